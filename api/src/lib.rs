@@ -1,1 +1,27 @@
-//! placeholder
+//! The contract between Loudou's filter and its terminal: every request and answer of `/v1`.
+//!
+//! Times in requests are duration strings (`30m`); in answers they are integers in nanoseconds of the
+//! server's monotonic clock with the unit in the name, beside `now_ns` of the same clock. `/v1` only
+//! grows: readers ignore fields they do not know.
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod event;
+mod problem;
+mod rule;
+mod status;
+
+pub use bucket::{BucketState, BucketView, BucketsPage, LimitView, ResetAnswer};
+pub use event::{Event, EventKind, Events};
+pub use problem::{ProblemAnswer, RuleProblem};
+pub use rule::{EditAnswer, EditView, RuleView, Rules};
+pub use status::{Access, RuleTotals, Status, StoreStatus};
+
+/// The version of the contract, as it stands in paths.
+pub const API_VERSION: &str = "v1";
+/// The most buckets on one page.
+pub const MAX_PAGE: usize = 500;
+/// The buckets on a page when the request names no number.
+pub const DEFAULT_PAGE: usize = 100;
+/// The longest reason of an edit, in bytes.
+pub const MAX_REASON: usize = 200;

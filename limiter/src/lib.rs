@@ -1,1 +1,36 @@
-//! The pure core of Loudou.
+//! The pure core of Loudou: algorithms, decisions, rules, keys, and the bucket store.
+//!
+//! Everything here is a function of its arguments. Time is passed in as [`Nanos`], requests come in
+//! behind the [`request::Request`] trait and shared memory behind [`store::SharedData`], so the same code
+//! decides in Envoy, in a replay and in an editor's preview. Nothing panics: lints deny it, and
+//! arithmetic is checked or saturating.
+//!
+//! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
+//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
+//! against one request).
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc
+)]
+
+extern crate alloc;
+
+pub mod algorithm;
+pub mod carry;
+pub mod config;
+mod decision;
+mod hash;
+mod limit;
+mod rate;
+pub mod rule;
+mod time;
+
+pub use carry::Carry;
+pub use decision::{Decision, Verdict};
+pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
+pub use rate::{RATE_FORM, Rate};
+pub use time::{DURATION_FORM, Nanos};

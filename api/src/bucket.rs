@@ -1,0 +1,102 @@
+//! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}` and `POST …/reset`.
+
+use serde::{Deserialize, Serialize};
+
+/// A page of live buckets. Pages are cut by work done, so one may be short or empty while there is
+/// a next cursor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketsPage {
+    /// The server's clock when the page was read.
+    pub now_ns: u64,
+    /// The generation of the rules.
+    pub generation: u64,
+    /// The buckets, in no particular order.
+    pub buckets: Vec<BucketView>,
+    /// Ask again with this `cursor` for the rest; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// One bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketView {
+    /// The name of its rule.
+    pub rule: String,
+    /// Its key: printable ASCII, other bytes as `%XX`. `#` and hexadecimal digits when the name was
+    /// lost.
+    pub key: String,
+    /// Every limit, in the rule's order.
+    pub limits: Vec<LimitView>,
+    /// The index in `limits` of the one that refuses or is nearest to it.
+    pub reported: usize,
+    /// Requests admitted since the bucket came to be.
+    pub admitted: u64,
+    /// Requests refused (in shadow mode: that would have been) since then.
+    pub refused: u64,
+    /// When it was last touched.
+    pub last_seen_ns: u64,
+    /// What stands out about it.
+    pub state: BucketState,
+}
+
+/// What stands out about a bucket; also the `state` filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BucketState {
+    /// As good as new.
+    #[default]
+    Idle,
+    /// Something is taken.
+    Busy,
+    /// A request of the rule's cost would be refused now.
+    Refusing,
+    /// Refused until a time, whatever its level.
+    Banned,
+}
+
+impl BucketState {
+    /// All of them, as they stand in requests.
+    pub const NAMES: [&'static str; 4] = ["idle", "busy", "refusing", "banned"];
+
+    /// The name in requests and answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Refusing => "refusing",
+            Self::Banned => "banned",
+        }
+    }
+}
+
+/// The state of one limit in a bucket, as of `now_ns` of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitView {
+    /// Its name.
+    pub name: String,
+    /// Its algorithm.
+    pub algorithm: String,
+    /// The most it holds, in cost units.
+    pub capacity: u64,
+    /// The rate, as in rule files: `30/m`.
+    pub rate: String,
+    /// What is left, in cost units.
+    pub remaining: u64,
+    /// How long until a request of the rule's cost is admitted; `null` when it is now, or never is.
+    pub retry_after_ns: Option<u64>,
+    /// How long until it is as good as new.
+    pub reset_after_ns: u64,
+    /// How long a full one takes to be as good as new: `reset_after_ns / drain_ns` is the level as
+    /// a fraction.
+    pub drain_ns: u64,
+}
+
+/// The answer to `POST /v1/buckets/{rule}/{key}/reset`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetAnswer {
+    /// Whether there was a bucket; none is as good as a new one.
+    pub existed: bool,
+    /// The bucket as it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BucketView>,
+}

@@ -1,0 +1,81 @@
+//! `GET /v1/events?after=seq`: who changed what, and warnings.
+
+use serde::{Deserialize, Serialize};
+
+/// Events after a sequence number, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// The server's clock.
+    pub now_ns: u64,
+    /// The events that are still kept.
+    pub events: Vec<Event>,
+    /// The sequence number of the newest event; 0 when there never was one.
+    pub last_seq: u64,
+    /// How many events after the asked number are no longer kept.
+    pub lost: u64,
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number, from 1, without gaps.
+    pub seq: u64,
+    /// When, on the server's monotonic clock.
+    pub at_ns: u64,
+    /// When, in milliseconds since the Unix epoch: for people, and for logs elsewhere.
+    pub at_unix_ms: u64,
+    /// What.
+    pub kind: EventKind,
+    /// The rule, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The key, if it is about one bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The name of the token that did it; `loudou` for what happened by itself.
+    pub by: String,
+    /// The reason that was given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What happened, in one line: `burst: capacity 15 → 30`.
+    pub detail: String,
+    /// The generation from then on.
+    pub generation: u64,
+}
+
+/// What kind of event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A rule was edited.
+    Edit,
+    /// An edit was dropped: the rule is back to its base.
+    EditDropped,
+    /// An edit ran out.
+    EditExpired,
+    /// A new plugin configuration changed a rule with an edit; the configuration won.
+    EditRetired,
+    /// A new plugin configuration took effect.
+    Configured,
+    /// A bucket was reset.
+    Reset,
+    /// Something needs attention.
+    #[default]
+    #[serde(other)]
+    Warning,
+}
+
+impl EventKind {
+    /// Its name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Edit => "edit",
+            Self::EditDropped => "edit_dropped",
+            Self::EditExpired => "edit_expired",
+            Self::EditRetired => "edit_retired",
+            Self::Configured => "configured",
+            Self::Reset => "reset",
+            Self::Warning => "warning",
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Errors: `application/problem+json` (RFC 9457).
+
+use loudou_limiter::config::{Problem, Severity};
+use serde::{Deserialize, Serialize};
+
+use crate::rule::RuleView;
+
+/// The body of every answer with a status of 400 or above, refused requests included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemAnswer {
+    /// A URI for the kind of problem, or `about:blank`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// This problem in words, and what to do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// On a refused request: the policies it violated, as named in `RateLimit-Policy`.
+    #[serde(
+        default,
+        rename = "violated-policies",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub violated_policies: Vec<String>,
+    /// On a bad body: everything that is wrong with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<RuleProblem>,
+    /// On 412 and 428: the rule as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<RuleView>,
+}
+
+/// One thing that is wrong with rules or with an edit of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleProblem {
+    /// Error or warning.
+    #[serde(default)]
+    pub severity: Severity,
+    /// Where: `limits[0].rate`.
+    pub path: String,
+    /// The value that was found, as JSON.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// What is wrong.
+    pub message: String,
+    /// What is allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// What was probably meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+    /// The line in the text, from 1, where there is a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// The column, in characters from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+}
+
+impl From<&Problem> for RuleProblem {
+    fn from(problem: &Problem) -> Self {
+        Self {
+            severity: problem.severity,
+            path: problem.path.to_string(),
+            value: problem.value.clone(),
+            message: problem.message.clone(),
+            allowed: problem.allowed.clone(),
+            suggestion: problem.suggestion.clone(),
+            line: None,
+            column: None,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`.
+//!
+//! Rules travel in the rule file's own form, as JSON; `loudou_limiter::config::parse_rule` reads it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::status::RuleTotals;
+
+/// All rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The server's clock.
+    pub now_ns: u64,
+    /// The generation; also the `ETag`.
+    pub generation: u64,
+    /// The rules, in order of evaluation.
+    pub rules: Vec<RuleView>,
+}
+
+/// One rule: as it is in force, and as it is in the plugin configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleView {
+    /// Its name.
+    pub name: String,
+    /// The generation it was read at; send it back as `If-Match`.
+    pub generation: u64,
+    /// The rule in force.
+    pub rule: Value,
+    /// The rule of the plugin configuration.
+    pub base: Value,
+    /// The edit that makes the difference, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<EditView>,
+    /// What it did so far.
+    pub totals: RuleTotals,
+}
+
+/// Who edited a rule, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditView {
+    /// The name of the token.
+    pub by: String,
+    /// The reason that was given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// When, on the server's monotonic clock.
+    pub at_ns: u64,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_unix_ms: u64,
+    /// When it runs out, on the server's monotonic clock; absent for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_ns: Option<u64>,
+}
+
+/// The answer to `PUT` and `DELETE /v1/rules/{rule}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditAnswer {
+    /// Whether nothing was changed because it was a dry run.
+    pub dry_run: bool,
+    /// The rule in force before.
+    pub before: Value,
+    /// The rule after; its `generation` is the new one.
+    pub after: RuleView,
+    /// What changed, in one line: `burst: capacity 15 → 30`; empty when nothing did.
+    pub change: String,
+}

@@ -1,0 +1,83 @@
+//! `GET /v1/status`.
+
+use serde::{Deserialize, Serialize};
+
+/// How the filter does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The filter's version.
+    pub version: String,
+    /// The commit it was built from.
+    pub git: String,
+    /// The generation of the rules; every accepted edit and configuration raises it.
+    pub generation: u64,
+    /// The server's monotonic clock.
+    pub now_ns: u64,
+    /// The server's wall clock, in milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+    /// How long ago the first worker started to limit.
+    pub uptime_ns: u64,
+    /// What the asker may do.
+    pub access: Access,
+    /// The bucket store.
+    pub store: StoreStatus,
+    /// The rules, in order of evaluation.
+    pub rules: Vec<RuleTotals>,
+    /// What needs attention.
+    pub warnings: Vec<String>,
+}
+
+/// What a token may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Look.
+    #[default]
+    View,
+    /// Look and change.
+    Edit,
+}
+
+/// The bucket store. Counts are since Envoy started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// The hard bound on live buckets.
+    pub buckets: u64,
+    /// Slots in use, idle ones included.
+    pub used: u64,
+    /// How many of `sampled` slots in use were idle.
+    pub sampled_idle: u64,
+    /// How many slots in use were looked at for `sampled_idle`.
+    pub sampled: u64,
+    /// Idle buckets reclaimed; nothing was lost.
+    pub evicted_lossless: u64,
+    /// Buckets with something taken that had to make room.
+    pub evicted_lossy: u64,
+    /// Compare-and-swap conflicts that were tried again.
+    pub cas_retries: u64,
+    /// Decisions given up after too many conflicts; the rule's `on_error` held.
+    pub cas_give_ups: u64,
+    /// Refusals whose count could not be written.
+    pub lost_counts: u64,
+}
+
+/// What a rule did since Envoy started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleTotals {
+    /// Its name.
+    pub name: String,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: String,
+    /// Requests it admitted.
+    pub admitted: u64,
+    /// Requests it refused.
+    pub refused: u64,
+    /// Requests it would have refused in shadow mode; they passed.
+    pub shadow_refused: u64,
+    /// Requests that matched but had no key, and were skipped.
+    pub skipped: u64,
+    /// Requests decided by `on_error`.
+    pub errors: u64,
+    /// Whether an edit is in force.
+    pub edited: bool,
+}

@@ -1,0 +1,88 @@
+//! `funnel`: the leaky bucket as a meter, in the form of GCRA.
+//!
+//! Water rises by the cost of each admitted request and leaks at the rate; a request is admitted if
+//! its cost still fits. In any window of length w at most `capacity + rate·w` is admitted.
+//! `CL.THROTTLE key b n p` is `capacity: b+1, rate: n/p s`.
+//!
+//! Source: the Generic Cell Rate Algorithm, ITU-T I.371; the exact arithmetic is in `leak`.
+//!
+//! ```
+//! use loudou_limiter::{Limit, Limits, Nanos, algorithm::{Algorithm, Funnel}, Rate};
+//! let funnel = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+//! let limits = Limits::new(vec![Limit::new("burst", Algorithm::Funnel(funnel))]).unwrap();
+//! let mut bucket = limits.start(Nanos::ZERO);
+//! let admitted = |bucket: &mut _, s| !limits.decide(bucket, 1, Nanos::from_secs(s)).is_refused();
+//! assert!(admitted(&mut bucket, 0) && admitted(&mut bucket, 0));
+//! assert!(!admitted(&mut bucket, 0));
+//! assert!(admitted(&mut bucket, 1));
+//! ```
+
+use serde::Serialize;
+
+use super::leak::{Leak, WORDS};
+use super::{BadNumbers, Meter, Used, check};
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// Numbers of a funnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Funnel {
+    capacity: u64,
+    rate: Rate,
+}
+
+impl Funnel {
+    /// A funnel that holds `capacity` cost units and leaks at `rate`.
+    pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
+        check(capacity, rate)?;
+        Ok(Self { capacity, rate })
+    }
+
+    /// The most it holds, in cost units.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How fast it leaks.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    const fn leak(&self) -> Leak {
+        Leak {
+            capacity: self.capacity,
+            rate: self.rate,
+        }
+    }
+}
+
+impl Meter for Funnel {
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], now: Nanos) {
+        self.leak().set_used(words, 0, now);
+    }
+
+    fn decide(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+        self.leak().decide(words, cost, now)
+    }
+
+    fn forgets_losslessly(&self) -> bool {
+        true
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        self.leak().used(words, now)
+    }
+
+    fn set_used(&self, words: &mut [u64], used: Used, now: Nanos) {
+        self.leak().set_used(words, used, now);
+    }
+
+    fn set_reset(&self, words: &mut [u64], reset_after: Nanos, now: Nanos) {
+        self.leak().set_reset(words, reset_after, now);
+    }
+}

@@ -1,0 +1,146 @@
+//! Exact arithmetic of a level that leaks at a rational rate: shared by the funnel and the greedy
+//! token bucket, which are the same meter seen from either end.
+//!
+//! With a rate of `a` per `p` nanoseconds, the used capacity is counted in *drops* of 1/p cost unit.
+//! One nanosecond leaks `a` drops and one cost unit is `p` drops, so both are whole numbers and
+//! nothing is ever rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
+//! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
+//! nanosecond.
+
+use super::{USED_ONE, Used};
+use crate::decision::{Decision, Verdict};
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// Words of state: the nanoseconds and the drops of the arrival time.
+pub(super) const WORDS: usize = 2;
+
+/// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
+fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
+    if let Ok(small) = u64::try_from(dividend) {
+        let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
+        let rest = small.checked_rem(divisor).unwrap_or(0);
+        return (u128::from(quotient), rest);
+    }
+    let divisor = u128::from(divisor);
+    let quotient = dividend.checked_div(divisor).unwrap_or(u128::MAX);
+    let rest = dividend.checked_rem(divisor).unwrap_or(0);
+    (quotient, u64::try_from(rest).unwrap_or(u64::MAX))
+}
+
+fn div_ceil(dividend: u128, divisor: u64) -> u128 {
+    let (quotient, rest) = div_rem(dividend, divisor);
+    quotient.saturating_add(u128::from(rest > 0))
+}
+
+fn clamp(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+fn times(a: u64, b: u64) -> u128 {
+    u128::from(a).saturating_mul(u128::from(b))
+}
+
+/// The time in which `capacity` leaks away, rounded up.
+pub(super) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
+    Nanos::new(clamp(div_ceil(
+        times(capacity, rate.period().get()),
+        rate.amount().into(),
+    )))
+}
+
+/// A meter with `capacity` that leaks at `rate`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leak {
+    pub(super) capacity: u64,
+    pub(super) rate: Rate,
+}
+
+impl Leak {
+    const fn amount(self) -> u64 {
+        #[expect(
+            clippy::as_conversions,
+            reason = "From is not const; u32 always fits u64"
+        )]
+        let amount = self.rate.amount() as u64;
+        amount
+    }
+
+    const fn period(self) -> u64 {
+        self.rate.period().get()
+    }
+
+    fn full(self) -> u128 {
+        times(self.capacity, self.period())
+    }
+
+    /// The level at `now`, in drops; never above full.
+    fn level(self, words: &[u64], now: Nanos) -> u128 {
+        let [tat_ns, drops] = words else { return 0 };
+        if *tat_ns < now.get() {
+            return 0;
+        }
+        let ahead = Nanos::new(*tat_ns).since(now).get();
+        times(ahead, self.amount())
+            .saturating_add(u128::from(*drops))
+            .min(self.full())
+    }
+
+    fn write(self, words: &mut [u64], level: u128, now: Nanos) {
+        let (ahead, drops) = div_rem(level, self.amount());
+        if let [tat_ns, rest] = words {
+            *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
+            *rest = drops;
+        }
+    }
+
+    fn leak_time(self, drops: u128) -> Nanos {
+        Nanos::new(clamp(div_ceil(drops, self.amount())))
+    }
+
+    pub(super) fn decide(self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+        let (full, old) = (self.full(), self.level(words, now));
+        let new = old.saturating_add(times(cost, self.period()));
+        let (verdict, level, retry_after) = if new <= full {
+            (Verdict::Admit, new, None)
+        } else if cost > self.capacity {
+            (Verdict::Refuse, old, None)
+        } else {
+            (
+                Verdict::Refuse,
+                old,
+                Some(self.leak_time(new.saturating_sub(full))),
+            )
+        };
+        if verdict == Verdict::Admit && cost > 0 {
+            self.write(words, level, now);
+        }
+        Decision {
+            verdict,
+            capacity: self.capacity,
+            remaining: clamp(div_rem(full.saturating_sub(level), self.period()).0),
+            retry_after,
+            reset_after: self.leak_time(level),
+        }
+    }
+
+    pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {
+        div_ceil(
+            self.level(words, now).saturating_mul(USED_ONE),
+            self.period(),
+        )
+    }
+
+    pub(super) fn set_used(self, words: &mut [u64], used: Used, now: Nanos) {
+        let used = used.min(u128::from(self.capacity).saturating_mul(USED_ONE));
+        let level = used
+            .saturating_mul(u128::from(self.period()))
+            .div_ceil(USED_ONE);
+        self.write(words, level.min(self.full()), now);
+    }
+
+    pub(super) fn set_reset(self, words: &mut [u64], reset_after: Nanos, now: Nanos) {
+        let level = times(reset_after.get(), self.amount()).min(self.full());
+        self.write(words, level, now);
+    }
+}

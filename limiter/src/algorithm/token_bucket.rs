@@ -1,0 +1,192 @@
+//! `token_bucket`: tokens refill continuously (`greedy`) or in whole lumps (`interval`).
+//!
+//! Greedy is the funnel seen from the other end: tokens left are capacity less water, and the same
+//! exact arithmetic (`leak`) runs it. Interval adds `amount` tokens at once at every multiple of the
+//! period on the process's clock, as Bucket4j's intervally-aligned refill does; because the
+//! multiples are the same for every bucket, a full bucket carries no phase and can be forgotten
+//! without loss. In any window of length w at most `capacity + amount·(⌊w/period⌋ + 1)` is admitted
+//! by interval refill, `capacity + rate·w` by greedy.
+//!
+//! `initial` is what a bucket starts with. Below the capacity, a full bucket is better than a new
+//! one, so forgetting it is a loss.
+
+use serde::Serialize;
+
+use super::leak::{Leak, WORDS};
+use super::{BadNumbers, Meter, USED_ONE, Used, check};
+use crate::decision::{Decision, Verdict};
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// How tokens come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refill {
+    /// Continuously.
+    #[default]
+    Greedy,
+    /// The rate's whole amount at every multiple of its period.
+    Interval,
+}
+
+impl Refill {
+    /// The names in rule files.
+    pub const NAMES: [&'static str; 2] = ["greedy", "interval"];
+}
+
+/// Numbers of a token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenBucket {
+    capacity: u64,
+    rate: Rate,
+    refill: Refill,
+    initial: u64,
+}
+
+impl TokenBucket {
+    /// A bucket of `capacity` tokens that refills at `rate` and starts with `initial`.
+    pub fn new(
+        capacity: u64,
+        rate: Rate,
+        refill: Refill,
+        initial: u64,
+    ) -> Result<Self, BadNumbers> {
+        check(capacity, rate)?;
+        if initial > capacity {
+            return Err(BadNumbers::Initial);
+        }
+        Ok(Self {
+            capacity,
+            rate,
+            refill,
+            initial,
+        })
+    }
+
+    /// The most it holds, in tokens.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How fast it refills.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    const fn leak(&self) -> Leak {
+        Leak {
+            capacity: self.capacity,
+            rate: self.rate,
+        }
+    }
+
+    /// The number of refills the clock has seen by `now`.
+    fn lumps(&self, now: Nanos) -> u64 {
+        now.get().checked_div(self.rate.period().get()).unwrap_or(0)
+    }
+
+    /// The time from `now` until `count` more refills have come.
+    fn until_lumps(&self, count: u64, now: Nanos) -> Nanos {
+        let instant = self.lumps(now).saturating_add(count);
+        Nanos::new(instant.saturating_mul(self.rate.period().get())).since(now)
+    }
+
+    /// The tokens used at `now`; the state is the lump count and the tokens used as of then.
+    fn used_tokens(&self, words: &[u64], now: Nanos) -> u64 {
+        let [seen, used] = words else { return 0 };
+        let lumps = self.lumps(now).saturating_sub(*seen);
+        used.saturating_sub(lumps.saturating_mul(self.rate.amount().into()))
+            .min(self.capacity)
+    }
+
+    fn write_used(&self, words: &mut [u64], used: u64, now: Nanos) {
+        if let [seen, tokens] = words {
+            *seen = self.lumps(now);
+            *tokens = used.min(self.capacity);
+        }
+    }
+
+    fn lumps_for(&self, tokens: u64) -> u64 {
+        tokens.div_ceil(u64::from(self.rate.amount()).max(1))
+    }
+
+    fn decide_interval(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+        let used = self.used_tokens(words, now);
+        let new = used.saturating_add(cost);
+        let (verdict, level, retry_after) = if new <= self.capacity {
+            (Verdict::Admit, new, None)
+        } else if cost > self.capacity {
+            (Verdict::Refuse, used, None)
+        } else {
+            let lumps = self.lumps_for(new.saturating_sub(self.capacity));
+            (Verdict::Refuse, used, Some(self.until_lumps(lumps, now)))
+        };
+        if verdict == Verdict::Admit && cost > 0 {
+            self.write_used(words, level, now);
+        }
+        let reset_after = if level == 0 {
+            Nanos::ZERO
+        } else {
+            self.until_lumps(self.lumps_for(level), now)
+        };
+        Decision {
+            verdict,
+            capacity: self.capacity,
+            remaining: self.capacity.saturating_sub(level),
+            retry_after,
+            reset_after,
+        }
+    }
+}
+
+impl Meter for TokenBucket {
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], now: Nanos) {
+        let missing = u128::from(self.capacity.saturating_sub(self.initial));
+        self.set_used(words, missing.saturating_mul(USED_ONE), now);
+    }
+
+    fn decide(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+        match self.refill {
+            Refill::Greedy => self.leak().decide(words, cost, now),
+            Refill::Interval => self.decide_interval(words, cost, now),
+        }
+    }
+
+    fn forgets_losslessly(&self) -> bool {
+        self.initial == self.capacity
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        match self.refill {
+            Refill::Greedy => self.leak().used(words, now),
+            Refill::Interval => u128::from(self.used_tokens(words, now)).saturating_mul(USED_ONE),
+        }
+    }
+
+    fn set_used(&self, words: &mut [u64], used: Used, now: Nanos) {
+        match self.refill {
+            Refill::Greedy => self.leak().set_used(words, used, now),
+            Refill::Interval => {
+                let tokens = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
+                self.write_used(words, tokens, now);
+            }
+        }
+    }
+
+    fn set_reset(&self, words: &mut [u64], reset_after: Nanos, now: Nanos) {
+        match self.refill {
+            Refill::Greedy => self.leak().set_reset(words, reset_after, now),
+            Refill::Interval => {
+                let lumps = self
+                    .lumps(now.saturating_add(reset_after))
+                    .saturating_sub(self.lumps(now));
+                let tokens = lumps.saturating_mul(self.rate.amount().into());
+                self.write_used(words, tokens, now);
+            }
+        }
+    }
+}

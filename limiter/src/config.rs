@@ -1,0 +1,248 @@
+//! The rule file: from a JSON tree to valid rules, or to *all* that is wrong with it.
+//!
+//! Reading goes on after a problem. A [`Problem`] names the place, the value, what is allowed and
+//! what was probably meant; whoever has the text adds line and column from the place.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use crate::limit::Limits;
+use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
+
+mod limits;
+mod matches;
+mod problem;
+mod reader;
+mod rules;
+mod suggest;
+
+pub use problem::{Path, Problem, Severity, Step};
+
+use reader::{Cursor, Fields, Report};
+
+/// The most rules in a file.
+pub const MAX_RULES: usize = 256;
+/// The largest rule file, in bytes.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// The bounds of `store.buckets`.
+pub const BUCKETS: core::ops::RangeInclusive<u32> = 64..=16_777_216;
+/// The most problems that are reported; a file with more has one cause.
+const MAX_PROBLEMS: usize = 100;
+
+const TOP: [&str; 4] = ["version", "store", "defaults", "rules"];
+
+/// The outcome of reading: the file if it has no errors, and all problems, warnings included.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The rules, when there was no error.
+    pub file: Option<RuleFile>,
+    /// Errors and warnings, in the order of the document.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a rule file.
+pub fn parse(document: &Value) -> Parsed {
+    let mut report = Report::default();
+    let file = file(&Cursor::root(document), &mut report);
+    finish(file, report)
+}
+
+/// What an edit of a rule replaces; `None` leaves a part as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleEdit {
+    /// New limits.
+    pub limits: Option<Limits>,
+    /// A new mode.
+    pub mode: Option<Mode>,
+}
+
+/// Reads the body of an edit: `{"limits": [...], "mode": "shadow"}`, at least one of them.
+pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
+    let mut report = Report::default();
+    let cursor = Cursor::root(document);
+    let edit = edit(&cursor, &mut report);
+    match edit {
+        Some(edit) if report.problems.is_empty() => Ok(edit),
+        _ => Err(report.problems),
+    }
+}
+
+/// Reads one rule, without defaults: the form in which rules are exported.
+pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
+    let mut report = Report::default();
+    let rule = rules::rule(&Cursor::root(document), None, &mut report);
+    match rule {
+        Some(rule) if report.problems.is_empty() => Ok(rule),
+        _ => Err(report.problems),
+    }
+}
+
+/// Reads a list of limits alone.
+pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
+    let mut report = Report::default();
+    let limits = limits::limits(&Cursor::root(document), &mut report);
+    match limits {
+        Some(limits) if report.problems.is_empty() => Ok(limits),
+        _ => Err(report.problems),
+    }
+}
+
+/// Reads the `store` part of a plugin configuration that has no rules.
+pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
+    let mut report = Report::default();
+    let settings = store(Some(Cursor::root(document)), &mut report);
+    if report.problems.is_empty() {
+        Ok(settings)
+    } else {
+        Err(report.problems)
+    }
+}
+
+fn edit(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleEdit> {
+    let fields = cursor.object(&["limits", "mode"], report)?;
+    let limits = fields
+        .get("limits")
+        .and_then(|limits| limits::limits(&limits, report));
+    let mode = fields
+        .get("mode")
+        .and_then(|mode| mode.word(&rules::MODES, report));
+    if fields.get("limits").is_none() && fields.get("mode").is_none() {
+        report.error(cursor, "nothing to change", "limits, mode");
+    }
+    Some(RuleEdit { limits, mode })
+}
+
+fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in report.problems {
+        // A problem in the defaults is met once per rule.
+        if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    let valid = problems
+        .iter()
+        .all(|problem| problem.severity == Severity::Warning);
+    Parsed {
+        file: file.filter(|_| valid),
+        problems,
+    }
+}
+
+fn file(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleFile> {
+    let fields = cursor.object(&TOP, report)?;
+    if let Some(version) = fields.need("version", "1", report) {
+        version.integer(1, 1, report);
+    }
+    let store = store(fields.get("store"), report);
+    let defaults = fields
+        .get("defaults")
+        .and_then(|defaults| defaults.object(&rules::DEFAULTABLE, report));
+    let rules = fields
+        .need("rules", "a list of rules", report)?
+        .list(report)?;
+    if rules.len() > MAX_RULES {
+        let message = format!("{} rules are too many", rules.len());
+        report.error(
+            &Cursor {
+                value: &Value::Null,
+                path: Path::root().field("rules"),
+            },
+            message,
+            &format!("at most {MAX_RULES}"),
+        );
+        return None;
+    }
+    let rules = all_rules(&rules, defaults.as_ref(), report);
+    Some(RuleFile {
+        version: Version,
+        store,
+        rules,
+    })
+}
+
+fn all_rules(
+    cursors: &[Cursor<'_>],
+    defaults: Option<&Fields<'_>>,
+    report: &mut Report,
+) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
+    for cursor in cursors {
+        let Some(rule) = rules::rule(cursor, defaults, report) else {
+            continue;
+        };
+        if rules.iter().any(|other| other.name == rule.name) {
+            let at = cursor.path.field("name");
+            let name = Value::from(rule.name.as_str());
+            report.add(Problem::error(at, &name, "another rule has this name"));
+        } else if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
+            // One in 2^32 per pair: the store tells rules apart by a 32-bit tag of the name.
+            let message = format!(
+                "this name has the same tag as `{}`; choose another",
+                other.name
+            );
+            let name = Value::from(rule.name.as_str());
+            report.add(Problem::error(cursor.path.field("name"), &name, message));
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+fn store(cursor: Option<Cursor<'_>>, report: &mut Report) -> StoreSettings {
+    let mut settings = StoreSettings::default();
+    let Some(fields) = cursor.and_then(|store| store.object(&["buckets", "share"], report)) else {
+        return settings;
+    };
+    if let Some(buckets) = fields.get("buckets") {
+        let buckets = buckets.integer(*BUCKETS.start(), *BUCKETS.end(), report);
+        settings.buckets = buckets.unwrap_or(settings.buckets);
+    }
+    if let Some(share) = fields.get("share") {
+        let name = name(&share, NameKind::Share, report);
+        settings.share = name.unwrap_or(settings.share);
+    }
+    settings
+}
+
+/// Which characters a name may have, and how many.
+#[derive(Clone, Copy)]
+enum NameKind {
+    Rule,
+    Limit,
+    Share,
+}
+
+impl NameKind {
+    const fn form(self) -> (usize, bool, &'static str) {
+        match self {
+            Self::Rule => (63, false, "1 to 63 of a-z, 0-9 and -"),
+            Self::Limit => (63, true, "1 to 63 of a-z, 0-9, - and _"),
+            Self::Share => (12, true, "1 to 12 of a-z, 0-9, - and _"),
+        }
+    }
+}
+
+fn name(cursor: &Cursor<'_>, kind: NameKind, report: &mut Report) -> Option<String> {
+    let (longest, underscore, form) = kind.form();
+    let fits = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-') || (underscore && c == '_');
+    let name = cursor.value.as_str().unwrap_or("");
+    if name.is_empty() || name.len() > longest || !name.chars().all(fits) {
+        let meant: String = name
+            .to_lowercase()
+            .chars()
+            .map(|c| if fits(c) { c } else { '-' })
+            .collect();
+        let suggestion = Some(meant.as_str()).filter(|m| !m.is_empty() && m.len() <= longest);
+        let problem = Problem::error(cursor.path.clone(), cursor.value, "not a name");
+        report.add(problem.allowed(form).suggest(suggestion));
+        return None;
+    }
+    Some(name.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Reading `match` and `key`.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::problem::Problem;
+use super::reader::{Cursor, Report};
+use super::suggest::nearest;
+use crate::rule::{HeaderMatch, HeaderTest, KeyPart, Match, PathMatch};
+
+/// The most methods, headers or key parts in one rule.
+const MAX_PARTS: usize = 16;
+/// The longest text to match, in bytes.
+const MAX_TEXT: usize = 1024;
+const WORDS: [&str; 3] = ["source", "path", "route"];
+const PARTS: [&str; 2] = ["header", "literal"];
+
+pub(super) fn matches(cursor: &Cursor<'_>, report: &mut Report) -> Option<Match> {
+    let fields = cursor.object(&["methods", "path", "headers"], report)?;
+    let methods = fields
+        .get("methods")
+        .map(|methods| several(&methods, report, method));
+    let path = fields.get("path").map(|path| self::path(&path, report));
+    let headers = fields
+        .get("headers")
+        .map(|headers| several(&headers, report, header));
+    Some(Match {
+        methods: methods.unwrap_or_default(),
+        path: path.flatten(),
+        headers: headers.unwrap_or_default(),
+    })
+}
+
+pub(super) fn key(cursor: &Cursor<'_>, report: &mut Report) -> Vec<KeyPart> {
+    several(cursor, report, key_part)
+}
+
+/// Reads a list of at most [`MAX_PARTS`] elements.
+fn several<T>(
+    cursor: &Cursor<'_>,
+    report: &mut Report,
+    read: impl Fn(&Cursor<'_>, &mut Report) -> Option<T>,
+) -> Vec<T> {
+    let Some(cursors) = cursor.list(report) else {
+        return Vec::new();
+    };
+    if cursors.len() > MAX_PARTS {
+        report.error(cursor, "too long a list", &format!("at most {MAX_PARTS}"));
+        return Vec::new();
+    }
+    cursors
+        .iter()
+        .filter_map(|cursor| read(cursor, report))
+        .collect()
+}
+
+fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
+    let text = cursor.text(32, report)?;
+    if text
+        .bytes()
+        .all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_')
+    {
+        return Some(text.to_string());
+    }
+    let upper = text.to_uppercase();
+    let problem = Problem::error(cursor.path.clone(), cursor.value, "not a method");
+    report.add(
+        problem
+            .allowed("upper-case names: GET, POST, …")
+            .suggest(Some(&upper)),
+    );
+    None
+}
+
+fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
+    let fields = cursor.object(&["prefix", "exact"], report)?;
+    let (kind, text) = fields.one_of(&["prefix", "exact"], report)?;
+    let path = text.text(MAX_TEXT, report)?;
+    if !path.starts_with('/') || path.contains('?') {
+        let problem = Problem::error(text.path.clone(), text.value, "not a path");
+        report.add(problem.allowed("a path that starts with / and has no query"));
+        return None;
+    }
+    let path = path.to_string();
+    Some(if kind == "prefix" {
+        PathMatch::Prefix(path)
+    } else {
+        PathMatch::Exact(path)
+    })
+}
+
+fn header_name(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
+    let text = cursor.text(256, report)?;
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:".contains(&b);
+    if text.bytes().all(fits) {
+        return Some(text.to_ascii_lowercase());
+    }
+    report.error(
+        cursor,
+        "not a header name",
+        "letters, digits and !#$%&'*+-.^_`|~",
+    );
+    None
+}
+
+fn header(cursor: &Cursor<'_>, report: &mut Report) -> Option<HeaderMatch> {
+    let fields = cursor.object(&["name", "present", "exact"], report)?;
+    let name = fields.need("name", "a header name", report);
+    let name = name.and_then(|name| header_name(&name, report));
+    let (kind, value) = fields.one_of(&["present", "exact"], report)?;
+    let test = if kind == "present" {
+        HeaderTest::Present(value.boolean(report)?)
+    } else {
+        HeaderTest::Exact(value.text(MAX_TEXT, report)?.to_string())
+    };
+    Some(HeaderMatch { name: name?, test })
+}
+
+fn key_part(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
+    if let Some(word) = cursor.value.as_str() {
+        return key_word(word, cursor, report);
+    }
+    let fields = cursor.object(&PARTS, report)?;
+    let (kind, value) = fields.one_of(&PARTS, report)?;
+    if kind == "header" {
+        return header_name(&value, report).map(KeyPart::Header);
+    }
+    value
+        .text(64, report)
+        .map(|text| KeyPart::Literal(text.to_string()))
+}
+
+fn key_word(word: &str, cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
+    match word {
+        "source" => Some(KeyPart::Source),
+        "path" => Some(KeyPart::Path),
+        "route" => Some(KeyPart::Route),
+        _ => {
+            let allowed = "source, path, route, { header: NAME }, { literal: TEXT }";
+            let problem = Problem::error(cursor.path.clone(), cursor.value, "unknown key part");
+            report.add(problem.allowed(allowed).suggest(nearest(word, &WORDS)));
+            None
+        }
+    }
+}

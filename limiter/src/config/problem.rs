@@ -1,0 +1,186 @@
+//! What is wrong in a rule file: the place, the value, what is allowed, and a guess at what was meant.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One step into a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Into the field of an object.
+    Field(String),
+    /// Into an element of a list.
+    Index(usize),
+}
+
+/// A place in a document, from its root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path(Vec<Step>);
+
+impl Path {
+    /// The document itself.
+    pub const fn root() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The field `name` of the object at this place.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Self {
+        self.join(Step::Field(name.to_string()))
+    }
+
+    /// Element `index` of the list at this place.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        self.join(Step::Index(index))
+    }
+
+    fn join(&self, step: Step) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step);
+        Self(steps)
+    }
+
+    /// The steps from the root.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("(the whole file)");
+        }
+        for (i, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Field(name) if i == 0 => f.write_str(&escape(name))?,
+                Step::Field(name) => write!(f, ".{}", escape(name))?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The file cannot be used.
+    #[default]
+    Error,
+    /// It can, but probably does not do what was meant.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Error or warning.
+    pub severity: Severity,
+    /// Where.
+    pub path: Path,
+    /// Whether it is the field's name that is wrong, not its value.
+    pub at_name: bool,
+    /// The value that was found, as JSON, shortened; empty when something is missing.
+    pub value: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What is allowed, if that is short enough to say.
+    pub allowed: Option<String>,
+    /// What was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl Problem {
+    /// An error at `path`.
+    pub fn error(path: Path, value: &Value, message: impl Into<String>) -> Self {
+        let value = if value.is_null() {
+            String::new()
+        } else {
+            shorten(&value.to_string())
+        };
+        Self {
+            severity: Severity::Error,
+            path,
+            at_name: false,
+            value,
+            message: message.into(),
+            allowed: None,
+            suggestion: None,
+        }
+    }
+
+    /// The same as a warning.
+    #[must_use]
+    pub fn warning(self) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..self
+        }
+    }
+
+    /// With what is allowed.
+    #[must_use]
+    pub fn allowed(self, allowed: impl Into<String>) -> Self {
+        Self {
+            allowed: Some(allowed.into()),
+            ..self
+        }
+    }
+
+    /// With what was probably meant.
+    #[must_use]
+    pub fn suggest(self, suggestion: Option<&str>) -> Self {
+        Self {
+            suggestion: suggestion.map(ToString::to_string),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// One line, without line and column: `rules[0].limits[0].rate: "0/s": …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path)?;
+        if !self.value.is_empty() && !self.at_name {
+            write!(f, "{}: ", escape(&self.value))?;
+        }
+        f.write_str(&escape(&self.message))?;
+        if let Some(allowed) = &self.allowed {
+            write!(f, "; allowed: {}", escape(allowed))?;
+        }
+        if let Some(suggestion) = &self.suggestion {
+            write!(f, "; did you mean `{}`?", escape(suggestion))?;
+        }
+        Ok(())
+    }
+}
+
+/// Control characters spelled out: problems are shown on terminals and in logs.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn shorten(text: &str) -> String {
+    const MOST: usize = 60;
+    if text.chars().count() <= MOST {
+        return text.to_string();
+    }
+    text.chars()
+        .take(MOST.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}

@@ -1,0 +1,148 @@
+//! Reading one rule.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::problem::Problem;
+use super::reader::{Cursor, Fields, Report};
+use super::{NameKind, limits, matches, name};
+use crate::algorithm::MAX_AMOUNT;
+use crate::rule::{Match, Mode, OnError, OnMissingKey, RateLimitHeaders, Respond, Rule};
+
+/// The fields of a rule that `defaults` may have: all but the name.
+pub(super) const DEFAULTABLE: [&str; 8] = [
+    "match",
+    "key",
+    "on_missing_key",
+    "limits",
+    "cost",
+    "mode",
+    "on_error",
+    "respond",
+];
+const FIELDS: [&str; 9] = [
+    "name",
+    "match",
+    "key",
+    "on_missing_key",
+    "limits",
+    "cost",
+    "mode",
+    "on_error",
+    "respond",
+];
+
+pub(super) const MODES: [(&str, Mode); 3] = [
+    ("enforce", Mode::Enforce),
+    ("shadow", Mode::Shadow),
+    ("off", Mode::Off),
+];
+const MISSING: [(&str, OnMissingKey); 3] = [
+    ("skip", OnMissingKey::Skip),
+    ("refuse", OnMissingKey::Refuse),
+    ("share", OnMissingKey::Share),
+];
+const ERRORS: [(&str, OnError); 2] = [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
+const HEADERS: [(&str, RateLimitHeaders); 2] = [
+    ("draft11", RateLimitHeaders::Draft11),
+    ("none", RateLimitHeaders::None),
+];
+
+/// The fields of a rule, with the defaults behind them.
+struct WithDefaults<'a, 'd> {
+    own: Fields<'a>,
+    defaults: Option<&'d Fields<'a>>,
+}
+
+impl<'a> WithDefaults<'a, '_> {
+    fn get(&self, name: &str) -> Option<Cursor<'a>> {
+        self.own.get(name).or_else(|| self.defaults?.get(name))
+    }
+
+    fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a>> {
+        match self.get(name) {
+            None => self.own.need(name, form, report),
+            found => found,
+        }
+    }
+
+    fn word<T: Copy + Default>(&self, name: &str, words: &[(&str, T)], report: &mut Report) -> T {
+        self.get(name)
+            .and_then(|cursor| cursor.word(words, report))
+            .unwrap_or_default()
+    }
+}
+
+pub(super) fn rule(
+    cursor: &Cursor<'_>,
+    defaults: Option<&Fields<'_>>,
+    report: &mut Report,
+) -> Option<Rule> {
+    let own = cursor.object(&FIELDS, report)?;
+    let name = own.need("name", "1 to 63 of a-z, 0-9 and -", report);
+    let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
+    let fields = WithDefaults { own, defaults };
+    let matches = match fields.get("match") {
+        Some(cursor) => matches::matches(&cursor, report),
+        None => Some(Match::default()),
+    };
+    let key = fields.need(
+        "key",
+        "a list of key parts; [] for one bucket for all",
+        report,
+    );
+    let key = key.map(|cursor| matches::key(&cursor, report));
+    let limits = fields.need("limits", "a list of limits", report);
+    let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
+    let cost = fields
+        .get("cost")
+        .map_or(Some(1), |cost| cost.integer(1, MAX_AMOUNT, report));
+    let on_missing_key = fields.word("on_missing_key", &MISSING, report);
+    let mode = fields.word("mode", &MODES, report);
+    let on_error = fields.word("on_error", &ERRORS, report);
+    let respond = fields.get("respond").map(|cursor| respond(&cursor, report));
+    let rule = Rule {
+        name: name?,
+        matches: matches?,
+        key: key?,
+        on_missing_key,
+        limits: limits?,
+        cost: cost?,
+        mode,
+        on_error,
+        respond: respond.unwrap_or_default(),
+    };
+    if let Some(problem) = never_admits(&rule, cursor) {
+        report.add(problem);
+    }
+    Some(rule)
+}
+
+fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
+    let headers = cursor
+        .object(&["ratelimit_headers"], report)
+        .and_then(|fields| fields.get("ratelimit_headers"))
+        .and_then(|cursor| cursor.word(&HEADERS, report));
+    Respond {
+        ratelimit_headers: headers.unwrap_or_default(),
+    }
+}
+
+/// A cost above a capacity is refused for ever: probably not meant.
+fn never_admits(rule: &Rule, cursor: &Cursor<'_>) -> Option<Problem> {
+    let small: Vec<_> = rule
+        .limits
+        .iter()
+        .filter(|limit| u64::from(rule.cost) > limit.algorithm().capacity())
+        .map(|limit| String::from(limit.name()))
+        .collect();
+    if small.is_empty() {
+        return None;
+    }
+    let message = alloc::format!(
+        "no request is ever admitted: the cost is above the capacity of {}",
+        small.join(", ")
+    );
+    let value = serde_json::Value::from(rule.cost);
+    Some(Problem::error(cursor.path.field("cost"), &value, message).warning())
+}

@@ -1,0 +1,57 @@
+//! Hashing: `SipHash` with a random seed for attacker-chosen keys, and stable tags for our own names.
+
+use core::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// The secret of one Envoy process, so that nobody outside can choose keys that share a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashSeed([u8; 16]);
+
+impl HashSeed {
+    /// A seed from random bytes.
+    pub const fn new(random: [u8; 16]) -> Self {
+        Self(random)
+    }
+
+    /// The random bytes.
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// A hasher for a sequence of byte strings.
+    pub(crate) fn hasher(&self) -> SeqHasher {
+        SeqHasher(SipHasher13::new_with_key(&self.0))
+    }
+}
+
+impl core::fmt::Debug for HashSeed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("HashSeed(…)")
+    }
+}
+
+/// Hashes byte strings one after the other; their lengths count, so `ab,c` is not `a,bc`.
+#[derive(Clone, Debug)]
+pub(crate) struct SeqHasher(SipHasher13);
+
+impl SeqHasher {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+        self.0
+            .write_u64(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn finish(&self) -> (u64, u64) {
+        let hash = self.0.finish128();
+        (hash.h1, hash.h2)
+    }
+}
+
+/// A 32-bit tag that is the same in every process: tells versions of rules and limits apart. Never 0.
+pub(crate) fn tag(bytes: &[u8]) -> u32 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(bytes);
+    let [a, b, c, d, ..] = hasher.finish128().h1.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d]).max(1)
+}

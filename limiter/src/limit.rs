@@ -1,0 +1,271 @@
+//! Limits: named algorithms, and the all-or-nothing set that one bucket holds.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::array;
+
+use serde::Serialize;
+
+use crate::algorithm::{Algorithm, MAX_WORDS, Meter};
+use crate::decision::{Decision, Verdict};
+use crate::hash::tag;
+use crate::time::Nanos;
+
+/// The most limits in one rule.
+pub const MAX_LIMITS: usize = 8;
+/// The most state words in one bucket.
+pub const MAX_BUCKET_WORDS: usize = MAX_LIMITS * MAX_WORDS;
+
+/// One algorithm with its numbers and a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    name: String,
+    #[serde(flatten)]
+    algorithm: Algorithm,
+}
+
+impl Limit {
+    /// A limit called `name`.
+    pub fn new(name: impl Into<String>, algorithm: Algorithm) -> Self {
+        Self {
+            name: name.into(),
+            algorithm,
+        }
+    }
+
+    /// Its name; unique in its rule.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its algorithm with the numbers.
+    pub const fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
+    }
+}
+
+/// The state of one bucket: when it was last touched, and the words of all its limits in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The latest instant at which it was touched. Decisions never see an earlier `now`.
+    pub last: Nanos,
+    pub(crate) words: [u64; MAX_BUCKET_WORDS],
+    pub(crate) len: usize,
+}
+
+impl Bucket {
+    /// A bucket from stored words; `None` when there are too many.
+    pub fn from_words(last: Nanos, stored: impl ExactSizeIterator<Item = u64>) -> Option<Self> {
+        let len = stored.len();
+        if len > MAX_BUCKET_WORDS {
+            return None;
+        }
+        let mut words = [0; MAX_BUCKET_WORDS];
+        for (word, stored) in words.iter_mut().zip(stored) {
+            *word = stored;
+        }
+        Some(Self { last, words, len })
+    }
+
+    /// The words, in the order of the limits.
+    pub fn words(&self) -> &[u64] {
+        self.words.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// What a bucket answered: the verdict, and the decision of every limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketDecision {
+    decisions: [Option<Decision>; MAX_LIMITS],
+    reported: usize,
+}
+
+impl BucketDecision {
+    /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
+    /// have admitted show their numbers as they stay: nothing was taken.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.iter().flatten()
+    }
+
+    /// The index of the limit to report: the refusing one with the longest wait, else the one with
+    /// the smallest share left.
+    pub const fn reported_index(&self) -> usize {
+        self.reported
+    }
+
+    /// The reported limit's decision; `None` only for an empty set.
+    pub fn reported(&self) -> Option<&Decision> {
+        self.decisions().nth(self.reported)
+    }
+
+    /// Whether any limit refused.
+    pub fn is_refused(&self) -> bool {
+        self.decisions().any(Decision::is_refused)
+    }
+
+    /// The time until every limit is as good as new.
+    pub fn reset_after(&self) -> Nanos {
+        self.decisions()
+            .map(|d| d.reset_after)
+            .max()
+            .unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
+/// none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Limits(Vec<Limit>);
+
+impl Limits {
+    /// A set; `None` when it is empty, too large, or has a name twice.
+    pub fn new(limits: Vec<Limit>) -> Option<Self> {
+        let unique = limits.iter().enumerate().all(|(i, limit)| {
+            limits
+                .iter()
+                .take(i)
+                .all(|earlier| earlier.name != limit.name)
+        });
+        (unique && !limits.is_empty() && limits.len() <= MAX_LIMITS).then_some(Self(limits))
+    }
+
+    /// The limits, in file order.
+    pub fn iter(&self) -> core::slice::Iter<'_, Limit> {
+        self.0.iter()
+    }
+
+    /// A number that tells these limits from others: names, algorithms and numbers count.
+    pub fn tag(&self) -> u32 {
+        tag(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// How many words a bucket of these limits has.
+    pub fn words(&self) -> usize {
+        self.0
+            .iter()
+            .map(|limit| limit.algorithm.meter().words())
+            .sum()
+    }
+
+    /// Whether forgetting a bucket that is as good as new loses nothing.
+    pub fn forgets_losslessly(&self) -> bool {
+        self.0
+            .iter()
+            .all(|limit| limit.algorithm.meter().forgets_losslessly())
+    }
+
+    /// A bucket first touched at `now`.
+    pub fn start(&self, now: Nanos) -> Bucket {
+        let mut bucket = Bucket {
+            last: now,
+            words: [0; MAX_BUCKET_WORDS],
+            len: self.words(),
+        };
+        self.each(&mut bucket, |_, meter, words| meter.start(words, now));
+        bucket
+    }
+
+    /// Decides on `cost` at `now` for all limits from the same state, and takes from all of them or
+    /// none. A refusal changes only [`Bucket::last`], a cost of 0 nothing.
+    pub fn decide(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
+        let now = now.max(bucket.last);
+        let mut after = Bucket {
+            last: now,
+            ..*bucket
+        };
+        let mut answer = self.decide_each(&mut after, cost, now);
+        if answer.is_refused() {
+            answer = self.keep_all(bucket, &answer, now);
+            bucket.last = now;
+        } else if cost > 0 {
+            *bucket = after;
+        }
+        answer
+    }
+
+    /// The same as [`Limits::decide`] without touching the bucket.
+    pub fn peek(&self, bucket: &Bucket, cost: u64, now: Nanos) -> BucketDecision {
+        self.decide(&mut bucket.clone(), cost, now)
+    }
+
+    fn decide_each(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
+        let mut decisions = [None; MAX_LIMITS];
+        let mut slots = decisions.iter_mut();
+        self.each(bucket, |_, meter, words| {
+            if let Some(slot) = slots.next() {
+                *slot = Some(meter.decide(words, cost, now));
+            }
+        });
+        let reported = reported(&decisions);
+        BucketDecision {
+            decisions,
+            reported,
+        }
+    }
+
+    /// The answer to a refused request: limits that would have admitted took nothing.
+    fn keep_all(&self, bucket: &Bucket, refused: &BucketDecision, now: Nanos) -> BucketDecision {
+        let unchanged = self.decide_each(&mut bucket.clone(), 0, now);
+        let decisions = array::from_fn(|i| {
+            let (refused, kept) = (refused.decisions.get(i)?, unchanged.decisions.get(i)?);
+            if refused.is_some_and(|d| d.verdict == Verdict::Refuse) {
+                *refused
+            } else {
+                *kept
+            }
+        });
+        BucketDecision {
+            decisions,
+            reported: refused.reported,
+        }
+    }
+
+    /// Calls `f` with the index, the meter and the words of each limit.
+    pub(crate) fn each(
+        &self,
+        bucket: &mut Bucket,
+        mut f: impl FnMut(usize, &dyn Meter, &mut [u64]),
+    ) {
+        let mut rest = bucket.words.get_mut(..bucket.len).unwrap_or_default();
+        for (index, limit) in self.0.iter().enumerate() {
+            let meter = limit.algorithm.meter();
+            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
+                return;
+            };
+            f(index, meter, words);
+            rest = tail;
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Limits {
+    type Item = &'a Limit;
+    type IntoIter = core::slice::Iter<'a, Limit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+fn reported(decisions: &[Option<Decision>; MAX_LIMITS]) -> usize {
+    let mut best: Option<(usize, &Decision)> = None;
+    for (index, decision) in decisions.iter().flatten().enumerate() {
+        if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {
+            best = Some((index, decision));
+        }
+    }
+    best.map_or(0, |(index, _)| index)
+}
+
+fn is_reported_before(a: &Decision, b: &Decision) -> bool {
+    match (a.is_refused(), b.is_refused()) {
+        // "Never" (no retry_after) is the longest wait.
+        (true, true) => {
+            let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
+            wait(a) > wait(b)
+        }
+        (false, false) => a.is_tighter_than(b),
+        (refused, _) => refused,
+    }
+}

@@ -1,0 +1,120 @@
+//! A rate: an amount per period, kept as the exact ratio it was written as.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::time::Nanos;
+
+/// `amount` per `period`, both positive. Never reduced to a float or to a rounded interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    amount: u32,
+    period: Nanos,
+}
+
+/// What a rate looks like, for error messages.
+pub const RATE_FORM: &str = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms";
+
+impl Rate {
+    /// A rate, unless the amount or the period is zero.
+    pub const fn new(amount: u32, period: Nanos) -> Option<Self> {
+        if amount == 0 || period.get() == 0 {
+            return None;
+        }
+        Some(Self { amount, period })
+    }
+
+    /// How much per period; at least 1.
+    pub const fn amount(self) -> u32 {
+        self.amount
+    }
+
+    /// The period; at least 1 ns.
+    pub const fn period(self) -> Nanos {
+        self.period
+    }
+
+    /// Reads `30/60s`, or `10/s` for a period of one unit.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (amount, period) = text.split_once('/')?;
+        if !amount.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let period = Nanos::parse(period).or_else(|| {
+            let bare = !period.starts_with(|c: char| c.is_ascii_digit());
+            if bare {
+                Nanos::parse(&format!("1{period}"))
+            } else {
+                None
+            }
+        })?;
+        Self::new(amount.parse().ok()?, period)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let period = format!("{}", self.period);
+        let unit = period
+            .strip_prefix('1')
+            .filter(|u| u.starts_with(|c: char| !c.is_ascii_digit()));
+        write!(f, "{}/{}", self.amount, unit.unwrap_or(&period))
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!("{text:?} is not a rate; write {RATE_FORM}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn reads_and_writes() {
+        for (text, written) in [
+            ("30/60s", "30/m"),
+            ("10/s", "10/s"),
+            ("5/m", "5/m"),
+            ("1/250ms", "1/250ms"),
+        ] {
+            let rate = Rate::parse(text).expect(text);
+            assert_eq!(rate.to_string(), written);
+            assert_eq!(Rate::parse(written), Some(rate));
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_rate() {
+        for text in [
+            "",
+            "30",
+            "/s",
+            "0/s",
+            "1/0s",
+            "-1/s",
+            "+1/s",
+            "1.5/s",
+            "1/",
+            "1/1",
+            "5000000000/s",
+        ] {
+            assert_eq!(Rate::parse(text), None, "{text}");
+        }
+    }
+}

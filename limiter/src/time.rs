@@ -1,0 +1,160 @@
+//! Time as the core sees it: whole nanoseconds, passed in, never read.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An instant on the process's monotonic clock, or a span of it, in nanoseconds.
+///
+/// There are no operators: every operation says whether it saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(u64);
+
+/// The units a duration can be written in, largest first; a shorter form is never ambiguous.
+const UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// What a duration looks like, for error messages.
+pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
+
+impl Nanos {
+    /// No time at all; also the origin of a clock.
+    pub const ZERO: Self = Self(0);
+    /// The end of time: about 584 years.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A span or instant of `ns` nanoseconds.
+    pub const fn new(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// `s` seconds, at most [`Nanos::MAX`].
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000))
+    }
+
+    /// `ms` milliseconds, at most [`Nanos::MAX`].
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+
+    /// The number of nanoseconds.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The later instant of `self + span`, or the end of time.
+    #[must_use]
+    pub const fn saturating_add(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+
+    /// The span from `earlier` to `self`; zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Whole seconds, rounded up: what a `Retry-After` may say without being early.
+    pub const fn secs_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000_000)
+    }
+
+    /// Whole milliseconds, rounded down.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Whole milliseconds, rounded up.
+    pub const fn millis_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+
+    /// Reads `60s`, `250ms` and so on; `None` when the text has another form or is too long a time.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at_checked(digits)?;
+        let scale = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        number.parse::<u64>().ok()?.checked_mul(scale).map(Self)
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The shortest exact form: `90s` and not `1m30s`, so that it can be read back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0s");
+        }
+        let exact = UNITS
+            .iter()
+            .find(|(_, scale)| self.0.checked_rem(*scale) == Some(0));
+        let (unit, scale) = exact.copied().unwrap_or(("ns", 1));
+        write!(f, "{}{unit}", self.0.checked_div(scale).unwrap_or(self.0))
+    }
+}
+
+impl Serialize for Nanos {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanos {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!("{text:?} is not a duration; write {DURATION_FORM}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn reads_and_writes_every_unit() {
+        for text in ["500ns", "20us", "250ms", "60s", "5m", "1h", "1d", "90s"] {
+            let parsed = Nanos::parse(text).expect(text);
+            assert_eq!(Nanos::parse(&parsed.to_string()), Some(parsed));
+        }
+        assert_eq!(Nanos::parse("60s"), Nanos::parse("1m"));
+        assert_eq!(Nanos::from_secs(90).to_string(), "90s");
+        assert_eq!(Nanos::ZERO.to_string(), "0s");
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_duration() {
+        for text in [
+            "",
+            "s",
+            "60",
+            "60 s",
+            "-1s",
+            "1.5s",
+            "60S",
+            "1m30s",
+            "999999999d",
+            "１s",
+        ] {
+            assert_eq!(Nanos::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_round_up() {
+        assert_eq!(Nanos::new(1).secs_ceil(), 1);
+        assert_eq!(Nanos::from_secs(2).secs_ceil(), 2);
+        assert_eq!(Nanos::MAX.secs_ceil(), 18_446_744_074);
+    }
+}
