@@ -23,14 +23,18 @@ pub mod algorithm;
 pub mod carry;
 pub mod config;
 mod decision;
+pub mod evaluate;
 mod hash;
 mod limit;
 mod rate;
+pub mod request;
 pub mod rule;
+pub mod store;
 mod time;
 
 pub use carry::Carry;
 pub use decision::{Decision, Verdict};
+pub use hash::HashSeed;
 pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 pub use rate::{RATE_FORM, Rate};
 pub use time::{DURATION_FORM, Nanos};

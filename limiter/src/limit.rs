@@ -54,19 +54,6 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket from stored words; `None` when there are too many.
-    pub fn from_words(last: Nanos, stored: impl ExactSizeIterator<Item = u64>) -> Option<Self> {
-        let len = stored.len();
-        if len > MAX_BUCKET_WORDS {
-            return None;
-        }
-        let mut words = [0; MAX_BUCKET_WORDS];
-        for (word, stored) in words.iter_mut().zip(stored) {
-            *word = stored;
-        }
-        Some(Self { last, words, len })
-    }
-
     /// The words, in the order of the limits.
     pub fn words(&self) -> &[u64] {
         self.words.get(..self.len).unwrap_or(&[])

@@ -1,1 +1,142 @@
-//! key
+//! The key a rule computes for a request: which bucket it goes to.
+//!
+//! Parts are joined with `:`. What is not printable ASCII, and `%`, `:` and `~`, is written `%XX`, so
+//! a key is safe to show anywhere, and no two different lists of parts give the same key. A key over
+//! [`MAX_KEY`] bytes is cut, and a hash of all of it follows after a `~`, which no escaped part has.
+
+use alloc::string::String;
+
+use super::{KeyPart, OnMissingKey, Rule};
+use crate::hash::{HashSeed, SeqHasher};
+use crate::request::{Request, without_query};
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 128;
+/// The key of a rule without key parts.
+pub const KEY_OF_ALL: &str = "~all";
+/// The key of requests that lack a part, where they share a bucket.
+pub const KEY_OF_MISSING: &str = "~missing";
+/// A `~` and 32 hexadecimal digits.
+const HASH_LEN: usize = 33;
+
+/// The outcome of computing a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The request's bucket.
+    Bucket(String),
+    /// A part is missing and the rule does not apply.
+    Skip,
+    /// A part is missing and the request is refused.
+    Refuse,
+}
+
+impl Rule {
+    /// The key of `request`. A part that is absent or empty is missing.
+    pub fn key_of(&self, request: &mut dyn Request, seed: &HashSeed) -> Key {
+        if self.key.is_empty() {
+            return Key::Bucket(String::from(KEY_OF_ALL));
+        }
+        let mut key = KeyText::new(seed);
+        for part in &self.key {
+            if !add(&mut key, part, request) {
+                return match self.on_missing_key {
+                    OnMissingKey::Skip => Key::Skip,
+                    OnMissingKey::Refuse => Key::Refuse,
+                    OnMissingKey::Share => Key::Bucket(String::from(KEY_OF_MISSING)),
+                };
+            }
+        }
+        Key::Bucket(key.finish())
+    }
+}
+
+/// Adds one part; whether it was there.
+fn add(key: &mut KeyText<'_>, part: &KeyPart, request: &mut dyn Request) -> bool {
+    let value = match part {
+        KeyPart::Literal(text) => {
+            key.push(text.as_bytes());
+            return true;
+        }
+        KeyPart::Header(name) => request.header(name),
+        KeyPart::Source => request.source(),
+        KeyPart::Route => request.route(),
+        KeyPart::Path => {
+            let Some(path) = request.path() else {
+                return false;
+            };
+            let path = without_query(&path);
+            key.push(path);
+            return !path.is_empty();
+        }
+    };
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return false;
+    };
+    key.push(&value);
+    true
+}
+
+/// A key under construction, of bounded length whatever the parts.
+struct KeyText<'a> {
+    seed: &'a HashSeed,
+    text: String,
+    parts: usize,
+    /// Once the text is full: the hash of what was cut off, and of where.
+    overflow: Option<SeqHasher>,
+}
+
+impl<'a> KeyText<'a> {
+    const fn new(seed: &'a HashSeed) -> Self {
+        Self {
+            seed,
+            text: String::new(),
+            parts: 0,
+            overflow: None,
+        }
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        if self.parts > 0 && self.overflow.is_none() {
+            self.text.push(':');
+        }
+        self.parts = self.parts.saturating_add(1);
+        if let Some(hasher) = &mut self.overflow {
+            hasher.write(part);
+            return;
+        }
+        for (i, byte) in part.iter().enumerate() {
+            if self.text.len() > MAX_KEY {
+                let mut hasher = self.seed.hasher();
+                hasher.write(self.text.as_bytes());
+                hasher.write(part.get(i..).unwrap_or_default());
+                self.overflow = Some(hasher);
+                return;
+            }
+            push_escaped(&mut self.text, *byte);
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if self.text.len() <= MAX_KEY {
+            return self.text;
+        }
+        let mut hasher = self.overflow.take().unwrap_or_else(|| self.seed.hasher());
+        hasher.write(self.text.as_bytes());
+        let (a, b) = hasher.finish();
+        self.text.truncate(MAX_KEY.saturating_sub(HASH_LEN));
+        alloc::format!("{}~{a:016x}{b:016x}", self.text)
+    }
+}
+
+fn push_escaped(text: &mut String, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    if byte.is_ascii_graphic() && !matches!(byte, b'%' | b':' | b'~') {
+        text.push(char::from(byte));
+        return;
+    }
+    text.push('%');
+    for digit in [byte >> 4, byte & 15] {
+        let digit = HEX.get(usize::from(digit)).copied().unwrap_or(b'0');
+        text.push(char::from(digit));
+    }
+}

@@ -1,0 +1,142 @@
+//! A rule set against one request.
+//!
+//! Rules are evaluated in file order and every matching one must admit; the first refusal ends it.
+//! A rule in shadow mode decides on its own buckets and never affects the verdict.
+
+use alloc::vec::Vec;
+
+use crate::carry::{Past, Versions};
+use crate::limit::BucketDecision;
+use crate::request::Request;
+use crate::rule::key::Key;
+use crate::rule::{Mode, OnError, Rule};
+use crate::store::SharedData;
+use crate::store::attempt::Take;
+use crate::store::table::{GaveUp, StoreStats, Table};
+use crate::time::Nanos;
+
+/// A rule in force, with the limits its live buckets may still be in.
+#[derive(Clone, Debug)]
+pub struct ActiveRule {
+    rule: Rule,
+    versions: Versions,
+    tag: u32,
+}
+
+impl ActiveRule {
+    /// A rule whose earlier limits were `past`, oldest first.
+    pub fn new(rule: Rule, past: Vec<Past>) -> Self {
+        let versions = Versions::new(rule.limits.clone(), past);
+        let tag = rule.tag();
+        Self {
+            rule,
+            versions,
+            tag,
+        }
+    }
+
+    /// The rule.
+    pub const fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Its limits through time.
+    pub const fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// Its tag in the store.
+    pub const fn tag(&self) -> u32 {
+        self.tag
+    }
+}
+
+/// What one rule made of a request.
+#[derive(Clone, Debug)]
+pub struct RuleOutcome {
+    /// The index of the rule in its set.
+    pub rule: usize,
+    /// What it said.
+    pub answer: Answer,
+}
+
+/// What a rule said.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are decisions; a box would allocate"
+)]
+pub enum Answer {
+    /// Its bucket decided; in shadow mode a refusal is only counted.
+    Decided(BucketDecision),
+    /// The request has no key, and the rule does not apply.
+    Skipped,
+    /// The request has no key, and is refused for it.
+    KeyMissing,
+    /// The store gave up; the rule's `on_error` holds.
+    GaveUp(GaveUp),
+}
+
+/// What a rule set made of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Every rule that matched, in order, up to the one that refused.
+    pub rules: Vec<RuleOutcome>,
+    /// Whether the last of `rules` refused the request.
+    pub refused: bool,
+}
+
+/// Evaluates `rules` for `request`, and takes its cost from every bucket that admits it.
+pub fn evaluate(
+    rules: &[ActiveRule],
+    table: &Table,
+    store: &mut dyn SharedData,
+    request: &mut dyn Request,
+    now: Nanos,
+    stats: &mut StoreStats,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (index, active) in rules.iter().enumerate() {
+        let rule = &active.rule;
+        if rule.mode == Mode::Off || !rule.matches.holds(request) {
+            continue;
+        }
+        let answer = match rule.key_of(request, table.seed()) {
+            Key::Skip => Answer::Skipped,
+            Key::Refuse => Answer::KeyMissing,
+            Key::Bucket(key) => {
+                let take = Take {
+                    versions: &active.versions,
+                    rule_tag: active.tag,
+                    key: &key,
+                    cost: rule.cost.into(),
+                    now,
+                };
+                table
+                    .take(store, &take, stats)
+                    .map_or_else(Answer::GaveUp, Answer::Decided)
+            }
+        };
+        outcome.refused = rule.mode == Mode::Enforce && answer.refuses(rule.on_error);
+        outcome.rules.push(RuleOutcome {
+            rule: index,
+            answer,
+        });
+        if outcome.refused {
+            break;
+        }
+    }
+    outcome
+}
+
+impl Answer {
+    /// Whether the request is refused, were the rule enforced.
+    pub fn refuses(&self, on_error: OnError) -> bool {
+        match self {
+            Self::Decided(decision) => decision.is_refused(),
+            Self::Skipped => false,
+            Self::KeyMissing => true,
+            Self::GaveUp(_) => on_error == OnError::Refuse,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What a rule may ask of a request. The filter answers from Envoy, a replay from a log line.
+
+use alloc::borrow::Cow;
+
+/// One request. Every value is what the client or the network sent: any bytes, of any length up to
+/// the host's own bounds.
+pub trait Request {
+    /// The method.
+    fn method(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The path, with its query if it has one.
+    fn path(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The first value of the header `name` (lower case).
+    fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
+    /// The trusted client address, without the port.
+    fn source(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The name of the route.
+    fn route(&mut self) -> Option<Cow<'_, [u8]>>;
+}
+
+/// The path without its query and fragment.
+pub(crate) fn without_query(path: &[u8]) -> &[u8] {
+    path.split(|b| *b == b'?' || *b == b'#')
+        .next()
+        .unwrap_or(path)
+}

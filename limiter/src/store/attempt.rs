@@ -1,0 +1,190 @@
+//! One decision against the store, step by step: read the page and decide, write it back if nobody
+//! was faster.
+//!
+//! The steps are apart so that a model can interleave those of many workers at will.
+
+use alloc::vec::Vec;
+
+use super::page::{Evicted, FLAG_KEEPS_GAIN, Page, Slot};
+use super::table::{BucketId, GaveUp, StoreStats, Table};
+use super::{Cas, SharedData, StoreFailed, Written};
+use crate::carry::Versions;
+use crate::limit::BucketDecision;
+use crate::time::Nanos;
+
+/// How often a conflict is tried again. Every failed try means that another worker succeeded in the
+/// microseconds between our read and our write.
+pub const MAX_RETRIES: u32 = 64;
+/// A request for `cost` of the bucket `key` of a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Take<'a> {
+    /// The rule's limits through time.
+    pub versions: &'a Versions,
+    /// The tag of the rule.
+    pub rule_tag: u32,
+    /// The key.
+    pub key: &'a str,
+    /// What it takes.
+    pub cost: u64,
+    /// The time.
+    pub now: Nanos,
+}
+
+/// A [`Take`] in progress: reads and writes in turn until one write succeeds.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    table: &'a Table,
+    take: Take<'a>,
+    id: BucketId,
+    page_key: Vec<u8>,
+    bytes: Vec<u8>,
+    expected: Cas,
+    planned: Option<Planned>,
+    tries: u32,
+}
+
+/// A page as it should become.
+#[derive(Debug)]
+struct Planned {
+    page: Page,
+    answer: BucketDecision,
+    is_new: bool,
+    evicted: Evicted,
+}
+
+impl<'a> Attempt<'a> {
+    /// Nothing done yet.
+    pub fn new(table: &'a Table, take: Take<'a>) -> Self {
+        let id = table.id(take.rule_tag, take.key);
+        let page_key = table.key(b'p', id.page);
+        Self {
+            table,
+            take,
+            id,
+            page_key,
+            bytes: Vec::new(),
+            expected: 0,
+            planned: None,
+            tries: 0,
+        }
+    }
+
+    /// Reads the page and decides.
+    pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
+        let (cas, page) = Table::read_page(store, &self.page_key, &mut self.bytes)?;
+        self.expected = cas;
+        self.planned = Some(self.plan(page)?);
+        Ok(())
+    }
+
+    fn plan(&self, mut page: Page) -> Result<Planned, GaveUp> {
+        let Take {
+            versions,
+            now,
+            cost,
+            ..
+        } = self.take;
+        let limits = versions.current();
+        let mut evicted = Evicted::Nothing;
+        let is_new = page.find(self.id.fingerprint).is_none();
+        if is_new {
+            evicted = page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
+            page.slots.push(self.new_slot());
+        }
+        let slot = page.find(self.id.fingerprint).ok_or(GaveUp::PageFull)?;
+        if slot.limits_tag != versions.tag() {
+            let idle_at = Nanos::from_millis(slot.idle_at_ms);
+            slot.bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
+            slot.limits_tag = versions.tag();
+        }
+        let answer = limits.decide(&mut slot.bucket, cost, now);
+        let counter = if answer.is_refused() {
+            &mut slot.refused
+        } else {
+            &mut slot.admitted
+        };
+        *counter = counter.saturating_add(1);
+        slot.idle_at_ms = slot
+            .bucket
+            .last
+            .saturating_add(answer.reset_after())
+            .millis_ceil();
+        Ok(Planned {
+            page,
+            answer,
+            is_new,
+            evicted,
+        })
+    }
+
+    fn new_slot(&self) -> Slot {
+        let limits = self.take.versions.current();
+        Slot {
+            fingerprint: self.id.fingerprint,
+            rule_tag: self.id.rule_tag,
+            limits_tag: self.take.versions.tag(),
+            idle_at_ms: 0,
+            admitted: 0,
+            refused: 0,
+            flags: if limits.forgets_losslessly() {
+                0
+            } else {
+                FLAG_KEEPS_GAIN
+            },
+            bucket: limits.start(self.take.now),
+        }
+    }
+
+    /// Writes what was decided. `None` when another worker was faster: read again.
+    pub fn write(
+        &mut self,
+        store: &mut dyn SharedData,
+        stats: &mut StoreStats,
+    ) -> Option<Result<BucketDecision, GaveUp>> {
+        let planned = self.planned.take()?;
+        planned.page.encode(&mut self.bytes);
+        match store.set(&self.page_key, &self.bytes, self.expected) {
+            Err(StoreFailed) => Some(Err(GaveUp::Failed)),
+            Ok(Written::Done) => {
+                planned.count(stats);
+                if planned.is_new {
+                    self.table
+                        .add_name(store, self.id, self.take.key, &planned.page);
+                }
+                Some(Ok(planned.answer))
+            }
+            Ok(Written::Conflict) => self.conflict(&planned, stats),
+        }
+    }
+
+    fn conflict(
+        &mut self,
+        planned: &Planned,
+        stats: &mut StoreStats,
+    ) -> Option<Result<BucketDecision, GaveUp>> {
+        self.tries = self.tries.saturating_add(1);
+        if self.tries <= MAX_RETRIES {
+            stats.cas_retries = stats.cas_retries.saturating_add(1);
+            return None;
+        }
+        if planned.answer.is_refused() {
+            // Nothing had to be taken, so the verdict stands; only the count is lost.
+            stats.lost_counts = stats.lost_counts.saturating_add(1);
+            return Some(Ok(planned.answer));
+        }
+        stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
+        Some(Err(GaveUp::Conflicts))
+    }
+}
+
+impl Planned {
+    fn count(&self, stats: &mut StoreStats) {
+        let counter = match self.evicted {
+            Evicted::Nothing if self.is_new => &mut stats.created,
+            Evicted::Nothing => return,
+            Evicted::Lossless => &mut stats.evicted_lossless,
+            Evicted::Lossy => &mut stats.evicted_lossy,
+        };
+        *counter = counter.saturating_add(1);
+    }
+}

@@ -1,0 +1,212 @@
+//! A page: up to [`SLOTS`] buckets in one value of the store.
+//!
+//! ```text
+//! page  "LP" | version u8 | slots u8 | slot…                               4 bytes + slots
+//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      56 bytes for a funnel
+//!       idle at ms u40 | admitted u40 | refused u40 | flags u8 | words u8 | word u64…
+//! ```
+//! Little endian. A slot carries when it will be as good as new, so that eviction needs neither the
+//! rule nor the limits that wrote it. Old and new code overlap while Envoy drains: a reader that does
+//! not know the version leaves the page alone.
+
+use alloc::vec::Vec;
+
+use crate::limit::{Bucket, MAX_BUCKET_WORDS};
+use crate::time::Nanos;
+
+/// The most buckets in a page.
+pub const SLOTS: usize = 16;
+const MAGIC: [u8; 2] = *b"LP";
+const VERSION: u8 = 1;
+/// The largest number in five bytes.
+const MAX_U40: u64 = (1 << 40) - 1;
+
+/// Never evicted, and refused.
+pub const FLAG_BANNED: u8 = 1;
+/// Never evicted.
+pub const FLAG_PINNED: u8 = 2;
+/// Forgetting it when it is as good as new loses something: a full token bucket that started with
+/// less than its capacity.
+pub const FLAG_KEEPS_GAIN: u8 = 4;
+
+/// One bucket in a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Which bucket: a hash of rule and key.
+    pub fingerprint: u64,
+    /// Which rule.
+    pub rule_tag: u32,
+    /// Which version of the rule's limits wrote the words.
+    pub limits_tag: u32,
+    /// From when on it is as good as new, in milliseconds, rounded up.
+    pub idle_at_ms: u64,
+    /// Requests admitted.
+    pub admitted: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// [`FLAG_BANNED`] and so on.
+    pub flags: u8,
+    /// When it was last touched, and the state of the limits.
+    pub bucket: Bucket,
+}
+
+/// The buckets of a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// At most [`SLOTS`].
+    pub slots: Vec<Slot>,
+}
+
+/// Bytes that are no page this code can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownPage;
+
+impl Page {
+    /// Reads a page.
+    pub fn decode(bytes: &[u8]) -> Result<Self, UnknownPage> {
+        let mut reader = Bytes(bytes);
+        let [a, b, version, count] = reader.take()?;
+        if [a, b] != MAGIC || version != VERSION || usize::from(count) > SLOTS {
+            return Err(UnknownPage);
+        }
+        let slots = (0..count)
+            .map(|_| reader.slot())
+            .collect::<Result<_, _>>()?;
+        if reader.0.is_empty() {
+            Ok(Self { slots })
+        } else {
+            Err(UnknownPage)
+        }
+    }
+
+    /// Writes a page into `out`, replacing what it held.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
+        out.push(u8::try_from(self.slots.len().min(SLOTS)).unwrap_or(0));
+        for slot in self.slots.iter().take(SLOTS) {
+            slot.encode(out);
+        }
+    }
+
+    /// The slot of a bucket.
+    pub fn find(&mut self, fingerprint: u64) -> Option<&mut Slot> {
+        self.slots
+            .iter_mut()
+            .find(|slot| slot.fingerprint == fingerprint)
+    }
+
+    /// A place for one more bucket at `now`; what had to go for it. `Err` when nothing may go.
+    pub fn make_room(&mut self, now: Nanos) -> Result<Evicted, PageFull> {
+        if self.slots.len() < SLOTS {
+            return Ok(Evicted::Nothing);
+        }
+        let now_ms = now.as_millis();
+        let victim = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.flags & (FLAG_BANNED | FLAG_PINNED) == 0)
+            .min_by_key(|(_, slot)| (!slot.is_idle(now_ms), slot.idle_at_ms));
+        let Some((index, slot)) = victim else {
+            return Err(PageFull);
+        };
+        let lossless = slot.is_idle(now_ms);
+        self.slots.swap_remove(index);
+        Ok(if lossless {
+            Evicted::Lossless
+        } else {
+            Evicted::Lossy
+        })
+    }
+}
+
+/// What made room for a new bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// There was room.
+    Nothing,
+    /// A bucket that was as good as new.
+    Lossless,
+    /// The bucket that was nearest to it.
+    Lossy,
+}
+
+/// Every bucket in the page is banned or pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFull;
+
+impl Slot {
+    /// Whether forgetting it loses nothing.
+    pub const fn is_idle(&self, now_ms: u64) -> bool {
+        self.idle_at_ms <= now_ms && self.flags & FLAG_KEEPS_GAIN == 0
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.fingerprint.to_le_bytes());
+        out.extend_from_slice(&self.rule_tag.to_le_bytes());
+        out.extend_from_slice(&self.limits_tag.to_le_bytes());
+        out.extend_from_slice(&self.bucket.last.get().to_le_bytes());
+        for number in [self.idle_at_ms, self.admitted, self.refused] {
+            out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
+        }
+        out.push(self.flags);
+        out.push(u8::try_from(self.bucket.words().len()).unwrap_or(0));
+        for word in self.bucket.words() {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], UnknownPage> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(UnknownPage)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u32(&mut self) -> Result<u32, UnknownPage> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u40(&mut self) -> Result<u64, UnknownPage> {
+        let low: [u8; 4] = self.take()?;
+        let [high] = self.take()?;
+        Ok(u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32)
+    }
+
+    fn u64(&mut self) -> Result<u64, UnknownPage> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn slot(&mut self) -> Result<Slot, UnknownPage> {
+        let (fingerprint, rule_tag, limits_tag) = (self.u64()?, self.u32()?, self.u32()?);
+        let last = Nanos::new(self.u64()?);
+        let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
+        let [flags, words] = self.take()?;
+        if usize::from(words) > MAX_BUCKET_WORDS {
+            return Err(UnknownPage);
+        }
+        let mut bucket = Bucket {
+            last,
+            words: [0; MAX_BUCKET_WORDS],
+            len: usize::from(words),
+        };
+        for word in bucket.words.iter_mut().take(bucket.len) {
+            *word = self.u64()?;
+        }
+        Ok(Slot {
+            fingerprint,
+            rule_tag,
+            limits_tag,
+            idle_at_ms,
+            admitted,
+            refused,
+            flags,
+            bucket,
+        })
+    }
+}
