@@ -1,1 +1,25 @@
-//! placeholder
+//! Loudou's filter: limits requests inside Envoy, and answers the admin API.
+//!
+//! One `.wasm` with two roles, chosen by the plugin configuration. The logic is behind the
+//! [`host::Host`] trait and runs natively in tests; only `glue` knows proxy-wasm.
+
+pub mod admin;
+pub mod data;
+mod events;
+#[cfg(target_arch = "wasm32")]
+mod glue;
+pub mod host;
+mod metrics;
+pub mod plugin;
+mod probe;
+mod record;
+mod request;
+mod respond;
+
+/// The version of this filter.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from; `cargo xtask build` tells.
+pub const GIT: &str = match option_env!("LOUDOU_GIT") {
+    Some(git) => git,
+    None => "unknown",
+};

@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::limit::Limits;
@@ -88,6 +89,25 @@ pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
         Some(limits) if report.problems.is_empty() => Ok(limits),
         _ => Err(report.problems),
     }
+}
+
+impl<'de> Deserialize<'de> for Rule {
+    /// Reads what [`Rule`] serialises to, by [`parse_rule`].
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parse_rule(&Value::deserialize(deserializer)?).map_err(|problems| custom(&problems))
+    }
+}
+
+impl<'de> Deserialize<'de> for Limits {
+    /// Reads what [`Limits`] serialises to, by [`parse_limits`].
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parse_limits(&Value::deserialize(deserializer)?).map_err(|problems| custom(&problems))
+    }
+}
+
+fn custom<E: serde::de::Error>(problems: &[Problem]) -> E {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    E::custom(lines.join("; "))
 }
 
 /// Reads the `store` part of a plugin configuration that has no rules.

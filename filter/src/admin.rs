@@ -1,0 +1,234 @@
+//! The admin role: the HTTP API that the terminal uses.
+//!
+//! Requests land on any worker, and one answer never holds it for long: lists are cut by work done.
+//! Everything is answered from shared data and metrics, so it is the same on every worker.
+
+use loudou_api::{Access, ProblemAnswer};
+use serde::Serialize;
+
+use crate::host::{Host, Reply};
+use crate::metrics::Registry;
+use crate::plugin::AdminSettings;
+use crate::record::RecordError;
+
+mod auth;
+mod buckets;
+mod call;
+mod edit;
+mod rules;
+mod status;
+
+use call::{Call, Query};
+
+/// The largest body of a request, in bytes.
+pub const MAX_BODY: usize = 64 * 1024;
+
+/// One worker's admin role.
+#[derive(Debug)]
+pub struct AdminPlane {
+    settings: AdminSettings,
+    registry: Registry,
+}
+
+/// What to do with a request after its headers.
+#[derive(Debug)]
+pub enum Begin {
+    /// Answer it now.
+    Answer(Reply),
+    /// Wait for its body, then call [`AdminPlane::finish`].
+    AwaitBody,
+}
+
+impl AdminPlane {
+    /// An admin role with these settings.
+    pub fn new(settings: AdminSettings) -> Self {
+        Self {
+            settings,
+            registry: Registry::default(),
+        }
+    }
+
+    /// Looks at the headers. A request that is not allowed is answered without its body.
+    pub fn begin(&mut self, host: &dyn Host, has_body: bool) -> Begin {
+        let call = match self.check(host, has_body) {
+            Ok(call) => call,
+            Err(refused) => return Begin::Answer(refused.reply()),
+        };
+        if has_body {
+            Begin::AwaitBody
+        } else {
+            Begin::Answer(self.answer(host, &call, &[]))
+        }
+    }
+
+    /// Answers a request whose body is there.
+    pub fn finish(&mut self, host: &dyn Host) -> Reply {
+        let call = match self.check(host, true) {
+            Ok(call) => call,
+            Err(refused) => return refused.reply(),
+        };
+        let body = host
+            .request_body(MAX_BODY.saturating_add(1))
+            .unwrap_or_default();
+        if body.len() > MAX_BODY {
+            return too_large().reply();
+        }
+        self.answer(host, &call, &body)
+    }
+
+    fn check(&self, host: &dyn Host, has_body: bool) -> Result<Call, Failure> {
+        let caller = auth::authorize(host, &self.settings)?;
+        let call = Call::read(host, caller)?;
+        if has_body {
+            let length = host.request_header("content-length");
+            let length = length.and_then(|n| String::from_utf8(n).ok()?.parse::<usize>().ok());
+            if length.is_some_and(|length| length > MAX_BODY) {
+                return Err(too_large());
+            }
+            Call::expect_json(host)?;
+        }
+        if call.changes_something() && call.caller.access == Access::View {
+            let detail = format!("token `{}` may only view", call.caller.name);
+            return Err(Failure::new(403, "Forbidden", detail));
+        }
+        Ok(call)
+    }
+
+    fn answer(&mut self, host: &dyn Host, call: &Call, body: &[u8]) -> Reply {
+        self.route(host, call, body).unwrap_or_else(Failure::reply)
+    }
+
+    fn route(&mut self, host: &dyn Host, call: &Call, body: &[u8]) -> Result<Reply, Failure> {
+        let steps: Vec<&str> = call.steps.iter().map(String::as_str).collect();
+        match (call.method.as_str(), steps.as_slice()) {
+            ("GET", ["v1", "status"]) => self.status(host, call),
+            ("GET", ["v1", "rules"]) => self.rules(host, call),
+            ("GET", ["v1", "rules", rule]) => self.rule(host, call, rule),
+            ("PUT", ["v1", "rules", rule]) => self.put_rule(host, call, rule, body),
+            ("DELETE", ["v1", "rules", rule]) => self.delete_rule(host, call, rule),
+            ("GET", ["v1", "buckets"]) => self.buckets(host, call),
+            ("GET", ["v1", "buckets", rule, key]) => self.bucket(host, call, rule, key),
+            ("POST", ["v1", "buckets", rule, key, "reset"]) => self.reset(host, call, rule, key),
+            ("GET", ["v1", "events"]) => self.events(host, call),
+            ("GET", ["v1", "export"]) => self.export(host, call),
+            (_, steps) => Err(not_here(call, steps)),
+        }
+    }
+
+    fn share(&self) -> &str {
+        &self.settings.store.share
+    }
+}
+
+/// 405 for a known path, 404 for another.
+fn not_here(call: &Call, steps: &[&str]) -> Failure {
+    let allowed = match steps {
+        ["v1", "status" | "rules" | "events" | "export" | "buckets"] | ["v1", "buckets", _, _] => {
+            "GET"
+        }
+        ["v1", "rules", _] => "GET, PUT, DELETE",
+        ["v1", "buckets", _, _, "reset"] => "POST",
+        _ => {
+            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/events, /v1/export";
+            return Failure::new(404, "Not found", format!("there is: {paths}"));
+        }
+    };
+    let detail = format!(
+        "{} is not for this path; it takes {allowed}",
+        call.method.escape_debug()
+    );
+    Failure {
+        allow: Some(allowed),
+        ..Failure::new(405, "Method not allowed", detail)
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::new(413, "Body too large", format!("at most {MAX_BODY} bytes"))
+}
+
+/// A call that did not work out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    problem: Box<ProblemAnswer>,
+    allow: Option<&'static str>,
+}
+
+impl Failure {
+    fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
+        let problem = ProblemAnswer {
+            kind: "about:blank".to_owned(),
+            title: title.to_owned(),
+            status,
+            detail: detail.into(),
+            ..ProblemAnswer::default()
+        };
+        Self {
+            problem: Box::new(problem),
+            allow: None,
+        }
+    }
+
+    fn reply(self) -> Reply {
+        let status = self.problem.status;
+        let mut headers = vec![("content-type", "application/problem+json".to_owned())];
+        if status == 401 {
+            headers.push(("www-authenticate", "Bearer realm=\"loudou\"".to_owned()));
+        }
+        if let Some(allow) = self.allow {
+            headers.push(("allow", allow.to_owned()));
+        }
+        json_reply(status, headers, &self.problem)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        let detail = match error {
+            RecordError::Missing => {
+                "no rules yet: no data listener of this share has started; is its vm_id the same, \
+                 and its store.share?"
+            }
+            RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
+            RecordError::Contended => "too many edits at once; try again",
+            RecordError::Failed => "Envoy's shared data failed",
+        };
+        Self::new(503, "Not available", detail)
+    }
+}
+
+fn ok(body: &impl Serialize) -> Reply {
+    json_reply(
+        200,
+        vec![("content-type", "application/json".to_owned())],
+        body,
+    )
+}
+
+/// An answer about rules: its generation is its `ETag`.
+fn ok_at(generation: u64, body: &impl Serialize) -> Reply {
+    let headers = vec![
+        ("content-type", "application/json".to_owned()),
+        ("etag", format!("\"{generation}\"")),
+    ];
+    json_reply(200, headers, body)
+}
+
+fn json_reply(
+    status: u16,
+    mut headers: Vec<(&'static str, String)>,
+    body: &impl Serialize,
+) -> Reply {
+    headers.push(("cache-control", "no-store".to_owned()));
+    let mut bytes = serde_json::to_vec(body).unwrap_or_default();
+    bytes.push(b'\n');
+    Reply {
+        status,
+        details: "loudou_admin".to_owned(),
+        headers,
+        body: bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Who may call, and what they may do.
+
+use loudou_api::Access;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::Failure;
+use crate::host::Host;
+use crate::plugin::AdminSettings;
+use crate::request::without_port;
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    /// The name of the token.
+    pub(super) name: String,
+    /// What it may do.
+    pub(super) access: Access,
+}
+
+/// The caller behind the current request, if it may call at all.
+pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Caller, Failure> {
+    if host.request_header("origin").is_some() {
+        let detail = "requests from web pages (with an Origin header) are refused";
+        return Err(Failure::new(403, "Forbidden", detail));
+    }
+    if settings.tokens.is_empty() {
+        return loopback(host);
+    }
+    let header = host.request_header("authorization").unwrap_or_default();
+    let Some(token) = bearer(&header) else {
+        let detail = "send a token: `Authorization: Bearer TOKEN` (loudou: LOUDOU_TOKEN)";
+        return Err(Failure::new(401, "Unauthorized", detail));
+    };
+    let digest: [u8; 32] = Sha256::digest(token).into();
+    // Every token is compared, and in constant time: the time tells nothing about any of them.
+    let mut known = None;
+    for token in &settings.tokens {
+        if bool::from(token.sha256.ct_eq(&digest)) {
+            known = Some(token);
+        }
+    }
+    known
+        .map(|token| Caller {
+            name: token.name.clone(),
+            access: token.may,
+        })
+        .ok_or_else(|| Failure::new(401, "Unauthorized", "the token is not known here"))
+}
+
+fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_first_chunk::<7>()?;
+    scheme
+        .eq_ignore_ascii_case(b"bearer ")
+        .then(|| token.trim_ascii())
+        .filter(|t| !t.is_empty())
+}
+
+/// Without tokens, only this machine may call. A port of 0 means that the address came from a
+/// header, which anybody can write.
+fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
+    let source = host.property("source\0address").unwrap_or_default();
+    let address = std::str::from_utf8(without_port(&source)).ok();
+    let address = address.and_then(|a| a.parse::<std::net::IpAddr>().ok());
+    let from_header = source.ends_with(b":0");
+    if address.is_some_and(|a| a.to_canonical().is_loopback()) && !from_header {
+        return Ok(Caller {
+            name: "loopback".to_owned(),
+            access: Access::Edit,
+        });
+    }
+    let detail =
+        "no tokens are configured, so only loopback peers may call; configure admin.tokens";
+    Err(Failure::new(403, "Forbidden", detail))
+}

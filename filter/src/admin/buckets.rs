@@ -1,0 +1,288 @@
+//! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}` and `POST …/reset`.
+
+use loudou_api::{
+    BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, LimitView, MAX_PAGE, ResetAnswer,
+};
+use loudou_limiter::evaluate::ActiveRule;
+use loudou_limiter::store::page::{FLAG_BANNED, Slot};
+use loudou_limiter::store::table::{GaveUp, Table};
+use loudou_limiter::{BucketDecision, Nanos};
+
+use super::call::bad;
+use super::rules::find;
+use super::{AdminPlane, Call, Failure, ok, ok_at};
+use crate::events;
+use crate::host::{Host, HostStore, Reply};
+use crate::metrics::StoreMetrics;
+use crate::record::{self, Record, RuleRecord};
+
+/// How many pages of the store one answer looks at: what fits well into a millisecond.
+const MAX_PAGES: u32 = 128;
+
+impl AdminPlane {
+    pub(super) fn buckets(&self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let (record, _) = record::load(host, self.share())?;
+        let search = Search::read(call, &record)?;
+        let table = self.table(host)?;
+        let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
+        let now = host.now();
+        let mut page = BucketsPage {
+            now_ns: now.get(),
+            generation: record.generation,
+            ..BucketsPage::default()
+        };
+        page.next_cursor = search
+            .run(host, &table, &rules, now, &mut page.buckets)
+            .map(|c| c.to_string());
+        Ok(ok_at(record.generation, &page))
+    }
+
+    pub(super) fn bucket(
+        &self,
+        host: &dyn Host,
+        call: &Call,
+        rule: &str,
+        key: &str,
+    ) -> Result<Reply, Failure> {
+        call.query(&[])?;
+        let (record, _) = record::load(host, self.share())?;
+        let active = find(&record, rule)?.activate();
+        let table = self.table(host)?;
+        let id = table.id(active.tag(), key);
+        let slot = table.look(&mut HostStore(host), id)?;
+        let slot = slot.ok_or_else(|| {
+            let detail = "this key has no bucket: it never took anything, or is as good as new";
+            Failure::new(404, "Not found", detail)
+        })?;
+        Ok(ok(&view(&active, &slot, key.to_owned(), host.now())))
+    }
+
+    pub(super) fn reset(
+        &mut self,
+        host: &dyn Host,
+        call: &Call,
+        rule: &str,
+        key: &str,
+    ) -> Result<Reply, Failure> {
+        let reason = call.query(&["reason"])?.reason()?;
+        let share = self.share().to_owned();
+        let (record, _) = record::load(host, &share)?;
+        let active = find(&record, rule)?.activate();
+        let table = self.table(host)?;
+        let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
+        let before = slot.map(|slot| view(&active, &slot, key.to_owned(), host.now()));
+        if before.is_some() {
+            StoreMetrics::define(host, &mut self.registry, &share).freed(host);
+            let mut event =
+                events::event(host, EventKind::Reset, &call.caller.name, record.generation);
+            event.rule = Some(rule.to_owned());
+            event.key = Some(shown(key));
+            event.reason = reason;
+            "the bucket is as new".clone_into(&mut event.detail);
+            events::add(host, &share, event);
+        }
+        Ok(ok(&ResetAnswer {
+            existed: before.is_some(),
+            before,
+        }))
+    }
+}
+
+impl From<GaveUp> for Failure {
+    fn from(gave_up: GaveUp) -> Self {
+        let detail = match gave_up {
+            GaveUp::Conflicts => "the bucket is too busy; try again",
+            GaveUp::Failed => "Envoy's shared data failed",
+            GaveUp::UnknownPage => "the bucket is of another version of Loudou",
+            GaveUp::PageFull => "no room",
+        };
+        Self::new(503, "Not available", detail)
+    }
+}
+
+/// A key from a path may be any text; keys of buckets are printable.
+fn shown(key: &str) -> String {
+    key.chars()
+        .take(128)
+        .flat_map(char::escape_default)
+        .collect()
+}
+
+/// Where a search goes on: a page, and the fingerprint after which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cursor {
+    page: u32,
+    after: Option<u64>,
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.after {
+            None => write!(f, "{}", self.page),
+            Some(after) => write!(f, "{}.{after:x}", self.page),
+        }
+    }
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Option<Self> {
+        let (page, after) = match text.split_once('.') {
+            None => (text, None),
+            Some((page, after)) => (page, Some(u64::from_str_radix(after, 16).ok()?)),
+        };
+        Some(Self {
+            page: page.parse().ok()?,
+            after,
+        })
+    }
+}
+
+/// What is looked for.
+#[derive(Debug)]
+struct Search {
+    rule_tag: Option<u32>,
+    key: Option<String>,
+    state: Option<BucketState>,
+    from: Cursor,
+    most: usize,
+}
+
+impl Search {
+    fn read(call: &Call, record: &Record) -> Result<Self, Failure> {
+        let query = call.query(&["rule", "key", "state", "cursor", "limit"])?;
+        let rule = query
+            .get("rule")
+            .map(|name| find(record, name))
+            .transpose()?;
+        let state = |name: &str| {
+            let states = [
+                BucketState::Idle,
+                BucketState::Busy,
+                BucketState::Refusing,
+                BucketState::Banned,
+            ];
+            states.into_iter().find(|state| state.name() == name)
+        };
+        let cursor = query.choice(
+            "cursor",
+            &["the next_cursor of an earlier page"],
+            Cursor::parse,
+        )?;
+        let limit = query.number("limit")?.map(usize::try_from).transpose();
+        let limit = limit.map_or(usize::MAX, |limit| limit.unwrap_or(DEFAULT_PAGE));
+        if !(1..=MAX_PAGE).contains(&limit) {
+            return Err(bad(format!("`limit` must be 1 to {MAX_PAGE}")));
+        }
+        Ok(Self {
+            rule_tag: rule.map(|rule| rule.base.tag()),
+            key: query.get("key").map(ToOwned::to_owned),
+            state: query.choice("state", &BucketState::NAMES, state)?,
+            from: cursor.unwrap_or_default(),
+            most: limit,
+        })
+    }
+
+    /// Collects what is found; where to go on, if not at the end.
+    fn run(
+        &self,
+        host: &dyn Host,
+        table: &Table,
+        rules: &[ActiveRule],
+        now: Nanos,
+        found: &mut Vec<BucketView>,
+    ) -> Option<Cursor> {
+        let last = self.from.page.saturating_add(MAX_PAGES).min(table.pages());
+        for index in self.from.page..last {
+            let after = self.from.after.filter(|_| index == self.from.page);
+            // A page of another version is left out; it is told about by GET on its buckets.
+            let Ok(Some((mut page, names))) = table.page(&mut HostStore(host), index) else {
+                continue;
+            };
+            page.slots.sort_unstable_by_key(|slot| slot.fingerprint);
+            for slot in page
+                .slots
+                .iter()
+                .filter(|slot| after.is_none_or(|after| slot.fingerprint > after))
+            {
+                let Some(rule) = rules.iter().find(|rule| rule.tag() == slot.rule_tag) else {
+                    continue;
+                };
+                let name = names.get(slot.fingerprint);
+                let key =
+                    name.map_or_else(|| format!("#{:016x}", slot.fingerprint), ToOwned::to_owned);
+                if !self.wants_key(rule, &key) {
+                    continue;
+                }
+                let view = view(rule, slot, key, now);
+                if self.state.is_some_and(|state| state != view.state) {
+                    continue;
+                }
+                found.push(view);
+                if found.len() >= self.most {
+                    return Some(Cursor {
+                        page: index,
+                        after: Some(slot.fingerprint),
+                    });
+                }
+            }
+        }
+        (last < table.pages()).then_some(Cursor {
+            page: last,
+            after: None,
+        })
+    }
+
+    fn wants_key(&self, rule: &ActiveRule, key: &str) -> bool {
+        self.rule_tag.is_none_or(|tag| tag == rule.tag())
+            && self
+                .key
+                .as_ref()
+                .is_none_or(|part| key.contains(part.as_str()))
+    }
+}
+
+/// A bucket as it is at `now`, without touching it.
+fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
+    let versions = rule.versions();
+    let limits = versions.current();
+    let idle_at = Nanos::from_millis(slot.idle_at_ms);
+    let bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
+    let level = limits.peek(&bucket, 0, now);
+    let asked = limits.peek(&bucket, rule.rule().cost.into(), now);
+    let views = limits.iter().zip(level.decisions().zip(asked.decisions()));
+    let views = views.map(|(limit, (level, asked))| {
+        let algorithm = limit.algorithm();
+        LimitView {
+            name: limit.name().to_owned(),
+            algorithm: algorithm.name().to_owned(),
+            capacity: level.capacity,
+            rate: algorithm.rate().to_string(),
+            remaining: level.remaining,
+            retry_after_ns: asked.retry_after.map(Nanos::get),
+            reset_after_ns: level.reset_after.get(),
+            drain_ns: algorithm.drain_time().get(),
+        }
+    });
+    BucketView {
+        rule: rule.rule().name.clone(),
+        key,
+        limits: views.collect(),
+        reported: asked.reported_index(),
+        admitted: slot.admitted,
+        refused: slot.refused,
+        last_seen_ns: slot.bucket.last.get(),
+        state: state(slot, &level, &asked),
+    }
+}
+
+fn state(slot: &Slot, level: &BucketDecision, asked: &BucketDecision) -> BucketState {
+    if slot.flags & FLAG_BANNED != 0 {
+        BucketState::Banned
+    } else if asked.is_refused() {
+        BucketState::Refusing
+    } else if level.reset_after() == Nanos::ZERO {
+        BucketState::Idle
+    } else {
+        BucketState::Busy
+    }
+}

@@ -1,0 +1,113 @@
+//! `GET /v1/status` and `GET /v1/events`.
+
+use loudou_api::{RuleTotals, Status, StoreStatus};
+use loudou_limiter::store::table::Table;
+
+use super::{AdminPlane, Call, Failure, ok, ok_at};
+use crate::events;
+use crate::host::{Host, HostStore, Reply};
+use crate::metrics::{RuleMetrics, StoreMetrics};
+use crate::record::{self, Record, RecordError};
+
+/// How many pages are looked at to tell the share of idle buckets.
+const SAMPLED_PAGES: u32 = 32;
+
+impl AdminPlane {
+    pub(super) fn status(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        call.query(&[])?;
+        let share = self.share().to_owned();
+        let (record, _) = record::load(host, &share)?;
+        let table = self.table(host)?;
+        let metrics = StoreMetrics::define(host, &mut self.registry, &share);
+        let mut store = StoreStatus {
+            buckets: table.buckets(),
+            ..metrics.status(host)
+        };
+        sample_idle(host, &table, &mut store);
+        let now = host.now();
+        let rules = record
+            .rules
+            .iter()
+            .map(|rule| self.totals(host, rule))
+            .collect();
+        let status = Status {
+            version: crate::VERSION.to_owned(),
+            git: crate::GIT.to_owned(),
+            generation: record.generation,
+            now_ns: now.get(),
+            unix_ms: host.unix_ms(),
+            uptime_ns: now.since(table.started()).get(),
+            access: call.caller.access,
+            warnings: self.warnings(&record, &store),
+            store,
+            rules,
+        };
+        Ok(ok_at(record.generation, &status))
+    }
+
+    pub(super) fn events(&self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let after = call.query(&["after"])?.number("after")?.unwrap_or(0);
+        let events = events::after(host, self.share(), after).map_err(RecordError::from)?;
+        Ok(ok(&events))
+    }
+
+    pub(super) fn table(&self, host: &dyn Host) -> Result<Table, Failure> {
+        let found = Table::find(&mut HostStore(host), self.share());
+        let table = found.map_err(|_gave_up| RecordError::Failed)?;
+        Ok(table.ok_or(RecordError::Missing)?)
+    }
+
+    pub(super) fn totals(&mut self, host: &dyn Host, rule: &record::RuleRecord) -> RuleTotals {
+        let (name, share) = (&rule.base.name, self.settings.store.share.as_str());
+        let metrics = RuleMetrics::define(host, &mut self.registry, share, name);
+        metrics.totals(host, name, rule.effective().mode, rule.edit.is_some())
+    }
+
+    fn warnings(&self, record: &Record, store: &StoreStatus) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.settings.tokens.is_empty() {
+            let line = "no tokens are configured: every process on this machine may edit";
+            warnings.push(line.to_owned());
+        }
+        if record.rules.is_empty() {
+            warnings.push("there are no rules".to_owned());
+        }
+        if store.evicted_lossy > 0 {
+            warnings.push(format!(
+                "{} buckets with something taken had to make room: raise store.buckets (now {})",
+                store.evicted_lossy, store.buckets
+            ));
+        }
+        if store.cas_give_ups > 0 {
+            let count = store.cas_give_ups;
+            warnings.push(format!(
+                "{count} decisions were given up; rules' on_error held"
+            ));
+        }
+        if store.lost_counts > 0 {
+            warnings.push(format!(
+                "{} refusals are missing from bucket counts",
+                store.lost_counts
+            ));
+        }
+        warnings
+    }
+}
+
+/// Counts idle buckets on some pages: all of them would hold the worker for too long.
+fn sample_idle(host: &dyn Host, table: &Table, store: &mut StoreStatus) {
+    let (mut sampled, mut sampled_idle) = (0, 0);
+    let now_ms = host.now().as_millis();
+    let step = table.pages().div_ceil(SAMPLED_PAGES).max(1);
+    let first = u32::try_from(now_ms % u64::from(step)).unwrap_or(0);
+    for index in (first..table.pages()).step_by(usize::try_from(step).unwrap_or(1)) {
+        let Ok(Some((page, _))) = table.page(&mut HostStore(host), index) else {
+            continue;
+        };
+        for slot in &page.slots {
+            sampled += 1;
+            sampled_idle += u64::from(slot.is_idle(now_ms));
+        }
+    }
+    (store.sampled, store.sampled_idle) = (sampled, sampled_idle);
+}

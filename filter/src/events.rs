@@ -1,0 +1,126 @@
+//! The ring of events in shared data: who changed what.
+
+use loudou_api::{Event, EventKind, Events};
+use loudou_limiter::store::{CAS_ABSENT, StoreFailed, Written};
+use serde::{Deserialize, Serialize};
+
+use crate::host::{Host, LogLevel};
+
+/// How many events are kept.
+const KEPT: usize = 256;
+const MAX_TRIES: usize = 16;
+/// Who did what happened by itself.
+pub(crate) const BY_ITSELF: &str = "loudou";
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Ring {
+    last_seq: u64,
+    events: Vec<Event>,
+}
+
+fn key(share: &str) -> Vec<u8> {
+    [share.as_bytes(), b":events"].concat()
+}
+
+/// An event of `kind`, now.
+pub(crate) fn event(host: &dyn Host, kind: EventKind, by: &str, generation: u64) -> Event {
+    Event {
+        at_ns: host.now().get(),
+        at_unix_ms: host.unix_ms(),
+        kind,
+        by: by.to_owned(),
+        generation,
+        ..Event::default()
+    }
+}
+
+/// Adds an event, to the ring and to Envoy's log. Losing one to contention is logged, not fatal:
+/// what it tells of has happened.
+pub(crate) fn add(host: &dyn Host, share: &str, event: Event) {
+    log(host, &event);
+    let mut event = event;
+    for _ in 0..MAX_TRIES {
+        let Ok((mut ring, cas)) = load(host, share) else {
+            break;
+        };
+        ring.last_seq = ring.last_seq.saturating_add(1);
+        event.seq = ring.last_seq;
+        ring.events.push(event.clone());
+        let surplus = ring.events.len().saturating_sub(KEPT);
+        ring.events.drain(..surplus);
+        let Ok(bytes) = serde_json::to_vec(&ring) else {
+            break;
+        };
+        match host.shared_set(&key(share), &bytes, cas) {
+            Ok(Written::Done) => return,
+            Ok(Written::Conflict) => {}
+            Err(StoreFailed) => break,
+        }
+    }
+    host.log(
+        LogLevel::Warn,
+        "the event above could not be added to the events",
+    );
+}
+
+fn log(host: &dyn Host, event: &Event) {
+    let rule = event.rule.as_deref().unwrap_or("-");
+    let key = event.key.as_deref().unwrap_or("-");
+    let line = format!(
+        "{}: rule {rule}, key {key}: {} (by {}; reason: {:?}; generation {})",
+        event.kind.name(),
+        event.detail,
+        event.by,
+        event.reason,
+        event.generation,
+    );
+    host.log(LogLevel::Info, &line);
+}
+
+fn load(host: &dyn Host, share: &str) -> Result<(Ring, u32), StoreFailed> {
+    let mut bytes = Vec::new();
+    let cas = host.shared_get(&key(share), &mut bytes)?;
+    // A ring that cannot be read is started anew: events are for people, not for decisions.
+    let ring = serde_json::from_slice(&bytes).unwrap_or_default();
+    Ok((ring, cas.unwrap_or(CAS_ABSENT)))
+}
+
+/// The events after number `after`.
+pub(crate) fn after(host: &dyn Host, share: &str, after: u64) -> Result<Events, StoreFailed> {
+    let (ring, _) = load(host, share)?;
+    let oldest = ring
+        .events
+        .first()
+        .map_or(ring.last_seq, |event| event.seq.saturating_sub(1));
+    Ok(Events {
+        now_ns: host.now().get(),
+        lost: oldest.saturating_sub(after),
+        last_seq: ring.last_seq,
+        events: ring
+            .events
+            .into_iter()
+            .filter(|event| event.seq > after)
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn keeps_the_newest_and_counts_the_lost() {
+        let host = FakeHost::default();
+        for _ in 0..300 {
+            add(&host, "loudou", event(&host, EventKind::Reset, "ops", 1));
+        }
+        let all = after(&host, "loudou", 0).expect("events");
+        assert_eq!((all.events.len(), all.last_seq, all.lost), (256, 300, 44));
+        assert_eq!(all.events[0].seq, 45);
+        let newest = after(&host, "loudou", 299).expect("events");
+        assert_eq!((newest.events.len(), newest.lost), (1, 0));
+        let none = after(&host, "loudou", 300).expect("events");
+        assert_eq!((none.events.len(), none.lost), (0, 0));
+    }
+}

@@ -1,0 +1,302 @@
+//! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
+//!
+//! Statuses are read as plain numbers: a number this code does not know is a failure, not a trap. A
+//! buffer that the host returns was allocated by the SDK's `proxy_on_memory_allocate` with exactly
+//! its length, and belongs to us.
+#![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
+
+use std::ptr::null_mut;
+
+use loudou_limiter::Nanos;
+use loudou_limiter::store::{Cas, StoreFailed, Written};
+
+use crate::host::{Host, LogLevel, MetricId, MetricKind, Reply};
+
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+
+const REQUEST_HEADERS: u32 = 0;
+const RESPONSE_HEADERS: u32 = 2;
+const REQUEST_BODY: u32 = 0;
+const PLUGIN_CONFIGURATION: u32 = 7;
+const MONOTONIC: u32 = 1;
+const CRITICAL: u32 = 5;
+
+#[link(wasm_import_module = "env")]
+unsafe extern "C" {
+    fn proxy_log(level: u32, text: *const u8, len: usize) -> u32;
+    fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_get_buffer_bytes(
+        kind: u32,
+        start: usize,
+        most: usize,
+        data: *mut *mut u8,
+        len: *mut usize,
+    ) -> u32;
+    fn proxy_get_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        data: *mut *mut u8,
+        len: *mut usize,
+    ) -> u32;
+    fn proxy_add_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
+    ) -> u32;
+    fn proxy_get_property(
+        path: *const u8,
+        path_len: usize,
+        data: *mut *mut u8,
+        len: *mut usize,
+    ) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_len: usize,
+        data: *mut *mut u8,
+        len: *mut usize,
+        cas: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_len: usize,
+        value: *const u8,
+        value_len: usize,
+        cas: u32,
+    ) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_len: usize,
+        body: *const u8,
+        body_len: usize,
+        headers: *const u8,
+        headers_len: usize,
+        grpc_status: i32,
+    ) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, id: *mut u32) -> u32;
+    fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+    fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+}
+
+/// Calls a host function that returns bytes; `None` unless it says OK.
+fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, u32> {
+    let mut data = null_mut();
+    let mut len = 0;
+    match call(&raw mut data, &raw mut len) {
+        OK if data.is_null() => Ok(Vec::new()),
+        OK => {
+            // SAFETY: the host filled a buffer of `len` bytes that our own allocator gave it for
+            // this call, as a boxed slice of that length, and keeps no pointer to it.
+            let owned = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data, len)) };
+            Ok(owned.into_vec())
+        }
+        status => Err(status),
+    }
+}
+
+/// The configuration of the plugin that is being configured.
+pub(super) fn plugin_configuration() -> Option<Vec<u8>> {
+    // SAFETY: the pointers are those of live locals of `bytes`.
+    bytes(|data, len| unsafe {
+        proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, usize::MAX, data, len)
+    })
+    .ok()
+}
+
+/// Sets this plugin's timer; 0 stops it.
+pub(super) fn set_tick_period_ms(period: u32) {
+    // SAFETY: no pointers.
+    let _status = unsafe { proxy_set_tick_period_milliseconds(period) };
+}
+
+/// Tells why the VM is about to die.
+pub(super) fn log_panic(what: &str) {
+    log(CRITICAL, what);
+}
+
+fn log(level: u32, line: &str) {
+    // SAFETY: pointer and length are those of a live str.
+    let _status = unsafe { proxy_log(level, line.as_ptr(), line.len()) };
+}
+
+/// The host functions as [`Host`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EnvoyHost;
+
+impl Host for EnvoyHost {
+    fn now(&self) -> Nanos {
+        let mut time = 0;
+        // SAFETY: the pointer is that of a live local.
+        let _errno = unsafe { clock_time_get(MONOTONIC, 1, &raw mut time) };
+        Nanos::new(time)
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let mut time = 0;
+        // SAFETY: the pointer is that of a live local.
+        let _status = unsafe { proxy_get_current_time_nanoseconds(&raw mut time) };
+        Nanos::new(time).as_millis()
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut random = [0; 16];
+        if getrandom::fill(&mut random).is_err() {
+            self.log(
+                LogLevel::Error,
+                "the host gives no random bytes: page placement can be guessed",
+            );
+        }
+        random
+    }
+
+    fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        // SAFETY: pointers and lengths are those of a live str and of live locals of `bytes`.
+        bytes(|data, len| unsafe {
+            proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), data, len)
+        })
+        .ok()
+    }
+
+    fn property(&self, path: &str) -> Option<Vec<u8>> {
+        // SAFETY: as above.
+        bytes(|data, len| unsafe { proxy_get_property(path.as_ptr(), path.len(), data, len) }).ok()
+    }
+
+    fn request_body(&self, most: usize) -> Option<Vec<u8>> {
+        // SAFETY: the pointers are those of live locals of `bytes`.
+        bytes(|data, len| unsafe { proxy_get_buffer_bytes(REQUEST_BODY, 0, most, data, len) }).ok()
+    }
+
+    fn add_response_header(&self, name: &str, value: &str) {
+        // SAFETY: pointers and lengths are those of live strs.
+        let _status = unsafe {
+            proxy_add_header_map_value(
+                RESPONSE_HEADERS,
+                name.as_ptr(),
+                name.len(),
+                value.as_ptr(),
+                value.len(),
+            )
+        };
+    }
+
+    fn reply(&self, reply: &Reply) {
+        let headers = serialize_pairs(&reply.headers);
+        // SAFETY: pointers and lengths are those of live buffers; -1 is "no gRPC status".
+        let status = unsafe {
+            proxy_send_local_response(
+                reply.status.into(),
+                reply.details.as_ptr(),
+                reply.details.len(),
+                reply.body.as_ptr(),
+                reply.body.len(),
+                headers.as_ptr(),
+                headers.len(),
+                -1,
+            )
+        };
+        if status != OK {
+            self.log(
+                LogLevel::Error,
+                &format!("the host could not send an answer: status {status}"),
+            );
+        }
+    }
+
+    fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        let mut cas = 0;
+        // SAFETY: pointers and lengths are those of a live slice and of live locals.
+        let read = bytes(|data, len| unsafe {
+            proxy_get_shared_data(key.as_ptr(), key.len(), data, len, &raw mut cas)
+        });
+        match read {
+            Ok(bytes) => {
+                *value = bytes;
+                Ok(Some(cas))
+            }
+            Err(NOT_FOUND) => {
+                value.clear();
+                Ok(None)
+            }
+            Err(_) => Err(StoreFailed),
+        }
+    }
+
+    fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        // SAFETY: pointers and lengths are those of live slices.
+        let status = unsafe {
+            proxy_set_shared_data(
+                key.as_ptr(),
+                key.len(),
+                value.as_ptr(),
+                value.len(),
+                expected,
+            )
+        };
+        match status {
+            OK => Ok(Written::Done),
+            CAS_MISMATCH => Ok(Written::Conflict),
+            _ => Err(StoreFailed),
+        }
+    }
+
+    fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId> {
+        let kind = match kind {
+            MetricKind::Counter => 0,
+            MetricKind::Gauge => 1,
+        };
+        let mut id = 0;
+        // SAFETY: pointer and length are those of a live str and a live local.
+        let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut id) };
+        (status == OK).then_some(MetricId(id))
+    }
+
+    fn add_to_metric(&self, id: MetricId, offset: i64) {
+        // SAFETY: no pointers.
+        let _status = unsafe { proxy_increment_metric(id.0, offset) };
+    }
+
+    fn read_metric(&self, id: MetricId) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: the pointer is that of a live local.
+        let status = unsafe { proxy_get_metric(id.0, &raw mut value) };
+        (status == OK).then_some(value)
+    }
+
+    fn log(&self, level: LogLevel, line: &str) {
+        let level = match level {
+            LogLevel::Info => 2,
+            LogLevel::Warn => 3,
+            LogLevel::Error => 4,
+        };
+        log(level, line);
+    }
+}
+
+/// Header pairs as the ABI wants them: the count, all lengths, then all texts with a NUL each.
+fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
+    let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
+    let mut out = number(pairs.len()).to_vec();
+    for (name, value) in pairs {
+        out.extend(number(name.len()));
+        out.extend(number(value.len()));
+    }
+    for (name, value) in pairs {
+        for text in [*name, value.as_str()] {
+            out.extend(text.as_bytes());
+            out.push(0);
+        }
+    }
+    out
+}

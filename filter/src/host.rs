@@ -1,0 +1,96 @@
+//! The door to Envoy: everything the filter asks of its host.
+//!
+//! Nothing above this trait knows that it runs in wasm. No method can panic, whatever the host
+//! answers: a status that has no place in an answer becomes `None` or [`StoreFailed`].
+
+use loudou_limiter::Nanos;
+use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+
+#[cfg(test)]
+pub(crate) mod fake;
+
+/// A metric of Envoy's, by the number that defining it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricId(pub u32);
+
+/// What kind of metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+}
+
+/// How important a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something to know once.
+    Info,
+    /// Something that needs attention.
+    Warn,
+    /// Something that does not work.
+    Error,
+}
+
+/// An answer sent instead of the upstream's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// Envoy's response code details, without spaces.
+    pub details: String,
+    /// The headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// The host. Methods take `&self`, because a request and the store are the same host.
+pub trait Host {
+    /// The process-wide monotonic clock.
+    fn now(&self) -> Nanos;
+    /// The wall clock, in milliseconds since the Unix epoch: for display only.
+    fn unix_ms(&self) -> u64;
+    /// Random bytes that an outsider cannot guess.
+    fn random(&self) -> [u8; 16];
+
+    /// The first value of a header of the current request.
+    fn request_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// A property of the current stream, by its path with NUL between the steps.
+    fn property(&self, path: &str) -> Option<Vec<u8>>;
+    /// The buffered body of the current request, at most `most` bytes.
+    fn request_body(&self, most: usize) -> Option<Vec<u8>>;
+    /// Adds a header to the current response.
+    fn add_response_header(&self, name: &str, value: &str);
+    /// Answers the current request.
+    fn reply(&self, reply: &Reply);
+
+    /// Reads shared data; see [`SharedData::get`].
+    fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
+    /// Writes shared data; see [`SharedData::set`].
+    fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
+
+    /// Defines a metric, or finds the one of that name.
+    fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId>;
+    /// Adds to a metric; only gauges take a negative offset.
+    fn add_to_metric(&self, id: MetricId, offset: i64);
+    /// Reads a metric.
+    fn read_metric(&self, id: MetricId) -> Option<u64>;
+
+    /// Writes a line to Envoy's log.
+    fn log(&self, level: LogLevel, line: &str);
+}
+
+/// The host's shared data, as the store wants it.
+pub(crate) struct HostStore<'a>(pub(crate) &'a dyn Host);
+
+impl SharedData for HostStore<'_> {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        self.0.shared_get(key, value)
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        self.0.shared_set(key, value, expected)
+    }
+}

@@ -1,0 +1,144 @@
+//! A host in memory, for unit tests of the code above the trait.
+//!
+//! Its shared data is the core's [`MemoryStore`], whose semantics [`crate::probe`] checks here and,
+//! at every start, in the real host.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use loudou_limiter::Nanos;
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+
+use super::{Host, LogLevel, MetricId, MetricKind, Reply};
+
+/// The fake host; set what a test needs, look at what came out.
+#[derive(Default)]
+pub(crate) struct FakeHost {
+    pub(crate) now: Cell<u64>,
+    pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
+    pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
+    pub(crate) body: RefCell<Vec<u8>>,
+    pub(crate) replies: RefCell<Vec<Reply>>,
+    pub(crate) response_headers: RefCell<Vec<(String, String)>>,
+    pub(crate) store: RefCell<MemoryStore>,
+    pub(crate) store_fails: Cell<bool>,
+    pub(crate) metrics: RefCell<Vec<(String, i64)>>,
+    pub(crate) logs: RefCell<Vec<String>>,
+}
+
+impl FakeHost {
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &[u8])]) {
+        let mut all = vec![
+            (":method".to_owned(), method.as_bytes().to_vec()),
+            (":path".to_owned(), path.as_bytes().to_vec()),
+        ];
+        all.extend(
+            headers
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.to_vec())),
+        );
+        *self.headers.borrow_mut() = all;
+        self.response_headers.borrow_mut().clear();
+    }
+
+    pub(crate) fn take_reply(&self) -> Option<Reply> {
+        self.replies.borrow_mut().pop()
+    }
+
+    pub(crate) fn metric(&self, name: &str) -> i64 {
+        self.metrics
+            .borrow()
+            .iter()
+            .find(|(own, _)| own == name)
+            .map_or(0, |(_, value)| *value)
+    }
+
+    pub(crate) fn pass(&self, time: Nanos) {
+        self.now.set(self.now.get() + time.get());
+    }
+}
+
+impl Host for FakeHost {
+    fn now(&self) -> Nanos {
+        Nanos::new(self.now.get())
+    }
+
+    fn unix_ms(&self) -> u64 {
+        1_700_000_000_000 + self.now.get() / 1_000_000
+    }
+
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+
+    fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        let headers = self.headers.borrow();
+        headers
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.clone())
+    }
+
+    fn property(&self, path: &str) -> Option<Vec<u8>> {
+        self.properties.borrow().get(path).cloned()
+    }
+
+    fn request_body(&self, most: usize) -> Option<Vec<u8>> {
+        let body = self.body.borrow();
+        Some(body.iter().take(most).copied().collect())
+    }
+
+    fn add_response_header(&self, name: &str, value: &str) {
+        self.response_headers
+            .borrow_mut()
+            .push((name.to_owned(), value.to_owned()));
+    }
+
+    fn reply(&self, reply: &Reply) {
+        self.replies.borrow_mut().push(reply.clone());
+    }
+
+    fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        if self.store_fails.get() {
+            return Err(StoreFailed);
+        }
+        self.store.borrow_mut().get(key, value)
+    }
+
+    fn shared_set(&self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        if self.store_fails.get() {
+            return Err(StoreFailed);
+        }
+        self.store.borrow_mut().set(key, value, expected)
+    }
+
+    fn define_metric(&self, _kind: MetricKind, name: &str) -> Option<MetricId> {
+        let mut metrics = self.metrics.borrow_mut();
+        let found = metrics.iter().position(|(own, _)| own == name);
+        let index = found.unwrap_or(metrics.len());
+        if found.is_none() {
+            metrics.push((name.to_owned(), 0));
+        }
+        u32::try_from(index).ok().map(MetricId)
+    }
+
+    fn add_to_metric(&self, id: MetricId, offset: i64) {
+        let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+        if let Some((_, value)) = self.metrics.borrow_mut().get_mut(index) {
+            *value += offset;
+        }
+    }
+
+    fn read_metric(&self, id: MetricId) -> Option<u64> {
+        let index = usize::try_from(id.0).ok()?;
+        let metrics = self.metrics.borrow();
+        metrics
+            .get(index)
+            .and_then(|(_, value)| u64::try_from(*value).ok())
+    }
+
+    fn log(&self, _level: LogLevel, line: &str) {
+        self.logs.borrow_mut().push(line.to_owned());
+    }
+}

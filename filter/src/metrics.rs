@@ -1,0 +1,185 @@
+//! Counters as Envoy metrics: process-wide, so that any worker can read what all of them counted.
+//!
+//! ```text
+//! <share>.rule.<rule>.admitted | refused | shadow_refused | skipped | errors      counters
+//! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
+//! <share>.store.used                                                             gauge
+//! <share>.generation                                                             gauge
+//! ```
+//! The names carry the rule, never a key: a metric lives as long as Envoy.
+
+use loudou_api::{RuleTotals, StoreStatus};
+use loudou_limiter::rule::Mode;
+use loudou_limiter::store::table::StoreStats;
+
+use crate::host::{Host, MetricId, MetricKind};
+
+/// Defines each metric once; Envoy gives a new number at every definition and never forgets one.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    known: Vec<(String, MetricId)>,
+}
+
+impl Registry {
+    fn get(&mut self, host: &dyn Host, kind: MetricKind, name: String) -> Option<MetricId> {
+        if let Some((_, id)) = self.known.iter().find(|(known, _)| *known == name) {
+            return Some(*id);
+        }
+        let id = host.define_metric(kind, &name)?;
+        self.known.push((name, id));
+        Some(id)
+    }
+}
+
+fn add(host: &dyn Host, id: Option<MetricId>, count: u64) {
+    if count > 0
+        && let Some(id) = id
+    {
+        host.add_to_metric(id, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}
+
+fn read(host: &dyn Host, id: Option<MetricId>) -> u64 {
+    id.and_then(|id| host.read_metric(id)).unwrap_or(0)
+}
+
+/// The counters of one rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuleMetrics {
+    admitted: Option<MetricId>,
+    refused: Option<MetricId>,
+    shadow_refused: Option<MetricId>,
+    skipped: Option<MetricId>,
+    errors: Option<MetricId>,
+}
+
+/// What a rule did with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Admitted,
+    Refused,
+    ShadowRefused,
+    Skipped,
+    Error,
+}
+
+impl RuleMetrics {
+    pub(crate) fn define(
+        host: &dyn Host,
+        registry: &mut Registry,
+        share: &str,
+        rule: &str,
+    ) -> Self {
+        let mut counter = |what: &str| {
+            registry.get(
+                host,
+                MetricKind::Counter,
+                format!("{share}.rule.{rule}.{what}"),
+            )
+        };
+        Self {
+            admitted: counter("admitted"),
+            refused: counter("refused"),
+            shadow_refused: counter("shadow_refused"),
+            skipped: counter("skipped"),
+            errors: counter("errors"),
+        }
+    }
+
+    pub(crate) fn count(&self, host: &dyn Host, what: Counted) {
+        let id = match what {
+            Counted::Admitted => self.admitted,
+            Counted::Refused => self.refused,
+            Counted::ShadowRefused => self.shadow_refused,
+            Counted::Skipped => self.skipped,
+            Counted::Error => self.errors,
+        };
+        add(host, id, 1);
+    }
+
+    pub(crate) fn totals(
+        &self,
+        host: &dyn Host,
+        name: &str,
+        mode: Mode,
+        edited: bool,
+    ) -> RuleTotals {
+        RuleTotals {
+            name: name.to_owned(),
+            mode: mode.name().to_owned(),
+            admitted: read(host, self.admitted),
+            refused: read(host, self.refused),
+            shadow_refused: read(host, self.shadow_refused),
+            skipped: read(host, self.skipped),
+            errors: read(host, self.errors),
+            edited,
+        }
+    }
+}
+
+/// The metrics of the store, and the generation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreMetrics {
+    generation: Option<MetricId>,
+    used: Option<MetricId>,
+    evicted_lossless: Option<MetricId>,
+    evicted_lossy: Option<MetricId>,
+    cas_retries: Option<MetricId>,
+    cas_give_ups: Option<MetricId>,
+    lost_counts: Option<MetricId>,
+}
+
+impl StoreMetrics {
+    pub(crate) fn define(host: &dyn Host, registry: &mut Registry, share: &str) -> Self {
+        let mut metric = |kind, what: &str| registry.get(host, kind, format!("{share}.{what}"));
+        Self {
+            generation: metric(MetricKind::Gauge, "generation"),
+            used: metric(MetricKind::Gauge, "store.used"),
+            evicted_lossless: metric(MetricKind::Counter, "store.evicted_lossless"),
+            evicted_lossy: metric(MetricKind::Counter, "store.evicted_lossy"),
+            cas_retries: metric(MetricKind::Counter, "store.cas_retries"),
+            cas_give_ups: metric(MetricKind::Counter, "store.cas_give_ups"),
+            lost_counts: metric(MetricKind::Counter, "store.lost_counts"),
+        }
+    }
+
+    /// The number of changes to the rules so far, by all workers. Only good for telling whether
+    /// something changed.
+    pub(crate) fn changes(&self, host: &dyn Host) -> u64 {
+        read(host, self.generation)
+    }
+
+    /// Tells all workers that the rules have changed; after the record is written, never before.
+    pub(crate) fn announce_change(&self, host: &dyn Host) {
+        add(host, self.generation, 1);
+    }
+
+    pub(crate) fn add(&self, host: &dyn Host, stats: &StoreStats) {
+        add(host, self.used, stats.created);
+        add(host, self.evicted_lossless, stats.evicted_lossless);
+        add(host, self.evicted_lossy, stats.evicted_lossy);
+        add(host, self.cas_retries, stats.cas_retries);
+        add(host, self.cas_give_ups, stats.cas_give_ups);
+        add(host, self.lost_counts, stats.lost_counts);
+    }
+
+    /// One slot fewer is in use.
+    pub(crate) fn freed(&self, host: &dyn Host) {
+        if let Some(used) = self.used {
+            host.add_to_metric(used, -1);
+        }
+    }
+
+    /// The counts; bound and sample are left to the caller.
+    pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
+        StoreStatus {
+            used: read(host, self.used),
+            evicted_lossless: read(host, self.evicted_lossless),
+            evicted_lossy: read(host, self.evicted_lossy),
+            cas_retries: read(host, self.cas_retries),
+            cas_give_ups: read(host, self.cas_give_ups),
+            lost_counts: read(host, self.lost_counts),
+            ..StoreStatus::default()
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The current request, as rules want it: read from the host at first use, and only once.
+
+use std::borrow::Cow;
+
+use loudou_limiter::request::Request;
+
+use crate::host::Host;
+
+/// A request that is read lazily: every value costs a call into Envoy.
+pub(crate) struct HostRequest<'a> {
+    host: &'a dyn Host,
+    /// By header name; [`SOURCE`] and [`ROUTE`] are no header names.
+    known: Vec<(String, Option<Vec<u8>>)>,
+}
+
+const SOURCE: &str = "(source)";
+const ROUTE: &str = "(route)";
+
+impl<'a> HostRequest<'a> {
+    pub(crate) const fn new(host: &'a dyn Host) -> Self {
+        Self {
+            host,
+            known: Vec::new(),
+        }
+    }
+
+    fn value(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&dyn Host) -> Option<Vec<u8>>,
+    ) -> Option<Cow<'_, [u8]>> {
+        let known = self.known.iter().position(|(own, _)| own == name);
+        let index = known.unwrap_or(self.known.len());
+        if known.is_none() {
+            self.known.push((name.to_owned(), read(self.host)));
+        }
+        self.known.get(index)?.1.as_deref().map(Cow::Borrowed)
+    }
+}
+
+impl Request for HostRequest<'_> {
+    fn method(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.header(":method")
+    }
+
+    fn path(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.header(":path")
+    }
+
+    fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.value(name, |host| host.request_header(name))
+    }
+
+    fn source(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.value(SOURCE, |host| {
+            host.property("source\0address")
+                .map(|address| without_port(&address).to_vec())
+        })
+    }
+
+    fn route(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.value(ROUTE, |host| host.property("xds\0route_name"))
+    }
+}
+
+/// The address in `1.2.3.4:567` or `[::1]:567`.
+pub(crate) fn without_port(address: &[u8]) -> &[u8] {
+    let host = address
+        .iter()
+        .rposition(|b| *b == b':')
+        .and_then(|colon| address.get(..colon));
+    let host = host.unwrap_or(address);
+    host.strip_prefix(b"[")
+        .and_then(|inner| inner.strip_suffix(b"]"))
+        .unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_brackets_go() {
+        assert_eq!(without_port(b"1.2.3.4:567"), b"1.2.3.4");
+        assert_eq!(without_port(b"[2001:db8::1]:0"), b"2001:db8::1");
+        assert_eq!(without_port(b"pipe"), b"pipe");
+        assert_eq!(without_port(b""), b"");
+    }
+}
