@@ -37,11 +37,11 @@ pub fn envoy_bin() -> Result<PathBuf> {
         envoy_version(&path).context("ENVOY_BIN must name an Envoy executable")?;
         return Ok(path);
     }
-    if let Some(path) = find_on_path("envoy") {
-        let version = envoy_version(&path)?;
-        if at_least(&version, ENVOY_VERSION) {
-            return Ok(path);
-        }
+    // One that is too old, or that does not run, is passed over: it may be there for other work.
+    let found = find_on_path("envoy")
+        .filter(|path| envoy_version(path).is_ok_and(|version| at_least(&version, ENVOY_VERSION)));
+    if let Some(path) = found {
+        return Ok(path);
     }
     let installed = installed_envoy();
     if installed.is_file() {
