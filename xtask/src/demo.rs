@@ -101,7 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rules_are_json() -> Result<()> {
-        configuration().map(drop)
+    fn the_rules_are_valid() -> Result<()> {
+        configuration()?;
+        let rules: Value = serde_json::from_str(RULES)?;
+        let parsed = loudou_limiter::config::parse(&json!({ "version": 1, "rules": rules }));
+        assert!(parsed.problems.is_empty(), "{:#?}", parsed.problems);
+        Ok(())
     }
 }
