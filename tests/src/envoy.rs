@@ -173,11 +173,13 @@ impl Envoy {
         load(self.data, requests, connections, request)
     }
 
-    /// Pushes new listeners through LDS and waits until Envoy has taken or refused them.
+    /// Pushes new listeners through LDS and waits until Envoy has taken or refused them. Connections
+    /// that are open drain: Envoy closes them with one of the next answers.
     pub fn push(&self, config: &Config) -> Result<Update> {
         let accepted = self.counter("listener_manager.lds.update_success")?;
         let rejected = self.counter("listener_manager.lds.update_rejected")?;
-        self.dir.write(LDS, &config.lds(&self.wasm).to_string())?;
+        let wasm = config.wasm.as_deref().unwrap_or(&self.wasm);
+        self.dir.write(LDS, &config.lds(wasm).to_string())?;
         let update = eventually(UPDATE, "Envoy to read the new listeners", || {
             if self.counter("listener_manager.lds.update_rejected")? > rejected {
                 return Ok(Some(Update::Rejected));
