@@ -1,1 +1,51 @@
-//! placeholder
+//! The harness of the end-to-end tests: a real Envoy with the real filter, started for one test
+//! and stopped by its guard.
+//!
+//! Ports come from the operating system, waiting goes through [`eventually`], and a test that
+//! fails finds Envoy's log printed and its directory kept. Nothing is skipped: a missing Envoy, or
+//! a filter that is older than its sources, is a failure that says what to run.
+//!
+//! ```no_run
+//! use loudou_tests::{Config, Envoy, Request};
+//! use serde_json::json;
+//!
+//! fn main() -> anyhow::Result<()> {
+//!     let rules = json!([{
+//!         "name": "per-user",
+//!         "key": [{ "header": "x-user-id" }],
+//!         "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 3, "rate": "1/d" }],
+//!     }]);
+//!     let envoy = Envoy::start(&Config::new(rules).concurrency(4))?;
+//!     let answer = envoy.data().send(&Request::get("/").header("x-user-id", "alice"))?;
+//!     anyhow::ensure!(answer.status == 200, "{answer:?}");
+//!     // 5 000 requests over 64 connections, counted by status.
+//!     let counts = envoy.load(5_000, 64, |_| Request::get("/").header("x-user-id", "bob"))?;
+//!     anyhow::ensure!(counts.of(200) == 3 && counts.of(429) == 4_997, "{counts:?}");
+//!     envoy.stop() // proves that Envoy still ran; without it the test counts as failed
+//! }
+//! ```
+
+pub mod clock;
+pub mod config;
+pub mod console;
+pub mod envoy;
+pub mod http;
+pub mod load;
+pub mod paths;
+pub mod process;
+pub mod quickstart;
+pub mod temp;
+pub mod upstream;
+pub mod wasm;
+mod wire;
+
+pub use clock::{eventually, now};
+pub use config::{Config, EDIT_TOKEN, VIEW_TOKEN};
+pub use envoy::{Envoy, Update};
+pub use http::{Http, Request, Response};
+pub use load::Counts;
+pub use paths::{envoy_bin, loudou_bin};
+pub use process::Guarded;
+pub use temp::TempDir;
+pub use upstream::Upstream;
+pub use wasm::wasm_path;

@@ -1,1 +1,62 @@
-fn main() {}
+//! `cargo xtask`: what a contributor runs, in plain Rust, so that it works wherever Cargo does.
+//!
+//! `setup` brings Envoy, `build` the filter, `demo` shows both at work; `test` is what must pass
+//! before a commit, `ci` everything that must pass before a merge.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool speaks"
+)]
+
+mod checks;
+mod command;
+mod demo;
+mod filter;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Build, try and check Loudou"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+enum Task {
+    /// Makes sure of the wasm target and of an Envoy; quick when they are there
+    Setup,
+    /// Builds the filter, checks its size and what it asks of its host
+    Build,
+    /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
+    Demo,
+    /// Runs every test, those in a real Envoy included
+    Test,
+    /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Setup => setup::run().map(drop),
+        Task::Build => filter::build().map(drop),
+        Task::Demo => demo::run(),
+        Task::Test => checks::test(),
+        Task::Ci => checks::ci(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

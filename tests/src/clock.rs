@@ -1,0 +1,74 @@
+//! The harness's one clock, and the one place that is allowed to pause.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// Time between two looks of [`eventually`]: short beside anything a test waits for.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The monotonic time, for measuring how long something took.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the clock module of the harness"
+)]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Looks again and again until `probe` gives a value, an error, or the deadline has passed.
+///
+/// `what` completes the sentence "waited 5s for …", so that a time-out says what never came.
+pub fn eventually<T>(
+    deadline: Duration,
+    what: &str,
+    mut probe: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let start = now();
+    loop {
+        if let Some(value) = probe()? {
+            return Ok(value);
+        }
+        if start.elapsed() >= deadline {
+            bail!("waited {deadline:?} for {what}");
+        }
+        pause();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes cannot notify us; every wait of the harness ends here"
+)]
+fn pause() {
+    std::thread::sleep(PAUSE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_the_first_value() -> Result<()> {
+        let mut looks = 0;
+        let seen = eventually(Duration::from_secs(5), "three looks", || {
+            looks += 1;
+            Ok((looks == 3).then_some(looks))
+        })?;
+        assert_eq!(seen, 3);
+        Ok(())
+    }
+
+    #[test]
+    fn says_what_never_came() {
+        let never: Result<()> = eventually(Duration::ZERO, "a miracle", || Ok(None));
+        let message = never.expect_err("the probe has no value").to_string();
+        assert_eq!(message, "waited 0ns for a miracle");
+    }
+
+    #[test]
+    fn an_error_ends_the_wait() {
+        let broken: Result<()> = eventually(Duration::from_mins(1), "nothing", || bail!("broken"));
+        assert_eq!(broken.expect_err("the probe fails").to_string(), "broken");
+    }
+}

@@ -1,0 +1,319 @@
+//! The Envoy configuration of a test, written as JSON (which Envoy reads like YAML).
+//!
+//! Two listeners, `data` and `admin`, with the identical `vm_config`, so that both roles share one
+//! VM per worker and the shared data. Both are delivered by file-based LDS: a test can push an
+//! update, good or bad, into the running Envoy.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The bearer token that may edit.
+pub const EDIT_TOKEN: &str = "ops-token-of-the-tests";
+/// The bearer token that may only view.
+pub const VIEW_TOKEN: &str = "wall-token-of-the-tests";
+
+const TYPE: &str = "type.googleapis.com/";
+const HTTP: &str = "type.googleapis.com/envoy.extensions.filters.http.";
+const NETWORK: &str = "type.googleapis.com/envoy.extensions.filters.network.";
+
+/// What differs between tests; everything else is as in the quickstart.
+#[derive(Debug, Clone)]
+pub struct Config {
+    data_plugin: Value,
+    admin_plugin: Value,
+    pub(crate) concurrency: u32,
+    pub(crate) drain_s: u32,
+    pub(crate) log_level: String,
+    pub(crate) wasm: Option<PathBuf>,
+    upstream: Option<SocketAddr>,
+}
+
+impl Config {
+    /// The rules (a JSON array as in a rule file), two workers, 65 536 buckets, two tokens.
+    pub fn new(rules: Value) -> Self {
+        let mut config = Self {
+            data_plugin: json!({
+                "version": 1,
+                "store": { "buckets": 65_536, "share": "loudou" },
+            }),
+            admin_plugin: json!({
+                "version": 1,
+                "store": { "buckets": 65_536, "share": "loudou" },
+                "admin": { "role": "admin", "tokens": [
+                    { "name": "ops", "sha256": sha256_hex(EDIT_TOKEN), "may": "edit" },
+                    { "name": "wall", "sha256": sha256_hex(VIEW_TOKEN), "may": "view" },
+                ] },
+            }),
+            concurrency: 2,
+            drain_s: 1,
+            log_level: "info".to_owned(),
+            wasm: None,
+            upstream: None,
+        };
+        set(&mut config.data_plugin, "rules", rules);
+        config
+    }
+
+    /// Envoy's worker threads.
+    #[must_use]
+    pub const fn concurrency(mut self, workers: u32) -> Self {
+        self.concurrency = workers;
+        self
+    }
+
+    /// The bound on live buckets.
+    #[must_use]
+    pub fn buckets(self, buckets: u64) -> Self {
+        self.store("buckets", &json!(buckets))
+    }
+
+    /// The prefix of the shared-data keys.
+    #[must_use]
+    pub fn share(self, share: &str) -> Self {
+        self.store("share", &json!(share))
+    }
+
+    /// Sends admitted requests to this server instead of answering `200 ok` in Envoy.
+    #[must_use]
+    pub const fn upstream(mut self, address: SocketAddr) -> Self {
+        self.upstream = Some(address);
+        self
+    }
+
+    /// Replaces the whole configuration of the data plugin, for instance with a wrong one.
+    #[must_use]
+    pub fn data_plugin(mut self, configuration: Value) -> Self {
+        self.data_plugin = configuration;
+        self
+    }
+
+    /// Replaces the whole configuration of the admin plugin.
+    #[must_use]
+    pub fn admin_plugin(mut self, configuration: Value) -> Self {
+        self.admin_plugin = configuration;
+        self
+    }
+
+    /// Replaces the tokens of the admin plugin; an empty array is "no tokens".
+    #[must_use]
+    pub fn tokens(mut self, tokens: Value) -> Self {
+        if let Some(admin) = self.admin_plugin.get_mut("admin") {
+            set(admin, "tokens", tokens);
+        }
+        self
+    }
+
+    /// Uses this module instead of [`crate::wasm_path`].
+    #[must_use]
+    pub fn wasm(mut self, path: impl Into<PathBuf>) -> Self {
+        self.wasm = Some(path.into());
+        self
+    }
+
+    /// Envoy's log level (`info`).
+    #[must_use]
+    pub fn log_level(mut self, level: &str) -> Self {
+        level.clone_into(&mut self.log_level);
+        self
+    }
+
+    /// How long a replaced listener drains (1 s).
+    #[must_use]
+    pub const fn drain_s(mut self, seconds: u32) -> Self {
+        self.drain_s = seconds;
+        self
+    }
+
+    fn store(mut self, field: &str, value: &Value) -> Self {
+        for plugin in [&mut self.data_plugin, &mut self.admin_plugin] {
+            if let Some(store) = plugin.get_mut("store") {
+                set(store, field, value.clone());
+            }
+        }
+        self
+    }
+
+    /// The bootstrap that reads its listeners from `lds` when that is given, and else holds them.
+    pub(crate) fn bootstrap(&self, wasm: &Path, lds: Option<&Path>) -> Value {
+        let clusters: Vec<Value> = self.upstream.map(cluster).into_iter().collect();
+        let mut bootstrap = json!({
+            "node": { "id": "loudou-tests", "cluster": "loudou-tests" },
+            "admin": { "address": any_port() },
+            "static_resources": { "clusters": clusters },
+            "stats_config": { "stats_tags": stats_tags() },
+        });
+        if let Some(lds) = lds {
+            let directory = lds.parent().unwrap_or(lds);
+            let source = json!({
+                "resource_api_version": "V3",
+                "path_config_source": { "path": lds, "watched_directory": { "path": directory } },
+            });
+            set(
+                &mut bootstrap,
+                "dynamic_resources",
+                json!({ "lds_config": source }),
+            );
+        } else if let Some(resources) = bootstrap.get_mut("static_resources") {
+            let listeners = [self.data_listener(wasm), self.admin_listener(wasm)];
+            set(resources, "listeners", json!(listeners));
+        }
+        bootstrap
+    }
+
+    /// The listeners as a file for LDS.
+    pub(crate) fn lds(&self, wasm: &Path) -> Value {
+        let of_type = |mut listener: Value| {
+            set(
+                &mut listener,
+                "@type",
+                json!(format!("{TYPE}envoy.config.listener.v3.Listener")),
+            );
+            listener
+        };
+        json!({
+            "resources": [of_type(self.data_listener(wasm)), of_type(self.admin_listener(wasm))],
+        })
+    }
+
+    fn data_listener(&self, wasm: &Path) -> Value {
+        let action = if self.upstream.is_some() {
+            json!({ "route": { "cluster": "upstream" } })
+        } else {
+            json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
+        };
+        listener("data", &action, &plugin("loudou", wasm, &self.data_plugin))
+    }
+
+    fn admin_listener(&self, wasm: &Path) -> Value {
+        let mut plugin = plugin("loudou-admin", wasm, &self.admin_plugin);
+        // Without it, the body of a paused PUT never arrives.
+        set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
+        let action = json!({ "direct_response": { "status": 404 } });
+        listener("admin", &action, &plugin)
+    }
+}
+
+/// SHA-256 in hexadecimal, as tokens are configured.
+pub fn sha256_hex(text: &str) -> String {
+    Sha256::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<Vec<_>>()
+        .concat()
+}
+
+/// Sets a field of a JSON object.
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+fn any_port() -> Value {
+    json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
+}
+
+fn cluster(address: SocketAddr) -> Value {
+    let address = json!({ "socket_address": {
+        "address": address.ip().to_string(), "port_value": address.port(),
+    } });
+    json!({
+        "name": "upstream",
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": { "cluster_name": "upstream", "endpoints": [{
+            "lb_endpoints": [{ "endpoint": { "address": address } }],
+        }] },
+    })
+}
+
+fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
+    json!({
+        "name": name,
+        "failure_policy": "FAIL_RELOAD",
+        "vm_config": {
+            "vm_id": "loudou",
+            "runtime": "envoy.wasm.runtime.v8",
+            "code": { "local": { "filename": wasm } },
+        },
+        // Not a Struct: Envoy hands that over in protobuf's own encoding, not as JSON.
+        "configuration": {
+            "@type": format!("{TYPE}google.protobuf.StringValue"),
+            "value": configuration.to_string(),
+        },
+    })
+}
+
+fn listener(name: &str, action: &Value, plugin: &Value) -> Value {
+    let mut route = json!({ "name": name, "match": { "prefix": "/" } });
+    if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
+        route.extend(action.clone());
+    }
+    let manager = json!({
+        "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
+        "stat_prefix": name,
+        "codec_type": "HTTP1",
+        "use_remote_address": true,
+        // Room for the 60 KiB header values of the hostile-input tests.
+        "max_request_headers_kb": 96,
+        "route_config": { "name": name, "virtual_hosts": [
+            { "name": name, "domains": ["*"], "routes": [route] },
+        ] },
+        "http_filters": [
+            { "name": "loudou", "typed_config": {
+                "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+            } },
+            { "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } },
+        ],
+    });
+    json!({
+        "name": name,
+        "address": any_port(),
+        "filter_chains": [{ "filters": [
+            { "name": "envoy.filters.network.http_connection_manager", "typed_config": manager },
+        ] }],
+    })
+}
+
+/// The labels of the filter's metrics; `envoy/quickstart/envoy.yaml` explains them.
+fn stats_tags() -> Value {
+    json!([
+        { "tag_name": "loudou_rule", "regex": r"^wasmcustom\.loudou\.rule(\.([a-z0-9-]+))\.\w+$" },
+        { "tag_name": "loudou_verdict", "regex": r"^wasmcustom\.loudou\.rule\.[a-z0-9-]+(\.(\w+))$" },
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_plugins_share_one_vm() {
+        let lds = Config::new(json!([]))
+            .share("other")
+            .lds(Path::new("/f.wasm"));
+        let config = |n: usize| {
+            let chain = &lds["resources"][n]["filter_chains"][0];
+            chain["filters"][0]["typed_config"]["http_filters"][0]["typed_config"]["config"].clone()
+        };
+        assert_eq!(config(0)["vm_config"], config(1)["vm_config"]);
+        for n in [0, 1] {
+            let text = config(n)["configuration"]["value"].clone();
+            assert!(
+                text.as_str()
+                    .is_some_and(|text| text.contains(r#""share":"other""#)),
+                "{text}"
+            );
+        }
+        assert_eq!(config(1)["allow_on_headers_stop_iteration"], true);
+    }
+
+    #[test]
+    fn a_token_is_configured_as_its_sha256() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex("abc"), expected);
+    }
+}

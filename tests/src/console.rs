@@ -1,0 +1,165 @@
+//! Runs the commands of a README and compares their output with what the README prints.
+//!
+//! A block marked `console` holds `$ command` lines (continued with `\`), each followed by its
+//! output. In the expected output `…` stands for any text within a line, a line of only `…` for any
+//! number of lines, and the value of a `date:` header is not compared.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::paths::workspace_root;
+
+/// One command of a README.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The line of the command in the file, from 1.
+    pub line: usize,
+    /// The command, as the shell gets it.
+    pub command: String,
+    /// The lines that it prints.
+    pub expected: Vec<String>,
+}
+
+/// The commands of all `console` blocks, in order.
+pub fn steps(markdown: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    let mut continues = false;
+    for (line, text) in (1..).zip(markdown.lines()) {
+        if text.starts_with("```") {
+            inside = text == "```console";
+            continues = false;
+        } else if !inside {
+        } else if let (true, Some(step)) = (continues, steps.last_mut()) {
+            step.command = format!("{}\n{text}", step.command);
+            continues = text.ends_with('\\');
+        } else if let Some(command) = text.strip_prefix("$ ") {
+            continues = command.ends_with('\\');
+            steps.push(Step {
+                line,
+                command: command.to_owned(),
+                expected: Vec::new(),
+            });
+        } else if let Some(step) = steps.last_mut() {
+            step.expected.push(text.to_owned());
+        }
+    }
+    steps
+}
+
+/// Runs one command in the root of the workspace and compares. `rewrite` puts in what differs in
+/// this run, such as ports.
+pub fn run(step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
+    let place = format!("line {}: {}", step.line, step.command);
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(rewrite(&step.command))
+        .current_dir(workspace_root())
+        .output()
+        .context("cannot run sh")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{place}\n{}: {said}",
+        output.status
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let actual: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let expected: Vec<String> = step.expected.iter().map(|line| rewrite(line)).collect();
+    let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
+    if !matches(&expected, &actual) {
+        bail!(
+            "{place}\n--- expected\n{}\n--- actual\n{}",
+            expected.join("\n"),
+            actual.join("\n")
+        );
+    }
+    Ok(())
+}
+
+/// Whether the lines agree; see the module's description for `…`.
+fn matches(expected: &[&str], actual: &[&str]) -> bool {
+    match expected.split_first() {
+        None => actual.is_empty(),
+        Some((&"…", rest)) => {
+            (0..=actual.len()).any(|n| actual.get(n..).is_some_and(|tail| matches(rest, tail)))
+        }
+        Some((first, rest)) => actual
+            .split_first()
+            .is_some_and(|(line, tail)| line_matches(first, line) && matches(rest, tail)),
+    }
+}
+
+fn line_matches(expected: &str, actual: &str) -> bool {
+    if expected.starts_with("date: ") {
+        return actual.starts_with("date: ");
+    }
+    let mut parts = expected.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = actual.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.split_once(part) {
+            Some((_, tail)) => rest = tail,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const README: &str = "# Title
+```sh
+$ not run
+```
+```console
+$ echo one \\
+    two
+one two
+
+$ printf 'date: %s\\nid 17 end\\n' now
+date: Mon, 01 Jan 2026 00:00:00 GMT
+id … end
+```
+";
+
+    #[test]
+    fn finds_commands_and_their_output() {
+        let steps = steps(README);
+        let found: Vec<_> = steps
+            .iter()
+            .map(|step| (step.line, step.expected.len()))
+            .collect();
+        assert_eq!(found, [(6, 2), (10, 2)]);
+        assert_eq!(steps[0].command, "echo one \\\n    two");
+    }
+
+    #[test]
+    fn runs_and_compares() -> Result<()> {
+        let steps = steps(README);
+        run(&steps[1], str::to_owned)?;
+        // The README shows an empty line that the command does not print.
+        let error = run(&steps[0], str::to_owned).expect_err("the output differs");
+        assert!(error.to_string().contains("--- actual\none two"), "{error}");
+        run(&steps[1], |text| text.replace("id", "no"))
+    }
+
+    #[test]
+    fn dots_stand_for_anything() {
+        assert!(matches(&["a", "…", "z"], &["a", "b", "c", "z"]));
+        assert!(matches(&["…"], &[]));
+        assert!(!matches(&["a"], &["a", "b"]));
+        assert!(line_matches("x …, y …", "x 1, y 2"));
+        assert!(!line_matches("x … y", "x 1 z"));
+        assert!(line_matches("date: then", "date: now"));
+    }
+}

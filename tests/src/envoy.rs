@@ -1,0 +1,300 @@
+//! A running Envoy, held by a guard.
+//!
+//! The guard kills Envoy when dropped. A test ends with [`Envoy::stop`]; a guard that is dropped
+//! without it belongs to a test that failed (by a panic or by `?`), so it prints the end of Envoy's
+//! log and keeps the directory.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::clock::eventually;
+use crate::config::Config;
+use crate::http::{Http, Request};
+use crate::load::{Counts, load};
+use crate::paths::{envoy_bin, workspace_root};
+use crate::process::{Group, Guarded};
+use crate::temp::TempDir;
+use crate::wasm::wasm_path;
+
+mod stats;
+
+pub use stats::Memory;
+
+/// Envoy starts in a second; the rest is for a busy machine.
+const START: Duration = Duration::from_mins(1);
+const UPDATE: Duration = Duration::from_secs(30);
+const LOG: &str = "envoy.log";
+const LDS: &str = "lds.json";
+const LOG_TAIL: usize = 40;
+
+/// What Envoy made of a pushed update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Update {
+    /// It is in force.
+    Accepted,
+    /// It was refused; what was in force before still is.
+    Rejected,
+}
+
+/// A running Envoy with two listeners, `data` and `admin`.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Guarded,
+    dir: TempDir,
+    own_admin: SocketAddr,
+    data: SocketAddr,
+    admin: SocketAddr,
+    wasm: PathBuf,
+    stopped: bool,
+}
+
+impl Envoy {
+    /// Starts Envoy with this configuration and waits until it serves on both listeners.
+    pub fn start(config: &Config) -> Result<Self> {
+        let wasm = wasm_of(config)?;
+        let dir = TempDir::new("envoy")?;
+        let lds = dir.write(LDS, &config.lds(&wasm).to_string())?;
+        let bootstrap = config.bootstrap(&wasm, Some(&lds)).to_string();
+        let file = dir.write("bootstrap.json", &bootstrap)?;
+        let mut command = command(&file, config)?;
+        command
+            .arg("--drain-time-s")
+            .arg(config.drain_s.to_string());
+        Self::launch(command, dir, wasm)
+    }
+
+    /// Starts Envoy with the text of a whole bootstrap file in YAML, whose listeners must be named
+    /// `data` and `admin`. The working directory is the root of the workspace.
+    pub fn start_yaml(yaml: &str, wasm: &Path) -> Result<Self> {
+        let dir = TempDir::new("envoy-yaml")?;
+        let file = dir.write("envoy.yaml", yaml)?;
+        let command = command(&file, &Config::new(Value::Null))?;
+        Self::launch(command, dir, wasm.to_path_buf())
+    }
+
+    /// Runs `envoy --mode validate` on this configuration, with the listeners in the bootstrap.
+    /// The filter's own messages are in the output's `stderr`.
+    pub fn validate(config: &Config) -> Result<Output> {
+        let wasm = wasm_of(config)?;
+        let dir = TempDir::new("validate")?;
+        let bootstrap = config.bootstrap(&wasm, None).to_string();
+        let file = dir.write("bootstrap.json", &bootstrap)?;
+        let mut command = command(&file, config)?;
+        command
+            .args(["--mode", "validate"])
+            .output()
+            .context("cannot run Envoy")
+    }
+
+    fn launch(mut command: Command, dir: TempDir, wasm: PathBuf) -> Result<Self> {
+        let address_file = dir.path().join("envoy-admin");
+        let log = fs::File::create(dir.path().join(LOG)).context("cannot write Envoy's log")?;
+        command
+            .arg("--admin-address-path")
+            .arg(&address_file)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let process = Guarded::spawn("envoy", &mut command, Group::Own)?;
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        // Guarded from here on: a failed start prints the log like any other failure.
+        let mut envoy = Self {
+            process,
+            dir,
+            own_admin: nowhere,
+            data: nowhere,
+            admin: nowhere,
+            wasm,
+            stopped: false,
+        };
+        envoy.own_admin = eventually(START, "Envoy's own admin address", || {
+            envoy.check_alive()?;
+            let text = fs::read_to_string(&address_file).unwrap_or_default();
+            Ok(text.trim().parse().ok())
+        })?;
+        eventually(START, "Envoy to be ready", || {
+            envoy.check_alive()?;
+            Ok(envoy
+                .ask("/ready")
+                .is_ok_and(|text| text.trim() == "LIVE")
+                .then_some(()))
+        })?;
+        (envoy.data, envoy.admin) = eventually(START, "the data and admin listeners", || {
+            envoy.check_alive()?;
+            envoy.check_not_rejected()?;
+            envoy.listeners()
+        })?;
+        Ok(envoy)
+    }
+
+    /// The address that serves users.
+    pub const fn data_address(&self) -> SocketAddr {
+        self.data
+    }
+
+    /// The address of the admin API.
+    pub const fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The address of Envoy's own admin interface.
+    pub const fn envoy_admin_address(&self) -> SocketAddr {
+        self.own_admin
+    }
+
+    /// A new client of the data listener.
+    pub const fn data(&self) -> Http {
+        Http::new(self.data)
+    }
+
+    /// A new client of the admin API.
+    pub const fn admin(&self) -> Http {
+        Http::new(self.admin)
+    }
+
+    /// The URL of the admin API, as for `LOUDOU_URL`.
+    pub fn admin_url(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
+    /// Sends many requests to the data listener; see [`load()`](crate::load::load).
+    pub fn load(
+        &self,
+        requests: u64,
+        connections: usize,
+        request: impl Fn(u64) -> Request + Sync,
+    ) -> Result<Counts> {
+        load(self.data, requests, connections, request)
+    }
+
+    /// Pushes new listeners through LDS and waits until Envoy has taken or refused them. Connections
+    /// that are open drain: Envoy closes them with one of the next answers.
+    pub fn push(&self, config: &Config) -> Result<Update> {
+        let accepted = self.counter("listener_manager.lds.update_success")?;
+        let rejected = self.counter("listener_manager.lds.update_rejected")?;
+        let wasm = config.wasm.as_deref().unwrap_or(&self.wasm);
+        self.dir.write(LDS, &config.lds(wasm).to_string())?;
+        let update = eventually(UPDATE, "Envoy to read the new listeners", || {
+            if self.counter("listener_manager.lds.update_rejected")? > rejected {
+                return Ok(Some(Update::Rejected));
+            }
+            let taken = self.counter("listener_manager.lds.update_success")? > accepted;
+            Ok(taken.then_some(Update::Accepted))
+        })?;
+        eventually(UPDATE, "the new listeners to be in force", || {
+            let warming = self.counter("listener_manager.total_listeners_warming")?;
+            Ok((warming == 0).then_some(()))
+        })?;
+        ensure!(
+            self.listeners()? == Some((self.data, self.admin)),
+            "the listeners moved to other ports with the update"
+        );
+        Ok(update)
+    }
+
+    /// Envoy's log so far, the filter's messages included.
+    pub fn log(&self) -> Result<String> {
+        let path = self.dir.path().join(LOG);
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Envoy's directory of this run: bootstrap, listeners, log.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Envoy's process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Ends a test that passed: fails when Envoy is not running any more, and stops it.
+    pub fn stop(mut self) -> Result<()> {
+        self.check_alive()?;
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        if let Some(status) = self.process.ended()? {
+            bail!("Envoy has ended by itself: {status}");
+        }
+        Ok(())
+    }
+
+    fn check_not_rejected(&self) -> Result<()> {
+        let rejected = self.counter("listener_manager.lds.update_rejected")?;
+        ensure!(
+            rejected == 0,
+            "Envoy refuses the listeners; its log says why"
+        );
+        Ok(())
+    }
+
+    /// The addresses of the listeners `data` and `admin`, when both are there.
+    fn listeners(&self) -> Result<Option<(SocketAddr, SocketAddr)>> {
+        let all: Value = serde_json::from_str(&self.ask("/listeners?format=json")?)?;
+        let list = all.pointer("/listener_statuses").and_then(Value::as_array);
+        let address = |name: &str| {
+            let mut listeners = list.into_iter().flatten();
+            let found = listeners.find(|status| status.get("name").is_some_and(|n| n == name))?;
+            let socket = found.pointer("/local_address/socket_address")?;
+            let ip = socket.get("address")?.as_str()?.parse().ok()?;
+            let port = u16::try_from(socket.get("port_value")?.as_u64()?).ok()?;
+            Some(SocketAddr::new(ip, port))
+        };
+        Ok(address("data").zip(address("admin")))
+    }
+
+    #[expect(
+        clippy::print_stderr,
+        reason = "the harness speaks to the reader of a failed test"
+    )]
+    fn report(&self) {
+        let log = self.log().unwrap_or_else(|error| format!("{error:#}"));
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines
+            .get(lines.len().saturating_sub(LOG_TAIL)..)
+            .unwrap_or_default();
+        eprintln!(
+            "--- the last lines of Envoy's log ---\n{}\n--- everything: {} ---",
+            tail.join("\n"),
+            self.dir.path().display()
+        );
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        if !self.stopped {
+            self.dir.keep();
+            self.report();
+        }
+    }
+}
+
+fn wasm_of(config: &Config) -> Result<PathBuf> {
+    config
+        .wasm
+        .as_ref()
+        .map_or_else(wasm_path, |path| Ok(path.clone()))
+}
+
+fn command(file: &Path, config: &Config) -> Result<Command> {
+    let mut command = Command::new(envoy_bin()?);
+    command
+        .arg("--config-path")
+        .arg(file)
+        .arg("--disable-hot-restart")
+        .args(["--concurrency", &config.concurrency.to_string()])
+        .args(["--log-level", &config.log_level])
+        .current_dir(workspace_root());
+    Ok(command)
+}

@@ -1,0 +1,108 @@
+//! What Envoy tells about itself: counters, gauges, the Prometheus page, memory.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::Envoy;
+use crate::http::{Http, Request};
+
+/// Envoy's memory, in bytes, as its allocator sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// In use: shared data counts here, and so do the sandboxes' tables.
+    pub allocated: u64,
+    /// Taken from the system.
+    pub heap_size: u64,
+    /// Resident in the process, the sandboxes' own memory included.
+    pub resident: u64,
+}
+
+impl Envoy {
+    /// The body of an answer of Envoy's own admin interface.
+    pub fn ask(&self, path: &str) -> Result<String> {
+        let answer = Http::new(self.envoy_admin_address()).send(&Request::get(path))?;
+        ensure!(
+            answer.status == 200,
+            "{path}: {} {}",
+            answer.status,
+            answer.text()
+        );
+        Ok(answer.text())
+    }
+
+    /// All counters and gauges whose name matches a regular expression.
+    pub fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>> {
+        let text = self.ask(&format!("/stats?filter={}", percent(filter)))?;
+        let lines = text.lines().filter_map(|line| line.split_once(": "));
+        // A histogram's value is no number; it has no place here.
+        let numbers =
+            lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+        Ok(numbers.collect())
+    }
+
+    /// One counter or gauge by its full name; 0 while Envoy has not made it yet.
+    pub fn counter(&self, name: &str) -> Result<u64> {
+        let pattern = format!("^{}$", name.replace('.', r"\."));
+        Ok(self.stats(&pattern)?.get(name).copied().unwrap_or(0))
+    }
+
+    /// The sum of the counters of one verdict over all rules, for instance of `refused`.
+    pub fn verdicts(&self, verdict: &str) -> Result<u64> {
+        Ok(self
+            .stats(&format!(r"\.rule\..*\.{verdict}$"))?
+            .values()
+            .sum())
+    }
+
+    /// The page that Prometheus reads.
+    pub fn prometheus(&self) -> Result<String> {
+        self.ask("/stats?format=prometheus")
+    }
+
+    /// Envoy's memory now.
+    pub fn memory(&self) -> Result<Memory> {
+        let page: Value = serde_json::from_str(&self.ask("/memory")?)?;
+        let field = |name: &str| {
+            let text = page.get(name).and_then(Value::as_str);
+            let number = text.and_then(|text| text.parse().ok());
+            number.with_context(|| format!("/memory has no number {name}: {page}"))
+        };
+        let (allocated, heap_size) = (field("allocated")?, field("heap_size")?);
+        Ok(Memory {
+            allocated,
+            heap_size,
+            resident: resident(self.pid())?,
+        })
+    }
+}
+
+/// The resident set of a process.
+fn resident(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024)
+        .with_context(|| format!("{path} has no VmRSS"))
+}
+
+/// Percent-encodes everything but letters and digits.
+fn percent(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        letter if letter.is_ascii_alphanumeric() => char::from(letter).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_regular_expression_survives_the_query() {
+        assert_eq!(percent(r"^a\.b$"), "%5Ea%5C%2Eb%24");
+    }
+}

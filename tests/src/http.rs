@@ -1,0 +1,250 @@
+//! A small HTTP/1.1 client that sends what it is told, byte for byte.
+//!
+//! A well-mannered client refuses to send the header values that a limiter must survive; this one
+//! sends them, over one kept connection that is opened again when the peer closed it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::wire::{Message, Wire};
+
+/// A request that takes longer hangs, and a test should say so.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A request: method, path, headers in order, body.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    path: String,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Option<Vec<u8>>,
+}
+
+impl Request {
+    /// Any method.
+    pub fn new(method: &str, path: &str) -> Self {
+        Self {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            headers: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// `GET path`.
+    pub fn get(path: &str) -> Self {
+        Self::new("GET", path)
+    }
+
+    /// `POST path` without a body.
+    pub fn post(path: &str) -> Self {
+        Self::new("POST", path)
+    }
+
+    /// Adds a header, also one that is there already. The bytes go out as they are.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers
+            .push((name.as_bytes().to_vec(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// Adds `Authorization: Bearer TOKEN`.
+    #[must_use]
+    pub fn token(self, token: &str) -> Self {
+        self.header("authorization", format!("Bearer {token}"))
+    }
+
+    /// Sets the body; no content type is added.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// Sets a JSON body with its content type.
+    #[must_use]
+    pub fn json(self, body: &Value) -> Self {
+        self.header("content-type", "application/json")
+            .body(body.to_string())
+    }
+
+    /// The bytes on the wire.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let has_host = self
+            .headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+        if !has_host {
+            head.push_str("host: loudou.test\r\n");
+        }
+        let expects_body = matches!(self.method.as_str(), "POST" | "PUT" | "PATCH");
+        if self.body.is_some() || expects_body {
+            let length = self.body.as_ref().map_or(0, Vec::len);
+            head.extend(["content-length: ", &length.to_string(), "\r\n"]);
+        }
+        let mut bytes = head.into_bytes();
+        for (name, value) in &self.headers {
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
+        bytes
+    }
+
+    fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// Names in lower case, in the order of arrival, duplicates kept.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The first value of a header, when it is there and UTF-8.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self
+            .headers
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
+    }
+
+    /// The body as text; bytes that are not UTF-8 are replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_slice(&self.body)
+            .with_context(|| format!("status {}, not JSON: {:?}", self.status, self.text()))
+    }
+
+    fn from_message(message: Message) -> Result<Self> {
+        let status = message
+            .start_line
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok());
+        let status = status.with_context(|| format!("no status: {:?}", message.start_line))?;
+        Ok(Self {
+            status,
+            headers: message.headers,
+            body: message.body,
+        })
+    }
+}
+
+/// A client of one address with one kept connection.
+#[derive(Debug)]
+pub struct Http {
+    address: SocketAddr,
+    wire: Option<Wire>,
+}
+
+impl Http {
+    /// A client; it connects with the first request.
+    pub const fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            wire: None,
+        }
+    }
+
+    /// Opens the connection now.
+    pub fn connect(&mut self) -> Result<()> {
+        if self.wire.is_none() {
+            self.wire = Some(open(self.address)?);
+        }
+        Ok(())
+    }
+
+    /// Sends one request and reads the answer.
+    ///
+    /// A kept connection that the peer closed before its first byte of the answer is opened again
+    /// once: the peer has not taken that request.
+    pub fn send(&mut self, request: &Request) -> Result<Response> {
+        let kept = self.wire.is_some();
+        let mut answer = self.attempt(request)?;
+        if answer.is_none() && kept {
+            answer = self.attempt(request)?;
+        }
+        let address = self.address;
+        answer.with_context(|| format!("{address} closed the connection without an answer"))
+    }
+
+    /// `GET path`.
+    pub fn get(&mut self, path: &str) -> Result<Response> {
+        self.send(&Request::get(path))
+    }
+
+    /// One try; nothing when the connection was closed before an answer. The connection is kept
+    /// only when the answer came whole.
+    fn attempt(&mut self, request: &Request) -> Result<Option<Response>> {
+        let mut wire = match self.wire.take() {
+            Some(wire) => wire,
+            None => open(self.address)?,
+        };
+        // A peer may answer and close before it has read everything (413, 431), so that sending
+        // fails although there is an answer; where there is none, `receive` tells.
+        drop(wire.send(&request.encode()));
+        let Some(message) = wire.receive(request.is_head())? else {
+            return Ok(None);
+        };
+        if !message.closes() {
+            self.wire = Some(wire);
+        }
+        Response::from_message(message).map(Some)
+    }
+}
+
+fn open(address: SocketAddr) -> Result<Wire> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)
+        .with_context(|| format!("cannot connect to {address}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(Wire::new(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_bytes_go_out_as_they_are() {
+        let request = Request::get("/a")
+            .header("x-user-id", b"\xff\xfe")
+            .header("x-user-id", "");
+        let bytes = request.encode();
+        assert_eq!(
+            bytes,
+            b"GET /a HTTP/1.1\r\nhost: loudou.test\r\nx-user-id: \xff\xfe\r\nx-user-id: \r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_post_without_a_body_says_so() {
+        let bytes = Request::post("/a").header("host", "h").encode();
+        assert_eq!(
+            bytes,
+            b"POST /a HTTP/1.1\r\ncontent-length: 0\r\nhost: h\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Child processes that never outlive us.
+//!
+//! A guard kills its child when dropped. Because a destructor does not run when we are killed
+//! ourselves, each child also has a watchdog: a shell that reads from a pipe we hold. When we die,
+//! however we die, the pipe closes and the shell kills the child. It costs no unsafe code.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result};
+
+/// Waits for the end of its input, then ends the process that is named by `$0`.
+const WATCHDOG: &str = r#"trap '' INT TERM HUP; read -r _; kill -s "$1" "$0""#;
+
+/// Which terminal signals reach the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// A process group of its own: Ctrl-C ends us, and our end ends the child.
+    Own,
+    /// Ours: the child may use the terminal, and gets Ctrl-C itself.
+    Foreground,
+}
+
+/// A child process that is killed when this is dropped, or when this process dies.
+#[derive(Debug)]
+pub struct Guarded {
+    name: String,
+    child: Child,
+    watchdog: Child,
+}
+
+impl Guarded {
+    /// Starts the command; `name` is used in messages.
+    pub fn spawn(name: &str, command: &mut Command, group: Group) -> Result<Self> {
+        let signal = match group {
+            Group::Own => {
+                command.process_group(0);
+                "KILL"
+            }
+            // A terminal program restores the screen on TERM.
+            Group::Foreground => "TERM",
+        };
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, &child.id().to_string(), signal])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match watchdog {
+            Ok(watchdog) => Ok(Self {
+                name: name.to_owned(),
+                child,
+                watchdog,
+            }),
+            Err(error) => {
+                end(&mut child);
+                Err(error).context("cannot start sh")
+            }
+        }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The exit status when the child has ended by itself.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child
+            .try_wait()
+            .with_context(|| format!("cannot ask after {}", self.name))
+    }
+
+    /// Waits until the child ends by itself.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        self.child
+            .wait()
+            .with_context(|| format!("cannot wait for {}", self.name))
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // First the watchdog: once the child is gone, its number may name another process.
+        end(&mut self.watchdog);
+        end(&mut self.child);
+    }
+}
+
+/// Kills and reaps; an error means that the process has already ended.
+fn end(child: &mut Child) {
+    drop(child.kill());
+    drop(child.wait());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::eventually;
+
+    fn gone(pid: &str) -> Result<()> {
+        let status = PathBuf::from(format!("/proc/{pid}/stat"));
+        eventually(Duration::from_secs(10), "the child to be gone", || {
+            Ok((!status.exists()).then_some(()))
+        })
+    }
+
+    #[test]
+    fn dropping_ends_the_child() -> Result<()> {
+        let child = Guarded::spawn("sleep", Command::new("sleep").arg("600"), Group::Own)?;
+        let pid = child.pid().to_string();
+        drop(child);
+        gone(&pid)
+    }
+
+    #[test]
+    fn the_watchdog_ends_the_child_when_the_pipe_closes() -> Result<()> {
+        let mut child = Guarded::spawn("sleep", Command::new("sleep").arg("600"), Group::Own)?;
+        // What the system does when the owner dies.
+        drop(child.watchdog.stdin.take());
+        let status = child.wait()?;
+        assert!(!status.success(), "{status}");
+        Ok(())
+    }
+}

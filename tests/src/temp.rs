@@ -1,0 +1,73 @@
+//! A directory for one run, below the build directory so that `cargo clean` takes leftovers away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, Result};
+
+use crate::paths::target_dir;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A fresh directory, removed with its content when dropped unless [`TempDir::keep`] was called.
+#[derive(Debug)]
+pub struct TempDir {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl TempDir {
+    /// Makes `target/e2e/NAME-PID-N`.
+    pub fn new(name: &str) -> Result<Self> {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let leaf = format!("{name}-{}-{n}", std::process::id());
+        let path = target_dir().join("e2e").join(leaf);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self { path, keep: false })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves the directory in place, for a look after a failure.
+    pub const fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Writes a file so that a reader, or a watcher, sees the old content or the new, never half.
+    pub fn write(&self, name: &str, content: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        let draft = self.path.join(format!(".{name}.draft"));
+        let written = fs::write(&draft, content).and_then(|()| fs::rename(&draft, &path));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Nothing is lost when it stays: it lies in the build directory.
+            drop(fs::remove_dir_all(&self.path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_removed_with_its_content() -> Result<()> {
+        let dir = TempDir::new("temp-self-test")?;
+        let file = dir.write("a.txt", "hello")?;
+        assert_eq!(fs::read_to_string(&file)?, "hello");
+        let path = dir.path().to_path_buf();
+        drop(dir);
+        assert!(!path.exists());
+        Ok(())
+    }
+}

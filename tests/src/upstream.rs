@@ -1,0 +1,106 @@
+//! A small HTTP/1.1 server for Envoy to pass requests to, which counts what really arrives.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context as _, Result};
+
+use crate::wire::Wire;
+
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n";
+
+/// A server on a port of the operating system's choice; it answers every request with `200 ok`
+/// and stops when dropped.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    requests: AtomicU64,
+    stopped: AtomicBool,
+    /// The open connections, so that stopping can close them under their threads.
+    open: Mutex<BTreeMap<u64, TcpStream>>,
+}
+
+impl Upstream {
+    /// Starts the server.
+    pub fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port to listen")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::default());
+        let for_thread = Arc::clone(&shared);
+        thread::spawn(move || accept(&listener, &for_thread));
+        Ok(Self { address, shared })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Requests that arrived since the start.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        // Wakes the accepting thread, which then sees that it is to stop.
+        drop(TcpStream::connect(self.address));
+        let mut open = self
+            .shared
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (_, stream) in std::mem::take(&mut *open) {
+            drop(stream.shutdown(Shutdown::Both));
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for (id, stream) in (0..).zip(listener.incoming()) {
+        if shared.stopped.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let Ok(twin) = stream.try_clone() else {
+            continue;
+        };
+        shared
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, twin);
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            serve(stream, &shared.requests);
+            shared
+                .open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&id);
+        });
+    }
+}
+
+/// Answers until the client closes; a connection that breaks is the client's to notice.
+fn serve(stream: TcpStream, requests: &AtomicU64) {
+    drop(stream.set_nodelay(true));
+    let mut wire = Wire::new(stream);
+    while let Ok(Some(_)) = wire.receive(false) {
+        requests.fetch_add(1, Ordering::Relaxed);
+        if wire.send(ANSWER).is_err() {
+            return;
+        }
+    }
+}

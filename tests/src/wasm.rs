@@ -1,0 +1,118 @@
+//! The filter under test, and the refusal to test an old one.
+//!
+//! A test that runs yesterday's filter proves nothing. Cargo writes the list of a module's sources
+//! beside it (`loudou_filter.d`); a module older than one of them is refused.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::paths::target_dir;
+
+/// The filter: `LOUDOU_WASM`, or what `cargo xtask build` makes; never older than its sources.
+pub fn wasm_path() -> Result<PathBuf> {
+    let path = env::var_os("LOUDOU_WASM").map_or_else(built_wasm, PathBuf::from);
+    check_fresh(&path)?;
+    Ok(path)
+}
+
+/// Where `cargo xtask build` leaves the filter.
+pub fn built_wasm() -> PathBuf {
+    target_dir().join("wasm32-wasip1/wasm/loudou_filter.wasm")
+}
+
+/// Refuses a module that is older than a source it was built from.
+pub fn check_fresh(wasm: &Path) -> Result<()> {
+    let built = modified(wasm).context("there is no filter: run `cargo xtask build`")?;
+    let list = wasm.with_extension("d");
+    let text = fs::read_to_string(&list).with_context(|| {
+        format!(
+            "cannot read {}, Cargo's list of the filter's sources",
+            list.display()
+        )
+    })?;
+    for source in sources(&text) {
+        let changed = modified(&source);
+        if changed.as_ref().is_ok_and(|changed| *changed <= built) {
+            continue;
+        }
+        let state = if changed.is_ok() {
+            "is newer"
+        } else {
+            "is gone"
+        };
+        bail!(
+            "{} is stale: its source {} {state}; run `cargo xtask build`",
+            wasm.display(),
+            source.display()
+        );
+    }
+    Ok(())
+}
+
+fn modified(path: &Path) -> Result<SystemTime> {
+    let time = fs::metadata(path).and_then(|data| data.modified());
+    time.with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The prerequisites of a make rule, `target: a b\ c`: a space within a name is escaped.
+fn sources(rules: &str) -> Vec<PathBuf> {
+    let lists = rules.lines().filter_map(|line| line.split_once(": "));
+    let names = lists.flat_map(|(_, list)| {
+        let list = list.replace("\\ ", "\0");
+        list.split_whitespace()
+            .map(|name| name.replace('\0', " "))
+            .collect::<Vec<_>>()
+    });
+    names.map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::temp::TempDir;
+
+    #[test]
+    fn a_filter_older_than_a_source_is_refused() -> Result<()> {
+        let dir = TempDir::new("wasm-self-test")?;
+        let source = dir.write("my lib.rs", "")?;
+        let wasm = dir.write("filter.wasm", "")?;
+        let escaped = source.display().to_string().replace(' ', "\\ ");
+        dir.write("filter.d", &format!("{}: {escaped}\n", wasm.display()))?;
+        check_fresh(&wasm)?;
+
+        let later = modified(&wasm)? + Duration::from_secs(1);
+        fs::File::options()
+            .write(true)
+            .open(&source)?
+            .set_modified(later)?;
+        let message = check_fresh(&wasm)
+            .expect_err("the source is newer")
+            .to_string();
+        assert!(
+            message.contains("my lib.rs is newer; run `cargo xtask build`"),
+            "{message}"
+        );
+
+        fs::remove_file(&source)?;
+        let message = check_fresh(&wasm)
+            .expect_err("the source is gone")
+            .to_string();
+        assert!(message.contains("my lib.rs is gone"), "{message}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_missing_filter_says_what_to_run() {
+        let message = check_fresh(Path::new("/nowhere.wasm")).expect_err("there is no such file");
+        assert!(
+            message.to_string().contains("cargo xtask build"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! The harness against a real Envoy: starting, counting, pushing, refusing.
+
+use anyhow::{Result, ensure};
+use loudou_tests::{Config, Envoy, Request, Update, Upstream};
+use serde_json::json;
+
+fn config() -> Config {
+    Config::new(json!([{
+        "name": "per-user",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 3, "rate": "1/d" }],
+    }]))
+}
+
+/// No rule has this field.
+fn wrong() -> Config {
+    config().data_plugin(json!({ "version": 1, "rulez": [] }))
+}
+
+#[test]
+fn load_reaches_the_upstream_and_is_counted() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let envoy = Envoy::start(&config().upstream(upstream.address()))?;
+    let user = |n: u64| Request::get("/").header("x-user-id", format!("user-{}", n % 100));
+    let counts = envoy.load(1_000, 16, user)?;
+    ensure!((counts.of(200), counts.of(429)) == (300, 700), "{counts:?}");
+    ensure!(
+        upstream.requests() == 300,
+        "{} arrived",
+        upstream.requests()
+    );
+    ensure!(envoy.memory()?.allocated > 0);
+    ensure!(envoy.prometheus()?.contains("loudou_rule=\"per-user\""));
+    envoy.stop()
+}
+
+#[test]
+fn updates_are_taken_or_refused() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    ensure!(envoy.push(&wrong())? == Update::Rejected);
+    ensure!(
+        envoy.data().get("/")?.status == 200,
+        "the old listeners serve on"
+    );
+    ensure!(envoy.push(&config().buckets(1_024))? == Update::Accepted);
+    ensure!(
+        envoy.data().get("/")?.status == 200,
+        "the new listeners serve"
+    );
+    envoy.stop()
+}
+
+#[test]
+fn validation_refuses_what_the_filter_refuses() -> Result<()> {
+    let good = Envoy::validate(&config())?;
+    ensure!(good.status.success(), "{good:?}");
+    let bad = Envoy::validate(&wrong())?;
+    ensure!(!bad.status.success(), "{bad:?}");
+    ensure!(
+        String::from_utf8_lossy(&bad.stderr).contains("rulez"),
+        "{bad:?}"
+    );
+    Ok(())
+}

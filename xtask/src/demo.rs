@@ -1,0 +1,111 @@
+//! `cargo xtask demo`: Loudou at work, from nothing, in one command.
+//!
+//! It builds the filter and `loudou`, starts Envoy with an upstream and a dozen users, and opens
+//! the terminal app. Without a terminal it prints one table. What it started, it stops.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::config::sha256_hex;
+use loudou_tests::process::Group;
+use loudou_tests::{Config, Envoy, Guarded, Upstream, eventually};
+use serde_json::{Value, json};
+
+use self::traffic::{Traffic, USERS};
+use crate::checks::loudou as build_loudou;
+use crate::filter;
+use crate::setup;
+
+mod traffic;
+
+const RULES: &str = include_str!("demo/rules.json");
+const TOKEN: &str = "demo";
+/// By then every user but the late ones has been seen.
+const FIRST_REFUSALS: Duration = Duration::from_mins(1);
+const ENOUGH_REFUSALS: u64 = 50;
+
+/// Runs the demo until the terminal app is left, or until the table is printed.
+pub(crate) fn run() -> Result<()> {
+    println!("Loudou demo: building (the first time takes a few minutes)…");
+    setup::run()?;
+    let wasm = filter::build()?;
+    let loudou = build_loudou()?;
+
+    println!("starting Envoy…");
+    let upstream = Upstream::start()?;
+    let envoy = Envoy::start(&configuration()?.upstream(upstream.address()).wasm(wasm))?;
+    let traffic = Traffic::start(envoy.data_address());
+    println!(
+        "{} users send requests to http://{}",
+        USERS.len(),
+        envoy.data_address()
+    );
+    println!(
+        "admin API: LOUDOU_URL={} LOUDOU_TOKEN={TOKEN}",
+        envoy.admin_url()
+    );
+
+    let shown = if std::io::stdout().is_terminal() {
+        show(&loudou, &envoy)
+    } else {
+        print(&loudou, &envoy)
+    };
+    drop(traffic);
+    // An Envoy that died is the better explanation of a `loudou` that failed, and comes first.
+    envoy.stop()?;
+    shown
+}
+
+fn configuration() -> Result<Config> {
+    let rules: Value = serde_json::from_str(RULES).context("xtask/src/demo/rules.json")?;
+    let token = json!({ "name": "demo", "sha256": sha256_hex(TOKEN), "may": "edit" });
+    Ok(Config::new(rules).tokens(json!([token])))
+}
+
+/// The live screen, until the user leaves it.
+fn show(loudou: &Path, envoy: &Envoy) -> Result<()> {
+    let mut app = Guarded::spawn("loudou", &mut command(loudou, envoy), Group::Foreground)?;
+    let status = app.wait()?;
+    ensure!(status.success(), "loudou failed: {status}");
+    Ok(())
+}
+
+/// One table, once there is something in it, and how to see more.
+fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
+    eventually(FIRST_REFUSALS, "the first refusals", || {
+        Ok((envoy.verdicts("refused")? >= ENOUGH_REFUSALS).then_some(()))
+    })?;
+    let mut app = Guarded::spawn("loudou", &mut command(loudou, envoy), Group::Own)?;
+    let status = app.wait()?;
+    ensure!(status.success(), "loudou failed: {status}");
+    println!(
+        "In a terminal, `cargo xtask demo` opens the live screen, where limits can be edited."
+    );
+    println!("For an Envoy of your own, see envoy/quickstart/README.md.");
+    Ok(())
+}
+
+fn command(loudou: &Path, envoy: &Envoy) -> Command {
+    let mut command = Command::new(loudou);
+    command
+        .env("LOUDOU_URL", envoy.admin_url())
+        .env("LOUDOU_TOKEN", TOKEN);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_are_valid() -> Result<()> {
+        configuration()?;
+        let rules: Value = serde_json::from_str(RULES)?;
+        let parsed = loudou_limiter::config::parse(&json!({ "version": 1, "rules": rules }));
+        assert!(parsed.problems.is_empty(), "{:#?}", parsed.problems);
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! A dozen users with habits of their own, so that every kind of bucket is on the screen within
+//! seconds: nearly empty, filling and draining, full, and one that appears late.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use loudou_tests::{Http, Request};
+
+/// What one user does: wait, then again and again send a burst and pause.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct User {
+    pub(super) name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    wait_ms: u64,
+    burst: u32,
+    pause_ms: u64,
+}
+
+const fn user(
+    name: &'static str,
+    (method, path): (&'static str, &'static str),
+    (wait_ms, burst, pause_ms): (u64, u32, u64),
+) -> User {
+    User {
+        name,
+        method,
+        path,
+        wait_ms,
+        burst,
+        pause_ms,
+    }
+}
+
+const REPLY: (&str, &str) = ("POST", "/reply/42");
+const API: (&str, &str) = ("GET", "/api/orders");
+const SEARCH: (&str, &str) = ("GET", "/search?q=funnel");
+
+/// The limits are in `rules.json`: 15 and 30/60s for replies, 40 and 10/s for the API.
+pub(super) const USERS: &[User] = &[
+    // Steady, below her limit.
+    user("alice", REPLY, (0, 1, 2_500)),
+    // Bursts that just fit, until the funnel has not drained in time.
+    user("bob", REPLY, (0, 6, 9_000)),
+    // Never stops; refused all the time.
+    user("mallory", REPLY, (0, 1, 60)),
+    // Steady and busy, still allowed.
+    user("carol", API, (0, 1, 150)),
+    // More than the rate, in bursts: refused now and then.
+    user("dave", API, (500, 25, 2_000)),
+    user("erin", SEARCH, (0, 1, 700)),
+    // Bursts that are larger than the second's limit.
+    user("frank", SEARCH, (1_000, 8, 3_000)),
+    // Not there at the start; soon over her limit.
+    user("nina-newcomer", REPLY, (4_000, 1, 300)),
+    // A burst every ten seconds, larger than the bucket.
+    user("batch-job", API, (1_500, 60, 10_000)),
+    // Comes seldom; the bucket is as good as new each time.
+    user("night-owl", REPLY, (2_000, 1, 8_000)),
+    user("scraper", SEARCH, (0, 1, 40)),
+    user("mobile-app", API, (0, 1, 90)),
+];
+
+/// The traffic; it stops when dropped.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    bell: Arc<Bell>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Traffic {
+    /// Lets every user begin.
+    pub(super) fn start(envoy: SocketAddr) -> Self {
+        let bell = Arc::new(Bell::default());
+        let begin = |user: &'static User| {
+            let bell = Arc::clone(&bell);
+            thread::spawn(move || live(user, Http::new(envoy), &bell))
+        };
+        let threads = USERS.iter().map(begin).collect();
+        Self { bell, threads }
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.bell.ring();
+        for thread in self.threads.drain(..) {
+            // A user who panicked has nothing to tell that the end of the demo would change.
+            drop(thread.join());
+        }
+    }
+}
+
+fn live(user: &User, mut http: Http, bell: &Bell) {
+    let request = Request::new(user.method, user.path).header("x-user-id", user.name);
+    let mut pause_ms = user.wait_ms;
+    while !bell.rings_within(Duration::from_millis(pause_ms)) {
+        for _ in 0..user.burst {
+            // Without an answer Envoy is gone, which the demo itself notices and tells.
+            drop(http.send(&request));
+        }
+        pause_ms = user.pause_ms;
+    }
+}
+
+/// Tells everybody at once to stop, also those who are pausing.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn rings_within(&self, time: Duration) -> bool {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(rung, time, |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use anyhow::Result;
+    use loudou_tests::{Upstream, eventually};
+
+    use super::*;
+
+    #[test]
+    fn a_dozen_users_with_names_of_their_own() {
+        let names: BTreeSet<_> = USERS.iter().map(|user| user.name).collect();
+        assert_eq!((names.len(), USERS.len()), (12, 12));
+    }
+
+    #[test]
+    fn traffic_flows_and_stops() -> Result<()> {
+        let upstream = Upstream::start()?;
+        let traffic = Traffic::start(upstream.address());
+        eventually(Duration::from_secs(20), "some requests", || {
+            Ok((upstream.requests() > 20).then_some(()))
+        })?;
+        drop(traffic);
+        let at_the_end = upstream.requests();
+        // One more request of ours is the next one counted: nobody else sends any more.
+        Http::new(upstream.address()).get("/")?;
+        assert_eq!(upstream.requests(), at_the_end + 1);
+        Ok(())
+    }
+}

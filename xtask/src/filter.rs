@@ -1,0 +1,43 @@
+//! `cargo xtask build`: the filter as Envoy loads it, held to its size and to its host's functions.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::wasm::{built_wasm, check_fresh};
+
+use crate::command::{cargo, run};
+use crate::setup::WASM_TARGET;
+
+mod imports;
+
+/// Envoy compiles the module in every worker; a small one starts quickly.
+const BUDGET_KIB: u64 = 400;
+
+/// Builds the filter and gives its path.
+pub(crate) fn build() -> Result<PathBuf> {
+    let arguments = [
+        "build",
+        "--package",
+        "loudou-filter",
+        "--target",
+        WASM_TARGET,
+        "--profile",
+        "wasm",
+    ];
+    run(&mut cargo(&arguments))?;
+    let path = built_wasm();
+    check_fresh(&path)?;
+    let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let functions = imports::check(&module).with_context(|| path.display().to_string())?;
+    let kib = u64::try_from(module.len())?.div_ceil(1024);
+    println!(
+        "{}: {kib} of {BUDGET_KIB} KiB, {functions} host functions",
+        path.display()
+    );
+    ensure!(
+        kib <= BUDGET_KIB,
+        "the filter is {kib} KiB large; the budget is {BUDGET_KIB} KiB"
+    );
+    Ok(path)
+}
