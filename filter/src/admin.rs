@@ -135,7 +135,7 @@ fn not_here(call: &Call, steps: &[&str]) -> Failure {
     };
     let detail = format!(
         "{} is not for this path; it takes {allowed}",
-        call.method.escape_debug()
+        call.method.escape_default()
     );
     Failure {
         allow: Some(allowed),

@@ -67,11 +67,11 @@ fn log(host: &dyn Host, event: &Event) {
     let rule = event.rule.as_deref().unwrap_or("-");
     let key = event.key.as_deref().unwrap_or("-");
     let line = format!(
-        "{}: rule {rule}, key {key}: {} (by {}; reason: {:?}; generation {})",
+        "{}: rule {rule}, key {key}: {} (by {}; reason: \"{}\"; generation {})",
         event.kind.name(),
         event.detail,
         event.by,
-        event.reason,
+        event.reason.escape_default(),
         event.generation,
     );
     host.log(LogLevel::Info, &line);

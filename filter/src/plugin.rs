@@ -161,7 +161,7 @@ fn unknown_fields(value: &Value, at: &str, allowed: &[&str], problems: &mut Vec<
         return;
     };
     for name in map.keys().filter(|name| !allowed.contains(&name.as_str())) {
-        let name = name.escape_debug();
+        let name = name.escape_default();
         problems.push(format!(
             "{at}{name}: unknown field; allowed: {}",
             allowed.join(", ")

@@ -23,7 +23,7 @@ fn policies(rule: &Rule) -> String {
     let policy = |limit: &Limit| {
         let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().drain_time());
         format!(
-            "{:?};q={quota};w={}",
+            "\"{}\";q={quota};w={}",
             policy_name(rule, limit),
             window.secs_ceil().max(1)
         )
@@ -47,7 +47,7 @@ fn state(rule: &Rule, answer: &BucketDecision) -> Option<String> {
     let until = until
         .map(|t| format!(";t={}", t.secs_ceil()))
         .unwrap_or_default();
-    Some(format!("{name:?};r={}{until}", decision.remaining))
+    Some(format!("\"{name}\";r={}{until}", decision.remaining))
 }
 
 fn reported<'a>(rule: &'a Rule, answer: &'a BucketDecision) -> Option<(&'a Limit, &'a Decision)> {

@@ -252,7 +252,7 @@ fn name(cursor: &Cursor<'_>, kind: NameKind, report: &mut Report) -> Option<Stri
     let name = cursor.value.as_str().unwrap_or("");
     if name.is_empty() || name.len() > longest || !name.chars().all(fits) {
         let meant: String = name
-            .to_lowercase()
+            .to_ascii_lowercase()
             .chars()
             .map(|c| if fits(c) { c } else { '-' })
             .collect();

@@ -17,7 +17,10 @@ const BUDGET_KIB: u64 = 400;
 /// Builds the filter and gives its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let arguments = [
-        "build",
+        // `rustc` for the crate type: a library that is also an rlib gets no link-time optimisation.
+        "rustc",
+        "--crate-type",
+        "cdylib",
         "--package",
         "loudou-filter",
         "--target",

@@ -81,7 +81,7 @@ impl Call {
                 } else {
                     allowed.join(", ")
                 };
-                let name = name.escape_debug();
+                let name = name.escape_default();
                 return Err(bad(format!(
                     "unknown query parameter `{name}`; allowed: {known}"
                 )));
@@ -135,7 +135,7 @@ impl<'a> Query<'a> {
         parse(text).map(Some).ok_or_else(|| {
             bad(format!(
                 "`{name}` is `{}`; allowed: {allowed}",
-                text.escape_debug()
+                text.escape_default()
             ))
         })
     }

@@ -87,7 +87,7 @@ pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord,
             .iter()
             .map(|rule| rule.base.name.as_str())
             .collect();
-        let name = name.escape_debug();
+        let name = name.escape_default();
         let detail = format!(
             "no rule is called `{name}`; there are: {}",
             names.join(", ")

@@ -63,7 +63,7 @@ fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
     {
         return Some(text.to_string());
     }
-    let upper = text.to_uppercase();
+    let upper = text.to_ascii_uppercase();
     let problem = Problem::error(cursor.path.clone(), cursor.value, "not a method");
     report.add(
         problem

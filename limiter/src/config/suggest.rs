@@ -19,11 +19,11 @@ pub(crate) fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
         .map(|(_, name)| name)
 }
 
-/// Levenshtein's distance, in characters and ignoring case.
+/// Levenshtein's distance, in characters and ignoring ASCII case.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
+    let b: Vec<char> = b.chars().map(|c| c.to_ascii_lowercase()).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().flat_map(char::to_lowercase).enumerate() {
+    for (i, x) in a.chars().map(|c| c.to_ascii_lowercase()).enumerate() {
         let mut diagonal = i;
         let mut left = i.saturating_add(1);
         if let Some(first) = row.first_mut() {
