@@ -32,7 +32,7 @@ fn the_fourth_request_is_refused() -> Result<()> {
         );
         let limit = header(&answer, "ratelimit");
         ensure!(
-            limit.starts_with("\"burst\"") && limit.contains(&format!("r={left}")),
+            limit.starts_with("\"per-user.burst\"") && limit.contains(&format!("r={left}")),
             "{limit}"
         );
     }
@@ -47,7 +47,7 @@ fn the_fourth_request_is_refused() -> Result<()> {
     ensure!(header(&refused, "ratelimit").contains("r=0"), "{refused:?}");
     let policy = header(&refused, "ratelimit-policy");
     ensure!(
-        policy.starts_with("\"burst\"") && policy.contains("q=3"),
+        policy.starts_with("\"per-user.burst\"") && policy.contains("q=3"),
         "{policy}"
     );
     ensure!(
