@@ -4,7 +4,8 @@ use loudou_api::{
     BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, LimitView, MAX_PAGE, ResetAnswer,
 };
 use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::store::page::{FLAG_BANNED, Slot};
+use loudou_limiter::store::names::Names;
+use loudou_limiter::store::page::{FLAG_BANNED, Page, Slot};
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::{BucketDecision, Nanos};
 
@@ -16,8 +17,10 @@ use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{self, Record, RuleRecord};
 
-/// How many pages of the store one answer looks at: what fits well into a millisecond.
-const MAX_PAGES: u32 = 128;
+/// How much work one answer does, so that it fits well into a millisecond: a page that was never
+/// written costs 1, one with buckets [`FULL_PAGE_WORK`].
+const MAX_WORK: u32 = 2048;
+const FULL_PAGE_WORK: u32 = 16;
 
 impl AdminPlane {
     pub(super) fn buckets(&self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -191,45 +194,65 @@ impl Search {
         now: Nanos,
         found: &mut Vec<BucketView>,
     ) -> Option<Cursor> {
-        let last = self.from.page.saturating_add(MAX_PAGES).min(table.pages());
-        for index in self.from.page..last {
-            let after = self.from.after.filter(|_| index == self.from.page);
-            // A page of another version is left out; it is told about by GET on its buckets.
-            let Ok(Some((mut page, names))) = table.page(&mut HostStore(host), index) else {
+        let mut work = 0_u32;
+        for index in self.from.page..table.pages() {
+            if work >= MAX_WORK {
+                return Some(Cursor {
+                    page: index,
+                    after: None,
+                });
+            }
+            work = work.saturating_add(1);
+            // A page of another version is left out; GET on one of its buckets tells so.
+            let Ok(Some((page, names))) = table.page(&mut HostStore(host), index) else {
                 continue;
             };
-            page.slots.sort_unstable_by_key(|slot| slot.fingerprint);
-            for slot in page
-                .slots
-                .iter()
-                .filter(|slot| after.is_none_or(|after| slot.fingerprint > after))
-            {
-                let Some(rule) = rules.iter().find(|rule| rule.tag() == slot.rule_tag) else {
-                    continue;
-                };
-                let name = names.get(slot.fingerprint);
-                let key =
-                    name.map_or_else(|| format!("#{:016x}", slot.fingerprint), ToOwned::to_owned);
-                if !self.wants_key(rule, &key) {
-                    continue;
-                }
-                let view = view(rule, slot, key, now);
-                if self.state.is_some_and(|state| state != view.state) {
-                    continue;
-                }
-                found.push(view);
-                if found.len() >= self.most {
-                    return Some(Cursor {
-                        page: index,
-                        after: Some(slot.fingerprint),
-                    });
-                }
+            work = work.saturating_add(FULL_PAGE_WORK);
+            let after = self.from.after.filter(|_| index == self.from.page);
+            if let Some(last) = self.search_page(rules, page, &names, after, now, found) {
+                return Some(Cursor {
+                    page: index,
+                    after: Some(last),
+                });
             }
         }
-        (last < table.pages()).then_some(Cursor {
-            page: last,
-            after: None,
-        })
+        None
+    }
+
+    /// Searches one page from the bucket `after` on; the last bucket seen, if there are enough now.
+    fn search_page(
+        &self,
+        rules: &[ActiveRule],
+        mut page: Page,
+        names: &Names,
+        after: Option<u64>,
+        now: Nanos,
+        found: &mut Vec<BucketView>,
+    ) -> Option<u64> {
+        page.slots.sort_unstable_by_key(|slot| slot.fingerprint);
+        let rest = page
+            .slots
+            .iter()
+            .filter(|slot| after.is_none_or(|after| slot.fingerprint > after));
+        for slot in rest {
+            let Some(rule) = rules.iter().find(|rule| rule.tag() == slot.rule_tag) else {
+                continue;
+            };
+            let name = names.get(slot.fingerprint);
+            let key = name.map_or_else(|| format!("#{:016x}", slot.fingerprint), ToOwned::to_owned);
+            if !self.wants_key(rule, &key) {
+                continue;
+            }
+            let view = view(rule, slot, key, now);
+            if self.state.is_some_and(|state| state != view.state) {
+                continue;
+            }
+            found.push(view);
+            if found.len() >= self.most {
+                return Some(slot.fingerprint);
+            }
+        }
+        None
     }
 
     fn wants_key(&self, rule: &ActiveRule, key: &str) -> bool {

@@ -42,10 +42,6 @@ impl FakeHost {
         self.response_headers.borrow_mut().clear();
     }
 
-    pub(crate) fn take_reply(&self) -> Option<Reply> {
-        self.replies.borrow_mut().pop()
-    }
-
     pub(crate) fn metric(&self, name: &str) -> i64 {
         self.metrics
             .borrow()

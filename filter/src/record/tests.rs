@@ -1,1 +1,144 @@
-//! Tests.
+//! What the shared record does when configurations and edits meet.
+
+use loudou_limiter::config;
+use serde_json::json;
+
+use super::*;
+
+fn file(rules: &serde_json::Value) -> RuleFile {
+    let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
+    parsed
+        .file
+        .unwrap_or_else(|| panic!("{:?}", parsed.problems))
+}
+
+fn rule(name: &str, capacity: u32) -> serde_json::Value {
+    json!({
+        "name": name,
+        "key": ["source"],
+        "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/s" }],
+    })
+}
+
+fn edit(capacity: u32) -> RuleEdit {
+    let limits = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/s" }]);
+    config::parse_edit(&json!({ "limits": limits })).expect("an edit")
+}
+
+fn author(at_s: u64, expires_after: Option<Nanos>) -> Author {
+    Author {
+        by: "ops".to_owned(),
+        reason: "load test".to_owned(),
+        carry: Carry::Keep,
+        at: Nanos::from_secs(at_s),
+        at_unix_ms: 0,
+        expires_after,
+    }
+}
+
+fn capacity(record: &Record, name: &str) -> u64 {
+    let rule = record.rule(name).expect("the rule").effective();
+    rule.limits
+        .iter()
+        .next()
+        .expect("a limit")
+        .algorithm()
+        .capacity()
+}
+
+#[test]
+fn survives_its_own_serialisation() {
+    let mut record = Record::new(
+        &file(&json!([rule("a", 5), rule("b", 7)])),
+        Nanos::from_secs(1),
+    );
+    record
+        .rule_mut("a")
+        .expect("a")
+        .apply(edit(50), &author(2, Some(Nanos::from_secs(60))));
+    let bytes = serde_json::to_vec(&record).expect("JSON");
+    assert_eq!(
+        serde_json::from_slice::<Record>(&bytes).expect("back"),
+        record
+    );
+}
+
+#[test]
+fn a_configuration_keeps_the_edits_of_rules_it_does_not_touch() {
+    let mut record = Record::new(
+        &file(&json!([rule("a", 5), rule("b", 7)])),
+        Nanos::from_secs(1),
+    );
+    for name in ["a", "b"] {
+        record
+            .rule_mut(name)
+            .expect(name)
+            .apply(edit(50), &author(2, None));
+    }
+    let newer = file(&json!([rule("c", 1), rule("b", 8), rule("a", 5)]));
+    let taken = record
+        .take_up(&newer, Nanos::from_secs(3), Nanos::from_secs(3))
+        .expect("newer");
+    assert_eq!(taken.added, ["c"]);
+    assert_eq!(
+        (taken.changed, taken.retired),
+        (vec!["b".to_owned()], vec!["b".to_owned()])
+    );
+    assert_eq!((capacity(&record, "a"), capacity(&record, "b")), (50, 8));
+    assert!(
+        record
+            .take_up(&newer, Nanos::from_secs(4), Nanos::from_secs(4))
+            .is_none(),
+        "the same"
+    );
+}
+
+#[test]
+fn an_older_configuration_that_drains_changes_nothing() {
+    let mut record = Record::new(&file(&json!([rule("a", 9)])), Nanos::from_secs(5));
+    let older = file(&json!([rule("a", 5)]));
+    assert!(
+        record
+            .take_up(&older, Nanos::from_secs(4), Nanos::from_secs(6))
+            .is_none()
+    );
+    assert_eq!(capacity(&record, "a"), 9);
+}
+
+#[test]
+fn edits_run_out() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
+    record
+        .rule_mut("a")
+        .expect("a")
+        .apply(edit(50), &author(10, Some(Nanos::from_secs(60))));
+    assert_eq!(record.next_expiry(), Nanos::from_secs(70));
+    assert!(record.expire(Nanos::new(69_999_999_999)).is_empty());
+    assert_eq!(record.expire(Nanos::from_secs(70)), ["a"]);
+    assert_eq!(capacity(&record, "a"), 5);
+    assert_eq!(record.next_expiry(), Nanos::MAX);
+}
+
+#[test]
+fn an_edit_back_to_the_base_is_none() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
+    let rule = record.rule_mut("a").expect("a");
+    rule.apply(edit(50), &author(1, None));
+    assert!(rule.edit.is_some());
+    rule.apply(edit(5), &author(2, None));
+    assert!(rule.edit.is_none());
+}
+
+#[test]
+fn only_so_many_versions_are_remembered() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
+    let rule = record.rule_mut("a").expect("a");
+    for i in 0..50 {
+        rule.apply(edit(100 + i), &author(u64::from(i), None));
+    }
+    assert_eq!(rule.past.len(), MAX_PAST);
+    assert_eq!(
+        rule.past.last().expect("one").until_ns,
+        Nanos::from_secs(49).get()
+    );
+}
