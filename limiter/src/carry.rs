@@ -125,10 +125,8 @@ impl Versions {
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
     let at = at.max(bucket.last);
     let levels = levels(old, bucket, at);
-    let mut converted = Bucket {
-        last: bucket.last,
-        ..new.start(at)
-    };
+    // It was last touched by the edit: an earlier `now` must not move its clock back.
+    let mut converted = new.start(at);
     if carry == Carry::Reset {
         return converted;
     }
@@ -143,8 +141,10 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Na
             Carry::Keep | Carry::Reset => level.used,
         };
         meter.set_reset(words, level.reset_after, at);
-        let allowed = meter.used(words, at);
-        meter.set_used(words, target.min(allowed), at);
+        // Both are rounded up; writing the bound back would round it once more, past the reset time.
+        if target < meter.used(words, at) {
+            meter.set_used(words, target, at);
+        }
     });
     converted
 }
