@@ -206,6 +206,3 @@ fn scale(used: Used, old_capacity: u64, new_capacity: u64) -> Used {
     used.saturating_mul(u128::from(new_capacity))
         .div_ceil(u128::from(old_capacity).max(1))
 }
-
-#[cfg(test)]
-mod tests;
