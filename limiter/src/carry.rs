@@ -85,12 +85,10 @@ impl Versions {
     /// Limits nobody remembers keep only their reset time: the bucket becomes as full as it can be
     /// without being as good as new any later than before, `idle_at`.
     pub fn bring_forward(&self, bucket: Bucket, tag: u32, idle_at: Nanos, now: Nanos) -> Bucket {
-        if tag == self.tag {
-            return bucket;
-        }
-        // The newest of equal versions is the one that wrote the bucket last.
-        let Some(first) = self.past.iter().rposition(|(past, _)| *past == tag) else {
-            return self.keep_reset_time(bucket, idle_at, now);
+        let first = match self.written_under(tag, bucket.last) {
+            Some(first) => first,
+            None if tag == self.tag => return bucket,
+            None => return self.keep_reset_time(bucket, idle_at, now),
         };
         let mut versions = self
             .past
@@ -104,6 +102,18 @@ impl Versions {
             bucket = convert(&past.limits, next, past.carry, &bucket, past.until);
         }
         bucket
+    }
+
+    /// The past version that wrote a bucket last touched at `last`. The same limits may have been in
+    /// force more than once, so the tag alone does not tell; and a worker that has not heard of an
+    /// edit yet still writes with the old tag after it.
+    fn written_under(&self, tag: u32, last: Nanos) -> Option<usize> {
+        let same = |(past, _): &(u32, Past)| *past == tag;
+        let in_force = |entry: &(u32, Past)| same(entry) && last < entry.1.until;
+        self.past.iter().position(in_force).or_else(|| {
+            let late = tag != self.tag;
+            self.past.iter().rposition(same).filter(|_| late)
+        })
     }
 
     fn keep_reset_time(&self, old: Bucket, idle_at: Nanos, now: Nanos) -> Bucket {
@@ -125,10 +135,8 @@ impl Versions {
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
     let at = at.max(bucket.last);
     let levels = levels(old, bucket, at);
-    let mut converted = Bucket {
-        last: bucket.last,
-        ..new.start(at)
-    };
+    // It was last touched by the edit: an earlier `now` must not move its clock back.
+    let mut converted = new.start(at);
     if carry == Carry::Reset {
         return converted;
     }
@@ -143,8 +151,10 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Na
             Carry::Keep | Carry::Reset => level.used,
         };
         meter.set_reset(words, level.reset_after, at);
-        let allowed = meter.used(words, at);
-        meter.set_used(words, target.min(allowed), at);
+        // Both are rounded up; writing the bound back would round it once more, past the reset time.
+        if target < meter.used(words, at) {
+            meter.set_used(words, target, at);
+        }
     });
     converted
 }
@@ -196,6 +206,3 @@ fn scale(used: Used, old_capacity: u64, new_capacity: u64) -> Used {
     used.saturating_mul(u128::from(new_capacity))
         .div_ceil(u128::from(old_capacity).max(1))
 }
-
-#[cfg(test)]
-mod tests;

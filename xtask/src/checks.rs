@@ -93,8 +93,18 @@ fn unit() -> Result<()> {
 }
 
 fn documentation() -> Result<()> {
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-    run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    // Private items too: the readers are those who change them.
+    let mut doc = cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ]);
+    // With them, links to private items lead somewhere.
+    run(doc.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private_intra_doc_links",
+    ))
 }
 
 fn end_to_end() -> Result<()> {

@@ -92,11 +92,9 @@ impl<'a> Attempt<'a> {
             page.slots.push(self.new_slot());
         }
         let slot = page.find(self.id.fingerprint).ok_or(GaveUp::PageFull)?;
-        if slot.limits_tag != versions.tag() {
-            let idle_at = Nanos::from_millis(slot.idle_at_ms);
-            slot.bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
-            slot.limits_tag = versions.tag();
-        }
+        let idle_at = Nanos::from_millis(slot.idle_at_ms);
+        slot.bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
+        slot.limits_tag = versions.tag();
         let answer = limits.decide(&mut slot.bucket, cost, now);
         let counter = if answer.is_refused() {
             &mut slot.refused

@@ -1,0 +1,48 @@
+//! Tables of requests at chosen times and the five values each must get, worked out by hand.
+#![cfg(test)]
+
+use loudou_limiter::config::parse_limits;
+use loudou_limiter::{Decision, Limits, Nanos};
+use serde_json::Value;
+
+mod many;
+mod single;
+mod traps;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const DAY: u64 = 86_400 * S;
+/// No wait to tell: the request was admitted, or will never be.
+const NONE: i64 = -1;
+
+/// Limited, capacity, remaining, nanoseconds to wait, nanoseconds until as good as new.
+type Five = (u8, u64, u64, i64, u64);
+/// The instant, the cost, and what is answered.
+type Row = (u64, u64, Five);
+
+fn limits(document: &Value) -> Limits {
+    parse_limits(document).expect("limits of a test are valid")
+}
+
+fn five(decision: &Decision) -> Five {
+    (
+        u8::from(decision.is_refused()),
+        decision.capacity,
+        decision.remaining,
+        decision.retry_after.map_or(NONE, |wait| {
+            i64::try_from(wait.get()).expect("less than 292 years")
+        }),
+        decision.reset_after.get(),
+    )
+}
+
+/// Runs the rows on one bucket, first touched at the first row's instant.
+fn run(document: &Value, rows: &[Row]) {
+    let limits = limits(document);
+    let mut bucket = limits.start(Nanos::new(rows.first().expect("a row").0));
+    for (number, (now, cost, expected)) in rows.iter().enumerate() {
+        let answer = limits.decide(&mut bucket, *cost, Nanos::new(*now));
+        let got = five(answer.reported().expect("a decision"));
+        assert_eq!(got, *expected, "row {number}: cost {cost} at {now} ns");
+    }
+}

@@ -1,0 +1,124 @@
+//! Numbers that change under a live bucket.
+
+use super::{Spec, config, limits, spec, timed, train};
+use loudou_limiter::carry::convert;
+use loudou_limiter::{Bucket, Carry, Decision, Limits, Nanos};
+use proptest::prelude::*;
+
+fn each(limits: &Limits, bucket: &Bucket, now: Nanos) -> Vec<Decision> {
+    limits.peek(bucket, 0, now).decisions().copied().collect()
+}
+
+fn carry() -> impl Strategy<Value = Carry> {
+    prop_oneof![Just(Carry::Keep), Just(Carry::Proportional)]
+}
+
+/// As many limits before as after, so that each goes on from one.
+fn pair() -> impl Strategy<Value = (Vec<Spec>, Vec<Spec>)> {
+    prop::collection::vec((spec(), spec()), 1..=3).prop_map(|both| both.into_iter().unzip())
+}
+
+/// A bucket of `specs` after some requests, and the instant of the last one.
+fn used(specs: &[Spec], train: &[(u64, u64)]) -> (Bucket, u64) {
+    let limits = limits(specs);
+    let mut bucket = limits.start(Nanos::ZERO);
+    let mut last = 0;
+    for (now, cost) in timed(train, specs[0].period, 0) {
+        limits.decide(&mut bucket, cost, Nanos::new(now));
+        last = now;
+    }
+    (bucket, last)
+}
+
+proptest! {
+    #![proptest_config(config(512))]
+
+    /// Within the new capacity, and as good as new no later than before.
+    #[test]
+    fn a_conversion_never_punishes_beyond_the_old_reset(
+        (old, new) in pair(), train in train(20), wait in 0..=200_u64, carry in carry(),
+    ) {
+        let (bucket, last) = used(&old, &train);
+        let at = Nanos::new(last + wait * (old[0].period / 64).max(1));
+        let (old_limits, new_limits) = (limits(&old), limits(&new));
+        let converted = convert(&old_limits, &new_limits, carry, &bucket, at);
+        let before = each(&old_limits, &bucket, at);
+        for (was, is) in before.iter().zip(each(&new_limits, &converted, at)) {
+            prop_assert!(is.remaining <= is.capacity);
+            prop_assert!(is.reset_after <= was.reset_after, "{:?} after {:?}", is, was);
+        }
+    }
+
+    /// What is admitted at once after a conversion, and the window bound of the new limit from then
+    /// on, also for a request whose clock was read before the edit.
+    #[test]
+    fn a_converted_bucket_keeps_the_new_bound(
+        (old, new) in (spec(), spec()), train in train(20), more in train(30),
+        carry in prop_oneof![carry(), Just(Carry::Reset)], early in 0..=40_u64,
+    ) {
+        let (bucket, last) = used(&[old], &train);
+        let at = last + early;
+        let (old, new_limits) = (limits(&[old]), limits(&[new]));
+        let mut bucket = convert(&old, &new_limits, carry, &bucket, Nanos::new(at));
+        let period = u128::from(new.period);
+        let mut sum = 0;
+        for (now, cost) in timed(&more, new.period, last) {
+            if !new_limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
+                sum += u128::from(cost) * period;
+            }
+            let w = u128::from(now.saturating_sub(at));
+            let back = match new.kind {
+                super::Kind::Interval => period * (w / period + 1),
+                super::Kind::Funnel | super::Kind::Greedy => w,
+            };
+            let bound = u128::from(new.capacity) * period + u128::from(new.amount) * back;
+            prop_assert!(sum <= bound, "{sum} of {bound} by {now}");
+        }
+    }
+
+    /// Keep: what was used stays used, as far as capacity and old reset time allow.
+    #[test]
+    fn keep_keeps_the_level_and_proportional_the_share(
+        (old, new) in (spec(), spec()), train in train(20), carry in carry(),
+    ) {
+        let (bucket, last) = used(&[old], &train);
+        let at = Nanos::new(last);
+        let (old_limits, new_limits) = (limits(&[old]), limits(&[new]));
+        let converted = convert(&old_limits, &new_limits, carry, &bucket, at);
+        let (was, is) = (
+            each(&old_limits, &bucket, at)[0],
+            each(&new_limits, &converted, at)[0],
+        );
+        // What is left is known rounded down; so the level is known within one unit.
+        let (old_cap, new_cap) = (u128::from(was.capacity), u128::from(is.capacity));
+        let most_used = old_cap - u128::from(was.remaining);
+        let most_target = match carry {
+            Carry::Keep => most_used,
+            _ => (most_used * new_cap).div_ceil(old_cap),
+        };
+        prop_assert!(u128::from(is.remaining) + 1 >= new_cap - most_target.min(new_cap));
+        let least_used = most_used.saturating_sub(1);
+        let least_target = match carry {
+            Carry::Keep => least_used,
+            _ => least_used * new_cap / old_cap,
+        };
+        // Only the old reset time may leave more than that.
+        let more = u128::from(is.remaining) > new_cap - least_target.min(new_cap);
+        let (reset, period) = (u128::from(was.reset_after.get()), u128::from(new.period));
+        let within_reset = match new.kind {
+            super::Kind::Interval => reset / period * u128::from(new.amount),
+            _ => reset * u128::from(new.amount) / period,
+        };
+        prop_assert!(!more || within_reset <= least_target + 1);
+    }
+
+    #[test]
+    fn reset_is_as_new((old, new) in pair(), train in train(20)) {
+        let (bucket, last) = used(&old, &train);
+        let at = Nanos::new(last);
+        let (old_limits, new_limits) = (limits(&old), limits(&new));
+        let converted = convert(&old_limits, &new_limits, Carry::Reset, &bucket, at);
+        let fresh = new_limits.start(at);
+        prop_assert_eq!(each(&new_limits, &converted, at), each(&new_limits, &fresh, at));
+    }
+}

@@ -1,0 +1,186 @@
+//! The promises of algorithms.md that every algorithm with a rate makes.
+
+use super::{Kind, Spec, config, one, only, spec, timed, train};
+use loudou_limiter::Nanos;
+use proptest::prelude::*;
+
+/// The most that may be admitted in a closed window of length `w`, in 1/period cost units.
+fn bound(spec: &Spec, w: u64) -> u128 {
+    let (amount, period) = (u128::from(spec.amount), u128::from(spec.period));
+    let back = match spec.kind {
+        Kind::Funnel | Kind::Greedy => amount * u128::from(w),
+        Kind::Interval => amount * period * (u128::from(w / spec.period) + 1),
+    };
+    u128::from(spec.capacity) * period + back
+}
+
+proptest! {
+    #![proptest_config(config(512))]
+
+    #[test]
+    fn no_window_admits_more_than_capacity_and_rate(
+        spec in spec(), train in train(60), start in 0..=100_u64,
+    ) {
+        let limits = one(spec);
+        let mut bucket = limits.start(Nanos::new(start));
+        let mut admitted = Vec::new();
+        for (now, cost) in timed(&train, spec.period, start) {
+            if !limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
+                admitted.push((now, cost));
+            }
+        }
+        for (first, (from, _)) in admitted.iter().enumerate() {
+            let mut sum = 0;
+            for (now, cost) in &admitted[first..] {
+                sum += u128::from(*cost) * u128::from(spec.period);
+                prop_assert!(sum <= bound(&spec, now - from), "{from} to {now}");
+            }
+        }
+    }
+
+    /// With clocks that go back, the window is that of the bucket's own clock, which never does.
+    #[test]
+    fn a_clock_that_jumps_about_admits_no_more(
+        spec in spec(), steps in prop::collection::vec((0..=64_u64, 1..=3_u64), 1..60),
+    ) {
+        let limits = one(spec);
+        let mut bucket = limits.start(Nanos::ZERO);
+        let mut sum = 0;
+        let mut latest = 0;
+        for (place, cost) in steps {
+            let now = place * (spec.period / 16).max(1);
+            latest = latest.max(now);
+            if !limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
+                sum += u128::from(cost) * u128::from(spec.period);
+            }
+            prop_assert!(sum <= bound(&spec, latest));
+        }
+    }
+
+    #[test]
+    fn waits_are_exact(spec in spec(), train in train(30), start in 0..=100_u64) {
+        let limits = one(spec);
+        let mut bucket = limits.start(Nanos::new(start));
+        for (now, cost) in timed(&train, spec.period, start) {
+            let decision = only(&limits.decide(&mut bucket, cost, Nanos::new(now)));
+            let Some(wait) = decision.retry_after else { continue };
+            let then = Nanos::new(now).saturating_add(wait);
+            prop_assert!(!limits.peek(&bucket, cost, then).is_refused());
+            let just_before = then.since(Nanos::new(1));
+            prop_assert!(limits.peek(&bucket, cost, just_before).is_refused());
+        }
+    }
+
+    #[test]
+    fn peeks_and_refusals_change_nothing(spec in spec(), train in train(40)) {
+        let limits = one(spec);
+        let mut bucket = limits.start(Nanos::ZERO);
+        let mut taken = Vec::new();
+        for (now, cost) in timed(&train, spec.period, 0) {
+            let before = bucket;
+            let refused = limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused();
+            if cost == 0 {
+                prop_assert_eq!(bucket, before);
+                prop_assert!(!refused);
+            } else if refused {
+                prop_assert_eq!(bucket.words(), before.words());
+            } else {
+                taken.push((now, cost));
+            }
+        }
+        // The same train without them is admitted as a whole, and ends in the same state.
+        let mut again = limits.start(Nanos::ZERO);
+        for (now, cost) in taken {
+            prop_assert!(!limits.decide(&mut again, cost, Nanos::new(now)).is_refused());
+        }
+        prop_assert_eq!(again.words(), bucket.words());
+    }
+
+    /// While nothing is taken, the instants at which a cost fits and at which the bucket is as good as
+    /// new stand still; and a larger cost never waits less.
+    #[test]
+    fn waits_are_monotone(
+        spec in spec(), train in train(20), later in 0..=5_000_u64, cost in 1..=12_u64,
+    ) {
+        let limits = one(spec);
+        let mut bucket = limits.start(Nanos::ZERO);
+        let mut now = 0;
+        for (at, cost) in timed(&train, spec.period, 0) {
+            limits.decide(&mut bucket, cost, Nanos::new(at));
+            now = at;
+        }
+        let then = now + later * (spec.period / 64).max(1);
+        let (first, second) = (
+            only(&limits.peek(&bucket, cost, Nanos::new(now))),
+            only(&limits.peek(&bucket, cost, Nanos::new(then))),
+        );
+        let instant = |wait: Nanos, at: u64| Nanos::new(at).saturating_add(wait);
+        match (first.retry_after, second.retry_after) {
+            (Some(a), Some(b)) => prop_assert_eq!(instant(a, now), instant(b, then)),
+            (Some(a), None) => prop_assert!(instant(a, now) <= Nanos::new(then)),
+            (None, wait) => prop_assert_eq!(wait, None),
+        }
+        let reset = instant(first.reset_after, now).max(Nanos::new(then));
+        prop_assert!(first.is_refused() || cost > 0);
+        if first.is_refused() && second.is_refused() {
+            prop_assert_eq!(instant(second.reset_after, then), reset);
+        }
+        let larger = only(&limits.peek(&bucket, cost + 1, Nanos::new(now)));
+        prop_assert!(larger.is_refused() || !first.is_refused());
+        if let (Some(a), Some(b)) = (first.retry_after, larger.retry_after) {
+            prop_assert!(a <= b);
+        }
+    }
+
+    /// A cost taken in two parts at one instant is the same as taken at once.
+    #[test]
+    fn a_cost_can_be_split(
+        spec in spec(), train in train(20), (a, b) in (1..=6_u64, 1..=6_u64),
+    ) {
+        let limits = one(spec);
+        let mut whole = limits.start(Nanos::ZERO);
+        let mut now = Nanos::ZERO;
+        for (at, cost) in timed(&train, spec.period, 0) {
+            now = Nanos::new(at);
+            limits.decide(&mut whole, cost, now);
+        }
+        let mut parts = whole;
+        let at_once = only(&limits.decide(&mut whole, a + b, now));
+        let first = only(&limits.decide(&mut parts, a, now));
+        let second = only(&limits.decide(&mut parts, b, now));
+        prop_assert_eq!(at_once.is_refused(), first.is_refused() || second.is_refused());
+        if !at_once.is_refused() {
+            prop_assert_eq!(whole, parts);
+            prop_assert_eq!(at_once, second);
+        }
+    }
+
+    /// Every number that can be asked for: nothing overflows, and the values stay within bounds.
+    #[test]
+    fn extreme_numbers_are_survived(
+        kind in super::kind(),
+        capacity in prop_oneof![Just(1), Just(1_000_000_000), 1..=1_000_000_000_u64],
+        amount in prop_oneof![Just(1), Just(1_000_000_000), 1..=1_000_000_000_u32],
+        period in prop_oneof![Just(1), Just(366 * 86_400_000_000_000), 1..=366 * 86_400_000_000_000_u64],
+        steps in prop::collection::vec(
+            (any::<u64>(), prop_oneof![any::<u64>(), Just(u64::MAX), 0..=1_000_000_000_u64]), 1..20,
+        ),
+    ) {
+        let drain = u128::from(capacity) * u128::from(period) / u128::from(amount);
+        prop_assume!(drain < 3_660 * 86_400_000_000_000);
+        let limits = one(Spec { kind, capacity, amount, period, initial: capacity / 2 });
+        let mut bucket = limits.start(Nanos::new(steps[0].0));
+        for (now, cost) in steps {
+            let decision = only(&limits.decide(&mut bucket, cost, Nanos::new(now)));
+            prop_assert!(decision.remaining <= capacity);
+            prop_assert_eq!(
+                decision.retry_after.is_some(),
+                decision.is_refused() && cost <= capacity
+            );
+            let most = limits.iter().map(|limit| limit.algorithm().drain_time()).max();
+            // Lumps come on the clock: up to a period later than the drain would end.
+            let most = most.expect("one").saturating_add(Nanos::new(period));
+            prop_assert!(decision.reset_after <= most);
+        }
+    }
+}
