@@ -8,6 +8,8 @@ use loudou_limiter::config::{self, Problem, Severity};
 use loudou_limiter::rule::{RuleFile, StoreSettings};
 use serde_json::Value;
 
+mod structure;
+
 /// A valid plugin configuration.
 #[derive(Clone, Debug)]
 pub enum Plugin {
@@ -46,10 +48,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
             bytes.len()
         )]);
     }
-    let document: Value = serde_json::from_slice(bytes).map_err(|error| {
-        let hint = "give the rule file as a google.protobuf.Struct, or as JSON in a StringValue";
-        vec![format!("not JSON: {error}; {hint}")]
-    })?;
+    let document = document(bytes)?;
     if document.get("admin").is_some() {
         return admin(&document).map(|settings| (Plugin::Admin(settings), Vec::new()));
     }
@@ -66,6 +65,18 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
         Some(file) => Ok((Plugin::Data(file), warnings)),
         None => Err(lines(Severity::Error)),
     }
+}
+
+/// JSON text, as a `StringValue` carries it, or a `Struct`, as YAML in envoy.yaml becomes.
+fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
+    let as_json = serde_json::from_slice(bytes);
+    as_json.or_else(|error| {
+        structure::read_struct(bytes).ok_or_else(|| {
+            let hint =
+                "give the rule file as a google.protobuf.Struct, or as JSON in a StringValue";
+            vec![format!("neither a Struct nor JSON ({error}); {hint}")]
+        })
+    })
 }
 
 fn admin(document: &Value) -> Result<AdminSettings, Vec<String>> {
