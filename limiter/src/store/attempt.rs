@@ -9,12 +9,13 @@ use super::page::{Evicted, FLAG_KEEPS_GAIN, Page, Slot};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::carry::Versions;
-use crate::limit::BucketDecision;
+use crate::limit::{BucketDecision, Limits};
 use crate::time::Nanos;
 
 /// How often a conflict is tried again. Every failed try means that another worker succeeded in the
 /// microseconds between our read and our write.
 pub const MAX_RETRIES: u32 = 64;
+
 /// A request for `cost` of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<'a> {
@@ -95,6 +96,7 @@ impl<'a> Attempt<'a> {
         let idle_at = Nanos::from_millis(slot.idle_at_ms);
         slot.bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
         slot.limits_tag = versions.tag();
+        slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         let answer = limits.decide(&mut slot.bucket, cost, now);
         let counter = if answer.is_refused() {
             &mut slot.refused
@@ -102,9 +104,9 @@ impl<'a> Attempt<'a> {
             &mut slot.admitted
         };
         *counter = counter.saturating_add(1);
-        slot.idle_at_ms = slot
-            .bucket
-            .last
+        // Of the instant the answer is for, which a cost of 0 does not write down.
+        slot.idle_at_ms = now
+            .max(slot.bucket.last)
             .saturating_add(answer.reset_after())
             .millis_ceil();
         Ok(Planned {
@@ -124,11 +126,7 @@ impl<'a> Attempt<'a> {
             idle_at_ms: 0,
             admitted: 0,
             refused: 0,
-            flags: if limits.forgets_losslessly() {
-                0
-            } else {
-                FLAG_KEEPS_GAIN
-            },
+            flags: gain_flag(limits),
             bucket: limits.start(self.take.now),
         }
     }
@@ -172,6 +170,15 @@ impl<'a> Attempt<'a> {
         }
         stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
         Some(Err(GaveUp::Conflicts))
+    }
+}
+
+/// Whether a full bucket of these limits is worth more than a new one.
+fn gain_flag(limits: &Limits) -> u8 {
+    if limits.forgets_losslessly() {
+        0
+    } else {
+        FLAG_KEEPS_GAIN
     }
 }
 

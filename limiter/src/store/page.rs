@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | slot…                               4 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      56 bytes for a funnel
+//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      57 bytes for a funnel
 //!       idle at ms u40 | admitted u40 | refused u40 | flags u8 | words u8 | word u64…
 //! ```
 //! Little endian. A slot carries when it will be as good as new, so that eviction needs neither the

@@ -263,6 +263,3 @@ impl Table {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

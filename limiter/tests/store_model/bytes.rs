@@ -1,0 +1,180 @@
+//! Pages, names and heads as bytes: what is written is read back, and no bytes do harm.
+
+use loudou_limiter::store::names::Names;
+use loudou_limiter::store::page::Page;
+use loudou_limiter::store::table::{GaveUp, Table};
+use loudou_limiter::store::{CAS_OVERWRITE, SharedData, Written};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{RULE, SHARE, World, page_key, per_day, versions};
+
+const MAX_U40: u64 = (1 << 40) - 1;
+
+/// The fields of a slot as they stand in a page.
+#[derive(Clone, Debug)]
+struct RawSlot {
+    fingerprint: u64,
+    tags: (u32, u32),
+    last: u64,
+    u40s: [u64; 3],
+    flags: u8,
+    words: Vec<u64>,
+}
+
+fn raw_slot() -> impl Strategy<Value = RawSlot> {
+    let u40 = || prop_oneof![Just(0), Just(MAX_U40), 0..=MAX_U40];
+    (
+        any::<u64>(),
+        any::<(u32, u32)>(),
+        any::<u64>(),
+        [u40(), u40(), u40()],
+        any::<u8>(),
+        prop::collection::vec(any::<u64>(), 0..=16),
+    )
+        .prop_map(|(fingerprint, tags, last, u40s, flags, words)| RawSlot {
+            fingerprint,
+            tags,
+            last,
+            u40s,
+            flags,
+            words,
+        })
+}
+
+/// The page format, written a second time from its description.
+fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
+    let mut out = b"LP\x01".to_vec();
+    out.push(u8::try_from(slots.len()).expect("at most 16"));
+    for slot in slots {
+        out.extend(slot.fingerprint.to_le_bytes());
+        out.extend(slot.tags.0.to_le_bytes());
+        out.extend(slot.tags.1.to_le_bytes());
+        out.extend(slot.last.to_le_bytes());
+        for number in slot.u40s {
+            out.extend(&number.to_le_bytes()[..5]);
+        }
+        out.push(slot.flags);
+        out.push(u8::try_from(slot.words.len()).expect("at most 16"));
+        for word in &slot.words {
+            out.extend(word.to_le_bytes());
+        }
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn a_page_reads_back(slots in prop::collection::vec(raw_slot(), 0..=16)) {
+        let bytes = raw_page(&slots);
+        let page = Page::decode(&bytes).expect("well-formed");
+        for (raw, slot) in slots.iter().zip(&page.slots) {
+            prop_assert_eq!(slot.fingerprint, raw.fingerprint);
+            prop_assert_eq!((slot.rule_tag, slot.limits_tag), raw.tags);
+            prop_assert_eq!(slot.bucket.last.get(), raw.last);
+            prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
+            prop_assert_eq!(slot.flags, raw.flags);
+            prop_assert_eq!(slot.bucket.words(), raw.words.as_slice());
+        }
+        let mut written = vec![1, 2, 3];
+        page.encode(&mut written);
+        prop_assert_eq!(written, bytes);
+    }
+
+    #[test]
+    fn random_bytes_are_no_page_and_do_no_harm(
+        bytes in prop::collection::vec(any::<u8>(), 0..300), count in any::<u8>(),
+    ) {
+        let _unread = Page::decode(&bytes);
+        let names = Names::decode(&bytes);
+        prop_assert_eq!(names.get(0), None);
+        let with_head = [b"LP\x01".as_slice(), &[count], &bytes].concat();
+        if let Ok(page) = Page::decode(&with_head) {
+            let mut written = Vec::new();
+            page.encode(&mut written);
+            prop_assert_eq!(written, with_head);
+        }
+        let with_head = [b"LN\x01".as_slice(), &bytes].concat();
+        let names = Names::decode(&with_head);
+        let mut written = Vec::new();
+        names.encode(&mut written);
+        prop_assert!(written.len() <= with_head.len());
+        prop_assert_eq!(Names::decode(&written), names);
+    }
+
+    #[test]
+    fn random_heads_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let mut world = World::new(16);
+        let written = world.store.set(b"test:head", &bytes, CAS_OVERWRITE);
+        prop_assert_eq!(written, Ok(Written::Done));
+        match Table::find(&mut world.store, SHARE) {
+            Ok(table) => prop_assert!(table.is_some_and(|table| table.pages() > 0)),
+            Err(error) => prop_assert_eq!(error, GaveUp::UnknownPage),
+        }
+    }
+
+    /// A well-formed page with any numbers in it: decisions are made, and stay within bounds.
+    #[test]
+    fn any_numbers_in_a_page_are_survived(
+        mut slots in prop::collection::vec(raw_slot(), 1..=16),
+        now in any::<u64>(), known in any::<bool>(), pick in 0..3_usize,
+    ) {
+        let mut world = World::new(16);
+        let limits = [
+            versions(&json!([{ "algorithm": "funnel", "capacity": 9, "rate": "7/s" }])),
+            versions(&json!([{ "algorithm": "token_bucket", "capacity": 9, "rate": "7/s", "initial": 2 }])),
+            versions(&json!([
+                { "name": "a", "algorithm": "token_bucket", "capacity": 9, "rate": "7/s", "refill": "interval" },
+                { "name": "b", "algorithm": "funnel", "capacity": 1_000_000_000, "rate": "1000000000/366d" },
+            ])),
+        ];
+        let limits = &limits[pick];
+        slots[0].fingerprint = world.table.id(RULE, "k").fingerprint;
+        if known {
+            slots[0].tags.1 = limits.tag();
+            slots[0].words.resize(limits.current().words(), u64::MAX);
+        }
+        let written = world.store.set(&page_key(0), &raw_page(&slots), CAS_OVERWRITE);
+        prop_assert_eq!(written, Ok(Written::Done));
+        for key in ["k", "new"] {
+            match world.take(limits, key, now) {
+                Ok(answer) => {
+                    for limit in answer.decisions() {
+                        prop_assert!(limit.remaining <= limit.capacity);
+                    }
+                }
+                Err(error) => prop_assert_eq!(error, GaveUp::PageFull),
+            }
+        }
+    }
+}
+
+/// Counters stop at their largest number instead of starting over.
+#[test]
+fn counters_saturate() {
+    let mut world = World::new(16);
+    let limits = per_day(1);
+    assert!(world.admits(&limits, "k", 0));
+    world.edit("k", |slot| {
+        slot.refused = MAX_U40;
+        slot.admitted = u64::MAX;
+    });
+    assert_eq!(world.slot("k").map(|slot| slot.admitted), Some(MAX_U40));
+    assert!(!world.admits(&limits, "k", 0));
+    assert_eq!(world.slot("k").map(|slot| slot.refused), Some(MAX_U40));
+}
+
+/// The sizes that the memory bound is computed from.
+#[test]
+fn a_funnel_takes_57_bytes() {
+    let mut world = World::new(16);
+    let limits = per_day(1);
+    let mut bytes = Vec::new();
+    for (key, size) in [("a", 4 + 57), ("b", 4 + 2 * 57)] {
+        assert!(world.admits(&limits, key, 0));
+        world.store.get(&page_key(0), &mut bytes).expect("works");
+        assert_eq!(bytes.len(), size);
+    }
+}

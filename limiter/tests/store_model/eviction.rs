@@ -1,0 +1,228 @@
+//! What has to go when a page is full, and what never goes.
+
+use loudou_limiter::carry::{Past, Versions};
+use loudou_limiter::store::page::{
+    Evicted, FLAG_BANNED, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot,
+};
+use loudou_limiter::store::table::GaveUp;
+use loudou_limiter::{Carry, Nanos};
+use serde_json::json;
+
+use super::{World, per_day, take, versions};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+/// A page of the slots (idle at, flags), named by their position.
+fn page(slots: &[(u64, u8)]) -> Page {
+    let mut world = World::new(16);
+    world.take(&per_day(1), "template", 0).expect("a decision");
+    let template = world.slot("template").expect("a slot");
+    let slot = |(index, (idle_at_ms, flags)): (u64, &(u64, u8))| Slot {
+        fingerprint: index,
+        idle_at_ms: *idle_at_ms,
+        flags: *flags,
+        ..template.clone()
+    };
+    Page {
+        slots: (0..).zip(slots).map(slot).collect(),
+    }
+}
+
+/// Sixteen slots, idle at 1000 ms and later, except for the given ones.
+fn full_page(others: &[(usize, u64, u8)]) -> Page {
+    let mut slots: Vec<(u64, u8)> = (0..16).map(|n| (1_000 + n, 0)).collect();
+    for (index, idle_at_ms, flags) in others {
+        slots[*index] = (*idle_at_ms, *flags);
+    }
+    page(&slots)
+}
+
+/// What goes at `now`, and what of.
+fn evicted(mut page: Page, now: u64) -> (Option<u64>, Result<Evicted, PageFull>) {
+    let before: Vec<u64> = page.slots.iter().map(|slot| slot.fingerprint).collect();
+    let outcome = page.make_room(Nanos::new(now));
+    let kept = |id: &u64| page.slots.iter().any(|slot| slot.fingerprint == *id);
+    let mut gone = before.into_iter().filter(|id| !kept(id));
+    let first = gone.next();
+    assert_eq!(gone.next(), None, "at most one goes");
+    (first, outcome)
+}
+
+#[test]
+fn nothing_goes_while_there_is_room() {
+    assert_eq!(SLOTS, 16);
+    let idle = vec![(0, 0); 15];
+    assert_eq!(evicted(page(&idle), S), (None, Ok(Evicted::Nothing)));
+    let idle = vec![(0, 0); 16];
+    assert_eq!(evicted(page(&idle), S), (Some(0), Ok(Evicted::Lossless)));
+}
+
+#[test]
+fn idle_buckets_go_before_used_ones() {
+    let gone = |others: &[(usize, u64, u8)], now_ms: u64| evicted(full_page(others), now_ms * MS);
+    // The one that is nearest to idle, when none is.
+    assert_eq!(gone(&[], 500), (Some(0), Ok(Evicted::Lossy)));
+    assert_eq!(gone(&[(9, 700, 0)], 500), (Some(9), Ok(Evicted::Lossy)));
+    // From its very millisecond on, an idle one is no loss.
+    assert_eq!(gone(&[(9, 700, 0)], 699), (Some(9), Ok(Evicted::Lossy)));
+    assert_eq!(gone(&[(9, 700, 0)], 700), (Some(9), Ok(Evicted::Lossless)));
+    // A full bucket that is better than a new one is no idle one, even if it has been so for long.
+    let better = (3, 10, FLAG_KEEPS_GAIN);
+    assert_eq!(
+        gone(&[better, (9, 700, 0)], 700),
+        (Some(9), Ok(Evicted::Lossless))
+    );
+    assert_eq!(
+        gone(&[better, (9, 700, 0)], 600),
+        (Some(3), Ok(Evicted::Lossy))
+    );
+}
+
+#[test]
+fn a_fraction_of_a_millisecond_is_not_idle_yet() {
+    let page = || full_page(&[(4, 700, 0)]);
+    assert_eq!(evicted(page(), 700 * MS - 1), (Some(4), Ok(Evicted::Lossy)));
+    assert_eq!(evicted(page(), 700 * MS), (Some(4), Ok(Evicted::Lossless)));
+}
+
+#[test]
+fn banned_and_pinned_buckets_never_go() {
+    let held = [
+        (0, 1, FLAG_BANNED),
+        (1, 1, FLAG_PINNED),
+        (2, 1, FLAG_PINNED | FLAG_KEEPS_GAIN),
+    ];
+    assert_eq!(
+        evicted(full_page(&held), S / 2),
+        (Some(3), Ok(Evicted::Lossy))
+    );
+    let all = vec![(1, FLAG_BANNED); 16];
+    assert_eq!(evicted(page(&all), S), (None, Err(PageFull)));
+}
+
+#[test]
+fn a_page_of_banned_buckets_takes_no_newcomer() {
+    let mut world = World::new(16);
+    let limits = per_day(2);
+    let keys: Vec<String> = (0..16).map(|n| format!("held-{n}")).collect();
+    for (index, key) in keys.iter().enumerate() {
+        assert!(world.admits(&limits, key, 0));
+        let flag = if index % 2 == 0 {
+            FLAG_BANNED
+        } else {
+            FLAG_PINNED
+        };
+        world.edit(key, |slot| slot.flags |= flag);
+    }
+    let before = world.page(0);
+    assert_eq!(world.take(&limits, "new", 10), Err(GaveUp::PageFull));
+    assert_eq!(world.page(0), before);
+    // Those that have a bucket go on, and keep their flags.
+    assert!(world.admits(&limits, &keys[1], 20));
+    assert_eq!(
+        world.slot(&keys[1]).map(|slot| slot.flags),
+        Some(FLAG_PINNED)
+    );
+}
+
+/// An exhausted key cannot get a fresh bucket by flooding the table with others.
+#[test]
+fn a_flood_does_not_wash_an_exhausted_bucket_away() {
+    let mut world = World::new(64);
+    let limits = per_day(3);
+    for expected in [true, true, true, false] {
+        assert_eq!(world.admits(&limits, "victim", 0), expected);
+    }
+    for n in 0..5_000_u64 {
+        let now = n * MS;
+        assert!(world.admits(&limits, &format!("flood-{n}"), now));
+        if n % 3 == 0 {
+            assert!(!world.admits(&limits, "victim", now), "after {n} others");
+        }
+    }
+    assert_eq!(world.slots_in_use(), 64);
+    assert_eq!(world.stats.created, 64);
+    assert_eq!(world.stats.evicted_lossy, 5_001 - 64);
+    assert_eq!(world.stats.evicted_lossless, 0);
+    // The store is as large as it ever gets: a page and its names each, and the head.
+    assert_eq!(world.store.len(), 9);
+    let slot = world.slot("victim").expect("still there");
+    assert_eq!((slot.admitted, slot.refused), (3, 1 + 1_667));
+}
+
+/// Buckets that have emptied make room without loss, so a slow stream of new keys loses nothing.
+#[test]
+fn a_slow_stream_of_new_keys_loses_nothing() {
+    let mut world = World::new(16);
+    let limits = versions(&json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }]));
+    for n in 0..100_u64 {
+        assert!(world.admits(&limits, &format!("key-{n}"), n * S / 10));
+    }
+    assert_eq!((world.stats.created, world.stats.evicted_lossy), (16, 0));
+    assert_eq!(world.stats.evicted_lossless, 84);
+}
+
+/// A slot knows the instant at which it is as good as new, rounded up to milliseconds.
+#[test]
+fn a_slot_knows_when_it_is_idle() {
+    let mut world = World::new(16);
+    let limits = versions(&json!([
+        { "name": "a", "algorithm": "funnel", "capacity": 5, "rate": "1/3ms" },
+        { "name": "b", "algorithm": "funnel", "capacity": 5, "rate": "1/us" },
+    ]));
+    assert!(world.admits(&limits, "k", 10 * MS));
+    assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(13));
+    assert!(world.admits(&limits, "k", 10 * MS + 1));
+    assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(16));
+    assert!(world.admits(&limits, "k", 20 * MS + 1));
+    assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(24));
+}
+
+/// Looking at a bucket through a cost of nothing must not make it seem idle before its time.
+#[test]
+fn a_peek_does_not_make_a_bucket_idle_early() {
+    let mut world = World::new(16);
+    let limits = versions(&json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]));
+    for _ in 0..10 {
+        assert!(world.admits(&limits, "k", 0));
+    }
+    let peek = loudou_limiter::store::attempt::Take {
+        cost: 0,
+        ..take(&limits, "k", 9 * S)
+    };
+    let table = world.table.clone();
+    let answer = table
+        .take(&mut world.store, &peek, &mut world.stats)
+        .expect("a decision");
+    assert_eq!(answer.reported().map(|d| d.remaining), Some(9));
+    assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(10_000));
+}
+
+/// Whether a full bucket may be forgotten depends on the limits in force, not on those at its birth.
+#[test]
+fn an_edit_changes_what_may_be_forgotten() {
+    let starts_with = |initial: u64| {
+        versions(&json!([{
+            "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": initial
+        }]))
+    };
+    let flags = |world: &mut World| world.slot("k").map(|slot| slot.flags);
+    let mut world = World::new(16);
+    let (full, empty) = (starts_with(5), starts_with(1));
+    assert!(world.admits(&full, "k", 0));
+    assert_eq!(flags(&mut world), Some(0));
+    let edited = |from: &Versions, to: &Versions| {
+        let past = Past {
+            limits: from.current().clone(),
+            carry: Carry::Keep,
+            until: Nanos::from_secs(1),
+        };
+        Versions::new(to.current().clone(), vec![past])
+    };
+    assert!(world.admits(&edited(&full, &empty), "k", 2 * S));
+    assert_eq!(flags(&mut world), Some(FLAG_KEEPS_GAIN));
+    world.edit("k", |slot| slot.flags |= FLAG_PINNED);
+    assert!(world.admits(&full, "k", 3 * S));
+    assert_eq!(flags(&mut world), Some(FLAG_PINNED));
+}

@@ -1,0 +1,113 @@
+//! The bucket store under many workers, floods, failing hosts and foreign bytes.
+#![cfg(test)]
+
+use loudou_limiter::carry::Versions;
+use loudou_limiter::config::parse_limits;
+use loudou_limiter::store::SharedData;
+use loudou_limiter::store::attempt::Take;
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::page::{Page, Slot};
+use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::{BucketDecision, Nanos};
+use serde_json::{Value, json};
+
+mod bytes;
+mod eviction;
+mod failures;
+mod names;
+mod opening;
+mod races;
+mod stepwise;
+
+const RULE: u32 = 7;
+const SHARE: &str = "test";
+
+fn versions(limits: &Value) -> Versions {
+    Versions::new(parse_limits(limits).expect("valid limits"), Vec::new())
+}
+
+/// `capacity` at once and practically nothing after.
+fn per_day(capacity: u64) -> Versions {
+    versions(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }]))
+}
+
+fn take<'a>(versions: &'a Versions, key: &'a str, now: u64) -> Take<'a> {
+    Take {
+        versions,
+        rule_tag: RULE,
+        key,
+        cost: 1,
+        now: Nanos::new(now),
+    }
+}
+
+fn open(store: &mut dyn SharedData, buckets: u32) -> Table {
+    Table::open(store, SHARE, buckets, [42; 16], Nanos::ZERO).expect("a new table")
+}
+
+/// A store with a table of `buckets` slots, and one worker.
+struct World {
+    store: MemoryStore,
+    table: Table,
+    stats: StoreStats,
+}
+
+impl World {
+    fn new(buckets: u32) -> Self {
+        let mut store = MemoryStore::new();
+        let table = open(&mut store, buckets);
+        Self {
+            store,
+            table,
+            stats: StoreStats::default(),
+        }
+    }
+
+    fn take(&mut self, versions: &Versions, key: &str, now: u64) -> Result<BucketDecision, GaveUp> {
+        let take = take(versions, key, now);
+        self.table.take(&mut self.store, &take, &mut self.stats)
+    }
+
+    fn admits(&mut self, versions: &Versions, key: &str, now: u64) -> bool {
+        let answer = self.take(versions, key, now).expect("a decision");
+        !answer.is_refused()
+    }
+
+    fn slot(&mut self, key: &str) -> Option<Slot> {
+        let id = self.table.id(RULE, key);
+        self.table.look(&mut self.store, id).expect("readable")
+    }
+
+    fn page(&mut self, index: u32) -> Page {
+        let page = self.table.page(&mut self.store, index).expect("readable");
+        page.map(|(page, _)| page).unwrap_or_default()
+    }
+
+    /// Changes the slot of `key` behind the table's back.
+    fn edit(&mut self, key: &str, edit: impl FnOnce(&mut Slot)) {
+        let id = self.table.id(RULE, key);
+        let mut page = self.page(id.page);
+        edit(page.find(id.fingerprint).expect("a bucket to edit"));
+        let mut bytes = Vec::new();
+        page.encode(&mut bytes);
+        let written = self.store.set(&page_key(id.page), &bytes, 0);
+        assert!(written.is_ok());
+    }
+
+    fn slots_in_use(&mut self) -> u64 {
+        let pages = 0..self.table.pages();
+        let used = pages
+            .map(|index| self.page(index).slots.len())
+            .sum::<usize>();
+        u64::try_from(used).expect("small")
+    }
+}
+
+/// Where the store keeps page `index`. Spelled out, because old and new code share these values.
+fn page_key(index: u32) -> Vec<u8> {
+    [SHARE.as_bytes(), b":p", &index.to_le_bytes()].concat()
+}
+
+fn names_key(index: u32) -> Vec<u8> {
+    [SHARE.as_bytes(), b":n", &index.to_le_bytes()].concat()
+}
