@@ -6,10 +6,11 @@
 use loudou_api::{Access, ProblemAnswer};
 use serde::Serialize;
 
+use crate::current;
 use crate::host::{Host, Reply};
-use crate::metrics::Registry;
+use crate::metrics::{Registry, StoreMetrics};
 use crate::plugin::AdminSettings;
-use crate::record::RecordError;
+use crate::record::{Record, RecordError};
 
 mod auth;
 mod buckets;
@@ -113,6 +114,13 @@ impl AdminPlane {
             ("GET", ["v1", "export"]) => self.export(host, call),
             (_, steps) => Err(not_here(call, steps)),
         }
+    }
+
+    /// The rules as they are now.
+    fn record(&mut self, host: &dyn Host) -> Result<Record, Failure> {
+        let share = &self.settings.store.share;
+        let metrics = StoreMetrics::define(host, &mut self.registry, share);
+        Ok(current::load(host, share, &metrics)?)
     }
 
     fn share(&self) -> &str {

@@ -10,6 +10,7 @@ use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, RuleOutcome, evaluat
 use loudou_limiter::rule::{Mode, OnError, RateLimitHeaders, RuleFile};
 use loudou_limiter::store::table::{StoreStats, Table};
 
+use crate::current;
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, Registry, RuleMetrics, StoreMetrics};
@@ -215,21 +216,7 @@ impl Active {
     fn refresh(&mut self, host: &dyn Host, file: &RuleFile) -> Result<(), RecordError> {
         // First the count, then the record: what is read is at least as new as what is counted.
         let changes = self.store_metrics.changes(host);
-        let share = &file.store.share;
-        let now = host.now();
-        let (record, expired) = record::change(host, share, |record| {
-            let expired = record.expire(now);
-            (!expired.is_empty()).then_some(expired)
-        })?;
-        for rule in expired.unwrap_or_default() {
-            self.store_metrics.announce_change(host);
-            let generation = record.generation;
-            let mut event =
-                events::event(host, EventKind::EditExpired, events::BY_ITSELF, generation);
-            event.rule = Some(rule);
-            "the edit ran out; the rule is back to its base".clone_into(&mut event.detail);
-            events::add(host, share, event);
-        }
+        let record = current::load(host, &file.store.share, &self.store_metrics)?;
         self.rules = file
             .rules
             .iter()

@@ -4,6 +4,7 @@
 //! [`host::Host`] trait and runs natively in tests; only `glue` knows proxy-wasm.
 
 pub mod admin;
+mod current;
 pub mod data;
 mod events;
 #[cfg(target_arch = "wasm32")]

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::workspace_root;
 use loudou_tests::wasm::{built_wasm, check_fresh};
 
 use crate::command::{cargo, run};
@@ -28,7 +30,8 @@ pub(crate) fn build() -> Result<PathBuf> {
         "--profile",
         "wasm",
     ];
-    run(&mut cargo(&arguments))?;
+    // The filter tells in Envoy's log and in its status which commit it is.
+    run(cargo(&arguments).env("LOUDOU_GIT", commit()))?;
     let path = built_wasm();
     check_fresh(&path)?;
     let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -43,4 +46,26 @@ pub(crate) fn build() -> Result<PathBuf> {
         "the filter is {kib} KiB large; the budget is {BUDGET_KIB} KiB"
     );
     Ok(path)
+}
+
+/// The commit that is checked out, with a `+` when files differ from it; `unknown` without git.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .args(arguments)
+            .current_dir(workspace_root())
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let Some(hash) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    if changed.is_none_or(|files| files.is_empty()) {
+        hash
+    } else {
+        format!("{hash}+")
+    }
 }

@@ -15,7 +15,7 @@ use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{self, Record, RuleRecord};
+use crate::record::{Record, RuleRecord};
 
 /// How much work one answer does, so that it fits well into a millisecond: a page that was never
 /// written costs 1, one with buckets [`FULL_PAGE_WORK`].
@@ -23,8 +23,8 @@ const MAX_WORK: u32 = 2048;
 const FULL_PAGE_WORK: u32 = 16;
 
 impl AdminPlane {
-    pub(super) fn buckets(&self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        let (record, _) = record::load(host, self.share())?;
+    pub(super) fn buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let record = self.record(host)?;
         let search = Search::read(call, &record)?;
         let table = self.table(host)?;
         let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
@@ -41,14 +41,14 @@ impl AdminPlane {
     }
 
     pub(super) fn bucket(
-        &self,
+        &mut self,
         host: &dyn Host,
         call: &Call,
         rule: &str,
         key: &str,
     ) -> Result<Reply, Failure> {
         call.query(&[])?;
-        let (record, _) = record::load(host, self.share())?;
+        let record = self.record(host)?;
         let active = find(&record, rule)?.activate();
         let table = self.table(host)?;
         let id = table.id(active.tag(), key);
@@ -69,7 +69,7 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let reason = call.query(&["reason"])?.reason()?;
         let share = self.share().to_owned();
-        let (record, _) = record::load(host, &share)?;
+        let record = self.record(host)?;
         let active = find(&record, rule)?.activate();
         let table = self.table(host)?;
         let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;

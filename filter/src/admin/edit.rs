@@ -62,6 +62,8 @@ impl AdminPlane {
         edited: &Edited<'_>,
         change: impl Fn(&mut RuleRecord),
     ) -> Result<Reply, Failure> {
+        // An edit that has run out is history by the time this one is made.
+        self.record(host)?;
         let share = self.share().to_owned();
         let mut failure = None;
         let mut before = None;

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::{AdminPlane, Call, Failure, ok_at};
 use crate::host::{Host, Reply};
-use crate::record::{self, Record, RuleRecord};
+use crate::record::{Record, RuleRecord};
 
 impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         call.query(&[])?;
-        let (record, _) = record::load(host, self.share())?;
+        let record = self.record(host)?;
         let generation = record.generation;
         let rules = record
             .rules
@@ -35,7 +35,7 @@ impl AdminPlane {
         name: &str,
     ) -> Result<Reply, Failure> {
         call.query(&[])?;
-        let (record, _) = record::load(host, self.share())?;
+        let record = self.record(host)?;
         let rule = find(&record, name)?;
         Ok(ok_at(
             record.generation,
@@ -43,9 +43,9 @@ impl AdminPlane {
         ))
     }
 
-    pub(super) fn export(&self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+    pub(super) fn export(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         call.query(&[])?;
-        let (record, _) = record::load(host, self.share())?;
+        let record = self.record(host)?;
         let mut store = self.settings.store.clone();
         if let Ok(buckets) = u32::try_from(self.table(host)?.buckets()) {
             store.buckets = buckets;

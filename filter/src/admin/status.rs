@@ -16,7 +16,7 @@ impl AdminPlane {
     pub(super) fn status(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         call.query(&[])?;
         let share = self.share().to_owned();
-        let (record, _) = record::load(host, &share)?;
+        let record = self.record(host)?;
         let table = self.table(host)?;
         let metrics = StoreMetrics::define(host, &mut self.registry, &share);
         let mut store = StoreStatus {

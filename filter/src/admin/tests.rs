@@ -320,3 +320,30 @@ fn paths_and_queries_are_read_strictly() {
         assert_eq!(bench.call("GET", path, &view, None).0, status, "{path}");
     }
 }
+
+#[test]
+fn an_edit_that_ran_out_is_gone_even_without_traffic() {
+    let mut bench = Bench::new();
+    let (status, _) = bench.edit(
+        "PUT",
+        "/v1/rules/per-user?for=60s",
+        "\"1\"",
+        Some(&capacity(9)),
+    );
+    assert_eq!(status, 200);
+    assert_eq!(bench.get("/v1/rules/per-user")["edit"]["by"], "ops");
+    bench.host.pass(Nanos::from_secs(60));
+    let rule = bench.get("/v1/rules/per-user");
+    assert_eq!(
+        (&rule["edit"], &rule["generation"]),
+        (&Value::Null, &json!(3))
+    );
+    assert_eq!(rule["rule"]["limits"][0]["capacity"], 2);
+    let newest = bench.get("/v1/events?after=2");
+    assert_eq!(newest["events"][0]["kind"], "edit_expired");
+    assert_eq!(
+        bench.host.metric("loudou.generation"),
+        3,
+        "told to the workers once"
+    );
+}

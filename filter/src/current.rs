@@ -1,0 +1,33 @@
+//! The shared record as it is now: edits that have run out are dropped by whoever looks first.
+
+use loudou_api::EventKind;
+
+use crate::events;
+use crate::host::Host;
+use crate::metrics::StoreMetrics;
+use crate::record::{self, Record, RecordError};
+
+/// Reads the record; drops, announces and tells of the edits that have run out.
+pub(crate) fn load(
+    host: &dyn Host,
+    share: &str,
+    metrics: &StoreMetrics,
+) -> Result<Record, RecordError> {
+    let now = host.now();
+    let (record, expired) = record::change(host, share, |record| {
+        let expired = record.expire(now);
+        (!expired.is_empty()).then_some(expired)
+    })?;
+    let Some(expired) = expired else {
+        return Ok(record);
+    };
+    metrics.announce_change(host);
+    for rule in expired {
+        let kind = EventKind::EditExpired;
+        let mut event = events::event(host, kind, events::BY_ITSELF, record.generation);
+        event.rule = Some(rule);
+        "the edit ran out; the rule is back to its base".clone_into(&mut event.detail);
+        events::add(host, share, event);
+    }
+    Ok(record)
+}
