@@ -5,10 +5,12 @@
 //! turns such a path into line and column. What makes sense in YAML alone (anchors, aliases, tags,
 //! several documents, keys that are not text) is refused, and sizes and depths are bounded.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use loudou_limiter::config::{MAX_FILE_BYTES, Path, Severity, Step};
 use saphyr_parser::{Marker, Parser};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 mod build;
@@ -118,8 +120,9 @@ pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     }
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = without_tabs(text);
     let mut builder = build::Builder::default();
-    let mut parser = Parser::new_from_str(text);
+    let mut parser = Parser::new_from_str(&text);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| {
             let position = Position::of(*error.marker());
@@ -135,6 +138,15 @@ pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
         builder.event(event, Position::of(span.start))?;
     }
     Ok(builder.finish())
+}
+
+/// JSON may have tabs in all places, YAML has them in few. Strict JSON has none inside strings, so
+/// there a space may stand for each, and everything keeps its place.
+fn without_tabs(text: &str) -> Cow<'_, str> {
+    if text.contains('\t') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return Cow::Owned(text.replace('\t', " "));
+    }
+    Cow::Borrowed(text)
 }
 
 fn not_utf8(bytes: &[u8], valid: usize) -> Fault {

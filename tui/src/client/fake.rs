@@ -79,6 +79,11 @@ impl Fake {
             .recv_timeout(Duration::from_secs(10))
             .expect("a request")
     }
+
+    /// The next request if it has come.
+    pub(crate) fn try_request(&self) -> Option<String> {
+        self.requests.try_recv().ok()
+    }
 }
 
 fn serve(mut stream: TcpStream, answer: &Answer) {

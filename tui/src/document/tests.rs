@@ -2,7 +2,9 @@
 
 use loudou_limiter::config::Path;
 use proptest::prelude::*;
+use serde::Serialize as _;
 use serde_json::json;
+use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::*;
 
@@ -38,6 +40,7 @@ fn json_and_yaml_say_the_same() {
         value(&format!("\u{feff}---\n# a comment\n{yaml}...\n")),
         meant
     );
+    assert_eq!(value("{\t\"a\"\t:\t1\t}"), json!({"a": 1}));
     assert_eq!(value(""), Value::Null);
     let long = format!("{{\"{}\": 1}}", "k".repeat(3000));
     assert_eq!(value(&long).as_object().expect("an object").len(), 1);
@@ -175,7 +178,12 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn json_reads_as_json(value in any_json()) {
-        for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("writes")] {
+        let tabs = PrettyFormatter::with_indent(b"\t");
+        let mut tabbed = Serializer::with_formatter(Vec::new(), tabs);
+        value.serialize(&mut tabbed).expect("writes");
+        let tabbed = String::from_utf8(tabbed.into_inner()).expect("UTF-8");
+        let pretty = serde_json::to_string_pretty(&value).expect("writes");
+        for text in [value.to_string(), pretty, tabbed] {
             let read = read(text.as_bytes());
             prop_assert_eq!(read.expect("JSON is YAML").value, value.clone(), "{}", text);
         }

@@ -1,0 +1,266 @@
+//! `loudou buckets` and `loudou get`: live buckets as tables, JSON and CSV.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use anyhow::{Result, bail};
+use loudou_api::{BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
+
+use super::args::{BucketsArgs, Format, GetArgs, Sort};
+use super::context::Context;
+use super::table::{Cell, Paint, Set, Table, bar, csv};
+use super::world::{Style, json, json_list};
+use crate::client::{BucketsQuery, Client};
+use crate::text::humanise;
+
+/// The most buckets that are read to find the first ones.
+const MAX_READ: usize = 200_000;
+/// The most pages: pages may be empty, so buckets alone are no bound.
+const MAX_PAGES: usize = 20_000;
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<()> {
+    let (mut page, complete) = read(&context.client()?, args)?;
+    sort(&mut page.buckets, args.sort);
+    let found = page.buckets.len();
+    page.buckets.truncate(args.limit);
+    let shown = page.buckets.len();
+    print(&page, context.format(), context.style, context.io.out)?;
+    if shown < found {
+        context.note(&format!("{shown} of {found} buckets; --limit shows more"))?;
+    }
+    if !complete {
+        context.note(&format!(
+            "stopped reading at {found} buckets; narrow it with --rule, --key or --state"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Follows the cursors. `false` when there was more than is read.
+fn read(client: &Client, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
+    let mut query = BucketsQuery {
+        rule: args.rule.clone(),
+        key: args.key.clone(),
+        state: args.state,
+        cursor: None,
+        limit: Some(MAX_PAGE),
+    };
+    let mut all = client.buckets(&query)?;
+    for _ in 1..MAX_PAGES {
+        if all.next_cursor.is_none() || all.buckets.len() >= MAX_READ {
+            break;
+        }
+        if all.next_cursor == query.cursor {
+            bail!("the server gave the same cursor twice; try again");
+        }
+        query.cursor = all.next_cursor.take();
+        let page = client.buckets(&query)?;
+        all.buckets.extend(page.buckets);
+        all.next_cursor = page.next_cursor;
+        // The oldest clock would make the newest buckets look as if they came from the future.
+        all.now_ns = page.now_ns.max(all.now_ns);
+        all.generation = page.generation;
+    }
+    let complete = all.next_cursor.is_none();
+    Ok((all, complete))
+}
+
+fn sort(buckets: &mut [BucketView], by: Sort) {
+    let name = |bucket: &BucketView| (bucket.rule.clone(), bucket.key.clone());
+    buckets.sort_by_cached_key(name);
+    match by {
+        Sort::Key => {}
+        Sort::Refused => buckets.sort_by_key(|b| Reverse((b.refused, b.admitted))),
+        Sort::Admitted => buckets.sort_by_key(|b| Reverse(b.admitted)),
+        Sort::Level => buckets.sort_by_key(|b| Reverse(reported(b).map_or(0, level))),
+        Sort::Retry => buckets.sort_by_key(|b| Reverse(reported(b).and_then(|l| l.retry_after_ns))),
+        Sort::Seen => buckets.sort_by_key(|b| Reverse(b.last_seen_ns)),
+    }
+}
+
+/// The limit that refuses or is nearest to it.
+fn reported(bucket: &BucketView) -> Option<&LimitView> {
+    bucket.limits.get(bucket.reported)
+}
+
+/// How full, in millionths.
+fn level(limit: &LimitView) -> u128 {
+    u128::from(limit.reset_after_ns)
+        .saturating_mul(1_000_000)
+        .div_ceil(u128::from(limit.drain_ns).max(1))
+}
+
+pub(super) fn print(
+    page: &BucketsPage,
+    format: Format,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => table(page, style).print(out, style),
+        Format::Json | Format::Jsonl => json_list(out, format, page, &page.buckets),
+        Format::Csv => lines(&page.buckets, out),
+    }
+}
+
+fn table(page: &BucketsPage, style: Style) -> Table {
+    // A column for the limit's name only where there is a choice.
+    let several = page.buckets.iter().any(|bucket| bucket.limits.len() > 1);
+    let mut columns = vec![("RULE", Set::Shrink), ("KEY", Set::Shrink)];
+    if several {
+        columns.push(("LIMIT", Set::Left));
+    }
+    columns.extend([
+        ("LEVEL", Set::Left),
+        ("LEFT", Set::Right),
+        ("ADMITTED", Set::Right),
+        ("REFUSED", Set::Right),
+        ("RETRY", Set::Right),
+        ("SEEN", Set::Right),
+        ("STATE", Set::Left),
+    ]);
+    let mut table = Table::new(&columns);
+    for bucket in &page.buckets {
+        let limit = reported(bucket);
+        let mut row = vec![bucket.rule.as_str().into(), bucket.key.as_str().into()];
+        if several {
+            row.push(limit.map(|limit| limit.name.clone()).into());
+        }
+        let ago = humanise(page.now_ns.saturating_sub(bucket.last_seen_ns));
+        let refused = Cell::from(bucket.refused);
+        row.extend([
+            limit.map(|limit| level_bar(limit, style)).into(),
+            limit.map(left).into(),
+            bucket.admitted.into(),
+            if bucket.refused > 0 {
+                refused.paint(Paint::Bad)
+            } else {
+                refused
+            },
+            limit.and_then(retry).into(),
+            ago.into(),
+            state(bucket.state),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+fn level_bar(limit: &LimitView, style: Style) -> String {
+    bar(limit.reset_after_ns, limit.drain_ns, style)
+}
+
+fn left(limit: &LimitView) -> String {
+    format!("{}/{}", limit.remaining, limit.capacity)
+}
+
+fn retry(limit: &LimitView) -> Option<String> {
+    limit.retry_after_ns.map(humanise)
+}
+
+fn state(state: BucketState) -> Cell {
+    Cell::new(state.name()).paint(match state {
+        BucketState::Idle => Paint::Dim,
+        BucketState::Busy => Paint::Plain,
+        BucketState::Refusing => Paint::Bad,
+        BucketState::Banned => Paint::Warn,
+    })
+}
+
+/// One record per limit, so that each has its own numbers.
+fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
+    let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
+                   remaining,retry_after_ns,reset_after_ns,drain_ns";
+    csv(out, heading.split(','))?;
+    for bucket in buckets {
+        for limit in &bucket.limits {
+            let number = |number: u64| number.to_string();
+            let record = [
+                bucket.rule.clone(),
+                bucket.key.clone(),
+                bucket.state.name().to_owned(),
+                number(bucket.admitted),
+                number(bucket.refused),
+                number(bucket.last_seen_ns),
+                limit.name.clone(),
+                limit.algorithm.clone(),
+                number(limit.capacity),
+                limit.rate.clone(),
+                number(limit.remaining),
+                limit.retry_after_ns.map(number).unwrap_or_default(),
+                number(limit.reset_after_ns),
+                number(limit.drain_ns),
+            ];
+            csv(out, record.iter().map(String::as_str))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Result<()> {
+    let client = context.client()?;
+    let bucket = client.bucket(&args.rule, &args.key)?;
+    let format = context.format();
+    match format {
+        Format::Table => {
+            // The answer has no clock in it, and ours is another one.
+            let now = client.status().ok().map(|status| status.now_ns);
+            one(&bucket, now, context.style, context.io.out)?;
+        }
+        Format::Json | Format::Jsonl => json(context.io.out, format, &bucket)?,
+        Format::Csv => lines(std::slice::from_ref(&bucket), context.io.out)?,
+    }
+    Ok(())
+}
+
+/// One bucket in full.
+pub(super) fn one(
+    bucket: &BucketView,
+    now_ns: Option<u64>,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let seen = now_ns.map(|now| {
+        let ago = humanise(now.saturating_sub(bucket.last_seen_ns));
+        format!("{ago} ago")
+    });
+    let mut head = Table::new(&[
+        ("RULE", Set::Left),
+        ("KEY", Set::Left),
+        ("STATE", Set::Left),
+        ("ADMITTED", Set::Right),
+        ("REFUSED", Set::Right),
+        ("SEEN", Set::Right),
+    ]);
+    head.row(vec![
+        bucket.rule.as_str().into(),
+        bucket.key.as_str().into(),
+        state(bucket.state),
+        bucket.admitted.into(),
+        bucket.refused.into(),
+        seen.into(),
+    ]);
+    head.print(out, style)?;
+    writeln!(out)?;
+    let mut limits = Table::new(&[
+        ("LIMIT", Set::Left),
+        ("ALGORITHM", Set::Left),
+        ("RATE", Set::Right),
+        ("LEVEL", Set::Left),
+        ("LEFT", Set::Right),
+        ("RETRY", Set::Right),
+        ("RESET", Set::Right),
+    ]);
+    for limit in &bucket.limits {
+        limits.row(vec![
+            limit.name.as_str().into(),
+            limit.algorithm.as_str().into(),
+            limit.rate.as_str().into(),
+            level_bar(limit, style).into(),
+            left(limit).into(),
+            retry(limit).into(),
+            humanise(limit.reset_after_ns).into(),
+        ]);
+    }
+    limits.print(out, style)
+}

@@ -1,0 +1,122 @@
+//! What every command needs: the client, the form of the output, somebody to ask.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use loudou_limiter::Nanos;
+
+use super::args::{AskArgs, Format, Global};
+use super::world::{Io, Style, Usage};
+use crate::client::{Client, Target};
+use crate::text::escape;
+
+/// The time a call gets when nobody says otherwise.
+pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
+/// The largest token file.
+const MAX_TOKEN_FILE: u64 = 4096;
+/// The longest answer to a question that is read.
+const MAX_ANSWER: u64 = 80;
+
+pub(super) struct Context<'a, 'io> {
+    pub(super) global: &'a Global,
+    pub(super) io: &'a mut Io<'io>,
+    pub(super) style: Style,
+}
+
+impl<'a, 'io> Context<'a, 'io> {
+    pub(super) fn new(global: &'a Global, io: &'a mut Io<'io>) -> Self {
+        let style = Style::new(global, io);
+        Self { global, io, style }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.global.output.unwrap_or_default()
+    }
+
+    /// A client with the asked time-out, or else `timeout`.
+    pub(super) fn client_within(&self, timeout: Nanos) -> Result<Client> {
+        let target = Target {
+            url: self.global.url.clone(),
+            token: self.token()?,
+        };
+        let timeout = self.global.timeout.unwrap_or(timeout);
+        // Only the address or the token can be wrong here: nothing was asked yet.
+        Client::new(&target, duration(timeout)).map_err(|bad| Usage(bad.to_string()).into())
+    }
+
+    pub(super) fn client(&self) -> Result<Client> {
+        self.client_within(TIMEOUT)
+    }
+
+    /// The option, then the variable with the token, then the variable with the file's name.
+    fn token(&self) -> Result<Option<String>> {
+        if let Some(file) = &self.global.token_file {
+            return token_from(file).map(Some);
+        }
+        if let Some(token) = &self.io.env.token {
+            let token = token.to_str().context("LOUDOU_TOKEN is not text")?;
+            return Ok(Some(token.to_owned()));
+        }
+        let file = self.io.env.token_file.as_ref();
+        file.map(|file| token_from(Path::new(file))).transpose()
+    }
+
+    /// Something beside the data, on standard error.
+    pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
+        // What was printed before comes before.
+        self.io.out.flush()?;
+        writeln!(self.io.err, "{}", self.style.marks(text))
+    }
+
+    /// Fails when nothing may be changed.
+    pub(super) fn may_change(&self) -> Result<()> {
+        if self.global.read_only {
+            bail!(Usage("nothing is changed with --read-only".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Fails when the output would be CSV: one change is not a table.
+    pub(super) fn no_csv(&self) -> Result<()> {
+        if self.format() == Format::Csv {
+            let forms = "this has no --output csv; write table, json or jsonl";
+            bail!(Usage(forms.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether somebody can and should be asked.
+    pub(super) fn asks(&self, args: &AskArgs) -> bool {
+        self.io.input_terminal && !args.yes
+    }
+
+    /// Asks on standard error; only `y` and `yes` are a yes.
+    pub(super) fn confirmed(&mut self, question: &str) -> Result<bool> {
+        self.io.out.flush()?;
+        write!(self.io.err, "{question} [y/N] ")?;
+        self.io.err.flush()?;
+        let mut answer = Vec::new();
+        let mut input = (&mut self.io.input).take(MAX_ANSWER);
+        input.read_until(b'\n', &mut answer)?;
+        let answer = String::from_utf8_lossy(&answer).trim().to_lowercase();
+        Ok(matches!(answer.as_str(), "y" | "yes"))
+    }
+}
+
+pub(super) fn duration(span: Nanos) -> Duration {
+    Duration::from_nanos(span.get())
+}
+
+fn token_from(file: &Path) -> Result<String> {
+    let name = file.display().to_string();
+    let read = || -> io::Result<String> {
+        let mut text = String::new();
+        let mut file = std::fs::File::open(file)?.take(MAX_TOKEN_FILE);
+        file.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = read().with_context(|| format!("cannot read the token file {}", escape(&name)))?;
+    Ok(text.trim().to_owned())
+}

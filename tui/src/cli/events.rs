@@ -1,0 +1,124 @@
+//! `loudou events`: who changed what, and warnings; once or as they happen.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::Result;
+use loudou_api::{Event, Events};
+
+use super::args::{EventsArgs, Format};
+use super::context::Context;
+use super::table::{Cell, Paint, Set, Table, csv};
+use super::words;
+use super::world::{Style, json_list};
+
+/// How often events are asked for.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()> {
+    let client = context.client()?;
+    // Nobody sends: this is a pause that ends by itself.
+    let (_pause, pause) = channel::<()>();
+    let mut after = args.after;
+    let mut first = true;
+    loop {
+        let events = client.events(after)?;
+        if events.lost > 0 {
+            context.note(&format!("{} older events are no longer kept", events.lost))?;
+        }
+        if first || !events.events.is_empty() {
+            print(
+                &events,
+                first,
+                context.format(),
+                context.style,
+                context.io.out,
+            )?;
+        }
+        first = false;
+        // A smaller number than before means that Envoy started anew, and counts anew.
+        after = if events.last_seq < after {
+            0
+        } else {
+            events.last_seq
+        };
+        if !args.follow {
+            return Ok(());
+        }
+        context.io.out.flush()?;
+        if pause.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Disconnected) {
+            return Ok(());
+        }
+    }
+}
+
+/// Prints events; the heading only `first`.
+pub(super) fn print(
+    events: &Events,
+    first: bool,
+    format: Format,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table if first => table(&events.events).print(out, style),
+        Format::Table => table(&events.events).print_rows(out, style),
+        Format::Json | Format::Jsonl => json_list(out, format, events, &events.events),
+        Format::Csv => lines(&events.events, first, out),
+    }
+}
+
+fn table(events: &[Event]) -> Table {
+    let mut table = Table::new(&[
+        ("SEQ", Set::Right),
+        ("TIME", Set::Left),
+        ("KIND", Set::Left),
+        ("RULE", Set::Left),
+        ("KEY", Set::Shrink),
+        ("BY", Set::Left),
+        ("WHAT", Set::Shrink),
+        ("REASON", Set::Shrink),
+    ]);
+    for event in events {
+        let kind = Cell::new(event.kind.name());
+        table.row(vec![
+            event.seq.into(),
+            words::date(event.at_unix_ms).into(),
+            if event.kind == loudou_api::EventKind::Warning {
+                kind.paint(Paint::Warn)
+            } else {
+                kind
+            },
+            event.rule.clone().into(),
+            event.key.clone().into(),
+            event.by.as_str().into(),
+            event.detail.as_str().into(),
+            event.reason.as_str().into(),
+        ]);
+    }
+    table
+}
+
+fn lines(events: &[Event], first: bool, out: &mut dyn Write) -> io::Result<()> {
+    if first {
+        let heading = "seq,at_ns,at_unix_ms,kind,rule,key,by,detail,reason,generation";
+        csv(out, heading.split(','))?;
+    }
+    for event in events {
+        let record = [
+            event.seq.to_string(),
+            event.at_ns.to_string(),
+            event.at_unix_ms.to_string(),
+            event.kind.name().to_owned(),
+            event.rule.clone().unwrap_or_default(),
+            event.key.clone().unwrap_or_default(),
+            event.by.clone(),
+            event.detail.clone(),
+            event.reason.clone(),
+            event.generation.to_string(),
+        ];
+        csv(out, record.iter().map(String::as_str))?;
+    }
+    Ok(())
+}

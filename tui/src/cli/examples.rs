@@ -1,0 +1,75 @@
+//! The examples that every help text starts with.
+
+pub(crate) const LOUDOU: &str = "\
+Examples:
+  loudou                                          watch the buckets, live
+  loudou check rules.yaml                         check a rule file before Envoy sees it
+  loudou buckets --state refusing                 who is refused, right now
+  loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
+  loudou unset per-user                           take that back";
+
+pub(crate) const TOP: &str = "\
+Examples:
+  loudou top
+  loudou --url http://10.0.0.7:9911 top --interval 250ms
+  loudou top | cat                                print once";
+
+pub(crate) const CHECK: &str = "\
+Examples:
+  loudou check rules.yaml other.json
+  loudou export | loudou check -
+  loudou check --output json rules.yaml           for an editor or a pipeline";
+
+pub(crate) const STATUS: &str = "\
+Examples:
+  loudou status
+  loudou status --output json | jq .store";
+
+pub(crate) const RULES: &str = "\
+Examples:
+  loudou rules
+  loudou rules per-user                           in full, with its edit";
+
+pub(crate) const BUCKETS: &str = "\
+Examples:
+  loudou buckets                                  the most refused first
+  loudou buckets --rule per-user --key alice
+  loudou buckets --state busy --sort level --limit 10
+  loudou buckets --output csv > buckets.csv       one line per limit";
+
+pub(crate) const GET: &str = "\
+Examples:
+  loudou get per-user alice
+  loudou get per-user alice --output json | jq .limits";
+
+pub(crate) const SET: &str = "\
+Examples:
+  loudou set per-user --capacity 100 --rate 200/60s
+  loudou set per-user --limit burst --capacity 30 --for 30m --reason 'launch day'
+  loudou set per-user --mode shadow --dry-run
+  loudou set per-user --file limits.yaml --carry keep";
+
+pub(crate) const UNSET: &str = "\
+Examples:
+  loudou unset per-user
+  loudou unset per-user --carry reset --reason 'launch is over'";
+
+pub(crate) const RESET: &str = "\
+Examples:
+  loudou reset per-user alice --reason 'ticket 4711'";
+
+pub(crate) const EVENTS: &str = "\
+Examples:
+  loudou events
+  loudou events --follow
+  loudou events --after 120 --output jsonl";
+
+pub(crate) const EXPORT: &str = "\
+Examples:
+  loudou export > rules.json";
+
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  loudou completions bash > ~/.local/share/bash-completion/completions/loudou
+  loudou completions zsh > ~/.zfunc/_loudou
+  loudou completions fish > ~/.config/fish/completions/loudou.fish";

@@ -1,0 +1,207 @@
+//! Problems of a text with the place of each: `file:line:column`, the line itself, and a mark below.
+
+use loudou_api::RuleProblem;
+use loudou_limiter::config::{Path, Problem, Severity, Step};
+use serde::Serialize;
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::table::Paint;
+use super::world::Style;
+use crate::document::{self, Document, Fault, Position};
+use crate::text::escape;
+
+/// How many characters of a line are shown.
+const SHOWN: usize = 100;
+/// How many of them before the place.
+const BEFORE: usize = 60;
+
+/// What was found in one text.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    file: String,
+    source: Vec<String>,
+    findings: Vec<Finding>,
+    /// The text as read, when it could be.
+    pub(super) document: Option<Document>,
+}
+
+#[derive(Clone, Debug)]
+struct Finding {
+    /// `None` when there is no text.
+    position: Option<Position>,
+    line: String,
+    problem: RuleProblem,
+}
+
+/// A problem with its file, as it is printed in JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct FileProblem {
+    pub(super) file: String,
+    #[serde(flatten)]
+    pub(super) problem: RuleProblem,
+}
+
+impl Report {
+    /// Reads a text and keeps what is wrong with its form.
+    pub(super) fn of_text(file: &str, bytes: &[u8]) -> Self {
+        let mut report = Self {
+            file: file.to_owned(),
+            ..Self::default()
+        };
+        match document::read(bytes) {
+            Ok(document) => {
+                report.findings = document.faults.iter().map(Finding::fault).collect();
+                report.document = Some(document);
+            }
+            Err(fault) => report.findings.push(Finding::fault(&fault)),
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        report.source = text.split('\n').map(str::to_owned).collect();
+        report
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.problem.severity == Severity::Error)
+    }
+
+    /// Adds what is wrong with the contents, and puts everything in the order of the text.
+    pub(super) fn add(&mut self, problems: &[Problem]) {
+        for problem in problems {
+            let document = self.document.as_ref();
+            let position = document.map(|document| locate(document, problem));
+            self.findings.push(Finding::new(position, problem));
+        }
+        self.findings.sort_by_key(|finding| finding.position);
+    }
+
+    pub(super) fn problems(&self) -> impl Iterator<Item = FileProblem> {
+        self.findings.iter().map(|finding| FileProblem {
+            file: self.file.clone(),
+            problem: finding.problem.clone(),
+        })
+    }
+
+    /// All findings as text, each with the line it is about.
+    pub(super) fn lines(&self, style: Style) -> String {
+        self.findings
+            .iter()
+            .map(|finding| self.finding(finding, style))
+            .collect()
+    }
+
+    /// `rules.yaml: 3 errors, 1 warning`.
+    pub(super) fn count(&self) -> String {
+        let count = |severity: Severity| {
+            let findings = self.findings.iter();
+            let n = findings
+                .filter(|finding| finding.problem.severity == severity)
+                .count();
+            let plural = if n == 1 { "" } else { "s" };
+            (n > 0).then(|| format!("{n} {}{plural}", self::severity(severity)))
+        };
+        let counts: Vec<String> = [count(Severity::Error), count(Severity::Warning)]
+            .into_iter()
+            .flatten()
+            .collect();
+        format!("{}: {}", escape(&self.file), counts.join(", "))
+    }
+
+    fn finding(&self, finding: &Finding, style: Style) -> String {
+        let severity = finding.problem.severity;
+        let paint = match severity {
+            Severity::Error => Paint::Bad,
+            Severity::Warning => Paint::Warn,
+        };
+        let word = paint.on(&format!("{}:", self::severity(severity)), style);
+        let line = escape(&finding.line);
+        if self.file.is_empty() {
+            return format!("{word} {line}\n");
+        }
+        let file = escape(&self.file);
+        let Some(at) = finding.position.filter(|position| position.line > 0) else {
+            return format!("{file}: {word} {line}\n");
+        };
+        let excerpt = self.excerpt(at, paint, style);
+        format!("{file}:{}:{}: {word} {line}\n{excerpt}", at.line, at.column)
+    }
+
+    /// The line of a place with a mark below the place.
+    fn excerpt(&self, at: Position, paint: Paint, style: Style) -> String {
+        let Some(line) = self.source.get(at.line.saturating_sub(1)) else {
+            return String::new();
+        };
+        if line.trim().is_empty() {
+            return String::new();
+        }
+        let column = at.column.saturating_sub(1);
+        let start = column.saturating_sub(BEFORE);
+        let clean = |text: String| escape(&text.replace('\t', " ")).into_owned();
+        let before: String = line.chars().skip(start).take(column - start).collect();
+        let rest = SHOWN.saturating_sub(before.chars().count());
+        let after: String = line.chars().skip(column).take(rest).collect();
+        let (before, after) = (clean(before), clean(after));
+        let number = at.line.to_string();
+        let margin = " ".repeat(number.len());
+        let indent = " ".repeat(before.width());
+        let mark = paint.on("^", style);
+        format!("  {number} | {before}{after}\n  {margin} | {indent}{mark}\n")
+    }
+}
+
+impl Finding {
+    fn new(position: Option<Position>, problem: &Problem) -> Self {
+        Self {
+            position,
+            line: problem.to_string(),
+            problem: RuleProblem {
+                line: position.map(|position| position.line),
+                column: position.map(|position| position.column),
+                ..RuleProblem::from(problem)
+            },
+        }
+    }
+
+    fn fault(fault: &Fault) -> Self {
+        let known = fault.position.line > 0;
+        Self {
+            position: Some(fault.position),
+            line: fault.message.clone(),
+            problem: RuleProblem {
+                severity: fault.severity,
+                message: fault.message.clone(),
+                line: known.then_some(fault.position.line),
+                column: known.then_some(fault.position.column),
+                ..RuleProblem::default()
+            },
+        }
+    }
+}
+
+pub(super) const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// A file that is a list alone stands for the `limits` of an edit.
+fn locate(document: &Document, problem: &Problem) -> Position {
+    let steps = problem.path.steps();
+    let (Value::Array(_), Some((Step::Field(_), steps))) = (&document.value, steps.split_first())
+    else {
+        return document.locate(&problem.path, problem.at_name);
+    };
+    let path = steps.iter().fold(Path::root(), |path, step| match step {
+        Step::Field(name) => path.field(name),
+        Step::Index(index) => path.index(*index),
+    });
+    document.locate(&path, problem.at_name)
+}

@@ -1,0 +1,208 @@
+//! `loudou rules` and `loudou export`: the rules in force, and what edits made of them.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use loudou_api::{EditView, RuleView, Rules};
+use serde_json::Value;
+
+use super::args::{Format, RulesArgs};
+use super::context::Context;
+use super::table::{Paint, Set, Table, csv};
+use super::words;
+use super::world::{Style, json, json_list};
+use crate::text::{escape, humanise};
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
+    let client = context.client()?;
+    let format = context.format();
+    let Some(name) = &args.rule else {
+        let rules = client.rules()?;
+        print(&rules, format, context.style, context.io.out)?;
+        return Ok(());
+    };
+    let rule = client.rule(name)?;
+    match format {
+        Format::Table => {
+            let now = client.status().ok().map(|status| status.now_ns);
+            one(&rule, now, context.style, context.io.out)?;
+        }
+        Format::Json | Format::Jsonl => json(context.io.out, format, &rule)?,
+        Format::Csv => lines(std::slice::from_ref(&rule), context.io.out)?,
+    }
+    Ok(())
+}
+
+pub(super) fn export(context: &mut Context<'_, '_>) -> Result<()> {
+    let file = context.client()?.export()?;
+    let format = context.format();
+    json(context.io.out, format, &file)?;
+    Ok(())
+}
+
+pub(super) fn print(
+    rules: &Rules,
+    format: Format,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => table(rules).print(out, style),
+        Format::Json | Format::Jsonl => json_list(out, format, rules, &rules.rules),
+        Format::Csv => lines(&rules.rules, out),
+    }
+}
+
+fn table(rules: &Rules) -> Table {
+    let mut table = Table::new(&[
+        ("RULE", Set::Left),
+        ("MODE", Set::Left),
+        ("KEY", Set::Shrink),
+        ("LIMITS", Set::Shrink),
+        ("ADMITTED", Set::Right),
+        ("REFUSED", Set::Right),
+        ("SHADOW", Set::Right),
+        ("EDIT", Set::Shrink),
+    ]);
+    for rule in &rules.rules {
+        let edit = rule.edit.as_ref();
+        table.row(vec![
+            rule.name.as_str().into(),
+            rule.totals.mode.as_str().into(),
+            words::key(&rule.rule).into(),
+            limits(&rule.rule).into(),
+            rule.totals.admitted.into(),
+            rule.totals.refused.into(),
+            rule.totals.shadow_refused.into(),
+            edit.map(|edit| edit_words(edit, Some(rules.now_ns))).into(),
+        ]);
+    }
+    table
+}
+
+fn limits(rule: &Value) -> String {
+    let limits = words::limits(rule).into_iter();
+    let words: Vec<String> = limits
+        .map(|(name, limit)| format!("{name}: {limit}"))
+        .collect();
+    words.join("; ")
+}
+
+/// `by ops, 18m left`.
+fn edit_words(edit: &EditView, now_ns: Option<u64>) -> String {
+    let by = &edit.by;
+    match (edit.expires_at_ns, now_ns) {
+        (None, _) => format!("by {by}"),
+        (Some(_), None) => format!("by {by}, for a time"),
+        (Some(at), Some(now)) => format!("by {by}, {} left", humanise(at.saturating_sub(now))),
+    }
+}
+
+/// One rule in full.
+pub(super) fn one(
+    rule: &RuleView,
+    now_ns: Option<u64>,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let totals = &rule.totals;
+    let everything = || "every request".to_owned();
+    let mut lines = vec![
+        ("rule", rule.name.clone()),
+        ("generation", rule.generation.to_string()),
+        ("mode", totals.mode.clone()),
+        (
+            "match",
+            rule.rule
+                .get("match")
+                .map_or_else(everything, Value::to_string),
+        ),
+        ("key", words::key(&rule.rule)),
+        (
+            "so far",
+            format!(
+                "{} admitted, {} refused, {} refused in shadow, {} skipped, {} errors",
+                totals.admitted,
+                totals.refused,
+                totals.shadow_refused,
+                totals.skipped,
+                totals.errors
+            ),
+        ),
+    ];
+    if let Some(edit) = &rule.edit {
+        let reason = if edit.reason.is_empty() {
+            "no reason given"
+        } else {
+            &edit.reason
+        };
+        let (edited, at) = (edit_words(edit, now_ns), words::date(edit.at_unix_ms));
+        lines.push(("edit", format!("{edited}, made {at}: {reason}")));
+    }
+    for (name, value) in lines {
+        let name = Paint::Heading.on(&format!("{name:12}"), style);
+        let value = if value.is_empty() { "-" } else { &value };
+        writeln!(out, "{name}{}", escape(value))?;
+    }
+    writeln!(out)?;
+    differences(&rule.base, &rule.rule, ["BASE", "IN FORCE"]).print(out, style)
+}
+
+/// The limits and the mode of two versions of a rule, side by side.
+pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> Table {
+    let [first, second] = names;
+    let mut table = Table::new(&[
+        ("LIMIT", Set::Left),
+        (first, Set::Left),
+        (second, Set::Left),
+    ]);
+    let (old, new) = (words::limits(before), words::limits(after));
+    let find = |limits: &[(String, String)], name: &str| {
+        let found = limits.iter().find(|(other, _)| other == name);
+        found.map(|(_, limit)| limit.clone())
+    };
+    let gone = old.iter().filter(|(name, _)| find(&new, name).is_none());
+    for (name, _) in new.iter().chain(gone) {
+        let (was, is) = (find(&old, name), find(&new, name));
+        table.row(vec![name.as_str().into(), was.into(), is.into()]);
+    }
+    let mode = |rule: &Value| {
+        let mode = rule.get("mode").and_then(Value::as_str);
+        mode.map(str::to_owned)
+    };
+    if mode(before) != mode(after) {
+        table.row(vec![
+            "(mode)".into(),
+            mode(before).into(),
+            mode(after).into(),
+        ]);
+    }
+    table
+}
+
+fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
+    let heading = "name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,\
+                   edited,edited_by,edit_expires_at_ns";
+    csv(out, heading.split(','))?;
+    for rule in rules {
+        let (totals, edit) = (&rule.totals, rule.edit.as_ref());
+        let expires = edit.and_then(|edit| edit.expires_at_ns);
+        let record = [
+            rule.name.clone(),
+            totals.mode.clone(),
+            rule.generation.to_string(),
+            words::key(&rule.rule),
+            limits(&rule.rule),
+            totals.admitted.to_string(),
+            totals.refused.to_string(),
+            totals.shadow_refused.to_string(),
+            totals.skipped.to_string(),
+            totals.errors.to_string(),
+            totals.edited.to_string(),
+            edit.map(|edit| edit.by.clone()).unwrap_or_default(),
+            expires.map(|at| at.to_string()).unwrap_or_default(),
+        ];
+        csv(out, record.iter().map(String::as_str))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! Aligned tables, bars and CSV. Every text goes through [`escape`] on its way in.
+
+use std::io::{self, Write};
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::world::Style;
+use crate::text::escape;
+
+/// How many columns a bar takes.
+pub(crate) const BAR: usize = 10;
+/// The narrowest that a column is made to fit the terminal.
+const NARROWEST: usize = 8;
+
+/// What a cell's colour says. It never says anything that its text does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Paint {
+    #[default]
+    Plain,
+    Heading,
+    Bad,
+    Warn,
+    Dim,
+}
+
+impl Paint {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Heading => "\u{1b}[1m",
+            Self::Bad => "\u{1b}[31m",
+            Self::Warn => "\u{1b}[33m",
+            Self::Dim => "\u{1b}[2m",
+        }
+    }
+
+    /// `text`, coloured if the style has colours.
+    pub(crate) fn on(self, text: &str, style: Style) -> String {
+        if style.color && self != Self::Plain && !text.is_empty() {
+            format!("{}{text}\u{1b}[0m", self.code())
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    text: String,
+    paint: Paint,
+}
+
+impl Cell {
+    /// A text; `-` when there is none.
+    pub(crate) fn new(text: &str) -> Self {
+        let text = if text.is_empty() { "-" } else { text };
+        Self {
+            text: escape(text).into_owned(),
+            paint: Paint::Plain,
+        }
+    }
+
+    /// The same in a colour.
+    pub(crate) fn paint(self, paint: Paint) -> Self {
+        Self { paint, ..self }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::new(&number.to_string())
+    }
+}
+
+impl From<Option<String>> for Cell {
+    fn from(text: Option<String>) -> Self {
+        Self::new(text.as_deref().unwrap_or_default())
+    }
+}
+
+/// How a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    Left,
+    Right,
+    /// Left, and cut first when the table is too wide.
+    Shrink,
+}
+
+/// A table.
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Set)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Set)]) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// Prints the heading and the rows.
+    pub(crate) fn print(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+        let heading: Vec<Cell> = self
+            .columns
+            .iter()
+            .map(|(name, _)| Cell::new(name).paint(Paint::Heading))
+            .collect();
+        writeln!(out, "{}", self.line(&heading, &self.widths(style), style))?;
+        self.print_rows(out, style)
+    }
+
+    /// Prints the rows alone, below an earlier heading.
+    pub(crate) fn print_rows(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+        let widths = self.widths(style);
+        self.rows
+            .iter()
+            .try_for_each(|row| writeln!(out, "{}", self.line(row, &widths, style)))
+    }
+
+    fn widths(&self, style: Style) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| name.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = style.marks(&cell.text).width().max(*width);
+            }
+        }
+        let gaps = widths.len().saturating_sub(1).saturating_mul(2);
+        let total: usize = widths.iter().sum::<usize>().saturating_add(gaps);
+        let mut over = total.saturating_sub(style.width.unwrap_or(usize::MAX));
+        for (width, (_, set)) in widths.iter_mut().zip(&self.columns) {
+            if *set == Set::Shrink && *width > NARROWEST {
+                let narrowed = width.saturating_sub(over).max(NARROWEST);
+                over = over.saturating_sub(width.saturating_sub(narrowed));
+                *width = narrowed;
+            }
+        }
+        widths
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize], style: Style) -> String {
+        let mut line = String::new();
+        for ((cell, width), (_, set)) in row.iter().zip(widths).zip(&self.columns) {
+            let text = fit(&style.marks(&cell.text), *width, style);
+            let pad = " ".repeat(width.saturating_sub(text.width()));
+            let text = cell.paint.on(&text, style);
+            if *set == Set::Right {
+                line.extend([pad.as_str(), &text, "  "]);
+            } else {
+                line.extend([text.as_str(), &pad, "  "]);
+            }
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+/// `text` in at most `width` columns, with a mark where something was cut off.
+pub(crate) fn fit(text: &str, width: usize, style: Style) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mark = if style.ascii { '~' } else { '…' };
+    let mut cut = String::new();
+    let mut used: usize = 1;
+    for c in text.chars() {
+        used = used.saturating_add(c.width().unwrap_or(0));
+        if used > width {
+            break;
+        }
+        cut.push(c);
+    }
+    cut.push(mark);
+    cut
+}
+
+/// A level as a bar: `part` of `whole`, rounded up so that something taken is seen.
+pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let steps: usize = if style.ascii { 1 } else { 8 };
+    let most = BAR.saturating_mul(steps);
+    let scaled = u128::from(part.min(whole)).saturating_mul(u128::try_from(most).unwrap_or(0));
+    let filled = scaled.div_ceil(u128::from(whole).max(1));
+    let filled = usize::try_from(filled).unwrap_or(most).min(most);
+    let full = filled.checked_div(steps).unwrap_or(0);
+    let mut bar = if style.ascii { "#" } else { "█" }.repeat(full);
+    let rest = filled.checked_rem(steps).unwrap_or(0);
+    if let Some(part) = EIGHTHS.get(rest).filter(|_| rest > 0) {
+        bar.push(*part);
+    }
+    let empty = if style.ascii { "." } else { "·" };
+    let drawn = full.saturating_add(usize::from(rest > 0));
+    bar + &empty.repeat(BAR.saturating_sub(drawn))
+}
+
+/// Prints one record as RFC 4180 has it.
+pub(crate) fn csv<'a>(
+    out: &mut dyn Write,
+    fields: impl IntoIterator<Item = &'a str>,
+) -> io::Result<()> {
+    let fields: Vec<String> = fields.into_iter().map(csv_field).collect();
+    write!(out, "{}\r\n", fields.join(","))
+}
+
+fn csv_field(text: &str) -> String {
+    let escaped = escape(text);
+    if escaped == text && !text.contains([',', '"']) {
+        return text.to_owned();
+    }
+    format!("\"{}\"", escaped.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ASCII: Style = Style {
+        color: false,
+        ascii: true,
+        width: None,
+    };
+
+    fn printed(table: &Table, style: Style) -> String {
+        let mut out = Vec::new();
+        table.print(&mut out, style).expect("writes");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    fn table(key: &str) -> Table {
+        let mut table = Table::new(&[("KEY", Set::Shrink), ("N", Set::Right)]);
+        table.row(vec![key.into(), 7.into()]);
+        table.row(vec![String::new().into(), 12345.into()]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_whatever_the_width_of_characters() {
+        let lines = printed(&table("漏斗"), Style::default());
+        assert_eq!(lines, "KEY       N\n漏斗      7\n-     12345\n");
+    }
+
+    #[test]
+    fn hostile_keys_are_escaped() {
+        let lines = printed(&table("a\u{1b}]0;x\u{7}\r\nb\u{202e}"), Style::default());
+        assert!(
+            lines.contains("a\\u{1b}]0;x\\u{7}\\r\\nb\\u{202e}"),
+            "{lines}"
+        );
+        assert_eq!(lines.lines().count(), 3);
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_and_says_so() {
+        let style = Style {
+            width: Some(20),
+            ..Style::default()
+        };
+        let key = "a-very-long-key-that-does-not-fit";
+        assert_eq!(
+            printed(&table(key), style),
+            "KEY                N\na-very-long-…      7\n-              12345\n"
+        );
+    }
+
+    #[test]
+    fn bars() {
+        let plain = Style::default();
+        assert_eq!(bar(0, 100, plain), "··········");
+        assert_eq!(bar(1, 1_000_000, plain), "▏·········");
+        assert_eq!(bar(55, 100, plain), "█████▌····");
+        assert_eq!(bar(100, 100, plain), "██████████");
+        assert_eq!(bar(200, 100, plain), "██████████");
+        assert_eq!(bar(0, 0, plain), "··········");
+        assert_eq!(bar(35, 100, ASCII), "####......");
+    }
+
+    #[test]
+    fn csv_quotes_as_the_rfc_says() {
+        let mut out = Vec::new();
+        csv(&mut out, ["a", "b,c", "say \"x\"", "", "\u{1b}[m"]).expect("writes");
+        assert_eq!(
+            String::from_utf8(out).expect("UTF-8"),
+            "a,\"b,c\",\"say \"\"x\"\"\",,\"\\u{1b}[m\"\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_fits(text in any::<String>(), width in 1_usize..40) {
+            let text = escape(&text);
+            prop_assert!(fit(&text, width, ASCII).width() <= width.max(1));
+        }
+
+        #[test]
+        fn bars_are_as_wide_as_they_say(part in any::<u64>(), whole in any::<u64>()) {
+            for style in [ASCII, Style::default()] {
+                prop_assert_eq!(bar(part, whole, style).width(), BAR);
+            }
+        }
+    }
+}

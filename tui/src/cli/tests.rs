@@ -1,0 +1,98 @@
+//! The command line from end to end: arguments in, canned answers, every printed text in a snapshot.
+
+use std::ffi::OsString;
+use std::io::BufReader;
+
+use insta::assert_snapshot;
+
+use super::run;
+use super::world::{Env, Io};
+use crate::client::fake::{Answer, Fake};
+use crate::text::is_unsafe;
+
+mod canned;
+mod checks;
+mod edits;
+mod usage;
+mod views;
+
+/// One run of the command.
+#[derive(Default)]
+struct Loudou<'a> {
+    answers: Vec<Answer>,
+    input: &'a str,
+    terminal: Option<usize>,
+    env: Env,
+}
+
+/// What came of it.
+struct Ran {
+    code: u8,
+    out: String,
+    err: String,
+    requests: Vec<String>,
+}
+
+impl Loudou<'_> {
+    fn answers(answers: Vec<Answer>) -> Self {
+        Self {
+            answers,
+            ..Self::default()
+        }
+    }
+
+    /// Runs `loudou` with the words of `line` as arguments.
+    fn run(self, line: &str) -> Ran {
+        let expected = self.answers.len();
+        let fake = Fake::new(self.answers);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut io = Io {
+            out: &mut out,
+            err: &mut err,
+            input: &mut BufReader::new(self.input.as_bytes()),
+            out_terminal: self.terminal.is_some(),
+            width: self.terminal,
+            input_terminal: self.terminal.is_some(),
+            env: self.env,
+        };
+        let url = if line.contains("--url") {
+            [].as_slice()
+        } else {
+            &["--url", &fake.url]
+        };
+        let program = std::iter::once("loudou");
+        let args = program.chain(url.iter().copied());
+        let args = args.chain(line.split_whitespace());
+        let code = run(args.map(OsString::from), &mut io).code();
+        let text = |bytes: Vec<u8>| {
+            let text = String::from_utf8(bytes).expect("UTF-8");
+            text.replace(&fake.url, "http://127.0.0.1:9911")
+        };
+        Ran {
+            code,
+            out: text(out),
+            err: text(err),
+            requests: (0..expected).map_while(|_| fake.try_request()).collect(),
+        }
+    }
+}
+
+impl Ran {
+    /// Everything that can be seen of a run.
+    fn seen(&self) -> String {
+        let mut seen = self.out.clone();
+        if !self.err.is_empty() {
+            seen.push_str("--- standard error\n");
+            seen.push_str(&self.err);
+        }
+        format!("{seen}--- exit code {}\n", self.code)
+    }
+
+    /// The first line of each request.
+    fn lines(&self) -> Vec<&str> {
+        self.requests
+            .iter()
+            .filter_map(|request| request.lines().next())
+            .collect()
+    }
+}

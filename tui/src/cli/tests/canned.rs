@@ -1,0 +1,247 @@
+//! Answers of a filter with two rules, a few users and one edit.
+
+use loudou_api::{
+    Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
+    LimitView, ProblemAnswer, RuleTotals, RuleView, Rules, Status, StoreStatus,
+};
+use serde_json::{Value, json};
+
+use crate::client::fake::Answer;
+
+/// The server's clock in all of them.
+pub(super) const NOW: u64 = 7_500_000_000_000;
+const S: u64 = 1_000_000_000;
+/// 2026-11-21 14:03:07 UTC.
+const UNIX_MS: u64 = 1_795_269_787_000;
+
+pub(super) fn ok(body: &impl serde::Serialize) -> Answer {
+    Answer::json("200 OK", body)
+}
+
+fn totals(name: &str, mode: &str, edited: bool) -> RuleTotals {
+    RuleTotals {
+        name: name.to_owned(),
+        mode: mode.to_owned(),
+        admitted: 10_234,
+        refused: 811,
+        shadow_refused: 0,
+        skipped: 12,
+        errors: 0,
+        edited,
+    }
+}
+
+pub(super) fn status() -> Status {
+    Status {
+        version: "0.1.0".to_owned(),
+        git: "abc1234".to_owned(),
+        generation: 7,
+        now_ns: NOW,
+        unix_ms: UNIX_MS,
+        uptime_ns: NOW,
+        access: Access::Edit,
+        store: StoreStatus {
+            buckets: 65_536,
+            used: 812,
+            sampled_idle: 80,
+            sampled: 200,
+            evicted_lossless: 12,
+            evicted_lossy: 0,
+            cas_retries: 3,
+            cas_give_ups: 0,
+            lost_counts: 0,
+        },
+        rules: vec![
+            totals("per-user", "enforce", true),
+            totals("per-path", "shadow", false),
+        ],
+        warnings: vec!["no tokens are configured: any loopback peer may edit".to_owned()],
+    }
+}
+
+fn base() -> Value {
+    json!({
+        "name": "per-user",
+        "match": {"path": {"prefix": "/reply"}},
+        "key": [{"header": "x-user-id"}, "path"],
+        "limits": [
+            {"name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/m"},
+            {"name": "steady", "algorithm": "token_bucket", "capacity": 1000, "rate": "1000/d",
+             "refill": "interval"},
+        ],
+        "mode": "enforce",
+    })
+}
+
+pub(super) fn with_burst(capacity: u32) -> Value {
+    let mut rule = base();
+    rule["limits"][0]["capacity"] = json!(capacity);
+    rule
+}
+
+pub(super) fn rule() -> RuleView {
+    RuleView {
+        name: "per-user".to_owned(),
+        generation: 7,
+        rule: with_burst(30),
+        base: base(),
+        edit: Some(EditView {
+            by: "ops".to_owned(),
+            reason: "launch day".to_owned(),
+            at_ns: NOW - 720 * S,
+            at_unix_ms: UNIX_MS,
+            expires_at_ns: Some(NOW + 1080 * S),
+        }),
+        totals: totals("per-user", "enforce", true),
+    }
+}
+
+pub(super) fn one_limit_rule() -> RuleView {
+    let rule = json!({
+        "name": "per-path",
+        "key": [],
+        "limits": [{"name": "all", "algorithm": "funnel", "capacity": 5, "rate": "10/s"}],
+        "mode": "shadow",
+    });
+    RuleView {
+        name: "per-path".to_owned(),
+        generation: 7,
+        rule: rule.clone(),
+        base: rule,
+        edit: None,
+        totals: totals("per-path", "shadow", false),
+    }
+}
+
+pub(super) fn rules() -> Rules {
+    Rules {
+        now_ns: NOW,
+        generation: 7,
+        rules: vec![rule(), one_limit_rule()],
+    }
+}
+
+fn limit(name: &str, remaining: u64, used_s: u64, retry: Option<u64>) -> LimitView {
+    LimitView {
+        name: name.to_owned(),
+        algorithm: "funnel".to_owned(),
+        capacity: 15,
+        rate: "30/m".to_owned(),
+        remaining,
+        retry_after_ns: retry,
+        reset_after_ns: used_s * S,
+        drain_ns: 30 * S,
+    }
+}
+
+pub(super) fn bucket(key: &str, refused: u64, state: BucketState) -> BucketView {
+    let (left, used, retry) = match state {
+        BucketState::Refusing => (0, 30, Some(1_200_000_000)),
+        BucketState::Idle => (15, 0, None),
+        _ => (9, 11, None),
+    };
+    BucketView {
+        rule: "per-user".to_owned(),
+        key: key.to_owned(),
+        limits: vec![limit("burst", left, used, retry)],
+        reported: 0,
+        admitted: 420,
+        refused,
+        last_seen_ns: NOW - 3 * S,
+        state,
+    }
+}
+
+pub(super) fn buckets() -> BucketsPage {
+    let mut two = bucket("bob:/reply", 17, BucketState::Refusing);
+    two.limits.push(limit("steady", 3, 24, None));
+    BucketsPage {
+        now_ns: NOW,
+        generation: 7,
+        buckets: vec![
+            bucket("alice", 0, BucketState::Idle),
+            two,
+            bucket("carol", 3, BucketState::Busy),
+        ],
+        next_cursor: None,
+    }
+}
+
+/// What somebody might put into a key to harm a terminal.
+pub(super) const HOSTILE: &str = "\u{1b}]0;x\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{200b},\"=1";
+
+pub(super) fn events() -> Events {
+    let event = |seq: u64, kind: EventKind| Event {
+        seq,
+        at_ns: NOW,
+        at_unix_ms: UNIX_MS + seq * 1_000,
+        kind,
+        rule: Some("per-user".to_owned()),
+        key: None,
+        by: "ops".to_owned(),
+        reason: String::new(),
+        detail: "burst: capacity 15 → 30".to_owned(),
+        generation: 6 + seq,
+    };
+    Events {
+        now_ns: NOW,
+        events: vec![
+            Event {
+                reason: "launch day, \"big\"".to_owned(),
+                ..event(1, EventKind::Edit)
+            },
+            Event {
+                key: Some("alice".to_owned()),
+                detail: "0 of 15 left".to_owned(),
+                ..event(2, EventKind::Reset)
+            },
+            Event {
+                rule: None,
+                by: "loudou".to_owned(),
+                detail: "12 buckets with something taken were evicted".to_owned(),
+                ..event(3, EventKind::Warning)
+            },
+        ],
+        last_seq: 3,
+        lost: 0,
+    }
+}
+
+pub(super) fn edit_answer(dry_run: bool) -> EditAnswer {
+    EditAnswer {
+        dry_run,
+        before: with_burst(30),
+        after: RuleView {
+            generation: 8,
+            rule: with_burst(60),
+            ..rule()
+        },
+        change: "burst: capacity 30 → 60".to_owned(),
+    }
+}
+
+pub(super) fn stale() -> Answer {
+    let problem = ProblemAnswer {
+        kind: "about:blank".to_owned(),
+        title: "Precondition Failed".to_owned(),
+        status: 412,
+        detail: "the rule has changed".to_owned(),
+        current: Some(RuleView {
+            generation: 9,
+            ..rule()
+        }),
+        ..ProblemAnswer::default()
+    };
+    Answer::json("412 Precondition Failed", &problem)
+}
+
+pub(super) fn not_found() -> Answer {
+    let problem = ProblemAnswer {
+        kind: "about:blank".to_owned(),
+        title: "Not Found".to_owned(),
+        status: 404,
+        detail: "no bucket for this key".to_owned(),
+        ..ProblemAnswer::default()
+    };
+    Answer::json("404 Not Found", &problem)
+}

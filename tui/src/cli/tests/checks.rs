@@ -1,0 +1,135 @@
+//! `loudou check` on good and bad files.
+
+use std::path::PathBuf;
+
+use super::*;
+
+const THREE_YAML: &str = "\
+version: 1
+rules:
+  - name: per-user
+    key: [ { header: x-user-id } ]
+    limits:
+      - { name: burst, algorithm: funel, capacity: 15, rate: 30/60s }
+      - { name: steady, algorithm: funnel, capacty: 1000, rate: 0/d }
+  - name: per-path
+    mode: off
+    key: [ path ]
+    limits: []
+";
+
+const THREE_JSON: &str = r#"{
+  "version": 1,
+  "rules": [
+    {
+      "name": "per-user",
+      "key": [{"header": "x-user-id"}],
+      "limits": [
+        {"name": "burst", "algorithm": "funel", "capacity": 15, "rate": "30/60s"},
+        {"name": "steady", "algorithm": "funnel", "capacty": 1000, "rate": "0/d"}
+      ]
+    },
+    {"name": "per-path", "mode": "off", "key": ["path"], "limits": []}
+  ]
+}
+"#;
+
+const GOOD: &str = "\
+version: 1
+store: { buckets: 4096 }
+rules:
+  - name: per-user
+    match: { methods: [POST], path: { prefix: /reply } }
+    key: [ { header: x-user-id }, path ]
+    limits:
+      - { name: burst, algorithm: funnel, capacity: 15, rate: 30/60s }
+      - { algorithm: token_bucket, capacity: 1000, rate: 500/d, refill: interval }
+  - name: everything
+    mode: shadow
+    cost: 2
+    key: []
+    limits: [ { algorithm: funnel, capacity: 100, rate: 7/s } ]
+";
+
+fn check(text: &str, options: &str) -> Ran {
+    let loudou = Loudou {
+        input: text,
+        ..Loudou::default()
+    };
+    loudou.run(&format!("check - {options}"))
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    assert_snapshot!("check_yaml", check(THREE_YAML, "").seen());
+    assert_snapshot!("check_json", check(THREE_JSON, "").seen());
+    assert_snapshot!("check_yaml_csv", check(THREE_YAML, "-o csv").seen());
+    assert_snapshot!("check_yaml_jsonl", check(THREE_YAML, "-o jsonl").seen());
+}
+
+#[test]
+fn the_text_of_a_problem_is_that_of_the_filter() {
+    let document = crate::document::read(THREE_JSON.as_bytes()).expect("readable");
+    let out = check(THREE_JSON, "").out;
+    let problems = loudou_limiter::config::parse(&document.value).problems;
+    assert!(problems.len() >= 3);
+    for problem in problems {
+        assert!(
+            out.contains(&format!(": error: {problem}\n")),
+            "{problem} in {out}"
+        );
+    }
+}
+
+#[test]
+fn a_good_file_is_said_in_words() {
+    assert_snapshot!("check_good", check(GOOD, "").seen());
+    assert_eq!(check(GOOD, "-o json").seen(), "[]\n--- exit code 0\n");
+}
+
+#[test]
+fn a_warning_alone_leaves_a_file_valid() {
+    let text = GOOD.replace("cost: 2", "cost: 200");
+    assert_snapshot!("check_warning", check(&text, "").seen());
+}
+
+#[test]
+fn texts_that_cannot_be_read() {
+    assert_snapshot!(
+        "check_syntax",
+        check("{\"version\": 1,\n \"rules\": [}\n", "").seen()
+    );
+    assert_snapshot!("check_empty", check("", "").seen());
+    assert_snapshot!(
+        "check_twice",
+        check(&GOOD.replace("cost: 2", "mode: off"), "").seen()
+    );
+    let large = "#".repeat(loudou_limiter::config::MAX_FILE_BYTES + 1);
+    assert_snapshot!("check_large", check(&large, "").seen());
+}
+
+#[test]
+fn long_lines_and_control_characters_stay_in_place() {
+    let text = format!("{{{}\"rul\u{1b}s\":\t1}}", " ".repeat(300));
+    let ran = check(&text, "");
+    assert_snapshot!("check_long_line", ran.seen());
+    assert!(!ran.out.contains('\u{1b}'));
+}
+
+#[test]
+fn files_are_named_and_all_are_checked() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/cli/tests");
+    let (good, bad) = (folder.join("good.yaml"), folder.join("bad.json"));
+    let line = format!("check {} {}", bad.display(), good.display());
+    let ran = Loudou::default().run(&line);
+    let seen = ran.seen().replace(&format!("{}/", folder.display()), "");
+    assert_snapshot!("check_files", seen);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    assert_snapshot!(
+        "check_missing",
+        Loudou::default().run("check no/such/file.yaml").seen()
+    );
+}

@@ -1,0 +1,185 @@
+//! What changes something: what is sent, what is printed, who is asked.
+
+use loudou_api::ResetAnswer;
+use serde_json::json;
+
+use super::canned::{self, ok};
+use super::*;
+
+fn asked(answers: Vec<Answer>, input: &str, line: &str) -> Ran {
+    let loudou = Loudou {
+        answers,
+        input,
+        terminal: Some(100),
+        env: Env {
+            no_color: Some("1".into()),
+            ..Env::default()
+        },
+    };
+    loudou.run(line)
+}
+
+fn body(request: &str) -> &str {
+    request.split_once("\r\n\r\n").expect("a body").1
+}
+
+#[test]
+fn set_sends_all_limits_with_the_changed_one() {
+    let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
+    let line = "set per-user --limit burst --capacity 60 --for 30m --carry keep --reason launch";
+    let ran = Loudou::answers(answers).run(line);
+    assert_snapshot!("set", ran.seen());
+    let line = "PUT /v1/rules/per-user?carry=keep&for=30m&reason=launch HTTP/1.1";
+    assert_eq!(ran.lines()[1], line);
+    assert!(
+        ran.requests[1].contains("if-match: \"7\"\r\n"),
+        "{}",
+        ran.requests[1]
+    );
+    let sent = json!({"limits": canned::with_burst(60)["limits"]});
+    assert_eq!(body(&ran.requests[1]), sent.to_string());
+}
+
+#[test]
+fn the_only_limit_needs_no_name() {
+    let answers = vec![
+        ok(&canned::one_limit_rule()),
+        ok(&canned::edit_answer(true)),
+    ];
+    let ran = Loudou::answers(answers).run("set per-path --rate 20/60s --mode enforce --dry-run");
+    assert_snapshot!("set_dry_run", ran.seen());
+    let line = "PUT /v1/rules/per-path?carry=proportional&dry_run=true HTTP/1.1";
+    assert_eq!(ran.lines()[1], line);
+    let sent = "{\"limits\":[{\"name\":\"all\",\"algorithm\":\"funnel\",\"capacity\":5,\
+                \"rate\":\"20/m\"}],\"mode\":\"enforce\"}";
+    assert_eq!(body(&ran.requests[1]), sent);
+}
+
+#[test]
+fn a_choice_that_is_not_clear_is_a_wrong_use() {
+    let set = |line: &str| Loudou::answers(vec![ok(&canned::rule())]).run(line).seen();
+    assert_snapshot!("set_which", set("set per-user --capacity 60"));
+    assert_snapshot!(
+        "set_unknown",
+        set("set per-user --capacity 60 --limit brust")
+    );
+    let ran = Loudou::answers(vec![ok(&canned::rule())]).run("set per-user --mode off --limit x");
+    assert_eq!(ran.code, 2, "{}", ran.seen());
+}
+
+#[test]
+fn numbers_that_make_no_limit_are_never_sent() {
+    let ran = Loudou::answers(vec![ok(&canned::one_limit_rule())]).run("set per-path --capacity 0");
+    assert_snapshot!("set_bad_number", ran.seen());
+    assert_eq!(ran.requests.len(), 1);
+}
+
+#[test]
+fn limits_come_from_a_file() {
+    let file = "- { name: burst, algorithm: funnel, capacity: 60, rate: 30/60s }\n";
+    let loudou = Loudou {
+        input: file,
+        ..Loudou::answers(vec![ok(&canned::rule()), ok(&canned::edit_answer(false))])
+    };
+    let ran = loudou.run("set per-user --file -");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    let sent = "{\"limits\":[{\"name\":\"burst\",\"algorithm\":\"funnel\",\"capacity\":60,\
+                \"rate\":\"30/60s\"}]}";
+    assert_eq!(body(&ran.requests[1]), sent);
+
+    let wrong = |input| {
+        let loudou = Loudou {
+            input,
+            ..Loudou::answers(vec![ok(&canned::rule())])
+        };
+        loudou.run("set per-user --file -").seen()
+    };
+    let list = "- { algorithm: funnel, capacity: 60, rate: 0/s }\n- { algorithm: funel }\n";
+    assert_snapshot!("set_file_list", wrong(list));
+    let object = "mode: shaddow\nlimits:\n  - algorithm: funnel\n    capacity: 5\n    rate: 1/s\n";
+    assert_snapshot!("set_file_object", wrong(object));
+    assert_snapshot!("set_file_broken", wrong("limits: [\n"));
+}
+
+#[test]
+fn whoever_sits_at_a_terminal_is_asked() {
+    let line = "set per-user --limit burst --capacity 60";
+    let answers = vec![
+        ok(&canned::rule()),
+        ok(&canned::edit_answer(true)),
+        ok(&canned::edit_answer(false)),
+    ];
+    let ran = asked(answers, "y\n", line);
+    assert_snapshot!("set_asked", ran.seen());
+    assert!(ran.lines()[1].contains("dry_run=true"), "{:?}", ran.lines());
+    assert!(!ran.lines()[2].contains("dry_run"), "{:?}", ran.lines());
+
+    for answer in ["n\n", "\n", "", "yess\n"] {
+        let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(true))];
+        let ran = asked(answers, answer, line);
+        assert_eq!(ran.code, 1, "{}", ran.seen());
+        assert!(ran.err.ends_with("nothing was changed\n"), "{}", ran.err);
+    }
+    let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
+    let ran = asked(answers, "", &format!("{line} --yes"));
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+}
+
+#[test]
+fn a_faster_editor_is_shown() {
+    let answers = vec![ok(&canned::rule()), canned::stale()];
+    let ran = Loudou::answers(answers).run("set per-user --limit burst --capacity 60");
+    assert_snapshot!("set_stale", ran.seen());
+}
+
+#[test]
+fn unset_goes_back_to_the_base() {
+    let answers = || vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
+    let ran = Loudou::answers(answers()).run("unset per-user --carry reset");
+    assert_eq!(
+        ran.lines()[1],
+        "DELETE /v1/rules/per-user?carry=reset HTTP/1.1"
+    );
+    assert!(
+        ran.requests[1].contains("if-match: \"7\"\r\n"),
+        "{}",
+        ran.requests[1]
+    );
+    let ran = asked(answers(), "yes\n", "unset per-user");
+    assert_snapshot!("unset_asked", ran.seen());
+}
+
+#[test]
+fn reset_says_what_was() {
+    let was = ResetAnswer {
+        existed: true,
+        before: Some(canned::buckets().buckets.remove(1)),
+    };
+    let ran = Loudou::answers(vec![ok(&was)]).run("reset per-user bob:/reply --reason ticket");
+    assert_snapshot!("reset", ran.seen());
+    let line = "POST /v1/buckets/per-user/bob%3A%2Freply/reset?reason=ticket HTTP/1.1";
+    assert_eq!(ran.lines(), [line]);
+    let ran = Loudou::answers(vec![ok(&ResetAnswer::default())]).run("reset per-user nobody");
+    assert_snapshot!("reset_none", ran.seen());
+    assert_eq!(asked(vec![], "no\n", "reset per-user bob").code, 1);
+}
+
+#[test]
+fn answers_of_changes_can_be_json() {
+    let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
+    let ran = Loudou::answers(answers).run("set per-user --mode off -o jsonl");
+    let answer: loudou_api::EditAnswer = serde_json::from_str(&ran.out).expect("the contract");
+    assert_eq!(answer, canned::edit_answer(false));
+}
+
+#[test]
+fn read_only_changes_nothing() {
+    for line in ["set r --mode off", "unset r", "reset r k"] {
+        let ran = Loudou::default().run(&format!("--read-only {line}"));
+        assert_eq!(ran.code, 2, "{}", ran.seen());
+        assert_eq!(ran.err, "loudou: nothing is changed with --read-only\n");
+    }
+    let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(true))];
+    let ran = Loudou::answers(answers).run("--read-only set per-user --mode off --dry-run");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+}

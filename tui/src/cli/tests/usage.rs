@@ -1,0 +1,134 @@
+//! Help, wrong uses, tokens, and output that nobody reads any more.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory as _;
+
+use super::canned::ok;
+use super::*;
+use crate::cli::args::Cli;
+
+#[test]
+fn every_help() {
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    assert_snapshot!("help_loudou", command.render_long_help().to_string());
+    for sub in command.get_subcommands_mut() {
+        let name = format!("help_{}", sub.get_name());
+        assert_snapshot!(name, sub.render_long_help().to_string());
+    }
+}
+
+#[test]
+fn help_and_version_are_output() {
+    for line in ["--help", "-h", "--version", "check --help"] {
+        let ran = Loudou::default().run(line);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+        assert!(!ran.out.is_empty());
+    }
+}
+
+#[test]
+fn wrong_uses_exit_with_2() {
+    for line in [
+        "frobnicate",
+        "check",
+        "set per-user",
+        "set per-user --capacity 60x",
+        "set per-user --capacity 5 --rate 0/s",
+        "set per-user --capacity 5 --for soon",
+        "set per-user --capacity 5 --file x",
+        "set per-user --mode of",
+        "buckets --state resting",
+        "top --interval 0s",
+        "unset per-user --carry over",
+        "unset per-user -o csv",
+        "--token hunter2 status",
+    ] {
+        let ran = Loudou::default().run(line);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}: {}", ran.err);
+    }
+    assert_snapshot!(
+        "usage_rate",
+        Loudou::default().run("set r --rate 0/s").seen()
+    );
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = Loudou::default().run(&format!("completions {shell}"));
+        assert_eq!(ran.code, 0);
+        assert!(ran.out.contains("loudou"));
+    }
+}
+
+#[test]
+fn the_nearest_token_wins() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/tests");
+    let file = format!("{folder}/token");
+    let sent = |env: Env, line: &str| {
+        let loudou = Loudou {
+            env,
+            ..Loudou::answers(vec![ok(&canned::status())])
+        };
+        let ran = loudou.run(line);
+        assert_eq!(ran.code, 0, "{}", ran.seen());
+        let head = ran.requests[0].lines();
+        head.filter_map(|line| line.strip_prefix("authorization: Bearer "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let env = |token: Option<&str>, file: Option<&str>| Env {
+        token: token.map(OsString::from),
+        token_file: file.map(OsString::from),
+        ..Env::default()
+    };
+    assert_eq!(sent(env(None, None), "status"), Vec::<String>::new());
+    assert_eq!(sent(env(Some("one"), Some(&file)), "status"), ["one"]);
+    assert_eq!(sent(env(None, Some(&file)), "status"), ["from-a-file"]);
+    let line = format!("status --token-file {file}");
+    assert_eq!(sent(env(Some("one"), None), &line), ["from-a-file"]);
+
+    let ran = Loudou::default().run("status --token-file no/such/file");
+    assert_snapshot!("token_file_missing", ran.seen());
+}
+
+#[test]
+fn an_address_that_is_none() {
+    assert_snapshot!(
+        "bad_url",
+        Loudou::default().run("--url https://x status").seen()
+    );
+}
+
+/// A reader that went away.
+struct Gone;
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let fake = Fake::new(vec![ok(&canned::buckets())]);
+    let mut err = Vec::new();
+    let mut io = Io {
+        out: &mut Gone,
+        err: &mut err,
+        input: &mut io::empty(),
+        out_terminal: false,
+        width: None,
+        input_terminal: false,
+        env: Env::default(),
+    };
+    let args = ["loudou", "--url", &fake.url, "buckets"];
+    let outcome = run(args.into_iter().map(OsString::from), &mut io);
+    assert_eq!((outcome.code(), err.as_slice()), (0, &[][..]));
+}
