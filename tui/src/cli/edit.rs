@@ -55,6 +55,12 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
     match client.put_rule(&args.rule, &request) {
         Ok(answer) => {
             print(context, &answer, args.expires_after, asks)?;
+            let was_for_a_time = rule.edit.is_some_and(|edit| edit.expires_at_ns.is_some());
+            if was_for_a_time && args.expires_after.is_none() {
+                let advice =
+                    "the earlier edit was to run out by itself; this one is not (see --for)";
+                context.note(advice)?;
+            }
             Ok(Outcome::Done)
         }
         Err(error) => stale(context, error),
@@ -203,11 +209,13 @@ fn changed_limits(args: &SetArgs, rule: &RuleView) -> Result<Value> {
         )));
     };
     if let Some(capacity) = args.capacity {
+        let full = fields.get("initial") == fields.get("capacity");
         fields.insert("capacity".to_owned(), json!(capacity));
-        // A bucket cannot start with more than it holds.
-        let initial = fields.get("initial").and_then(Value::as_u64);
-        if initial.is_some_and(|initial| initial > u64::from(capacity)) {
-            fields.insert("initial".to_owned(), json!(capacity));
+        // A bucket that starts full goes on to do so, and none can start with more than it holds.
+        if let Some(initial) = fields.get_mut("initial")
+            && (full || initial.as_u64().is_some_and(|n| n > u64::from(capacity)))
+        {
+            *initial = json!(capacity);
         }
     }
     if let Some(rate) = args.rate {

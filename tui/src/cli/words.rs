@@ -22,6 +22,9 @@ pub(super) fn limit(limit: &Value) -> String {
     for (name, value) in fields {
         match name.as_str() {
             "name" | "algorithm" => continue,
+            // What goes without saying.
+            "refill" if value == "greedy" => continue,
+            "initial" if Some(value) == fields.get("capacity") => continue,
             "capacity" | "rate" => text.extend([mark, word(value).as_str()]),
             _ => text.extend([mark, name, " ", word(value).as_str()]),
         }
@@ -228,6 +231,9 @@ mod tests {
         let new = json!({"name": "x", "algorithm": "log", "capacity": 3, "window": "1m"});
         assert_eq!(limit(&new), "log 3, window 1m");
         assert_eq!(limit(&json!(7)), "7");
+        let tokens = json!({"algorithm": "token_bucket", "capacity": 9, "rate": "3/s",
+            "refill": "greedy", "initial": 9});
+        assert_eq!(limit(&tokens), "token_bucket 9, 3/s");
     }
 
     #[test]

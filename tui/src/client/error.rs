@@ -107,7 +107,9 @@ fn refused(f: &mut fmt::Formatter<'_>, status: u16, problem: &ProblemAnswer) -> 
         write!(f, ": {}", escape(&problem.detail))?;
     }
     let todo = match status {
-        401 => "; give a token in LOUDOU_TOKEN or --token-file",
+        401 if !problem.detail.contains("LOUDOU_TOKEN") => {
+            "; give a token in LOUDOU_TOKEN or --token-file"
+        }
         403 => "; ask for a token that may do this",
         412 => "; read the rule again and decide anew",
         _ => "",

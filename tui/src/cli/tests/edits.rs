@@ -1,7 +1,7 @@
 //! What changes something: what is sent, what is printed, who is asked.
 
 use loudou_api::ResetAnswer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::canned::{self, ok};
 use super::*;
@@ -53,6 +53,20 @@ fn the_only_limit_needs_no_name() {
     let sent = "{\"limits\":[{\"name\":\"all\",\"algorithm\":\"funnel\",\"capacity\":5,\
                 \"rate\":\"20/m\"}],\"mode\":\"enforce\"}";
     assert_eq!(body(&ran.requests[1]), sent);
+}
+
+#[test]
+fn what_a_bucket_starts_with_follows_its_capacity() {
+    for (initial, capacity, sent) in [(10, 20, 20), (10, 5, 5), (4, 20, 4), (4, 3, 3)] {
+        let mut rule = canned::one_limit_rule();
+        rule.rule["limits"] = json!([{"name": "t", "algorithm": "token_bucket", "capacity": 10,
+            "rate": "1/s", "initial": initial}]);
+        let answers = vec![ok(&rule), ok(&canned::edit_answer(false))];
+        let ran = Loudou::answers(answers).run(&format!("set per-path --capacity {capacity}"));
+        let body: Value = serde_json::from_str(body(&ran.requests[1])).expect("JSON");
+        assert_eq!(body["limits"][0]["capacity"], json!(capacity));
+        assert_eq!(body["limits"][0]["initial"], json!(sent));
+    }
 }
 
 #[test]
