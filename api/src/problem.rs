@@ -65,7 +65,11 @@ impl From<&Problem> for RuleProblem {
         Self {
             severity: problem.severity,
             path: problem.path.to_string(),
-            value: problem.value.clone(),
+            value: if problem.at_name {
+                String::new()
+            } else {
+                problem.value.clone()
+            },
             message: problem.message.clone(),
             allowed: problem.allowed.clone(),
             suggestion: problem.suggestion.clone(),

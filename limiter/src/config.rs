@@ -190,15 +190,14 @@ fn all_rules(
     report: &mut Report,
 ) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
-    for cursor in cursors {
+    for (i, cursor) in cursors.iter().enumerate() {
+        let message = "another rule has this name";
+        cursor.repeats_earlier(cursors.iter().take(i), "name", message, report);
         let Some(rule) = rules::rule(cursor, defaults, report) else {
             continue;
         };
-        if rules.iter().any(|other| other.name == rule.name) {
-            let at = cursor.path.field("name");
-            let name = Value::from(rule.name.as_str());
-            report.add(Problem::error(at, &name, "another rule has this name"));
-        } else if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
+        let same_tag = |other: &&Rule| other.tag() == rule.tag() && other.name != rule.name;
+        if let Some(other) = rules.iter().find(same_tag) {
             // One in 2^32 per pair: the store tells rules apart by a 32-bit tag of the name.
             let message = format!(
                 "this name has the same tag as `{}`; choose another",

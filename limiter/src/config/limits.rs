@@ -28,19 +28,19 @@ pub(super) fn limits(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limits>
         return None;
     }
     let mut limits: Vec<Limit> = Vec::with_capacity(cursors.len());
-    for cursor in &cursors {
+    for (i, cursor) in cursors.iter().enumerate() {
+        let message = "another limit of this rule has this name";
+        let told = cursor.repeats_earlier(cursors.iter().take(i), "name", message, report);
         let Some(limit) = limit(cursor, report) else {
             continue;
         };
-        if limits.iter().any(|other| other.name() == limit.name()) {
-            let value = Value::from(limit.name());
-            let at = cursor.path.field("name");
-            report.add(Problem::error(
-                at,
-                &value,
-                "another limit of this rule has this name",
-            ));
-            continue;
+        let same = |other: &Limit| other.name() == limit.name();
+        if !told && limits.iter().any(same) {
+            let message = format!(
+                "another limit is called `{}` already; give this one a `name`",
+                limit.name()
+            );
+            report.add(Problem::error(cursor.path.clone(), &Value::Null, message));
         }
         limits.push(limit);
     }

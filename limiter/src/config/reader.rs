@@ -141,9 +141,31 @@ impl<'a> Cursor<'a> {
         boolean
     }
 
-    /// A word out of a few, and what it stands for.
+    /// Reports this object if one of the `earlier` has the same text in `field`, and says so; apart
+    /// from reading the rest, so that it is found whatever else is wrong.
+    pub(crate) fn repeats_earlier<'b>(
+        &self,
+        mut earlier: impl Iterator<Item = &'b Cursor<'b>>,
+        field: &str,
+        message: &str,
+        report: &mut Report,
+    ) -> bool {
+        let text = |value: &'b Value| value.get(field).and_then(Value::as_str);
+        let own = self.value.get(field).filter(|own| own.is_string());
+        let Some(own) = own.filter(|own| earlier.any(|other| text(other.value) == own.as_str()))
+        else {
+            return false;
+        };
+        report.add(Problem::error(self.path.field(field), own, message));
+        true
+    }
+
+    /// A word out of a few, and what it stands for. Envoy reads YAML's bare `off` as false.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
-        let found = self.value.as_str();
+        let found = match self.value {
+            Value::Bool(false) => Some("off"),
+            value => value.as_str(),
+        };
         let known = words
             .iter()
             .find(|(word, _)| found == Some(word))
