@@ -65,30 +65,21 @@ pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     let mut report = Report::default();
     let cursor = Cursor::root(document);
     let edit = edit(&cursor, &mut report);
-    match edit {
-        Some(edit) if report.problems.is_empty() => Ok(edit),
-        _ => Err(report.problems),
-    }
+    report.unless_wrong(edit)
 }
 
 /// Reads one rule, without defaults: the form in which rules are exported.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
     let rule = rules::rule(&Cursor::root(document), None, &mut report);
-    match rule {
-        Some(rule) if report.problems.is_empty() => Ok(rule),
-        _ => Err(report.problems),
-    }
+    report.unless_wrong(rule)
 }
 
 /// Reads a list of limits alone.
 pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     let mut report = Report::default();
     let limits = limits::limits(&Cursor::root(document), &mut report);
-    match limits {
-        Some(limits) if report.problems.is_empty() => Ok(limits),
-        _ => Err(report.problems),
-    }
+    report.unless_wrong(limits)
 }
 
 impl<'de> Deserialize<'de> for Rule {
@@ -114,11 +105,7 @@ fn custom<E: serde::de::Error>(problems: &[Problem]) -> E {
 pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = store(Some(Cursor::root(document)), &mut report);
-    if report.problems.is_empty() {
-        Ok(settings)
-    } else {
-        Err(report.problems)
-    }
+    report.unless_wrong(Some(settings))
 }
 
 fn edit(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleEdit> {
@@ -161,6 +148,9 @@ fn file(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleFile> {
     let defaults = fields
         .get("defaults")
         .and_then(|defaults| defaults.object(&rules::DEFAULTABLE, report));
+    if let Some(defaults) = &defaults {
+        rules::check_defaults(defaults, report);
+    }
     let rules = fields
         .need("rules", "a list of rules", report)?
         .list(report)?;
@@ -190,14 +180,21 @@ fn all_rules(
     report: &mut Report,
 ) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
-    for (i, cursor) in cursors.iter().enumerate() {
-        let message = "another rule has this name";
-        cursor.repeats_earlier(cursors.iter().take(i), "name", message, report);
-        let Some(rule) = rules::rule(cursor, defaults, report) else {
-            continue;
-        };
-        let same_tag = |other: &&Rule| other.tag() == rule.tag() && other.name != rule.name;
-        if let Some(other) = rules.iter().find(same_tag) {
+    let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
+    for cursor in cursors {
+        let rule = rules::rule(cursor, defaults, report);
+        // A rule with a problem of its own has taken its name, too.
+        if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
+            if names.contains(&name) {
+                let at = cursor.path.field("name");
+                let message = "another rule has this name";
+                report.add(Problem::error(at, &Value::from(name), message));
+                continue;
+            }
+            names.push(name);
+        }
+        let Some(rule) = rule else { continue };
+        if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
             // One in 2^32 per pair: the store tells rules apart by a 32-bit tag of the name.
             let message = format!(
                 "this name has the same tag as `{}`; choose another",
@@ -262,6 +259,3 @@ fn name(cursor: &Cursor<'_>, kind: NameKind, report: &mut Report) -> Option<Stri
     }
     Some(name.to_string())
 }
-
-#[cfg(test)]
-mod tests;

@@ -28,27 +28,32 @@ pub(super) fn limits(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limits>
         return None;
     }
     let mut limits: Vec<Limit> = Vec::with_capacity(cursors.len());
-    for (i, cursor) in cursors.iter().enumerate() {
-        let message = "another limit of this rule has this name";
-        let told = cursor.repeats_earlier(cursors.iter().take(i), "name", message, report);
-        let Some(limit) = limit(cursor, report) else {
-            continue;
-        };
-        let same = |other: &Limit| other.name() == limit.name();
-        if !told && limits.iter().any(same) {
-            let message = format!(
-                "another limit is called `{}` already; give this one a `name`",
-                limit.name()
-            );
-            report.add(Problem::error(cursor.path.clone(), &Value::Null, message));
+    let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
+    for cursor in &cursors {
+        let limit = limit(cursor, report);
+        // A limit with a problem of its own has taken its name, too.
+        if let Some(name) = own_name(cursor.value) {
+            if names.contains(&name) {
+                let at = cursor.path.field("name");
+                let message = "another limit of this rule has this name";
+                report.add(Problem::error(at, &Value::from(name), message));
+                continue;
+            }
+            names.push(name);
         }
-        limits.push(limit);
+        limits.extend(limit);
     }
     if limits.len() == cursors.len() {
         Limits::new(limits)
     } else {
         None
     }
+}
+
+/// The name of a limit: that of its algorithm where it has none.
+fn own_name(limit: &Value) -> Option<&str> {
+    let name = limit.get("name").filter(|name| !name.is_null());
+    name.or_else(|| limit.get("algorithm"))?.as_str()
 }
 
 fn limit(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limit> {
@@ -138,15 +143,21 @@ fn rate(cursor: &Cursor<'_>, report: &mut Report) -> Option<Rate> {
         let text = cursor.value.as_str().unwrap_or("");
         let message = match rate {
             Some(_) => "out of range",
-            None if text.starts_with("0/") || text.contains("/0") => {
-                "a rate of nothing never admits"
-            }
+            None if is_nothing(text) => "a rate of nothing never admits",
             None => "not a rate",
         };
         let allowed = format!("{RATE_FORM}; at most {MAX_AMOUNT} per {MAX_PERIOD}");
         report.add(Problem::error(cursor.path.clone(), cursor.value, message).allowed(allowed));
     }
     fits
+}
+
+/// Whether the amount or the period of a rate is zero.
+fn is_nothing(rate: &str) -> bool {
+    let zero = |number: &str| !number.is_empty() && number.bytes().all(|b| b == b'0');
+    rate.split_once('/').is_some_and(|(amount, period)| {
+        zero(amount) || zero(period.trim_end_matches(|c: char| c.is_ascii_alphabetic()))
+    })
 }
 
 fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, fields: &Fields<'_>) -> Problem {

@@ -57,10 +57,11 @@ fn several<T>(
 
 fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
     let text = cursor.text(32, report)?;
-    if text
-        .bytes()
-        .all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_')
-    {
+    let is_method = |text: &str| {
+        let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
+        text.bytes().all(fits)
+    };
+    if is_method(text) {
         return Some(text.to_string());
     }
     let upper = text.to_ascii_uppercase();
@@ -68,7 +69,7 @@ fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
     report.add(
         problem
             .allowed("upper-case names: GET, POST, …")
-            .suggest(Some(&upper)),
+            .suggest(Some(upper.as_str()).filter(|upper| is_method(upper))),
     );
     None
 }
@@ -77,7 +78,7 @@ fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
     let fields = cursor.object(&["prefix", "exact"], report)?;
     let (kind, text) = fields.one_of(&["prefix", "exact"], report)?;
     let path = text.text(MAX_TEXT, report)?;
-    if !path.starts_with('/') || path.contains('?') {
+    if !path.starts_with('/') || path.contains(['?', '#']) {
         let problem = Problem::error(text.path.clone(), text.value, "not a path");
         report.add(problem.allowed("a path that starts with / and has no query"));
         return None;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
-use super::problem::{Path, Problem};
+use super::problem::{Path, Problem, Severity};
 use super::suggest::nearest;
 
 /// A value and the place where it stands.
@@ -29,6 +29,15 @@ impl Report {
 
     pub(crate) fn error(&mut self, at: &Cursor<'_>, message: impl Into<String>, allowed: &str) {
         self.add(Problem::error(at.path.clone(), at.value, message).allowed(allowed));
+    }
+
+    /// What was read, unless something is wrong with it. Warnings are no reason to refuse it.
+    pub(crate) fn unless_wrong<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
+        let wrong = |problem: &Problem| problem.severity == Severity::Error;
+        match read {
+            Some(read) if !self.problems.iter().any(wrong) => Ok(read),
+            _ => Err(self.problems),
+        }
     }
 }
 
@@ -139,25 +148,6 @@ impl<'a> Cursor<'a> {
             );
         }
         boolean
-    }
-
-    /// Reports this object if one of the `earlier` has the same text in `field`, and says so; apart
-    /// from reading the rest, so that it is found whatever else is wrong.
-    pub(crate) fn repeats_earlier<'b>(
-        &self,
-        mut earlier: impl Iterator<Item = &'b Cursor<'b>>,
-        field: &str,
-        message: &str,
-        report: &mut Report,
-    ) -> bool {
-        let text = |value: &'b Value| value.get(field).and_then(Value::as_str);
-        let own = self.value.get(field).filter(|own| own.is_string());
-        let Some(own) = own.filter(|own| earlier.any(|other| text(other.value) == own.as_str()))
-        else {
-            return false;
-        };
-        report.add(Problem::error(self.path.field(field), own, message));
-        true
     }
 
     /// A word out of a few, and what it stands for. Envoy reads YAML's bare `off` as false.

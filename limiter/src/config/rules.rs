@@ -118,6 +118,34 @@ pub(super) fn rule(
     Some(rule)
 }
 
+/// Reports what is wrong in the defaults, whether a rule goes by them yet or not.
+pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
+    if let Some(cursor) = defaults.get("match") {
+        matches::matches(&cursor, report);
+    }
+    if let Some(cursor) = defaults.get("key") {
+        matches::key(&cursor, report);
+    }
+    if let Some(cursor) = defaults.get("limits") {
+        limits::limits(&cursor, report);
+    }
+    if let Some(cursor) = defaults.get("cost") {
+        cursor.integer(1, MAX_AMOUNT, report);
+    }
+    if let Some(cursor) = defaults.get("on_missing_key") {
+        cursor.word(&MISSING, report);
+    }
+    if let Some(cursor) = defaults.get("mode") {
+        cursor.word(&MODES, report);
+    }
+    if let Some(cursor) = defaults.get("on_error") {
+        cursor.word(&ERRORS, report);
+    }
+    if let Some(cursor) = defaults.get("respond") {
+        respond(&cursor, report);
+    }
+}
+
 fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
     let headers = cursor
         .object(&["ratelimit_headers"], report)

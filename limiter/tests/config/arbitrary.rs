@@ -1,0 +1,142 @@
+//! Any JSON at all: a file or at least one error, and never a panic.
+
+use loudou_limiter::config::{Severity, parse, parse_edit, parse_limits, parse_rule, parse_store};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+/// Names and values that rule files have, so that the readers get below the surface.
+fn word() -> impl Strategy<Value = String> {
+    let words = [
+        "version",
+        "store",
+        "defaults",
+        "rules",
+        "name",
+        "match",
+        "key",
+        "limits",
+        "cost",
+        "mode",
+        "methods",
+        "path",
+        "headers",
+        "prefix",
+        "exact",
+        "present",
+        "header",
+        "literal",
+        "source",
+        "algorithm",
+        "capacity",
+        "rate",
+        "refill",
+        "initial",
+        "funnel",
+        "token_bucket",
+        "interval",
+        "1/s",
+        "30/60s",
+        "0/s",
+        "/x",
+        "GET",
+        "buckets",
+        "share",
+        "respond",
+        "ratelimit_headers",
+    ];
+    prop_oneof![
+        4 => prop::sample::select(words.to_vec()).prop_map(str::to_string),
+        1 => any::<String>(),
+    ]
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (0..20_u64).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        let object = prop::collection::vec((word(), inner.clone()), 0..6);
+        prop_oneof![
+            prop::collection::vec(inner, 0..5).prop_map(Value::from),
+            object.prop_map(|fields| Value::from(fields.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+/// A right file with one value somewhere replaced.
+fn nearly_right() -> impl Strategy<Value = Value> {
+    let places = [
+        "/version",
+        "/store",
+        "/store/buckets",
+        "/defaults",
+        "/defaults/mode",
+        "/rules",
+        "/rules/0",
+        "/rules/0/name",
+        "/rules/0/match",
+        "/rules/0/match/headers/0",
+        "/rules/0/match/path",
+        "/rules/0/key",
+        "/rules/0/key/0",
+        "/rules/0/limits",
+        "/rules/0/limits/0",
+        "/rules/0/limits/0/rate",
+        "/rules/0/limits/0/capacity",
+        "/rules/0/cost",
+    ];
+    (prop::sample::select(places.to_vec()), any_json()).prop_map(|(place, value)| {
+        let mut document = json!({
+            "version": 1,
+            "store": { "buckets": 64 },
+            "defaults": { "mode": "shadow" },
+            "rules": [{
+                "name": "r",
+                "match": { "headers": [{ "name": "x", "exact": "y" }], "path": { "prefix": "/" } },
+                "key": [{ "header": "x" }],
+                "limits": [{ "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" }],
+                "cost": 1
+            }],
+        });
+        if let Some(target) = document.pointer_mut(place) {
+            *target = value;
+        }
+        document
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn a_file_or_an_error(document in prop_oneof![any_json(), nearly_right()]) {
+        let parsed = parse(&document);
+        let errors = parsed.problems.iter().filter(|p| p.severity == Severity::Error).count();
+        prop_assert_eq!(parsed.file.is_some(), errors == 0);
+        for problem in &parsed.problems {
+            let line = problem.to_string();
+            prop_assert!(!line.chars().any(char::is_control), "{:?}", line);
+        }
+        if let Some(file) = parsed.file {
+            let written = serde_json::to_value(&file).expect("serialises");
+            prop_assert_eq!(parse(&written).file, Some(file));
+        }
+    }
+
+    #[test]
+    fn parts_are_read_or_wrong(document in any_json()) {
+        for errors in [
+            parse_rule(&document).err(),
+            parse_edit(&document).err(),
+            parse_limits(&document).err(),
+            parse_store(&document).err(),
+        ] {
+            prop_assert_ne!(errors.map(|problems| problems.len()), Some(0));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The rule file: what is read, what is written, and what is said about wrong ones.
+#![cfg(test)]
+
+use loudou_limiter::config::{Parsed, parse};
+use loudou_limiter::rule::{Rule, RuleFile};
+use serde_json::{Value, json};
+
+mod arbitrary;
+mod defaults;
+mod parts;
+mod right;
+mod wrong;
+
+/// A rule that is right, with the given fields instead of or besides its own; null takes one away.
+fn rule(fields: &Value) -> Value {
+    let mut rule = json!({
+        "name": "r",
+        "key": ["source"],
+        "limits": [{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }],
+    });
+    for (name, value) in fields.as_object().expect("an object") {
+        rule[name] = value.clone();
+    }
+    rule
+}
+
+fn file(rules: &[Value]) -> Value {
+    json!({ "version": 1, "rules": rules })
+}
+
+fn read(document: &Value) -> RuleFile {
+    let Parsed { file, problems } = parse(document);
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, [""; 0]);
+    file.expect("a file without problems")
+}
+
+/// The only rule of a file with `fields`.
+fn read_rule(fields: &Value) -> Rule {
+    read(&file(&[rule(fields)])).rules.remove(0)
+}
+
+/// All problems, as they are shown.
+fn problems(document: &Value) -> Vec<String> {
+    let parsed = parse(document);
+    parsed.problems.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,240 @@
+//! Every field of the supported part of the rule file, and the way back.
+
+use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
+use loudou_limiter::config::{parse_rule, parse_store};
+use loudou_limiter::rule::{
+    HeaderMatch, HeaderTest, KeyPart, Match, Mode, OnError, OnMissingKey, PathMatch,
+    RateLimitHeaders, Respond, Rule, RuleFile, StoreSettings,
+};
+use loudou_limiter::{Limit, Limits, Nanos, Rate};
+use serde_json::{Value, json};
+
+use super::{file, read, read_rule, rule};
+
+fn rate(amount: u32, seconds: u64) -> Rate {
+    Rate::new(amount, Nanos::from_secs(seconds)).expect("positive")
+}
+
+fn everything() -> Value {
+    json!({
+        "version": 1,
+        "store": { "buckets": 4096, "share": "team_a-1" },
+        "defaults": { "mode": "shadow", "on_error": "refuse" },
+        "rules": [
+            {
+                "name": "reply-per-user",
+                "match": {
+                    "methods": ["POST", "M-SEARCH"],
+                    "path": { "prefix": "/reply" },
+                    "headers": [
+                        { "name": "X-Plan", "exact": "free" },
+                        { "name": "x-internal", "present": false },
+                        { "name": ":authority", "present": true }
+                    ]
+                },
+                "key": [{ "header": "X-User-Id" }, { "literal": "v2" }, "source", "path", "route"],
+                "on_missing_key": "share",
+                "limits": [
+                    { "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/60s" },
+                    {
+                        "name": "steady_one", "algorithm": "token_bucket", "capacity": 1000,
+                        "rate": "1000/d", "refill": "interval", "initial": 10
+                    },
+                    { "algorithm": "token_bucket", "capacity": 7, "rate": "7/h" }
+                ],
+                "cost": 3,
+                "mode": "enforce",
+                "respond": { "ratelimit_headers": "draft11" }
+            },
+            {
+                "name": "all",
+                "match": { "path": { "exact": "/" } },
+                "key": [],
+                "on_missing_key": "refuse",
+                "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/366d" }],
+                "mode": "off"
+            }
+        ]
+    })
+}
+
+#[test]
+fn every_field_is_read() {
+    let read = read(&everything());
+    let settings = StoreSettings {
+        buckets: 4096,
+        share: "team_a-1".to_string(),
+    };
+    assert_eq!(read.store, settings);
+    let header = |name: &str, test| HeaderMatch {
+        name: name.to_string(),
+        test,
+    };
+    let burst = Algorithm::Funnel(Funnel::new(15, rate(30, 60)).expect("valid"));
+    let steady = TokenBucket::new(1000, rate(1000, 86_400), Refill::Interval, 10).expect("valid");
+    let third = TokenBucket::new(7, rate(7, 3600), Refill::Greedy, 7).expect("valid");
+    let limits = vec![
+        Limit::new("burst", burst),
+        Limit::new("steady_one", Algorithm::TokenBucket(steady)),
+        Limit::new("token_bucket", Algorithm::TokenBucket(third)),
+    ];
+    let expected = Rule {
+        name: "reply-per-user".to_string(),
+        matches: Match {
+            methods: vec!["POST".to_string(), "M-SEARCH".to_string()],
+            path: Some(PathMatch::Prefix("/reply".to_string())),
+            headers: vec![
+                header("x-plan", HeaderTest::Exact("free".to_string())),
+                header("x-internal", HeaderTest::Present(false)),
+                header(":authority", HeaderTest::Present(true)),
+            ],
+        },
+        key: vec![
+            KeyPart::Header("x-user-id".to_string()),
+            KeyPart::Literal("v2".to_string()),
+            KeyPart::Source,
+            KeyPart::Path,
+            KeyPart::Route,
+        ],
+        on_missing_key: OnMissingKey::Share,
+        limits: Limits::new(limits).expect("three"),
+        cost: 3,
+        mode: Mode::Enforce,
+        on_error: OnError::Refuse,
+        respond: Respond {
+            ratelimit_headers: RateLimitHeaders::Draft11,
+        },
+    };
+    assert_eq!(read.rules.first(), Some(&expected));
+}
+
+#[test]
+fn what_is_not_said_has_a_default() {
+    let read = read(&file(&[rule(&json!({ "key": [] }))]));
+    let settings = StoreSettings {
+        buckets: 65_536,
+        share: "loudou".to_string(),
+    };
+    assert_eq!(read.store, settings);
+    let funnel = Funnel::new(5, rate(1, 1)).expect("valid");
+    let limits = Limits::new(vec![Limit::new("funnel", Algorithm::Funnel(funnel))]);
+    let expected = Rule {
+        name: "r".to_string(),
+        matches: Match::default(),
+        key: Vec::new(),
+        on_missing_key: OnMissingKey::Skip,
+        limits: limits.expect("one"),
+        cost: 1,
+        mode: Mode::Enforce,
+        on_error: OnError::Admit,
+        respond: Respond {
+            ratelimit_headers: RateLimitHeaders::None,
+        },
+    };
+    assert_eq!(read.rules, [expected]);
+    assert!(super::read(&file(&[])).rules.is_empty());
+}
+
+/// What is written is the rule file's own form, with the defaults applied.
+#[test]
+fn a_file_is_written_as_it_is_read() {
+    let first = read(&everything());
+    let written = serde_json::to_value(&first).expect("serialises");
+    assert_eq!(written["defaults"], Value::Null);
+    assert_eq!(written["rules"][1]["mode"], "off");
+    assert_eq!(written["rules"][1]["on_error"], "refuse");
+    assert_eq!(
+        written["rules"][0]["limits"][0],
+        json!({
+            "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/m"
+        })
+    );
+    let again = read(&written);
+    assert_eq!(again, first);
+    for rule in &first.rules {
+        let written = serde_json::to_value(rule).expect("serialises");
+        assert_eq!(parse_rule(&written).as_ref(), Ok(rule));
+        assert_eq!(
+            serde_json::from_value::<Rule>(written).ok().as_ref(),
+            Some(rule)
+        );
+        let limits = serde_json::to_value(&rule.limits).expect("serialises");
+        assert_eq!(
+            serde_json::from_value::<Limits>(limits).ok().as_ref(),
+            Some(&rule.limits)
+        );
+    }
+    assert_eq!(parse_store(&written["store"]), Ok(first.store));
+    let empty = serde_json::to_value(RuleFile::default()).expect("serialises");
+    assert_eq!(read(&empty), RuleFile::default());
+}
+
+/// A warning is no error: a rule that is in force can be read back.
+#[test]
+fn a_rule_with_a_warning_is_written_as_it_is_read() {
+    let costly = rule(&json!({ "cost": 6 }));
+    let parsed = loudou_limiter::config::parse(&file(&[costly]));
+    assert_eq!(parsed.problems.len(), 1);
+    let rule = parsed.file.expect("in force").rules.remove(0);
+    let written = serde_json::to_value(&rule).expect("serialises");
+    assert_eq!(parse_rule(&written), Ok(rule));
+}
+
+/// Envoy hands the numbers of a Struct over as doubles, and may drop nulls or not.
+#[test]
+fn whole_doubles_are_whole_numbers() {
+    let read = read(&json!({
+        "version": 1.0,
+        "store": { "buckets": 16_777_216.0 },
+        "defaults": null,
+        "rules": [rule(&json!({
+            "match": null,
+            "cost": 15.0,
+            "limits": [
+                { "name": "a", "algorithm": "funnel", "capacity": 1_000_000_000.0, "rate": "1000000000/s" },
+                { "name": "b", "algorithm": "token_bucket", "capacity": 20.0, "rate": "1/s", "initial": 0.0 },
+            ],
+        }))],
+    }));
+    assert_eq!(read.store.buckets, 16_777_216);
+    let rule = read.rules.first().expect("one");
+    assert_eq!(rule.cost, 15);
+    let capacities: Vec<u64> = rule
+        .limits
+        .iter()
+        .map(|l| l.algorithm().capacity())
+        .collect();
+    assert_eq!(capacities, [1_000_000_000, 20]);
+}
+
+#[test]
+fn the_tags_of_limits_tell_their_numbers_apart() {
+    let tag = |limit: Value| read_rule(&json!({ "limits": [limit] })).limits.tag();
+    let funnel = |capacity: u64, rate: &str, name: &str| {
+        tag(json!({ "name": name, "algorithm": "funnel", "capacity": capacity, "rate": rate }))
+    };
+    let first = funnel(5, "1/s", "a");
+    assert_eq!(
+        funnel(5, "1/1000ms", "a"),
+        first,
+        "the same rate, written otherwise"
+    );
+    for other in [
+        funnel(6, "1/s", "a"),
+        funnel(5, "2/s", "a"),
+        funnel(5, "1/s", "b"),
+        funnel(5, "2/2s", "a"),
+    ] {
+        assert_ne!(other, first);
+    }
+    let bucket = |refill: &str, initial: u64| {
+        tag(json!({
+            "name": "a", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s",
+            "refill": refill, "initial": initial
+        }))
+    };
+    let first = bucket("greedy", 5);
+    assert_ne!(bucket("interval", 5), first);
+    assert_ne!(bucket("greedy", 4), first);
+    assert_ne!(funnel(5, "1/s", "a"), first);
+}
