@@ -65,30 +65,21 @@ pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     let mut report = Report::default();
     let cursor = Cursor::root(document);
     let edit = edit(&cursor, &mut report);
-    match edit {
-        Some(edit) if report.problems.is_empty() => Ok(edit),
-        _ => Err(report.problems),
-    }
+    report.outcome(edit)
 }
 
 /// Reads one rule, without defaults: the form in which rules are exported.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
     let rule = rules::rule(&Cursor::root(document), None, &mut report);
-    match rule {
-        Some(rule) if report.problems.is_empty() => Ok(rule),
-        _ => Err(report.problems),
-    }
+    report.outcome(rule)
 }
 
 /// Reads a list of limits alone.
 pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     let mut report = Report::default();
     let limits = limits::limits(&Cursor::root(document), &mut report);
-    match limits {
-        Some(limits) if report.problems.is_empty() => Ok(limits),
-        _ => Err(report.problems),
-    }
+    report.outcome(limits)
 }
 
 impl<'de> Deserialize<'de> for Rule {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
-use super::problem::{Path, Problem};
+use super::problem::{Path, Problem, Severity};
 use super::suggest::nearest;
 
 /// A value and the place where it stands.
@@ -29,6 +29,15 @@ impl Report {
 
     pub(crate) fn error(&mut self, at: &Cursor<'_>, message: impl Into<String>, allowed: &str) {
         self.add(Problem::error(at.path.clone(), at.value, message).allowed(allowed));
+    }
+
+    /// What was read, unless there are errors; warnings do not make it unreadable.
+    pub(crate) fn outcome<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
+        let is_error = |problem: &Problem| problem.severity == Severity::Error;
+        match read {
+            Some(read) if !self.problems.iter().any(is_error) => Ok(read),
+            _ => Err(self.problems),
+        }
     }
 }
 
