@@ -45,7 +45,7 @@ pub use config::{Config, EDIT_TOKEN, VIEW_TOKEN};
 pub use envoy::{Envoy, Update};
 pub use http::{Http, Request, Response};
 pub use load::Counts;
-pub use operator::{Operator, expect};
+pub use operator::{Operator, expect, expect_problem};
 pub use paths::{envoy_bin, loudou_bin};
 pub use process::Guarded;
 pub use temp::TempDir;

@@ -118,6 +118,25 @@ pub fn expect(answer: &Response, status: u16) -> Result<Value> {
     answer.json()
 }
 
+/// An answer of the admin API that must be a problem document of this status; its detail.
+pub fn expect_problem(answer: &Response, status: u16) -> Result<String> {
+    let body = expect(answer, status)?;
+    let kind = answer.header("content-type").unwrap_or_default();
+    ensure!(kind == "application/problem+json", "{kind}: {answer:?}");
+    let cache = answer.header("cache-control");
+    ensure!(cache == Some("no-store"), "{cache:?}: {answer:?}");
+    let text = |field: &str| {
+        let text = body.get(field).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
+            .with_context(|| format!("no {field} in words: {body}"))
+    };
+    let repeated = body.get("status").and_then(Value::as_u64);
+    ensure!(repeated == Some(status.into()), "{body}");
+    text("type")?;
+    text("title")?;
+    text("detail").map(str::to_owned)
+}
+
 /// Percent-encodes everything but letters and digits.
 pub fn percent(text: &str) -> String {
     let encode = |byte: u8| match byte {
