@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::clock::eventually;
-use crate::config::Config;
+use crate::config::{Config, EDIT_TOKEN};
 use crate::http::{Http, Request};
 use crate::load::{Counts, load};
 use crate::paths::{envoy_bin, workspace_root};
@@ -66,7 +66,9 @@ impl Envoy {
         command
             .arg("--drain-time-s")
             .arg(config.drain_s.to_string());
-        Self::launch(command, dir, wasm)
+        let mut envoy = Self::launch(command, dir, wasm)?;
+        envoy.await_rules()?;
+        Ok(envoy)
     }
 
     /// Starts Envoy with the text of a whole bootstrap file in YAML, whose listeners must be named
@@ -220,6 +222,16 @@ impl Envoy {
         self.check_alive()?;
         self.stopped = true;
         Ok(())
+    }
+
+    /// A configuration becomes active a moment after it is accepted; until then the admin API says
+    /// 503.
+    fn await_rules(&mut self) -> Result<()> {
+        eventually(START, "the rules to be active", || {
+            self.check_alive()?;
+            let status = Request::get("/v1/status").token(EDIT_TOKEN);
+            Ok((self.admin().send(&status)?.status != 503).then_some(()))
+        })
     }
 
     fn check_alive(&mut self) -> Result<()> {

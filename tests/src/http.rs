@@ -21,6 +21,8 @@ pub struct Request {
     path: String,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     body: Option<Vec<u8>>,
+    /// The sizes of the chunks that the body is sent in; none for a content length instead.
+    chunk: Option<usize>,
 }
 
 impl Request {
@@ -31,6 +33,7 @@ impl Request {
             path: path.to_owned(),
             headers: Vec::new(),
             body: None,
+            chunk: None,
         }
     }
 
@@ -65,6 +68,13 @@ impl Request {
         self
     }
 
+    /// Sends the body in chunks of this size, without saying its length beforehand.
+    #[must_use]
+    pub const fn chunked(mut self, size: usize) -> Self {
+        self.chunk = Some(size);
+        self
+    }
+
     /// Sets a JSON body with its content type.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
@@ -83,7 +93,9 @@ impl Request {
             head.push_str("host: loudou.test\r\n");
         }
         let expects_body = matches!(self.method.as_str(), "POST" | "PUT" | "PATCH");
-        if self.body.is_some() || expects_body {
+        if self.chunk.is_some() {
+            head.push_str("transfer-encoding: chunked\r\n");
+        } else if self.body.is_some() || expects_body {
             let length = self.body.as_ref().map_or(0, Vec::len);
             head.extend(["content-length: ", &length.to_string(), "\r\n"]);
         }
@@ -95,13 +107,26 @@ impl Request {
             bytes.extend_from_slice(b"\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
-        bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
+        let body = self.body.as_deref().unwrap_or_default();
+        match self.chunk {
+            None => bytes.extend_from_slice(body),
+            Some(size) => encode_chunks(body, size, &mut bytes),
+        }
         bytes
     }
 
     fn is_head(&self) -> bool {
         self.method == "HEAD"
     }
+}
+
+fn encode_chunks(body: &[u8], size: usize, bytes: &mut Vec<u8>) {
+    for chunk in body.chunks(size.max(1)) {
+        bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
 }
 
 /// An answer.
@@ -245,6 +270,16 @@ mod tests {
         assert_eq!(
             bytes,
             b"POST /a HTTP/1.1\r\ncontent-length: 0\r\nhost: h\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn chunks_carry_their_sizes() {
+        let bytes = Request::post("/a").body("hello").chunked(4).encode();
+        let text = String::from_utf8(bytes).expect("ASCII");
+        assert!(
+            text.ends_with("transfer-encoding: chunked\r\n\r\n4\r\nhell\r\n1\r\no\r\n0\r\n\r\n"),
+            "{text}"
         );
     }
 }

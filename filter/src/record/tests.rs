@@ -47,6 +47,16 @@ fn capacity(record: &Record, name: &str) -> u64 {
 }
 
 #[test]
+fn a_rule_with_a_warning_is_read_back() {
+    let mut dear = rule("dear", 3);
+    dear["cost"] = json!(5);
+    let record = Record::new(&file(&json!([dear])), Nanos::from_secs(1));
+    let bytes = serde_json::to_vec(&record).expect("JSON");
+    let read: Record = serde_json::from_slice(&bytes).expect("a warning is no error");
+    assert_eq!(read, record);
+}
+
+#[test]
 fn survives_its_own_serialisation() {
     let mut record = Record::new(
         &file(&json!([rule("a", 5), rule("b", 7)])),

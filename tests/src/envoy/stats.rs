@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Envoy;
 use crate::http::{Http, Request};
+use crate::operator::percent;
 
 /// Envoy's memory, in bytes, as its allocator sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,23 +87,4 @@ fn resident(pid: u32) -> Result<u64> {
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     kib.map(|kib| kib * 1024)
         .with_context(|| format!("{path} has no VmRSS"))
-}
-
-/// Percent-encodes everything but letters and digits.
-fn percent(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        letter if letter.is_ascii_alphanumeric() => char::from(letter).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    text.bytes().map(encode).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percent;
-
-    #[test]
-    fn a_regular_expression_survives_the_query() {
-        assert_eq!(percent(r"^a\.b$"), "%5Ea%5C%2Eb%24");
-    }
 }

@@ -1,0 +1,157 @@
+//! An operator at the admin API: the calls that most tests make, with a token.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::config::{EDIT_TOKEN, VIEW_TOKEN};
+use crate::envoy::Envoy;
+use crate::http::{Http, Request, Response};
+
+/// A client of the admin API with one kept connection and a token.
+#[derive(Debug)]
+pub struct Operator {
+    http: Http,
+    token: &'static str,
+}
+
+impl Operator {
+    /// One who may edit.
+    pub const fn editor(envoy: &Envoy) -> Self {
+        Self {
+            http: envoy.admin(),
+            token: EDIT_TOKEN,
+        }
+    }
+
+    /// One who may only look.
+    pub const fn viewer(envoy: &Envoy) -> Self {
+        Self {
+            http: envoy.admin(),
+            token: VIEW_TOKEN,
+        }
+    }
+
+    /// Sends a request with the token, whatever the answer.
+    pub fn send(&mut self, request: Request) -> Result<Response> {
+        self.http.send(&request.token(self.token))
+    }
+
+    /// The JSON of `GET path`, which must be answered with 200.
+    pub fn get(&mut self, path: &str) -> Result<Value> {
+        let answer = self.send(Request::get(path))?;
+        expect(&answer, 200).context(path.to_owned())
+    }
+
+    /// The generation of the rules now.
+    pub fn generation(&mut self) -> Result<u64> {
+        let rules = self.get("/v1/rules")?;
+        let generation = rules.get("generation").and_then(Value::as_u64);
+        generation.with_context(|| format!("no generation: {rules}"))
+    }
+
+    /// `PUT /v1/rules/{rule}` on top of the generation as it is now. `query` is without `?`.
+    pub fn put(&mut self, rule: &str, query: &str, body: &Value) -> Result<Response> {
+        let generation = self.generation()?;
+        let request = Request::new("PUT", &format!("/v1/rules/{rule}?{query}"));
+        let request = request.header("if-match", format!("\"{generation}\""));
+        self.send(request.json(body))
+    }
+
+    /// The same, which must be accepted; the answer.
+    pub fn edit(&mut self, rule: &str, query: &str, body: &Value) -> Result<Value> {
+        expect(&self.put(rule, query, body)?, 200)
+    }
+
+    /// `DELETE /v1/rules/{rule}`, which must be accepted; the answer.
+    pub fn drop_edit(&mut self, rule: &str, query: &str) -> Result<Value> {
+        let request = Request::new("DELETE", &format!("/v1/rules/{rule}?{query}"));
+        expect(&self.send(request.header("if-match", "*"))?, 200)
+    }
+
+    /// `POST /v1/buckets/{rule}/{key}/reset`, which must be accepted; the answer.
+    pub fn reset(&mut self, rule: &str, key: &str) -> Result<Value> {
+        let path = format!("/v1/buckets/{rule}/{}/reset", percent(key));
+        expect(&self.send(Request::post(&path))?, 200)
+    }
+
+    /// One bucket, or nothing when there is none.
+    pub fn bucket(&mut self, rule: &str, key: &str) -> Result<Option<Value>> {
+        let path = format!("/v1/buckets/{rule}/{}", percent(key));
+        let answer = self.send(Request::get(&path))?;
+        if answer.status == 404 {
+            return Ok(None);
+        }
+        expect(&answer, 200).map(Some)
+    }
+
+    /// Every bucket that `query` finds, page after page.
+    pub fn buckets(&mut self, query: &str) -> Result<Vec<Value>> {
+        let mut all = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = self.get(&format!("/v1/buckets?{query}&cursor={cursor}"))?;
+            let buckets = page.get("buckets").and_then(Value::as_array);
+            all.extend(buckets.context("a page without buckets")?.iter().cloned());
+            match page.get("next_cursor").and_then(Value::as_str) {
+                Some(next) => next.clone_into(&mut cursor),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The events after number `after`, oldest first.
+    pub fn events(&mut self, after: u64) -> Result<Vec<Value>> {
+        let page = self.get(&format!("/v1/events?after={after}"))?;
+        let events = page.get("events").and_then(Value::as_array);
+        events.cloned().context("an answer without events")
+    }
+}
+
+/// The JSON of an answer that must have this status.
+pub fn expect(answer: &Response, status: u16) -> Result<Value> {
+    ensure!(
+        answer.status == status,
+        "{} instead of {status}: {}",
+        answer.status,
+        answer.text()
+    );
+    answer.json()
+}
+
+/// An answer of the admin API that must be a problem document of this status; its detail.
+pub fn expect_problem(answer: &Response, status: u16) -> Result<String> {
+    let body = expect(answer, status)?;
+    let kind = answer.header("content-type").unwrap_or_default();
+    ensure!(kind == "application/problem+json", "{kind}: {answer:?}");
+    let cache = answer.header("cache-control");
+    ensure!(cache == Some("no-store"), "{cache:?}: {answer:?}");
+    let text = |field: &str| {
+        let text = body.get(field).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
+            .with_context(|| format!("no {field} in words: {body}"))
+    };
+    let repeated = body.get("status").and_then(Value::as_u64);
+    ensure!(repeated == Some(status.into()), "{body}");
+    text("type")?;
+    text("title")?;
+    text("detail").map(str::to_owned)
+}
+
+/// Percent-encodes everything but letters and digits.
+pub fn percent(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        letter if letter.is_ascii_alphanumeric() => char::from(letter).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_regular_expression_survives_the_query() {
+        assert_eq!(percent(r"^a\.b$"), "%5Ea%5C%2Eb%24");
+    }
+}

@@ -1,0 +1,237 @@
+//! Bodies of the admin API: they arrive whole, and bad ones get all their problems told.
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, VIEW_TOKEN, expect_problem};
+use serde_json::{Value, json};
+
+/// The largest body the admin API takes.
+const MAX_BODY: usize = 64 * 1024;
+
+fn start() -> Result<Envoy> {
+    Envoy::start(&Config::new(json!([{
+        "name": "r",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
+    }])))
+}
+
+fn unharmed(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
+    ensure!(ops.generation()? == 1, "something was changed");
+    let rule = ops.get("/v1/rules/r")?;
+    ensure!(
+        rule.get("edit").is_none() && rule.get("rule") == rule.get("base"),
+        "{rule}"
+    );
+    ensure!(
+        !envoy.log()?.contains("panicked"),
+        "the log tells of a panic"
+    );
+    Ok(())
+}
+
+fn put(path: &str) -> Request {
+    Request::new("PUT", path)
+        .token(EDIT_TOKEN)
+        .header("if-match", "*")
+}
+
+fn edit(capacity: u32) -> Value {
+    json!({ "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
+}
+
+#[test]
+fn bodies_that_are_no_edit() -> Result<()> {
+    let envoy = start()?;
+    let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+    let nested = format!("{}1{}", "{\"limits\":".repeat(5_000), "}".repeat(5_000));
+    let bodies: [&[u8]; 16] = [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"\"x\"",
+        b"{}",
+        b"{\"limits\":[]}",
+        b"{\"mode\":\"enforce\"",
+        b"\xff\xfe",
+        b"{\"mode\":1e999}",
+        b"{\"mode\":\"\\ud800\"}",
+        b"{\"limits\":{}}",
+        b"{\"cost\":3}",
+        deep.as_bytes(),
+        nested.as_bytes(),
+        b"{\"limits\":[{\"algorithm\":\"funnel\",\"capacity\":0,\"rate\":\"0/s\"}]}",
+    ];
+    for body in bodies {
+        let request = put("/v1/rules/r")
+            .header("content-type", "application/json")
+            .body(body);
+        let shown = String::from_utf8_lossy(body.get(..body.len().min(60)).unwrap_or_default())
+            .into_owned();
+        expect_problem(&envoy.admin().send(&request)?, 400).context(shown)?;
+    }
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn every_problem_of_a_body_is_told() -> Result<()> {
+    let envoy = start()?;
+    let body = json!({ "mode": "enforced", "limits": [
+        { "algorithm": "funel", "capacity": 1, "rate": "1/s" },
+        { "algorithm": "funnel", "capacity": 0, "rate": "0/s" },
+    ] });
+    let answer = envoy.admin().send(&put("/v1/rules/r").json(&body))?;
+    expect_problem(&answer, 400)?;
+    let problems = answer.json()?["problems"].clone();
+    let paths: Vec<&str> = problems
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|p| p["path"].as_str())
+        .collect();
+    for path in [
+        "limits[0].algorithm",
+        "limits[1].capacity",
+        "limits[1].rate",
+        "mode",
+    ] {
+        ensure!(paths.contains(&path), "{path} is not among {paths:?}");
+    }
+    let meant = problems
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|p| p["suggestion"].as_str());
+    ensure!(meant.eq(["funnel", "enforce"]), "{problems}");
+    let ours = loudou_limiter::config::parse_edit(&body)
+        .err()
+        .context("no edit")?;
+    let ours: Vec<String> = ours
+        .iter()
+        .map(|problem| problem.path.to_string())
+        .collect();
+    ensure!(ours == paths, "{ours:?} {paths:?}");
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn bodies_of_the_wrong_type_are_refused() -> Result<()> {
+    let envoy = start()?;
+    let types = [
+        None,
+        Some("text/plain"),
+        Some("application/x-www-form-urlencoded"),
+        Some("multipart/form-data"),
+        Some(""),
+        Some("application/jsonx"),
+        Some("text/plain, application/json"),
+        Some("\u{e9}"),
+    ];
+    for kind in types {
+        let mut request = put("/v1/rules/r").body(edit(9).to_string());
+        if let Some(kind) = kind {
+            request = request.header("content-type", kind);
+        }
+        expect_problem(&envoy.admin().send(&request)?, 415).with_context(|| format!("{kind:?}"))?;
+    }
+    let form = Request::post("/v1/buckets/r/k/reset")
+        .header("content-type", "text/plain")
+        .body("{}");
+    expect_problem(&Operator::editor(&envoy).send(form)?, 415)?;
+    unharmed(&envoy)?;
+    for kind in ["application/json; charset=utf-8", "Application/JSON"] {
+        let request = put("/v1/rules/r")
+            .header("content-type", kind)
+            .body(edit(9).to_string());
+        ensure!(envoy.admin().send(&request)?.status == 200, "{kind}");
+    }
+    envoy.stop()
+}
+
+/// A valid edit of exactly this many bytes.
+fn sized(capacity: u32, bytes: usize) -> String {
+    let text = edit(capacity).to_string();
+    let padding = " ".repeat(bytes.saturating_sub(text.len()));
+    format!("{text}{padding}")
+}
+
+#[test]
+fn bodies_arrive_whole_up_to_the_largest() -> Result<()> {
+    let envoy = start()?;
+    let mut ops = Operator::editor(&envoy);
+    let json = |body: String| {
+        put("/v1/rules/r")
+            .header("content-type", "application/json")
+            .body(body)
+    };
+    let mut capacity = 10;
+    let mut expect_taken = |request: Request, capacity: u32, what: &str| -> Result<()> {
+        let answer = envoy.admin().send(&request)?;
+        ensure!(
+            answer.status == 200,
+            "{what}: {} {}",
+            answer.status,
+            answer.text()
+        );
+        let rule = ops.get("/v1/rules/r")?;
+        ensure!(
+            rule["rule"]["limits"][0]["capacity"] == capacity,
+            "{what}: {rule}"
+        );
+        Ok(())
+    };
+    for size in [100, 16 * 1024, MAX_BODY - 1, MAX_BODY] {
+        capacity += 1;
+        expect_taken(
+            json(sized(capacity, size)),
+            capacity,
+            &format!("{size} bytes"),
+        )?;
+        for chunk in [size, 4096, 7 * 1024 + 1] {
+            capacity += 1;
+            let request = json(sized(capacity, size)).chunked(chunk);
+            expect_taken(
+                request,
+                capacity,
+                &format!("{size} bytes in chunks of {chunk}"),
+            )?;
+        }
+    }
+    capacity += 1;
+    expect_taken(
+        json(sized(capacity, 100)).chunked(1),
+        capacity,
+        "byte by byte",
+    )?;
+    envoy.stop()
+}
+
+#[test]
+fn larger_bodies_are_refused() -> Result<()> {
+    let envoy = start()?;
+    let json = |body: String| {
+        put("/v1/rules/r")
+            .header("content-type", "application/json")
+            .body(body)
+    };
+    for size in [MAX_BODY + 1, 1024 * 1024, 3 * 1024 * 1024] {
+        let answer = envoy.admin().send(&json(sized(9, size)))?;
+        expect_problem(&answer, 413).with_context(|| format!("{size} bytes"))?;
+        // Past Envoy's own buffer limit (1 MiB), Envoy may be the first to say so, in its own words.
+        let answer = envoy.admin().send(&json(sized(9, size)).chunked(4096))?;
+        ensure!(answer.status == 413, "{size} bytes in chunks: {answer:?}");
+    }
+    unharmed(&envoy)?;
+    // The right to send a large body is looked at after the right to send any.
+    let answer = envoy.admin().send(
+        &Request::new("PUT", "/v1/rules/r")
+            .token(VIEW_TOKEN)
+            .header("content-type", "application/json")
+            .body("x".repeat(MAX_BODY)),
+    )?;
+    expect_problem(&answer, 403)?;
+    envoy.stop()
+}

@@ -1,0 +1,182 @@
+//! Hostile calls of the admin API, bodies apart: each gets its error as a problem document, and changes nothing.
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, expect_problem};
+use serde_json::{Value, json};
+
+fn start() -> Result<Envoy> {
+    Envoy::start(&Config::new(json!([{
+        "name": "r",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
+    }])))
+}
+
+fn unharmed(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
+    ensure!(ops.generation()? == 1, "something was changed");
+    let rule = ops.get("/v1/rules/r")?;
+    ensure!(
+        rule.get("edit").is_none() && rule.get("rule") == rule.get("base"),
+        "{rule}"
+    );
+    ensure!(
+        !envoy.log()?.contains("panicked"),
+        "the log tells of a panic"
+    );
+    Ok(())
+}
+
+fn put(path: &str) -> Request {
+    Request::new("PUT", path)
+        .token(EDIT_TOKEN)
+        .header("if-match", "*")
+}
+
+fn edit(capacity: u32) -> Value {
+    json!({ "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
+}
+
+#[test]
+fn paths_that_are_none() -> Result<()> {
+    let envoy = start()?;
+    let mut ops = Operator::editor(&envoy);
+    let long = format!("/v1/buckets/r/{}", "k".repeat(5_000));
+    let escaped = format!("/v1/buckets/r/{}", "%25".repeat(10_000));
+    for path in [
+        long.as_str(),
+        &escaped,
+        "/v1/buckets/r/%ff%fe",
+        "/v1/%c3%28",
+        "/v1/status?%ff=1",
+    ] {
+        expect_problem(&ops.send(Request::get(path))?, 400)
+            .with_context(|| format!("{path:.60}"))?;
+    }
+    let unknown = [
+        "/",
+        "//",
+        "/v1",
+        "/v1/",
+        "/v2/status",
+        "/V1/status",
+        "/v1/status/",
+        "/v1/rules/none",
+        "/v1/rules/r/x",
+        "/v1/buckets/r",
+        "/v1/buckets/none/k",
+        "/v1/buckets/r/%zz",
+        "/v1/buckets/r/%",
+        "/v1/buckets/r/%00%0a%1b[31m",
+        "/v1/rules/%0a%1b[2J",
+        "/v1/rules/..%2f..%2fetc",
+        "/v1/buckets//k",
+        "/v1/buckets/r/k/reset/x",
+        "/favicon.ico",
+    ];
+    for path in unknown {
+        expect_problem(&ops.send(Request::get(path))?, 404).context(path)?;
+    }
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn methods_that_do_not_fit() -> Result<()> {
+    let envoy = start()?;
+    let mut ops = Operator::editor(&envoy);
+    let cases = [
+        ("POST", "/v1/status", "GET"),
+        ("DELETE", "/v1/rules", "GET"),
+        ("PATCH", "/v1/rules/r", "GET, PUT, DELETE"),
+        ("PUT", "/v1/buckets/r/k", "GET"),
+        ("GET", "/v1/buckets/r/k/reset", "POST"),
+        ("OPTIONS", "/v1/events", "GET"),
+        ("TRACE", "/v1/export", "GET"),
+    ];
+    for (method, path, allowed) in cases {
+        let answer = ops.send(Request::new(method, path))?;
+        expect_problem(&answer, 405).with_context(|| format!("{method} {path}"))?;
+        ensure!(
+            answer.header("allow") == Some(allowed),
+            "{method} {path}: {answer:?}"
+        );
+    }
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn queries_that_are_not_understood() -> Result<()> {
+    let envoy = start()?;
+    let mut ops = Operator::editor(&envoy);
+    let queries = [
+        "/v1/status?x=1",
+        "/v1/rules?rule=r",
+        "/v1/rules/r?verbose",
+        "/v1/export?format=yaml",
+        "/v1/buckets?limits=3",
+        "/v1/buckets?limit=0",
+        "/v1/buckets?limit=501",
+        "/v1/buckets?limit=-1",
+        "/v1/buckets?limit=99999999999999999999999",
+        "/v1/buckets?state=angry",
+        "/v1/buckets?cursor=x",
+        "/v1/buckets?cursor=-1",
+        "/v1/buckets?cursor=1.xyz",
+        "/v1/buckets?cursor=1.2.3",
+        "/v1/buckets?cursor=99999999999999",
+        "/v1/buckets?cursor=.",
+        "/v1/events?after=x",
+        "/v1/events?after=1.5",
+        "/v1/events?after=-1",
+        "/v1/buckets?state=%1b[31m",
+    ];
+    for path in queries {
+        expect_problem(&ops.send(Request::get(path))?, 400).context(path)?;
+    }
+    expect_problem(&ops.send(Request::get("/v1/buckets?rule=none"))?, 404)?;
+    // Far beyond the end is the end.
+    let beyond = ops.get("/v1/buckets?cursor=4294967295.ffffffffffffffff")?;
+    ensure!(
+        beyond["buckets"] == json!([]) && beyond.get("next_cursor").is_none(),
+        "{beyond}"
+    );
+    let none = ops.get("/v1/events?after=18446744073709551615")?;
+    ensure!(none["events"] == json!([]) && none["lost"] == 0, "{none}");
+    for query in [
+        "carry=most",
+        "for=0s",
+        "for=1",
+        "for=never",
+        "for=-1s",
+        "dry_run=maybe",
+        "because=x",
+        "for=99999999999d",
+    ] {
+        let request = put(&format!("/v1/rules/r?{query}")).json(&edit(9));
+        expect_problem(&envoy.admin().send(&request)?, 400).context(query)?;
+    }
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn reasons_are_one_short_line() -> Result<()> {
+    let envoy = start()?;
+    let long = "x".repeat(201);
+    for reason in ["a%0Ab", "%00", "%1B[31mred", "%7F", "%C2%85", long.as_str()] {
+        let request = put(&format!("/v1/rules/r?reason={reason}")).json(&edit(9));
+        expect_problem(&envoy.admin().send(&request)?, 400).context(reason.to_owned())?;
+        let reset = Request::post(&format!("/v1/buckets/r/k/reset?reason={reason}"));
+        expect_problem(&Operator::editor(&envoy).send(reset)?, 400).context(reason.to_owned())?;
+    }
+    unharmed(&envoy)?;
+    let longest = "%C3%BC".repeat(100);
+    let request = put(&format!("/v1/rules/r?reason={longest}")).json(&edit(9));
+    ensure!(
+        envoy.admin().send(&request)?.status == 200,
+        "200 bytes are allowed"
+    );
+    envoy.stop()
+}
