@@ -1,0 +1,206 @@
+//! An example of every answer, kept as it is on the wire. A field that changes its name or its form
+//! turns one of these red: `/v1` only grows.
+
+use loudou_api::{
+    Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
+    LimitView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Status,
+    StoreStatus,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// The example says what we write, and we read what it says.
+fn holds<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(answer: &T, example: &str) {
+    let example: Value = serde_json::from_str(example).expect("JSON");
+    let written = serde_json::to_value(answer).expect("JSON");
+    assert_eq!(written, example, "write {written:#}");
+    assert_eq!(
+        serde_json::from_value::<T>(example).expect("readable"),
+        *answer
+    );
+}
+
+fn totals() -> RuleTotals {
+    RuleTotals {
+        name: "reply-per-user".to_owned(),
+        mode: "enforce".to_owned(),
+        admitted: 1200,
+        refused: 34,
+        shadow_refused: 0,
+        skipped: 5,
+        errors: 0,
+        edited: true,
+    }
+}
+
+fn bucket() -> BucketView {
+    BucketView {
+        rule: "reply-per-user".to_owned(),
+        key: "alice%3A%2Freply".to_owned(),
+        limits: vec![LimitView {
+            name: "burst".to_owned(),
+            algorithm: "funnel".to_owned(),
+            capacity: 15,
+            rate: "30/m".to_owned(),
+            remaining: 0,
+            retry_after_ns: Some(1_500_000_000),
+            reset_after_ns: 29_500_000_000,
+            drain_ns: 30_000_000_000,
+        }],
+        reported: 0,
+        admitted: 120,
+        refused: 7,
+        last_seen_ns: 86_400_000_000_000,
+        state: BucketState::Refusing,
+    }
+}
+
+fn rule(capacity: u32) -> Value {
+    json!({
+        "name": "reply-per-user",
+        "key": [{ "header": "x-user-id" }],
+        "on_missing_key": "skip",
+        "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "30/m" }],
+        "cost": 1,
+        "mode": "enforce",
+        "on_error": "admit",
+        "respond": { "ratelimit_headers": "none" },
+    })
+}
+
+fn view() -> RuleView {
+    RuleView {
+        name: "reply-per-user".to_owned(),
+        generation: 8,
+        rule: rule(30),
+        base: rule(15),
+        edit: Some(EditView {
+            by: "ops".to_owned(),
+            reason: "launch day".to_owned(),
+            at_ns: 86_400_000_000_000,
+            at_unix_ms: 1_700_000_000_000,
+            expires_at_ns: Some(88_200_000_000_000),
+        }),
+        totals: totals(),
+    }
+}
+
+#[test]
+fn status() {
+    let status = Status {
+        version: "0.1.0".to_owned(),
+        git: "0123456789ab".to_owned(),
+        generation: 8,
+        now_ns: 86_400_000_000_000,
+        unix_ms: 1_700_000_000_000,
+        uptime_ns: 3_600_000_000_000,
+        access: Access::Edit,
+        store: StoreStatus {
+            buckets: 65_536,
+            used: 1000,
+            sampled_idle: 20,
+            sampled: 30,
+            evicted_lossless: 4,
+            evicted_lossy: 0,
+            cas_retries: 12,
+            cas_give_ups: 0,
+            lost_counts: 0,
+        },
+        rules: vec![totals()],
+        warnings: vec!["there are no rules".to_owned()],
+    };
+    holds(&status, include_str!("../examples/status.json"));
+}
+
+#[test]
+fn rules() {
+    let rules = Rules {
+        now_ns: 86_400_000_000_000,
+        generation: 8,
+        rules: vec![view()],
+    };
+    holds(&rules, include_str!("../examples/rules.json"));
+}
+
+#[test]
+fn edit() {
+    let answer = EditAnswer {
+        dry_run: false,
+        before: rule(15),
+        after: view(),
+        change: "burst: capacity 15 → 30".to_owned(),
+    };
+    holds(&answer, include_str!("../examples/edit.json"));
+}
+
+#[test]
+fn buckets() {
+    let page = BucketsPage {
+        now_ns: 86_400_000_000_000,
+        generation: 8,
+        buckets: vec![bucket()],
+        next_cursor: Some("17.8f3a".to_owned()),
+    };
+    holds(&page, include_str!("../examples/buckets.json"));
+}
+
+#[test]
+fn reset() {
+    let answer = ResetAnswer {
+        existed: true,
+        before: Some(bucket()),
+    };
+    holds(&answer, include_str!("../examples/reset.json"));
+    let nothing = ResetAnswer::default();
+    holds(&nothing, r#"{"existed":false}"#);
+}
+
+#[test]
+fn events() {
+    let event = Event {
+        seq: 3,
+        at_ns: 86_400_000_000_000,
+        at_unix_ms: 1_700_000_000_000,
+        kind: EventKind::Edit,
+        rule: Some("reply-per-user".to_owned()),
+        key: None,
+        by: "ops".to_owned(),
+        reason: "launch day".to_owned(),
+        detail: "burst: capacity 15 → 30, for 30m".to_owned(),
+        generation: 8,
+    };
+    let events = Events {
+        now_ns: 86_400_000_000_000,
+        events: vec![event],
+        last_seq: 3,
+        lost: 0,
+    };
+    holds(&events, include_str!("../examples/events.json"));
+}
+
+#[test]
+fn problem() {
+    let problem = ProblemAnswer {
+        kind: "about:blank".to_owned(),
+        title: "Bad request".to_owned(),
+        status: 400,
+        detail: "the body is not a valid edit; see `problems`".to_owned(),
+        problems: vec![RuleProblem {
+            path: "limits[0].rate".to_owned(),
+            value: "\"0/s\"".to_owned(),
+            message: "a rate of nothing never admits".to_owned(),
+            allowed: Some("an amount per period".to_owned()),
+            ..RuleProblem::default()
+        }],
+        ..ProblemAnswer::default()
+    };
+    holds(&problem, include_str!("../examples/problem.json"));
+}
+
+#[test]
+fn a_newer_server_is_understood() {
+    let event = r#"{"seq":1,"at_ns":0,"at_unix_ms":0,"kind":"banned","by":"x","detail":"","generation":1,"new":1}"#;
+    let event: Event = serde_json::from_str(event).expect("unknown kinds and fields are no error");
+    assert_eq!(event.kind, EventKind::Warning);
+}

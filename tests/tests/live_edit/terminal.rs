@@ -1,0 +1,160 @@
+//! A terminal for the app under test: a real PTY, and a screen that can be read.
+
+use std::io::{Read as _, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use loudou_tests::{Envoy, eventually, loudou_bin};
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+/// What a person would call hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+const ROWS: u16 = 30;
+const COLUMNS: u16 = 110;
+
+/// `loudou` in a terminal of its own.
+pub struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+    keys: Box<dyn Write + Send>,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Terminal {
+    /// Opens the live screen on `envoy`, with more environment variables.
+    pub fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
+        let size = PtySize {
+            rows: ROWS,
+            cols: COLUMNS,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
+        let pair = native_pty_system().openpty(size)?;
+        let mut command = CommandBuilder::new(loudou_bin()?);
+        command.env("LOUDOU_URL", envoy.admin_url());
+        command.env("LOUDOU_TOKEN", token);
+        command.env("TERM", "xterm-256color");
+        command.env_remove("NO_COLOR");
+        for (name, value) in more {
+            command.env(name, value);
+        }
+        let child = pair.slave.spawn_command(command)?;
+        let keys = pair.master.take_writer()?;
+        let mut output = pair.master.try_clone_reader()?;
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let shared = Arc::clone(&screen);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                let seen = bytes.get(..read).unwrap_or_default();
+                shared
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .process(seen);
+            }
+        });
+        Ok(Self {
+            child,
+            master: pair.master,
+            keys,
+            screen,
+        })
+    }
+
+    /// Types.
+    pub fn press(&mut self, keys: &str) -> Result<()> {
+        self.keys.write_all(keys.as_bytes())?;
+        self.keys.flush()?;
+        Ok(())
+    }
+
+    /// What is on the screen.
+    pub fn contents(&self) -> String {
+        self.screen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .screen()
+            .contents()
+    }
+
+    /// Waits until the screen is as `wanted`.
+    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let seen = eventually(PATIENCE, what, || {
+            let contents = self.contents();
+            Ok(wanted(&contents).then_some(contents))
+        });
+        seen.with_context(|| format!("the screen is:\n{}", self.contents()))
+    }
+
+    /// Waits until the screen shows `text`.
+    pub fn shows(&self, text: &str) -> Result<String> {
+        self.until(&format!("{text:?} on the screen"), |contents| {
+            contents.contains(text)
+        })
+    }
+
+    /// The process id of the app.
+    pub fn pid(&self) -> Result<u32> {
+        self.child.process_id().context("the app has no process id")
+    }
+
+    /// Waits for the end of the app, and checks that the terminal is as it was before.
+    pub fn ended(mut self) -> Result<(u32, String)> {
+        let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
+        // What was written last may still be on its way to our screen.
+        let restored = eventually(PATIENCE, "a restored terminal", || {
+            Ok(self.is_restored().then_some(()))
+        });
+        restored.with_context(|| format!("{}\n{}", self.state(), self.contents()))?;
+        self.is_cooked()?;
+        Ok((status.exit_code(), self.contents()))
+    }
+
+    fn is_restored(&self) -> bool {
+        let parser = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let screen = parser.screen();
+        !screen.alternate_screen()
+            && !screen.hide_cursor()
+            && !screen.bracketed_paste()
+            && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
+    }
+
+    fn state(&self) -> String {
+        let parser = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let screen = parser.screen();
+        format!(
+            "alternate screen {}, hidden cursor {}, bracketed paste {}, mouse {:?}",
+            screen.alternate_screen(),
+            screen.hide_cursor(),
+            screen.bracketed_paste(),
+            screen.mouse_protocol_mode()
+        )
+    }
+
+    /// Whether typing is echoed and read line by line again, as `stty` says of this terminal.
+    fn is_cooked(&self) -> Result<()> {
+        let name = self.master.tty_name().context("the terminal has no name")?;
+        let output = std::process::Command::new("stty")
+            .arg("-a")
+            .arg("-F")
+            .arg(&name)
+            .output()?;
+        let settings = String::from_utf8_lossy(&output.stdout).into_owned();
+        let has = |wanted: &str| settings.split([' ', ';', '\n']).any(|word| word == wanted);
+        if !(has("icanon") && has("echo") && has("isig")) {
+            bail!("raw mode is left on: {settings}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Already ended where the test went well.
+        if self.child.kill().is_ok() {
+            drop(self.child.wait());
+        }
+    }
+}
