@@ -87,3 +87,130 @@ fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Resul
         worked
     })
 }
+
+/// Types another capacity and rate into the open form, and sends it.
+fn fill_in(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
+    terminal.shows("capacity")?;
+    terminal.press(capacity)?;
+    terminal.press("\t")?;
+    terminal.press(rate)?;
+    // Only a checked form is sent; the question shows before and after.
+    terminal.shows(rate)?;
+    terminal.press("\r")?;
+    terminal.until("before and after", |screen| {
+        screen.contains('→') && screen.contains(capacity) && screen.contains("Enter")
+    })?;
+    terminal.press("\r")
+}
+
+fn capacity_in_force(envoy: &Envoy) -> Result<u64> {
+    let rule = envoy
+        .admin()
+        .send(&Request::get("/v1/rules/per-user").token(EDIT_TOKEN))?
+        .json()?;
+    let capacity = rule
+        .pointer("/rule/limits/0/capacity")
+        .and_then(Value::as_u64);
+    capacity.ok_or_else(|| anyhow::anyhow!("no capacity in {rule}"))
+}
+
+#[test]
+fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()).concurrency(WORKERS))?;
+    under_load(&envoy, |traffic| {
+        traffic.wait_for(now(), 429)?;
+        let mut terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+        terminal.shows("alice")?;
+        terminal.shows("connected")?;
+        terminal.press("e")?;
+        fill_in(&mut terminal, "1000000", "1000000/s")?;
+        terminal.shows("sent")?;
+        // The screen tells later than the answer came, so this is the harder test.
+        let told = now();
+        traffic.wait_for(told + SOON, 200)?;
+        let refused = traffic.count(told + SOON, 429);
+        ensure!(refused == 0, "{refused} refusals after the edit");
+
+        terminal.press("u")?;
+        terminal.until("the question", |screen| {
+            screen.contains("per-user") && screen.contains('?')
+        })?;
+        terminal.press("\r")?;
+        terminal.shows("undone")?;
+        ensure!(capacity_in_force(&envoy)? == 5, "the base is back");
+        traffic.wait_for(now(), 429)?;
+
+        terminal.press("q")?;
+        let (code, _) = terminal.ended()?;
+        ensure!(code == 0, "exit code {code}");
+        Ok(())
+    })?;
+    envoy.stop()
+}
+
+#[test]
+fn a_second_editor_sees_what_the_first_one_did() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    envoy
+        .data()
+        .send(&Request::get("/").header("x-user-id", "alice"))?;
+    let mut first = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+    let mut second = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+    for terminal in [&mut first, &mut second] {
+        terminal.shows("alice")?;
+        terminal.press("e")?;
+        terminal.shows("capacity")?;
+    }
+    fill_in(&mut first, "4711", "2/s")?;
+    first.shows("sent")?;
+    fill_in(&mut second, "815", "3/s")?;
+    second.until("the other value beside mine", |screen| {
+        screen.contains("4711") && screen.contains("815")
+    })?;
+    ensure!(
+        capacity_in_force(&envoy)? == 4711,
+        "nobody's edit is overwritten unseen"
+    );
+    // Go on from theirs, look at the question again, and send.
+    second.press("\r")?;
+    second.until("the form again", |screen| {
+        screen.contains("4711") && screen.contains("815")
+    })?;
+    second.press("\r")?;
+    second.press("\r")?;
+    eventually(PATIENCE, "the second edit", || {
+        Ok((capacity_in_force(&envoy)? == 815).then_some(()))
+    })?;
+    for mut terminal in [first, second] {
+        terminal.press("\u{3}")?;
+        terminal.ended()?;
+    }
+    envoy.stop()
+}
+
+#[test]
+fn the_terminal_is_restored_however_the_app_ends() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    envoy
+        .data()
+        .send(&Request::get("/").header("x-user-id", "alice"))?;
+    for signal in ["TERM", "HUP", "INT"] {
+        let terminal = Terminal::open(&envoy, EDIT_TOKEN, &[])?;
+        terminal.shows("alice")?;
+        let pid = terminal.pid()?.to_string();
+        let killed = std::process::Command::new("kill")
+            .args(["-s", signal, &pid])
+            .status()?;
+        ensure!(killed.success(), "kill -s {signal}");
+        terminal.ended()?;
+    }
+    for thread in ["screen", "poller"] {
+        let terminal = Terminal::open(&envoy, EDIT_TOKEN, &[("LOUDOU_TEST_PANIC", thread)])?;
+        let (code, printed) = terminal.ended()?;
+        ensure!(
+            code != 0 && printed.contains("panic"),
+            "{thread}: {code}\n{printed}"
+        );
+    }
+    envoy.stop()
+}

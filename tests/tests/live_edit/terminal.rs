@@ -1,6 +1,7 @@
 //! A terminal for the app under test: a real PTY, and a screen that can be read.
 
 use std::io::{Read as _, Write};
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 /// What a person would call hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
-const ROWS: u16 = 30;
-const COLUMNS: u16 = 110;
+const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
+const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
 /// `loudou` in a terminal of its own.
 pub struct Terminal {
@@ -26,8 +27,8 @@ impl Terminal {
     /// Opens the live screen on `envoy`, with more environment variables.
     pub fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
         let size = PtySize {
-            rows: ROWS,
-            cols: COLUMNS,
+            rows: ROWS.get(),
+            cols: COLUMNS.get(),
             pixel_width: 0,
             pixel_height: 0,
         };
