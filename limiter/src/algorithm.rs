@@ -128,3 +128,32 @@ fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Several limits decide on one copy of a bucket; but a meter alone keeps the contract, too.
+    #[test]
+    fn a_meter_writes_only_what_it_admits() {
+        let rate = Rate::new(1, Nanos::from_secs(1)).expect("a rate");
+        let bucket = |refill| TokenBucket::new(2, rate, refill, 2).map(Algorithm::TokenBucket);
+        for algorithm in [
+            Funnel::new(2, rate).map(Algorithm::Funnel),
+            bucket(Refill::Greedy),
+            bucket(Refill::Interval),
+        ] {
+            let algorithm = algorithm.expect("valid");
+            let meter = algorithm.meter();
+            let mut words = [0; 2];
+            meter.start(&mut words, Nanos::ZERO);
+            assert!(!meter.decide(&mut words, 2, Nanos::ZERO).is_refused());
+            let before = words;
+            let later = Nanos::from_millis(1_500);
+            assert!(meter.decide(&mut words, 2, later).is_refused());
+            assert!(meter.decide(&mut words, 3, later).is_refused());
+            assert!(!meter.decide(&mut words, 0, later).is_refused());
+            assert_eq!(words, before);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Pages, names and heads as bytes: what is written is read back, and no bytes do harm.
 
+use loudou_limiter::Nanos;
 use loudou_limiter::store::names::Names;
 use loudou_limiter::store::page::Page;
 use loudou_limiter::store::table::{GaveUp, Table};
@@ -143,6 +144,9 @@ proptest! {
                 Ok(answer) => {
                     for limit in answer.decisions() {
                         prop_assert!(limit.remaining <= limit.capacity);
+                        // A full bucket empties within 366 days here, whatever the page says.
+                        let year = Nanos::from_secs(367 * 86_400);
+                        prop_assert!(limit.reset_after < year);
                     }
                 }
                 Err(error) => prop_assert_eq!(error, GaveUp::PageFull),

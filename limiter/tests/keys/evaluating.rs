@@ -1,0 +1,226 @@
+//! A rule set against requests.
+
+use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, evaluate};
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+use loudou_limiter::{Nanos, Verdict};
+use serde_json::{Value, json};
+
+use super::{Fake, rule};
+
+struct World {
+    store: MemoryStore,
+    table: Table,
+    rules: Vec<ActiveRule>,
+    stats: StoreStats,
+}
+
+impl World {
+    fn new(rules: &[Value]) -> Self {
+        let mut store = MemoryStore::new();
+        let table = Table::open(&mut store, "test", 256, [3; 16], Nanos::ZERO).expect("opens");
+        let rules = rules
+            .iter()
+            .map(|fields| ActiveRule::new(rule(fields), Vec::new()));
+        Self {
+            store,
+            table,
+            rules: rules.collect(),
+            stats: StoreStats::default(),
+        }
+    }
+
+    fn at(&mut self, request: &Fake, now: Nanos) -> Outcome {
+        let (rules, table, stats) = (&self.rules, &self.table, &mut self.stats);
+        evaluate(
+            rules,
+            table,
+            &mut self.store,
+            &mut request.clone(),
+            now,
+            stats,
+        )
+    }
+
+    /// Which rules answered, each with a letter, and whether the request was refused.
+    fn ask(&mut self, request: &Fake) -> (String, bool) {
+        summary(&self.at(request, Nanos::ZERO))
+    }
+}
+
+/// `0a 1r`: rule 0 admitted, rule 1 refused. Also s(kipped), m(issing) and e(rror).
+fn summary(outcome: &Outcome) -> (String, bool) {
+    let letters = outcome.rules.iter().map(|rule| {
+        let letter = match &rule.answer {
+            Answer::Decided(decision) if decision.is_refused() => 'r',
+            Answer::Decided(_) => 'a',
+            Answer::Skipped => 's',
+            Answer::KeyMissing => 'm',
+            Answer::GaveUp(_) => 'e',
+        };
+        format!("{}{letter}", rule.rule)
+    });
+    (letters.collect::<Vec<_>>().join(" "), outcome.refused)
+}
+
+fn answer(rules: &str, refused: bool) -> (String, bool) {
+    (rules.to_string(), refused)
+}
+
+fn limit(capacity: u64) -> Value {
+    json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
+}
+
+#[test]
+fn rules_are_evaluated_in_order_until_one_refuses() {
+    let mut world = World::new(&[
+        json!({ "name": "wide", "limits": limit(3) }),
+        json!({ "name": "other-path", "match": { "path": { "prefix": "/other" } } }),
+        json!({ "name": "narrow", "limits": limit(2) }),
+        json!({ "name": "last", "limits": limit(9) }),
+    ]);
+    let request = Fake::to("/");
+    assert_eq!(world.ask(&request), answer("0a 2a 3a", false));
+    assert_eq!(world.ask(&request), answer("0a 2a 3a", false));
+    assert_eq!(world.ask(&request), answer("0a 2r", true));
+    assert_eq!(world.ask(&request), answer("0r", true));
+    assert_eq!(world.ask(&Fake::to("/other")), answer("0r", true));
+}
+
+#[test]
+fn no_rule_is_no_refusal() {
+    assert_eq!(World::new(&[]).ask(&Fake::to("/")), answer("", false));
+    let off = json!({ "mode": "off" });
+    let mut world = World::new(&[off]);
+    for _ in 0..3 {
+        assert_eq!(world.ask(&Fake::to("/")), answer("", false));
+    }
+    assert_eq!(world.store.len(), 1, "only the head: no bucket was touched");
+}
+
+/// A shadow rule decides on its own bucket and refuses nobody, in whatever place it stands.
+#[test]
+fn a_shadow_rule_never_affects_the_verdict() {
+    let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(1) });
+    let enforced = json!({ "name": "enforced", "limits": limit(2) });
+    let mut world = World::new(&[shadow.clone(), enforced.clone()]);
+    let request = Fake::to("/");
+    assert_eq!(world.ask(&request), answer("0a 1a", false));
+    assert_eq!(world.ask(&request), answer("0r 1a", false));
+    assert_eq!(world.ask(&request), answer("0r 1r", true));
+    let mut world = World::new(&[enforced, shadow]);
+    assert_eq!(world.ask(&request), answer("0a 1a", false));
+    assert_eq!(world.ask(&request), answer("0a 1r", false));
+    assert_eq!(world.ask(&request), answer("0r", true));
+}
+
+/// Buckets belong to a rule's name: the same key in two rules is two buckets, and a rule that keeps
+/// its name keeps its buckets.
+#[test]
+fn buckets_belong_to_their_rule() {
+    let key = json!([{ "header": "x-user" }]);
+    let mut world = World::new(&[
+        json!({ "name": "a", "key": key, "limits": limit(1) }),
+        json!({ "name": "b", "key": key, "limits": limit(2) }),
+    ]);
+    let alice = Fake::to("/").with("x-user", "alice");
+    let bob = Fake::to("/").with("x-user", "bob");
+    assert_eq!(world.ask(&alice), answer("0a 1a", false));
+    assert_eq!(world.ask(&alice), answer("0r", true));
+    assert_eq!(world.ask(&bob), answer("0a 1a", false));
+    assert_eq!(world.stats.created, 4);
+    let renamed = json!({ "name": "c", "key": key, "limits": limit(1) });
+    let kept = json!({ "name": "b", "key": key, "limits": limit(2), "mode": "enforce" });
+    world.rules = [renamed, kept]
+        .iter()
+        .map(|fields| ActiveRule::new(rule(fields), Vec::new()))
+        .collect();
+    assert_eq!(world.ask(&alice), answer("0a 1a", false));
+    assert_eq!(world.ask(&alice), answer("0r", true));
+    world.rules.remove(0);
+    assert_eq!(world.ask(&alice), answer("0r", true));
+}
+
+#[test]
+fn a_missing_key_is_skipped_refused_or_shared() {
+    let rule = |policy: &str, mode: &str| json!({ "key": ["source"], "on_missing_key": policy, "mode": mode, "name": policy });
+    let nobody = Fake::to("/");
+    let mut world = World::new(&[rule("skip", "enforce"), rule("share", "enforce")]);
+    assert_eq!(world.ask(&nobody), answer("0s 1a", false));
+    assert_eq!(world.ask(&nobody), answer("0s 1r", true));
+    let mut world = World::new(&[rule("refuse", "enforce"), rule("skip", "enforce")]);
+    assert_eq!(world.ask(&nobody), answer("0m", true));
+    let mut world = World::new(&[rule("refuse", "shadow"), rule("skip", "enforce")]);
+    assert_eq!(world.ask(&nobody), answer("0m 1s", false));
+}
+
+#[test]
+fn a_rule_takes_its_cost() {
+    let mut world = World::new(&[json!({ "cost": 3, "limits": limit(7) })]);
+    let outcome = world.at(&Fake::to("/"), Nanos::ZERO);
+    let Some(Answer::Decided(decision)) = outcome.rules.first().map(|rule| &rule.answer) else {
+        panic!("a decision");
+    };
+    let reported = decision.reported().expect("one limit");
+    assert_eq!((reported.verdict, reported.remaining), (Verdict::Admit, 4));
+    assert_eq!(world.ask(&Fake::to("/")), answer("0a", false));
+    assert_eq!(world.ask(&Fake::to("/")), answer("0r", true));
+    let days = |days: u64| Nanos::from_secs(days * 86_400);
+    assert!(
+        world
+            .at(&Fake::to("/"), days(2).since(Nanos::new(1)))
+            .refused
+    );
+    assert!(!world.at(&Fake::to("/"), days(2)).refused);
+}
+
+/// A host on which everything fails.
+struct Broken;
+
+impl SharedData for Broken {
+    fn get(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        Err(StoreFailed)
+    }
+
+    fn set(&mut self, _: &[u8], _: &[u8], _: Cas) -> Result<Written, StoreFailed> {
+        Err(StoreFailed)
+    }
+}
+
+#[test]
+fn on_error_decides_when_the_store_does_not() {
+    let rule = |name: &str, on_error: &str, mode: &str| json!({ "name": name, "on_error": on_error, "mode": mode });
+    for (first, expected) in [
+        (rule("a", "admit", "enforce"), answer("0e 1e", true)),
+        (rule("a", "refuse", "enforce"), answer("0e", true)),
+        (rule("a", "refuse", "shadow"), answer("0e 1e", true)),
+    ] {
+        let mut world = World::new(&[first, rule("b", "refuse", "enforce")]);
+        let (rules, table, stats) = (&world.rules, &world.table, &mut world.stats);
+        let outcome = evaluate(
+            rules,
+            table,
+            &mut Broken,
+            &mut Fake::to("/"),
+            Nanos::ZERO,
+            stats,
+        );
+        assert_eq!(summary(&outcome), expected);
+        assert!(matches!(
+            outcome.rules[0].answer,
+            Answer::GaveUp(GaveUp::Failed)
+        ));
+    }
+    let mut world = World::new(&[rule("a", "admit", "enforce")]);
+    let (rules, table, stats) = (&world.rules, &world.table, &mut world.stats);
+    let outcome = evaluate(
+        rules,
+        table,
+        &mut Broken,
+        &mut Fake::to("/"),
+        Nanos::ZERO,
+        stats,
+    );
+    assert!(!outcome.refused);
+}
