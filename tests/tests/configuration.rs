@@ -1,0 +1,246 @@
+//! Configurations: wrong ones are refused with every problem told, and updates of right ones keep
+//! what they do not touch.
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_limiter::config;
+use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Longer than any worker takes to hear of an update.
+const SOON: Duration = Duration::from_secs(10);
+
+fn rule(name: &str, capacity: u32) -> Value {
+    json!({
+        "name": name,
+        "match": { "path": { "prefix": format!("/{name}") } },
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }],
+    })
+}
+
+fn status(http: &mut Http, rule: &str, user: &str) -> Result<u16> {
+    let request = Request::get(&format!("/{rule}")).header("x-user-id", user);
+    Ok(http.send(&request)?.status)
+}
+
+/// Takes all of a fresh bucket, and one refusal.
+fn exhaust(envoy: &Envoy, rule: &str, user: &str, capacity: u32) -> Result<()> {
+    let mut http = envoy.data();
+    for _ in 0..capacity {
+        ensure!(status(&mut http, rule, user)? == 200, "{rule} {user}");
+    }
+    ensure!(status(&mut http, rule, user)? == 429, "{rule} {user}");
+    Ok(())
+}
+
+/// Waits until the admin API tells of a rule's capacity (nothing: of no such rule).
+fn in_force(ops: &mut Operator, rule: &str, capacity: Option<u64>) -> Result<()> {
+    eventually(SOON, "the configuration to be in force", || {
+        let rules = ops.get("/v1/rules")?;
+        let mut list = rules
+            .pointer("/rules")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let found = list.find(|view| view.get("name").is_some_and(|name| name == rule));
+        let now = found.and_then(|view| view.pointer("/rule/limits/0/capacity")?.as_u64());
+        Ok((now == capacity).then_some(()))
+    })
+}
+
+/// The details of the events of one kind, about one rule.
+fn events(ops: &mut Operator, kind: &str, rule: &str) -> Result<usize> {
+    let events = ops.events(0)?;
+    let about = |event: &&Value| {
+        event.get("kind").is_some_and(|k| k == kind) && event.get("rule").is_some_and(|r| r == rule)
+    };
+    Ok(events.iter().filter(about).count())
+}
+
+/// Configurations with one mistake each, and one with three.
+fn wrong_ones() -> Vec<Value> {
+    let with = |field: &str, value: Value| {
+        let mut wrong = rule("a", 5);
+        if let Some(fields) = wrong.as_object_mut() {
+            fields.insert(field.to_owned(), value);
+        }
+        json!({ "version": 1, "rules": [wrong] })
+    };
+    let funnel = |algorithm: &str, rate: &str| json!([{ "algorithm": algorithm, "capacity": 5, "rate": rate }]);
+    vec![
+        with("onmissing_key", json!("skip")),
+        with("limits", funnel("funnel", "0/s")),
+        json!({ "version": 1, "rules": [rule("a", 5), rule("a", 6)] }),
+        with("limits", funnel("funnle", "1/s")),
+        json!({ "version": 1, "rulez": [], "rules": [
+            { "name": "A b", "key": ["source"], "limits": funnel("funnel", "1/0s") },
+            { "name": "b", "key": ["sauce"], "limits": funnel("funnel", "1/s"), "mode": "enforced" },
+        ] }),
+        json!({ "version": 2, "store": { "buckets": 0, "share": "\u{1b}[31m" }, "rules": {} }),
+        json!([]),
+    ]
+}
+
+#[test]
+fn validation_tells_every_problem_in_the_same_words() -> Result<()> {
+    for document in wrong_ones() {
+        let ours = config::parse(&document).problems;
+        ensure!(!ours.is_empty(), "no problem: {document}");
+        let config = Config::new(json!([])).data_plugin(document.clone());
+        let output = Envoy::validate(&config)?;
+        ensure!(!output.status.success(), "accepted: {document}");
+        let log = String::from_utf8_lossy(&output.stderr);
+        for problem in ours {
+            let line = format!("configuration: {problem}");
+            ensure!(log.contains(&line), "the log lacks `{line}`:\n{log}");
+        }
+        ensure!(!log.contains("panicked"), "{log}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_admin_configuration_is_refused() -> Result<()> {
+    let wrong = json!({ "version": 1, "admin": { "role": "boss", "tokens": [
+        { "name": "ops", "sha256": "abc", "may": "everything" },
+    ] } });
+    let output = Envoy::validate(&Config::new(json!([])).admin_plugin(wrong))?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "{log}");
+    for place in [
+        "admin.role",
+        "admin.tokens[0].sha256",
+        "admin.tokens[0].may",
+    ] {
+        ensure!(log.contains(place), "the log lacks {place}:\n{log}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bad_update_leaves_limits_and_buckets_alone() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("a", 3)])))?;
+    let mut ops = Operator::editor(&envoy);
+    exhaust(&envoy, "a", "alice", 3)?;
+    let before = ops.generation()?;
+    for document in wrong_ones() {
+        let bad = Config::new(json!([])).data_plugin(document.clone());
+        ensure!(
+            envoy.push(&bad)? == Update::Rejected,
+            "accepted: {document}"
+        );
+        ensure!(
+            status(&mut envoy.data(), "a", "alice")? == 429,
+            "after {document}"
+        );
+    }
+    exhaust(&envoy, "a", "bob", 3)?;
+    ensure!(
+        ops.generation()? == before && ops.events(0)?.len() == 1,
+        "{:?}",
+        ops.events(0)?
+    );
+    let log = envoy.log()?;
+    ensure!(
+        log.contains("did you mean `funnel`?"),
+        "the log tells what is wrong"
+    );
+    envoy.stop()
+}
+
+#[test]
+fn a_good_update_keeps_the_buckets_it_does_not_touch() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("a", 3), rule("b", 2)])))?;
+    let mut ops = Operator::editor(&envoy);
+    exhaust(&envoy, "a", "alice", 3)?;
+    exhaust(&envoy, "b", "alice", 2)?;
+    ensure!(envoy.push(&Config::new(json!([rule("a", 3), rule("c", 1)])))? == Update::Accepted);
+    in_force(&mut ops, "c", Some(1))?;
+    in_force(&mut ops, "b", None)?;
+    ensure!(
+        status(&mut envoy.data(), "a", "alice")? == 429,
+        "the bucket is as it was"
+    );
+    ensure!(
+        status(&mut envoy.data(), "b", "alice")? == 200,
+        "the rule is gone"
+    );
+    exhaust(&envoy, "c", "alice", 1)?;
+    exhaust(&envoy, "a", "bob", 3)?;
+    let configured = ops.events(0)?.pop().context("an event")?;
+    let detail = configured
+        .get("detail")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    ensure!(detail == "added c; removed b", "{configured}");
+    // Back: what b held is still there, for it is the same rule.
+    ensure!(envoy.push(&Config::new(json!([rule("b", 2), rule("a", 3)])))? == Update::Accepted);
+    in_force(&mut ops, "b", Some(2))?;
+    ensure!(status(&mut envoy.data(), "b", "alice")? == 429);
+    ensure!(status(&mut envoy.data(), "a", "alice")? == 429);
+    envoy.stop()
+}
+
+#[test]
+fn a_changed_rule_carries_its_levels_in_proportion() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("a", 10)])))?;
+    let mut ops = Operator::editor(&envoy);
+    let mut http = envoy.data();
+    for _ in 0..5 {
+        ensure!(status(&mut http, "a", "half")? == 200);
+    }
+    exhaust(&envoy, "a", "full", 10)?;
+    ensure!(envoy.push(&Config::new(json!([rule("a", 4)])))? == Update::Accepted);
+    in_force(&mut ops, "a", Some(4))?;
+    ensure!(
+        status(&mut envoy.data(), "a", "full")? == 429,
+        "full stays full"
+    );
+    let mut http = envoy.data();
+    let left = [
+        status(&mut http, "a", "half")?,
+        status(&mut http, "a", "half")?,
+        status(&mut http, "a", "half")?,
+    ];
+    ensure!(left == [200, 200, 429], "half of 4 is left: {left:?}");
+    exhaust(&envoy, "a", "new", 4)?;
+    envoy.stop()
+}
+
+#[test]
+fn a_changed_rule_retires_its_edit_and_no_other() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("a", 2), rule("b", 2)])))?;
+    let mut ops = Operator::editor(&envoy);
+    let edit =
+        json!({ "limits": [{ "name": "l", "algorithm": "funnel", "capacity": 6, "rate": "1/d" }] });
+    ops.edit("a", "carry=keep", &edit)?;
+    ops.edit("b", "carry=keep", &edit)?;
+    exhaust(&envoy, "a", "alice", 6)?;
+    exhaust(&envoy, "b", "alice", 6)?;
+    ensure!(envoy.push(&Config::new(json!([rule("a", 3), rule("b", 2)])))? == Update::Accepted);
+    in_force(&mut ops, "a", Some(3))?;
+    ensure!(
+        ops.get("/v1/rules/a")?.get("edit").is_none(),
+        "the configuration won"
+    );
+    ensure!(
+        ops.get("/v1/rules/b")?.get("edit").is_some(),
+        "an untouched rule keeps its edit"
+    );
+    ensure!(
+        events(&mut ops, "edit_retired", "a")? == 1,
+        "{:?}",
+        ops.events(0)?
+    );
+    ensure!(
+        events(&mut ops, "edit_retired", "b")? == 0,
+        "{:?}",
+        ops.events(0)?
+    );
+    exhaust(&envoy, "a", "bob", 3)?;
+    exhaust(&envoy, "b", "bob", 6)?;
+    ensure!(status(&mut envoy.data(), "a", "alice")? == 429);
+    ensure!(status(&mut envoy.data(), "b", "alice")? == 429);
+    envoy.stop()
+}
