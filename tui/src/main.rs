@@ -1,1 +1,2 @@
+//! The `loudou` command.
 fn main() {}

@@ -1,0 +1,298 @@
+//! The admin API over HTTP: blocking calls with one time-out each, and errors that say what to do.
+//!
+//! The only module that touches the network. Nothing in an answer is trusted: bodies are bounded,
+//! redirects are not followed (they would carry the token elsewhere), and no proxy is used.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loudou_api::{
+    BucketView, BucketsPage, EditAnswer, Events, ProblemAnswer, ResetAnswer, RuleView, Rules,
+    Status,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ureq::http::{HeaderValue, Response, Uri, header};
+use ureq::{Agent, Body};
+
+mod error;
+#[cfg(test)]
+pub(crate) mod fake;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ClientError, problem_line};
+pub use request::{BucketsQuery, DropRequest, EditRequest};
+
+use request::Path;
+
+/// The largest answer that is read.
+const MAX_BODY: u64 = 8 << 20;
+/// How much of a strange answer is shown.
+const MAX_SHOWN: usize = 120;
+
+/// Where the admin listener is, and what opens it.
+#[derive(Clone, Default)]
+pub struct Target {
+    /// `http://127.0.0.1:9911`.
+    pub url: String,
+    /// The bearer token, if it needs one.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("url", &self.url)
+            .field("token", &self.token.as_ref().map(|_| "…"))
+            .finish()
+    }
+}
+
+/// A client of one admin listener. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    agent: Agent,
+    base: Arc<str>,
+    authorization: Option<HeaderValue>,
+    timeout: Duration,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("base", &self.base)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of `target` whose calls take at most `timeout` each. Connects to nothing yet.
+    pub fn new(target: &Target, timeout: Duration) -> Result<Self, ClientError> {
+        let base = base(&target.url)?;
+        let token = target.token.as_deref().map(authorization);
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .timeout_global(Some(timeout))
+            .user_agent(concat!("loudou/", env!("CARGO_PKG_VERSION")))
+            .accept("application/json, application/problem+json")
+            .build();
+        Ok(Self {
+            agent: config.new_agent(),
+            base: base.into(),
+            authorization: token.transpose()?,
+            timeout,
+        })
+    }
+
+    /// The address of the admin listener.
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    /// How the filter does.
+    pub fn status(&self) -> Result<Status, ClientError> {
+        self.get(&Path::new(&["status"]).text)
+    }
+
+    /// All rules.
+    pub fn rules(&self) -> Result<Rules, ClientError> {
+        self.get(&Path::new(&["rules"]).text)
+    }
+
+    /// One rule.
+    pub fn rule(&self, name: &str) -> Result<RuleView, ClientError> {
+        self.get(&Path::new(&["rules", name]).text)
+    }
+
+    /// Edits a rule, or asks what an edit would do.
+    pub fn put_rule(&self, name: &str, edit: &EditRequest) -> Result<EditAnswer, ClientError> {
+        let body = edit.body.to_string();
+        let mut request = self.agent.put(self.address(&edit.path(name)));
+        if let Some(token) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let request = request
+            .header(header::IF_MATCH, etag(edit.if_match))
+            .content_type("application/json");
+        self.answer(request.send(&body))
+    }
+
+    /// Drops the edit of a rule: back to its base.
+    pub fn delete_rule(&self, name: &str, edit: &DropRequest) -> Result<EditAnswer, ClientError> {
+        let mut request = self.agent.delete(self.address(&edit.path(name)));
+        if let Some(token) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let request = request.header(header::IF_MATCH, etag(edit.if_match));
+        self.answer(request.call())
+    }
+
+    /// A page of live buckets.
+    pub fn buckets(&self, query: &BucketsQuery) -> Result<BucketsPage, ClientError> {
+        self.get(&query.path())
+    }
+
+    /// One bucket; a [`ClientError::Problem`] of 404 when the rule is unknown or the key has none.
+    pub fn bucket(&self, rule: &str, key: &str) -> Result<BucketView, ClientError> {
+        self.get(&Path::new(&["buckets", rule, key]).text)
+    }
+
+    /// Makes a bucket as good as new.
+    pub fn reset(&self, rule: &str, key: &str, reason: &str) -> Result<ResetAnswer, ClientError> {
+        let mut path = Path::new(&["buckets", rule, key, "reset"]);
+        path.query_unless_empty("reason", reason);
+        let mut request = self.agent.post(self.address(&path.text));
+        if let Some(token) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        self.answer(request.send_empty())
+    }
+
+    /// Events after the one numbered `after`.
+    pub fn events(&self, after: u64) -> Result<Events, ClientError> {
+        let mut path = Path::new(&["events"]);
+        path.query("after", &after.to_string());
+        self.get(&path.text)
+    }
+
+    /// The effective rule file.
+    pub fn export(&self) -> Result<Value, ClientError> {
+        self.get(&Path::new(&["export"]).text)
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let mut request = self.agent.get(self.address(path));
+        if let Some(token) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        self.answer(request.call())
+    }
+
+    fn address(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<T, ClientError> {
+        let mut answer = answer.map_err(|error| self.failed(&error, false))?;
+        let status = answer.status();
+        if status.is_redirection() {
+            let what = format!("{status}, a redirect; it was not followed");
+            return Err(self.unexpected(what));
+        }
+        let body = answer.body_mut().with_config().limit(MAX_BODY);
+        let body = body
+            .read_to_vec()
+            .map_err(|error| self.failed(&error, true))?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| {
+                let body = shown(&body);
+                self.unexpected(format!("{status} and not what was asked: {error}: {body}"))
+            });
+        }
+        match serde_json::from_slice::<ProblemAnswer>(&body) {
+            Ok(problem) => Err(ClientError::Problem {
+                status: status.as_u16(),
+                problem: Box::new(problem),
+            }),
+            Err(_) => Err(self.unexpected(format!("{status}: {}", shown(&body)))),
+        }
+    }
+
+    fn failed(&self, error: &ureq::Error, in_body: bool) -> ClientError {
+        let url = self.base.to_string();
+        let after = self.timeout;
+        match error {
+            ureq::Error::Timeout(_) => ClientError::TimedOut { url, after },
+            ureq::Error::Io(io) if io.kind() == io::ErrorKind::TimedOut => {
+                ClientError::TimedOut { url, after }
+            }
+            ureq::Error::BodyExceedsLimit(_) => {
+                self.unexpected(format!("more than {} MiB", MAX_BODY >> 20))
+            }
+            _ if in_body => self.unexpected(format!("it broke off: {error}")),
+            ureq::Error::Io(io) if io.kind() == io::ErrorKind::UnexpectedEof => {
+                self.unexpected("it hung up without one".to_owned())
+            }
+            ureq::Error::Io(io) => ClientError::Unreachable {
+                url,
+                cause: io.to_string(),
+            },
+            ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => ClientError::Unreachable {
+                url,
+                cause: error.to_string(),
+            },
+            _ => self.unexpected(format!("not HTTP as expected: {error}")),
+        }
+    }
+
+    fn unexpected(&self, what: String) -> ClientError {
+        ClientError::Unexpected {
+            url: self.base.to_string(),
+            what,
+        }
+    }
+}
+
+/// The address without a slash at its end, once it is one that can be asked.
+fn base(url: &str) -> Result<String, ClientError> {
+    let bad = |why: &str| ClientError::BadTarget {
+        why: format!("the address {url:?} {why}; write http://HOST:PORT"),
+    };
+    let uri: Uri = url.parse().ok().ok_or_else(|| bad("is not one"))?;
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return Err(bad("asks for TLS, which this build does not speak")),
+        _ => return Err(bad("does not begin with http://")),
+    }
+    let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(ClientError::BadTarget {
+            why: "the address holds a user name; give the token in LOUDOU_TOKEN instead".to_owned(),
+        });
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return Err(bad("has more than a host and a path"));
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
+    let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let value = HeaderValue::from_str(&format!("Bearer {token}"))
+        .ok()
+        .filter(|_| visible);
+    let mut value = value.ok_or_else(|| ClientError::BadTarget {
+        why: "the token is empty or has spaces or other than ASCII characters in it".to_owned(),
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn etag(generation: u64) -> String {
+    format!("\"{generation}\"")
+}
+
+/// The beginning of a body that nobody expected.
+fn shown(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body.get(..MAX_SHOWN.saturating_mul(4)).unwrap_or(body));
+    let text = text.trim();
+    if text.is_empty() {
+        return "an empty body".to_owned();
+    }
+    let mut short: String = text.chars().take(MAX_SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("`{short}`")
+}

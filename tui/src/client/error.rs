@@ -1,0 +1,140 @@
+//! What can go wrong between a request and its answer, in words that say what to do.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
+
+use crate::text::{escape, humanise};
+
+/// Why there is no answer, or not the one that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientError {
+    /// Nobody took the request.
+    Unreachable {
+        /// The address of the admin listener.
+        url: String,
+        /// The system's own words.
+        cause: String,
+    },
+    /// No answer, or not all of it, within the time.
+    TimedOut {
+        /// The address of the admin listener.
+        url: String,
+        /// The time.
+        after: Duration,
+    },
+    /// The filter refused the request and said why.
+    Problem {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        problem: Box<ProblemAnswer>,
+    },
+    /// An answer that is not in the contract, probably not from the filter.
+    Unexpected {
+        /// The address of the admin listener.
+        url: String,
+        /// What it was.
+        what: String,
+    },
+    /// The address or the token cannot be used.
+    BadTarget {
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+}
+
+impl ClientError {
+    /// The HTTP status of the filter's refusal.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Problem { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// What the filter said when it refused.
+    pub fn problem(&self) -> Option<&ProblemAnswer> {
+        match self {
+            Self::Problem { problem, .. } => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// On a stale or missing `If-Match`: the rule as it is now.
+    pub fn current(&self) -> Option<&RuleView> {
+        self.problem()?.current.as_ref()
+    }
+}
+
+impl Error for ClientError {}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { url, cause } => write!(
+                f,
+                "cannot reach {}: {}; is Envoy running, and is this its admin listener for Loudou? \
+                 (--url or LOUDOU_URL)",
+                escape(url),
+                escape(cause)
+            ),
+            Self::TimedOut { url, after } => {
+                let after = humanise(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
+                let url = escape(url);
+                write!(
+                    f,
+                    "no whole answer from {url} within {after}; try again, or a longer --timeout"
+                )
+            }
+            Self::Problem { status, problem } => refused(f, *status, problem),
+            Self::Unexpected { url, what } => write!(
+                f,
+                "unexpected answer from {}: {}; is this the listener with Loudou's admin role?",
+                escape(url),
+                escape(what)
+            ),
+            Self::BadTarget { why } => write!(f, "{}", escape(why)),
+        }
+    }
+}
+
+fn refused(f: &mut fmt::Formatter<'_>, status: u16, problem: &ProblemAnswer) -> fmt::Result {
+    write!(f, "{status} {}", escape(&problem.title))?;
+    if !problem.detail.is_empty() {
+        write!(f, ": {}", escape(&problem.detail))?;
+    }
+    let todo = match status {
+        401 => "; give a token in LOUDOU_TOKEN or --token-file",
+        403 => "; ask for a token that may do this",
+        412 => "; read the rule again and decide anew",
+        _ => "",
+    };
+    f.write_str(todo)?;
+    for problem in &problem.problems {
+        write!(f, "\n  {}", problem_line(problem))?;
+    }
+    Ok(())
+}
+
+/// A problem in one line, in the words of [`loudou_limiter::config::Problem`].
+pub fn problem_line(problem: &RuleProblem) -> String {
+    let mut line = format!("{}: ", escape(&problem.path));
+    if !problem.value.is_empty() {
+        line.push_str(&escape(&problem.value));
+        line.push_str(": ");
+    }
+    line.push_str(&escape(&problem.message));
+    if let Some(allowed) = &problem.allowed {
+        line.push_str("; allowed: ");
+        line.push_str(&escape(allowed));
+    }
+    if let Some(suggestion) = &problem.suggestion {
+        line.push_str("; did you mean `");
+        line.push_str(&escape(suggestion));
+        line.push_str("`?");
+    }
+    line
+}

@@ -1,0 +1,119 @@
+//! A server for tests: one scripted answer per connection, byte for byte, and what was asked.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Client, Target};
+
+/// What the server does with a connection once it has read the request.
+pub(crate) enum Answer {
+    /// Writes these bytes and closes.
+    Bytes(Vec<u8>),
+    /// Writes these bytes and then nothing until the client hangs up.
+    Hang(Vec<u8>),
+    /// Writes these bytes, and then zeros for as long as the client takes them.
+    Endless(Vec<u8>),
+}
+
+impl Answer {
+    /// A status and a JSON body.
+    pub(crate) fn json(status: &str, body: &impl Serialize) -> Self {
+        let body = serde_json::to_string(body).expect("serialises");
+        Self::text(status, &body)
+    }
+
+    /// A status and a body.
+    pub(crate) fn text(status: &str, body: &str) -> Self {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
+        Self::Bytes(format!("{head}connection: close\r\n\r\n{body}").into_bytes())
+    }
+}
+
+/// The address of a server that gives `answers` in turn, and the requests it got.
+pub(crate) struct Fake {
+    pub(crate) url: String,
+    requests: Receiver<String>,
+}
+
+impl Fake {
+    pub(crate) fn new(answers: Vec<Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (sender, requests) = channel();
+        thread::spawn(move || {
+            for answer in answers {
+                let Ok((mut stream, _)) = listener.accept() else {
+                    return;
+                };
+                let request = read_request(&mut stream);
+                if sender.send(request).is_err() {
+                    return;
+                }
+                serve(stream, &answer);
+            }
+        });
+        Self {
+            url: format!("http://{address}"),
+            requests,
+        }
+    }
+
+    /// A client with the token `secret`.
+    pub(crate) fn client(&self, timeout: Duration) -> Client {
+        let target = Target {
+            url: self.url.clone(),
+            token: Some("secret".to_owned()),
+        };
+        Client::new(&target, timeout).expect("a good target")
+    }
+
+    /// The next request: its head and body as they came.
+    pub(crate) fn request(&self) -> String {
+        self.requests
+            .recv_timeout(Duration::from_secs(10))
+            .expect("a request")
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &Answer) {
+    let (Answer::Bytes(bytes) | Answer::Hang(bytes) | Answer::Endless(bytes)) = answer;
+    let mut open = stream.write_all(bytes).is_ok();
+    match answer {
+        Answer::Bytes(_) => {}
+        Answer::Hang(_) => {
+            let mut rest = [0; 64];
+            while stream.read(&mut rest).is_ok_and(|n| n > 0) {}
+        }
+        Answer::Endless(_) => {
+            while open {
+                open = stream.write_all(&[b' '; 8192]).is_ok();
+            }
+        }
+    }
+    drop(stream.shutdown(Shutdown::Both));
+}
+
+/// Reads a head and as many bytes of body as it says.
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut got = Vec::new();
+    let mut byte = [0];
+    while !got.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+        got.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&got).to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .and_then(|length| length.parse().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("the body");
+    got.extend(body);
+    String::from_utf8(got).expect("the client writes UTF-8")
+}

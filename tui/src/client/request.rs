@@ -1,0 +1,200 @@
+//! What the client can be asked to send, and how it is written into addresses.
+
+use loudou_api::BucketState;
+use loudou_limiter::{Carry, Nanos};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+/// `PUT /v1/rules/{rule}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EditRequest {
+    /// `{"limits": [...], "mode": "..."}`, at least one of them.
+    pub body: Value,
+    /// The generation the rule was read at.
+    pub if_match: u64,
+    /// What happens to the levels of live buckets.
+    pub carry: Carry,
+    /// When the edit runs out; `None` for never.
+    pub expires_after: Option<Nanos>,
+    /// Why, for the trail; may be empty.
+    pub reason: String,
+    /// Check and answer, but change nothing.
+    pub dry_run: bool,
+}
+
+impl EditRequest {
+    pub(super) fn path(&self, rule: &str) -> String {
+        let mut path = Path::new(&["rules", rule]);
+        path.query("carry", carry_name(self.carry));
+        if let Some(span) = self.expires_after {
+            path.query("for", &span.to_string());
+        }
+        path.query_unless_empty("reason", &self.reason);
+        if self.dry_run {
+            path.query("dry_run", "true");
+        }
+        path.text
+    }
+}
+
+/// `DELETE /v1/rules/{rule}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropRequest {
+    /// The generation the rule was read at.
+    pub if_match: u64,
+    /// What happens to the levels of live buckets.
+    pub carry: Carry,
+    /// Why, for the trail; may be empty.
+    pub reason: String,
+}
+
+impl DropRequest {
+    pub(super) fn path(&self, rule: &str) -> String {
+        let mut path = Path::new(&["rules", rule]);
+        path.query("carry", carry_name(self.carry));
+        path.query_unless_empty("reason", &self.reason);
+        path.text
+    }
+}
+
+/// `GET /v1/buckets`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BucketsQuery {
+    /// Only of this rule.
+    pub rule: Option<String>,
+    /// Only keys with this in them.
+    pub key: Option<String>,
+    /// Only in this state.
+    pub state: Option<BucketState>,
+    /// Go on from an earlier page.
+    pub cursor: Option<String>,
+    /// The most on one page.
+    pub limit: Option<usize>,
+}
+
+impl BucketsQuery {
+    pub(super) fn path(&self) -> String {
+        let mut path = Path::new(&["buckets"]);
+        let limit = self.limit.map(|limit| limit.to_string());
+        for (name, value) in [
+            ("rule", self.rule.as_deref()),
+            ("key", self.key.as_deref()),
+            ("state", self.state.map(BucketState::name)),
+            ("cursor", self.cursor.as_deref()),
+            ("limit", limit.as_deref()),
+        ] {
+            if let Some(value) = value {
+                path.query(name, value);
+            }
+        }
+        path.text
+    }
+}
+
+const fn carry_name(carry: Carry) -> &'static str {
+    match carry {
+        Carry::Keep => "keep",
+        Carry::Proportional => "proportional",
+        Carry::Reset => "reset",
+    }
+}
+
+/// What stands for itself in a segment of a path and in a query.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// A path below `/v1`, with its query.
+pub(super) struct Path {
+    pub(super) text: String,
+    has_query: bool,
+}
+
+impl Path {
+    pub(super) fn new(segments: &[&str]) -> Self {
+        let mut text = format!("/{}", loudou_api::API_VERSION);
+        for segment in segments {
+            text.push('/');
+            // A segment of dots alone would be read as a step up.
+            let set = if matches!(*segment, "." | "..") {
+                NON_ALPHANUMERIC
+            } else {
+                PLAIN
+            };
+            text.extend(utf8_percent_encode(segment, set));
+        }
+        Self {
+            text,
+            has_query: false,
+        }
+    }
+
+    pub(super) fn query(&mut self, name: &str, value: &str) {
+        self.text.push(if self.has_query { '&' } else { '?' });
+        self.has_query = true;
+        self.text.push_str(name);
+        self.text.push('=');
+        self.text.extend(utf8_percent_encode(value, PLAIN));
+    }
+
+    pub(super) fn query_unless_empty(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.query(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_encoded_whatever_they_hold() {
+        let key = |key| Path::new(&["buckets", "r", key]).text;
+        assert_eq!(key("alice:/reply"), "/v1/buckets/r/alice%3A%2Freply");
+        assert_eq!(key("50%2F"), "/v1/buckets/r/50%252F");
+        assert_eq!(key("10.0.0.1"), "/v1/buckets/r/10.0.0.1");
+        assert_eq!(key(".."), "/v1/buckets/r/%2E%2E");
+        assert_eq!(key("a?b#c d"), "/v1/buckets/r/a%3Fb%23c%20d");
+    }
+
+    #[test]
+    fn an_edit_names_everything() {
+        let edit = EditRequest {
+            body: Value::Null,
+            if_match: 7,
+            carry: Carry::Keep,
+            expires_after: Some(Nanos::from_secs(1800)),
+            reason: "black friday & co".to_owned(),
+            dry_run: true,
+        };
+        assert_eq!(
+            edit.path("per-user"),
+            "/v1/rules/per-user?carry=keep&for=30m&reason=black%20friday%20%26%20co&dry_run=true"
+        );
+        let drop = DropRequest {
+            if_match: 7,
+            carry: Carry::Proportional,
+            reason: String::new(),
+        };
+        assert_eq!(drop.path("r"), "/v1/rules/r?carry=proportional");
+    }
+
+    #[test]
+    fn a_query_holds_what_was_asked() {
+        assert_eq!(BucketsQuery::default().path(), "/v1/buckets");
+        let query = BucketsQuery {
+            rule: Some("r".to_owned()),
+            key: Some("a=b&c".to_owned()),
+            state: Some(BucketState::Refusing),
+            cursor: Some("3/4".to_owned()),
+            limit: Some(500),
+        };
+        assert_eq!(
+            query.path(),
+            "/v1/buckets?rule=r&key=a%3Db%26c&state=refusing&cursor=3%2F4&limit=500"
+        );
+    }
+}

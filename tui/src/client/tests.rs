@@ -1,0 +1,276 @@
+//! The client against a server that answers well, badly, or not at all.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use loudou_api::{EditAnswer, ProblemAnswer, RuleProblem, RuleView, Status};
+use loudou_limiter::{Carry, Nanos};
+use serde_json::json;
+
+use super::fake::{Answer, Fake};
+use super::*;
+
+const LONG: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_millis(150);
+
+fn status_of(answer: Answer, timeout: Duration) -> Result<Status, ClientError> {
+    Fake::new(vec![answer]).client(timeout).status()
+}
+
+fn raw(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn edit() -> EditRequest {
+    EditRequest {
+        body: json!({"mode": "shadow"}),
+        if_match: 7,
+        carry: Carry::Keep,
+        expires_after: Some(Nanos::from_secs(1800)),
+        reason: "too many".to_owned(),
+        dry_run: false,
+    }
+}
+
+#[test]
+fn a_request_carries_token_and_agent() {
+    let status = Status {
+        version: "1.2.3".to_owned(),
+        ..Status::default()
+    };
+    let fake = Fake::new(vec![Answer::json("200 OK", &status)]);
+    assert_eq!(fake.client(LONG).status(), Ok(status));
+    let request = fake.request();
+    assert!(
+        request.starts_with("GET /v1/status HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(
+        request.contains("authorization: Bearer secret\r\n"),
+        "{request}"
+    );
+    assert!(request.contains("user-agent: loudou/"), "{request}");
+}
+
+#[test]
+fn an_edit_carries_body_type_and_if_match() {
+    let fake = Fake::new(vec![Answer::json("200 OK", &EditAnswer::default())]);
+    fake.client(LONG).put_rule("r", &edit()).expect("taken");
+    let request = fake.request();
+    let line = "PUT /v1/rules/r?carry=keep&for=30m&reason=too%20many HTTP/1.1\r\n";
+    assert!(request.starts_with(line), "{request}");
+    assert!(request.contains("if-match: \"7\"\r\n"), "{request}");
+    assert!(
+        request.contains("content-type: application/json\r\n"),
+        "{request}"
+    );
+    assert!(
+        request.ends_with("\r\n\r\n{\"mode\":\"shadow\"}"),
+        "{request}"
+    );
+}
+
+#[test]
+fn a_drop_and_a_reset_have_no_body() {
+    let drop = DropRequest {
+        if_match: 3,
+        carry: Carry::Reset,
+        reason: String::new(),
+    };
+    let fake = Fake::new(vec![
+        Answer::json("200 OK", &EditAnswer::default()),
+        Answer::json("200 OK", &ResetAnswer::default()),
+    ]);
+    let client = fake.client(LONG);
+    client.delete_rule("r", &drop).expect("dropped");
+    client.reset("r", "a/b", "asked").expect("reset");
+    let request = fake.request();
+    assert!(
+        request.starts_with("DELETE /v1/rules/r?carry=reset "),
+        "{request}"
+    );
+    assert!(request.contains("if-match: \"3\"\r\n"), "{request}");
+    let request = fake.request();
+    assert!(
+        request.starts_with("POST /v1/buckets/r/a%2Fb/reset?reason=asked "),
+        "{request}"
+    );
+    assert!(request.contains("content-length: 0\r\n"), "{request}");
+}
+
+#[test]
+fn nobody_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    let target = Target { url, token: None };
+    let error = Client::new(&target, LONG)
+        .expect("a good target")
+        .status()
+        .expect_err("nobody listens");
+    assert!(
+        matches!(error, ClientError::Unreachable { .. }),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("is Envoy running"), "{error}");
+}
+
+#[test]
+fn a_silent_server_runs_into_the_time_out() {
+    let halves = [
+        "",
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{",
+    ];
+    for half in halves {
+        let error = status_of(Answer::Hang(raw(half)), SHORT).expect_err("silence");
+        assert!(
+            matches!(error, ClientError::TimedOut { .. }),
+            "{half:?}: {error:?}"
+        );
+        assert!(error.to_string().contains("within 150ms"), "{error}");
+    }
+}
+
+#[test]
+fn a_server_that_hangs_up() {
+    let halves = [
+        "",
+        "HTTP/1.1 200",
+        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{",
+    ];
+    for half in halves {
+        let error = status_of(Answer::Bytes(raw(half)), LONG).expect_err("cut off");
+        assert!(
+            matches!(error, ClientError::Unexpected { .. }),
+            "{half:?}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn not_http() {
+    let error = status_of(Answer::Bytes(raw("SSH-2.0-OpenSSH_9.6\r\n\r\n")), LONG);
+    let error = error.expect_err("not HTTP");
+    assert!(matches!(error, ClientError::Unexpected { .. }), "{error:?}");
+}
+
+#[test]
+fn not_json_and_not_the_contract() {
+    for body in ["<html>hello", "", "[]", "{\"version\": 3}"] {
+        let error = status_of(Answer::text("200 OK", body), LONG).expect_err(body);
+        assert!(matches!(error, ClientError::Unexpected { .. }), "{error:?}");
+    }
+    let answer = Answer::text("503 Service Unavailable", "no healthy \u{1b}[31mupstream");
+    let error = status_of(answer, LONG).expect_err("Envoy's own answer");
+    let said = error.to_string();
+    assert!(said.contains("503 Service Unavailable"), "{said}");
+    assert!(said.contains("no healthy \\u{1b}[31mupstream"), "{said}");
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    let answer = raw("HTTP/1.1 302 Found\r\nlocation: http://x/\r\ncontent-length: 0\r\n\r\n");
+    let error = status_of(Answer::Bytes(answer), LONG).expect_err("a redirect");
+    assert!(error.to_string().contains("a redirect"), "{error}");
+}
+
+#[test]
+fn a_huge_body_is_not_read_to_its_end() {
+    let head = raw("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
+    let error = status_of(Answer::Endless(head), LONG).expect_err("endless");
+    assert!(error.to_string().contains("more than 8 MiB"), "{error}");
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let problem = |status, title: &str| ProblemAnswer {
+        kind: "about:blank".to_owned(),
+        title: title.to_owned(),
+        status,
+        ..ProblemAnswer::default()
+    };
+    let unauthorised = problem(401, "Unauthorized");
+    let error = status_of(Answer::json("401 Unauthorized", &unauthorised), LONG);
+    let error = error.expect_err("no token");
+    assert_eq!(error.status(), Some(401));
+    assert!(error.to_string().contains("LOUDOU_TOKEN"), "{error}");
+
+    let bad = ProblemAnswer {
+        problems: vec![RuleProblem {
+            path: "limits[0].rate".to_owned(),
+            value: "\"0/s\"".to_owned(),
+            message: "a rate of nothing never admits".to_owned(),
+            ..RuleProblem::default()
+        }],
+        ..problem(400, "Bad Request")
+    };
+    let error = status_of(Answer::json("400 Bad Request", &bad), LONG).expect_err("bad");
+    let line = "\n  limits[0].rate: \"0/s\": a rate of nothing never admits";
+    assert!(error.to_string().ends_with(line), "{error}");
+}
+
+#[test]
+fn a_stale_edit_brings_the_rule_as_it_is() {
+    let current = RuleView {
+        name: "r".to_owned(),
+        generation: 9,
+        ..RuleView::default()
+    };
+    let stale = ProblemAnswer {
+        status: 412,
+        current: Some(current.clone()),
+        ..ProblemAnswer::default()
+    };
+    let fake = Fake::new(vec![Answer::json("412 Precondition Failed", &stale)]);
+    let error = fake.client(LONG).put_rule("r", &edit()).expect_err("stale");
+    assert_eq!(error.current(), Some(&current));
+}
+
+#[test]
+fn bad_targets_are_refused_before_anything_is_sent() {
+    for url in [
+        "",
+        "127.0.0.1:9911",
+        "https://127.0.0.1",
+        "ftp://x",
+        "http://",
+        "http://user:pw@host",
+        "http://host/?a=b",
+        "http://host/#x",
+        "http://a b",
+    ] {
+        let target = Target {
+            url: url.to_owned(),
+            token: None,
+        };
+        let error = Client::new(&target, LONG).expect_err(url);
+        assert!(
+            matches!(error, ClientError::BadTarget { .. }),
+            "{url}: {error:?}"
+        );
+    }
+    for token in ["", "a b", "a\r\nx: y", "ü"] {
+        let target = Target {
+            url: "http://h".to_owned(),
+            token: Some(token.to_owned()),
+        };
+        let error = Client::new(&target, LONG).expect_err(token);
+        assert!(
+            matches!(error, ClientError::BadTarget { .. }),
+            "{token}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn the_token_is_never_shown() {
+    let target = Target {
+        url: "http://h/base/".to_owned(),
+        token: Some("hunter2".to_owned()),
+    };
+    let client = Client::new(&target, LONG).expect("a good target");
+    assert_eq!(client.url(), "http://h/base");
+    let shown = format!("{target:?} {client:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}

@@ -1,0 +1,141 @@
+//! Text that came from elsewhere, made safe for a terminal, and times in words.
+//!
+//! Keys, reasons and messages are chosen by whoever sends requests. Nothing of them may move the
+//! cursor, change colours, reorder or hide what stands beside them, so they pass through [`escape`] on
+//! their way to any screen.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// `text` with everything that a terminal might act on spelled out: control characters, and the
+/// invisible and direction-changing characters of Unicode.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len().saturating_mul(2));
+    for c in text.chars() {
+        if is_unsafe(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a terminal might act on `c`, or show nothing for it.
+pub fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// A span of nanoseconds as people say it, in at most two figures and a unit or two units: `850ms`,
+/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never said to be shorter than it is.
+pub fn humanise(ns: u64) -> String {
+    const US: u64 = 1_000;
+    const MS: u64 = 1_000_000;
+    const S: u64 = 1_000_000_000;
+    const M: u64 = 60 * S;
+    const H: u64 = 60 * M;
+    // Each bound is where rounding up would reach the next form.
+    match ns {
+        0 => "0s".to_owned(),
+        1..US => format!("{ns}ns"),
+        US..=999_000 => format!("{}us", ns.div_ceil(US)),
+        999_001..=999_000_000 => format!("{}ms", ns.div_ceil(MS)),
+        999_000_001..=9_900_000_000 => {
+            let tenths = ns.div_ceil(S / 10);
+            match tenths % 10 {
+                0 => format!("{}s", tenths / 10),
+                rest => format!("{}.{rest}s", tenths / 10),
+            }
+        }
+        9_900_000_001..=59_000_000_000 => format!("{}s", ns.div_ceil(S)),
+        59_000_000_001..=3_540_000_000_000 => two(ns.div_ceil(S), 60, "m", "s", 10),
+        3_540_000_000_001..=82_800_000_000_000 => two(ns.div_ceil(M), 60, "h", "m", 10),
+        _ => two(ns.div_ceil(H), 24, "d", "h", 10),
+    }
+}
+
+/// `total` small units as large and small ones; the small ones only below `most` large ones.
+fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
+    let whole = total.checked_div(per).unwrap_or(0);
+    let rest = total.checked_rem(per).unwrap_or(0);
+    let mut out = String::new();
+    let written = if whole == 0 {
+        write!(out, "{rest}{small}")
+    } else if rest == 0 {
+        write!(out, "{whole}{large}")
+    } else if whole < most {
+        write!(out, "{whole}{large}{rest}{small}")
+    } else {
+        write!(out, "{}{large}", whole.saturating_add(1))
+    };
+    // Writing to a string does not fail.
+    written.map_or_else(|_| String::new(), |()| out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_a_terminal_acts_on_is_left() {
+        assert_eq!(escape("\u{1b}[2Jx"), "\\u{1b}[2Jx");
+        assert_eq!(escape("a\u{9b}31mb\r\n\tc"), "a\\u{9b}31mb\\r\\n\\tc");
+        assert_eq!(escape("x\u{202e}y\u{200b}"), "x\\u{202e}y\\u{200b}");
+        assert!(matches!(escape("漏斗 plain ü"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn spans_as_people_say_them() {
+        for (ns, said) in [
+            (0, "0s"),
+            (999, "999ns"),
+            (1_001, "2us"),
+            (1_000_000, "1ms"),
+            (850_000_000, "850ms"),
+            (999_500_000, "1s"),
+            (1_000_000_001, "1.1s"),
+            (1_200_000_000, "1.2s"),
+            (9_900_000_001, "10s"),
+            (59_999_999_999, "1m"),
+            (60_000_000_000, "1m"),
+            (90_000_000_000, "1m30s"),
+            (3_599_000_000_000, "1h"),
+            (7_500_000_000_000, "2h5m"),
+            (86_400_000_000_000, "1d"),
+            (90_000_000_000_000, "1d1h"),
+            (u64::MAX, "213504d"),
+        ] {
+            assert_eq!(humanise(ns), said, "{ns}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_text_is_safe(text in any::<String>()) {
+            prop_assert!(!escape(&text).chars().any(is_unsafe));
+        }
+
+        #[test]
+        fn every_span_has_a_form(ns in any::<u64>()) {
+            let said = humanise(ns);
+            prop_assert!(!said.is_empty() && said.len() <= 9, "{said}");
+        }
+    }
+}
