@@ -1,5 +1,12 @@
 //! The `loudou` command: watch the buckets, edit the limits, check rule files.
 #![forbid(unsafe_code)]
 
+mod app;
+mod cells;
 pub mod client;
+pub mod clock;
+mod num;
+pub mod runtime;
+mod term;
 pub mod text;
+mod ui;
