@@ -16,7 +16,7 @@ const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
 /// `loudou` in a terminal of its own.
-pub struct Terminal {
+pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
@@ -25,7 +25,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// Opens the live screen on `envoy`, with more environment variables.
-    pub fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
+    pub(crate) fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
         let size = PtySize {
             rows: ROWS.get(),
             cols: COLUMNS.get(),
@@ -65,14 +65,14 @@ impl Terminal {
     }
 
     /// Types.
-    pub fn press(&mut self, keys: &str) -> Result<()> {
+    pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
         self.keys.write_all(keys.as_bytes())?;
         self.keys.flush()?;
         Ok(())
     }
 
     /// What is on the screen.
-    pub fn contents(&self) -> String {
+    pub(crate) fn contents(&self) -> String {
         self.screen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +81,7 @@ impl Terminal {
     }
 
     /// Waits until the screen is as `wanted`.
-    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
         let seen = eventually(PATIENCE, what, || {
             let contents = self.contents();
             Ok(wanted(&contents).then_some(contents))
@@ -90,19 +90,19 @@ impl Terminal {
     }
 
     /// Waits until the screen shows `text`.
-    pub fn shows(&self, text: &str) -> Result<String> {
+    pub(crate) fn shows(&self, text: &str) -> Result<String> {
         self.until(&format!("{text:?} on the screen"), |contents| {
             contents.contains(text)
         })
     }
 
     /// The process id of the app.
-    pub fn pid(&self) -> Result<u32> {
+    pub(crate) fn pid(&self) -> Result<u32> {
         self.child.process_id().context("the app has no process id")
     }
 
     /// Waits for the end of the app, and checks that the terminal is as it was before.
-    pub fn ended(mut self) -> Result<(u32, String)> {
+    pub(crate) fn ended(mut self) -> Result<(u32, String)> {
         let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
         // What was written last may still be on its way to our screen.
         let restored = eventually(PATIENCE, "a restored terminal", || {
