@@ -133,17 +133,37 @@ fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
 mod tests {
     use super::*;
 
+    /// Two at once and one per second, in every way.
+    fn all() -> [Algorithm; 3] {
+        let rate = Rate::new(1, Nanos::from_secs(1)).expect("a rate");
+        let bucket = |refill| TokenBucket::new(2, rate, refill, 2).expect("valid");
+        [
+            Algorithm::Funnel(Funnel::new(2, rate).expect("valid")),
+            Algorithm::TokenBucket(bucket(Refill::Greedy)),
+            Algorithm::TokenBucket(bucket(Refill::Interval)),
+        ]
+    }
+
+    /// Nothing is given away by a conversion, and nothing is owed beyond the capacity.
+    #[test]
+    fn levels_are_written_rounded_up_and_at_most_full() {
+        let one_second = Nanos::from_secs(1);
+        for algorithm in all() {
+            let meter = algorithm.meter();
+            let mut words = [0; 2];
+            meter.set_used(&mut words, 1, Nanos::ZERO);
+            assert!(meter.used(&words, Nanos::ZERO) >= 1);
+            meter.set_used(&mut words, Used::MAX, Nanos::ZERO);
+            assert_eq!(meter.used(&words, one_second), USED_ONE);
+            meter.set_reset(&mut words, Nanos::MAX, Nanos::ZERO);
+            assert_eq!(meter.used(&words, one_second), USED_ONE);
+        }
+    }
+
     /// Several limits decide on one copy of a bucket; but a meter alone keeps the contract, too.
     #[test]
     fn a_meter_writes_only_what_it_admits() {
-        let rate = Rate::new(1, Nanos::from_secs(1)).expect("a rate");
-        let bucket = |refill| TokenBucket::new(2, rate, refill, 2).map(Algorithm::TokenBucket);
-        for algorithm in [
-            Funnel::new(2, rate).map(Algorithm::Funnel),
-            bucket(Refill::Greedy),
-            bucket(Refill::Interval),
-        ] {
-            let algorithm = algorithm.expect("valid");
+        for algorithm in all() {
             let meter = algorithm.meter();
             let mut words = [0; 2];
             meter.start(&mut words, Nanos::ZERO);

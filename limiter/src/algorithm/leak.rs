@@ -136,7 +136,7 @@ impl Leak {
         let level = used
             .saturating_mul(u128::from(self.period()))
             .div_ceil(USED_ONE);
-        self.write(words, level.min(self.full()), now);
+        self.write(words, level, now);
     }
 
     pub(super) fn set_reset(self, words: &mut [u64], reset_after: Nanos, now: Nanos) {

@@ -124,17 +124,12 @@ impl TokenBucket {
         if verdict == Verdict::Admit && cost > 0 {
             self.write_used(words, level, now);
         }
-        let reset_after = if level == 0 {
-            Nanos::ZERO
-        } else {
-            self.until_lumps(self.lumps_for(level), now)
-        };
         Decision {
             verdict,
             capacity: self.capacity,
             remaining: self.capacity.saturating_sub(level),
             retry_after,
-            reset_after,
+            reset_after: self.until_lumps(self.lumps_for(level), now),
         }
     }
 }

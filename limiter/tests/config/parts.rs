@@ -219,6 +219,20 @@ fn words() {
     );
 }
 
+/// What Envoy makes of a bare `off` in its YAML.
+#[test]
+fn a_bare_off_is_off() {
+    let off = super::read_rule(&json!({ "mode": false }));
+    assert_eq!(off.mode, Mode::Off);
+    assert_eq!(
+        of_rule(&json!({ "mode": true, "on_error": false })),
+        [
+            "mode: true: unknown value; allowed: enforce, shadow, off",
+            "on_error: false: unknown value; allowed: admit, refuse",
+        ]
+    );
+}
+
 #[test]
 fn edits() {
     let limits = json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }]);

@@ -88,6 +88,31 @@ fn one_algorithm_hands_its_level_to_another() {
     }
 }
 
+/// A conversion gives nothing away: a fraction of a unit or of a nanosecond stays used.
+#[test]
+fn fractions_are_rounded_up() {
+    let (old, new) = (funnel(10, "1/h"), funnel(11, "1/h"));
+    let bucket = used(&old, 4);
+    // Three used and the leak of one nanosecond, of an hour for each.
+    let almost = Nanos::new(3_600_000_000_000 - 1);
+    let converted = convert(&old, &new, Carry::Keep, &bucket, almost);
+    let left = |limits: &Limits, bucket| {
+        let answer = limits.peek(bucket, 0, almost);
+        answer.reported().map(|limit| limit.remaining)
+    };
+    assert_eq!(left(&old, &bucket), Some(6));
+    assert_eq!(left(&new, &converted), Some(7));
+    // Four tenths of two are 0.8: lumps are whole tokens.
+    let lumps = limits(&json!([{
+        "algorithm": "token_bucket", "capacity": 2, "rate": "1/m", "refill": "interval",
+        "name": "funnel"
+    }]));
+    let converted = convert(&old, &lumps, Carry::Proportional, &bucket, Nanos::ZERO);
+    assert_eq!(left(&lumps, &converted), Some(2), "a lump came since");
+    let at_once = lumps.peek(&converted, 0, Nanos::ZERO);
+    assert_eq!(at_once.reported().map(|limit| limit.remaining), Some(1));
+}
+
 /// By name first; a limit that was renamed goes on from the one in its place; a new one is new.
 #[test]
 fn limits_go_on_from_their_counterparts() {
@@ -221,6 +246,9 @@ fn forgotten_limits_keep_their_reset_time() {
         let kept = versions.bring_forward(bucket, 1, idle_at, Nanos::from_secs(9));
         assert_eq!(left(&new, &kept, 9), [expected], "idle at {idle_at}");
         assert_eq!(kept.last, Nanos::from_secs(9));
+        // Full is all that is owed, however long the old wait.
+        let later = left(&new, &kept, 19);
+        assert_eq!(later, [10], "idle at {idle_at}");
     }
 }
 
