@@ -45,7 +45,7 @@ fn flood(envoy: &Envoy, wave: u64, times: u64, attacker: &str) -> Result<(Counts
         done.store(true, Ordering::Release);
         let admitted = hammering
             .join()
-            .map_err(|_| anyhow!("the attacker panicked"))??;
+            .map_err(|_panic| anyhow!("the attacker panicked"))??;
         let tries = tries.load(Ordering::Relaxed);
         ensure!(tries > 1_000, "the attacker tried only {tries} times");
         Ok((counts?, admitted))
@@ -114,7 +114,7 @@ fn memory_stops_growing_once_the_store_is_full() -> Result<()> {
     );
     let listed = ops.buckets("limit=500")?;
     ensure!(
-        listed.len() as u64 == number("used")?,
+        u64::try_from(listed.len())? == number("used")?,
         "{} are listed: {store}",
         listed.len()
     );
