@@ -108,7 +108,7 @@ impl Page {
             .iter()
             .enumerate()
             .filter(|(_, slot)| slot.flags & (FLAG_BANNED | FLAG_PINNED) == 0)
-            .min_by_key(|(_, slot)| (!slot.is_idle(now_ms), slot.idle_at_ms));
+            .min_by_key(|(_, slot)| slot.worth(now_ms));
         let Some((index, slot)) = victim else {
             return Err(PageFull);
         };
@@ -129,7 +129,7 @@ pub enum Evicted {
     Nothing,
     /// A bucket that was as good as new.
     Lossless,
-    /// The bucket that was nearest to it.
+    /// A bucket with something taken.
     Lossy,
 }
 
@@ -141,6 +141,19 @@ impl Slot {
     /// Whether forgetting it loses nothing.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
         self.idle_at_ms <= now_ms && self.flags & FLAG_KEEPS_GAIN == 0
+    }
+
+    /// What it would cost to forget this bucket; the least goes first. Idle ones cost nothing. One
+    /// that never refused costs what is taken from it. One that refused is what a flood of new keys
+    /// may want to be rid of, so it goes after those, and the longer it was left alone the sooner.
+    fn worth(&self, now_ms: u64) -> (bool, bool, u64) {
+        let is_refused = self.refused > 0;
+        let order = if is_refused && !self.is_idle(now_ms) {
+            self.bucket.last.as_millis()
+        } else {
+            self.idle_at_ms
+        };
+        (!self.is_idle(now_ms), is_refused, order)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -151,6 +151,25 @@ fn a_flood_does_not_wash_an_exhausted_bucket_away() {
     assert_eq!((slot.admitted, slot.refused), (3, 1 + 1_667));
 }
 
+/// Nor by flooding it with keys that are as full as its own, refused ones included.
+#[test]
+fn a_flood_of_full_buckets_frees_nobody_who_keeps_trying() {
+    for refusals in [0, 2] {
+        let mut world = World::new(64);
+        let limits = per_day(1);
+        assert!(world.admits(&limits, "victim", 0));
+        for n in 0..2_000_u64 {
+            let now = n * MS;
+            assert!(!world.admits(&limits, "victim", now), "after {n} others");
+            let key = format!("flood-{n}");
+            assert!(world.admits(&limits, &key, now));
+            for _ in 0..refusals {
+                assert!(!world.admits(&limits, &key, now));
+            }
+        }
+    }
+}
+
 /// Buckets that have emptied make room without loss, so a slow stream of new keys loses nothing.
 #[test]
 fn a_slow_stream_of_new_keys_loses_nothing() {
