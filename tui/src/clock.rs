@@ -1,0 +1,29 @@
+//! The only clock of the terminal app: time since it started, monotonic.
+//!
+//! It paces polls and drawing and says how old data are. Levels and waits are the server's business:
+//! they come with the server's own `now_ns`, to which this clock only ever adds an age.
+
+use std::time::Instant;
+
+use loudou_limiter::Nanos;
+
+/// A clock that stands at zero when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// Starts a clock.
+    #[expect(clippy::disallowed_methods, reason = "this is the one clock module")]
+    pub fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+
+    /// The time since the start.
+    pub fn now(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
