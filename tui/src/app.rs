@@ -1,0 +1,35 @@
+//! The terminal app without a terminal: state, what can happen to it, and what it wants done.
+//!
+//! ```text
+//! input, poller, worker, signals → Msg → update(&mut State, Msg, now) → Vec<Effect> → threads
+//!                                              State → ui::view → frame
+//! ```
+//!
+//! Everything here is a function of its arguments: no I/O, no clock, no terminal. Tests drive it with
+//! key strings.
+
+pub(crate) mod answers;
+pub(crate) mod browse;
+pub(crate) mod columns;
+pub(crate) mod effects;
+pub(crate) mod filter;
+pub(crate) mod form;
+pub(crate) mod history;
+pub(crate) mod ingest;
+pub(crate) mod keys;
+pub(crate) mod layout;
+pub(crate) mod line;
+pub(crate) mod link;
+pub(crate) mod modal;
+pub(crate) mod msg;
+pub(crate) mod palette;
+pub(crate) mod press;
+pub(crate) mod rows;
+pub(crate) mod state;
+pub(crate) mod undo;
+pub(crate) mod update;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

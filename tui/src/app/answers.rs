@@ -1,0 +1,182 @@
+//! Answers to edits and resets: what worked, what somebody else was faster with, what is in doubt.
+
+use loudou_api::{EditAnswer, ResetAnswer, RuleView};
+use loudou_limiter::Nanos;
+
+use super::effects::{Edit, Effect};
+use super::form::{Form, Stage};
+use super::msg::Failure;
+use super::rows::BucketId;
+use super::state::{Mode, State};
+use super::undo::{self, Action, Pending, Undo};
+
+/// How often an edit is sent again when only the number of the generation had moved.
+const MOST_RETRIES: u8 = 3;
+/// How long the rows of a changed rule stand out.
+const STANDS_OUT: Nanos = Nanos::from_secs(5);
+
+/// A rule was read afresh: an open form goes on from it.
+pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleView>, Failure>) {
+    match result {
+        Ok(view) => {
+            if let Some(form) = form_of(state, rule)
+                && form.stage == Stage::Editing
+            {
+                let moved = form.base.rule != view.rule;
+                form.rebase((*view).clone());
+                if moved {
+                    state.toast(false, "the rule has just changed; the form follows");
+                }
+            }
+            replace_rule(state, *view);
+        }
+        Err(failure) => state.toast(true, format!("rule {rule}: {}", failure.text)),
+    }
+}
+
+/// An edit was answered.
+pub(crate) fn edited(
+    state: &mut State,
+    edit: Edit,
+    result: Result<Box<EditAnswer>, Failure>,
+    effects: &mut Vec<Effect>,
+) {
+    match result {
+        Ok(answer) => accepted(state, &edit, *answer),
+        Err(failure) => match failure.problem.as_ref().and_then(|p| p.current.clone()) {
+            Some(current) => overtaken(state, edit, current, effects),
+            None => refused(state, &edit, &failure),
+        },
+    }
+}
+
+fn accepted(state: &mut State, edit: &Edit, answer: EditAnswer) {
+    let generation = answer.after.generation;
+    if edit.is_undo {
+        state.undos.pop();
+        state.toast(
+            false,
+            format!("undone: {} (generation {generation})", answer.change),
+        );
+    } else {
+        if !answer.change.is_empty() {
+            if state.undos.len() >= undo::MOST {
+                state.undos.remove(0);
+            }
+            state.undos.push(Undo::new(edit, &answer));
+        }
+        let change = if answer.change.is_empty() {
+            "nothing changed"
+        } else {
+            &answer.change
+        };
+        state.toast(
+            false,
+            format!("sent: {change} (generation {generation}); u undoes"),
+        );
+    }
+    if form_of(state, &edit.rule).is_some_and(|form| form.stage == Stage::Sending) {
+        state.mode = Mode::Browse;
+    }
+    state.changed = Some((edit.rule.clone(), state.now.saturating_add(STANDS_OUT)));
+    state.link.hurry(state.now);
+    replace_rule(state, answer.after);
+}
+
+/// The generation moved since the rule was read. If the rule itself did not, the edit is still what
+/// was decided on; else the user decides anew.
+fn overtaken(state: &mut State, edit: Edit, current: RuleView, effects: &mut Vec<Effect>) {
+    replace_rule(state, current.clone());
+    if current.rule == edit.seen.rule && edit.retries < MOST_RETRIES {
+        let retries = edit.retries.saturating_add(1);
+        effects.push(Effect::Edit(Box::new(Edit {
+            seen: current,
+            retries,
+            ..edit
+        })));
+    } else if edit.is_undo {
+        let by = current
+            .edit
+            .as_ref()
+            .map_or("a new configuration", |edit| edit.by.as_str());
+        let question = format!(
+            "{} was changed since, by {by}. Undo all the same?",
+            edit.rule
+        );
+        let detail = Form::new(edit.seen.clone())
+            .versus(&current)
+            .into_iter()
+            .map(|[what, yours, theirs, _]| format!("{what}: yours {yours}, now {theirs}"))
+            .collect();
+        let again = Edit {
+            seen: current,
+            retries: 0,
+            ..edit
+        };
+        state.mode = Mode::Confirm(Box::new(Pending {
+            question,
+            detail,
+            action: Action::Edit(Box::new(again)),
+        }));
+    } else if let Some(form) = form_of(state, &edit.rule) {
+        form.stage = Stage::Conflict(Box::new(current));
+    } else {
+        state.toast(
+            true,
+            format!("not sent: {} was changed meanwhile", edit.rule),
+        );
+    }
+}
+
+fn refused(state: &mut State, edit: &Edit, failure: &Failure) {
+    if let Some(form) = form_of(state, &edit.rule) {
+        form.stage = Stage::Editing;
+        let problems = failure.problem.as_ref().map_or(&[][..], |p| &p.problems);
+        for problem in problems {
+            form.place(&problem.path, problem.message.clone());
+        }
+    }
+    let what = if edit.is_undo { "undo" } else { "edit" };
+    let text = if failure.in_doubt {
+        state.link.hurry(state.now);
+        format!(
+            "{what}: no answer, it may have been made all the same; {}",
+            failure.text
+        )
+    } else {
+        format!("{what} not made: {}", failure.text)
+    };
+    state.toast(true, text);
+}
+
+/// A reset was answered.
+pub(crate) fn reset(state: &mut State, id: &BucketId, result: Result<Box<ResetAnswer>, Failure>) {
+    match result {
+        Ok(answer) => {
+            let key = &id.key;
+            let text = if answer.existed {
+                format!("reset: {key} is as good as new")
+            } else {
+                format!("reset: {key} had no bucket, which is as good")
+            };
+            state.toast(false, text);
+            state.link.hurry(state.now);
+        }
+        Err(failure) => state.toast(true, format!("reset not made: {}", failure.text)),
+    }
+}
+
+fn form_of<'a>(state: &'a mut State, rule: &str) -> Option<&'a mut Form> {
+    match &mut state.mode {
+        Mode::Edit(form) if form.base.name == rule => Some(form),
+        _ => None,
+    }
+}
+
+fn replace_rule(state: &mut State, view: RuleView) {
+    let rules = state.data.as_mut().map(|data| &mut data.rules.rules);
+    let mut rules = rules.into_iter().flatten();
+    if let Some(rule) = rules.find(|rule| rule.name == view.name) {
+        *rule = view;
+    }
+}

@@ -1,0 +1,284 @@
+//! The columns of the Buckets table: what they are, how they sort, and which of them fit.
+//!
+//! Wide screens show more. The order in which columns come in is one list; the first to go when a
+//! screen gets narrow is the last of it.
+
+use std::cmp::Ordering;
+
+use loudou_limiter::Nanos;
+
+use super::rows::Row;
+
+/// A column, in the order they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Column {
+    State,
+    Rule,
+    Key,
+    Level,
+    Left,
+    Admitted,
+    Refused,
+    History,
+    Retry,
+    Seen,
+}
+
+impl Column {
+    /// Those that rows can be sorted by, in the order of the sort menu.
+    pub(crate) const SORTABLE: [Self; 9] = [
+        Self::State,
+        Self::Rule,
+        Self::Key,
+        Self::Level,
+        Self::Left,
+        Self::Admitted,
+        Self::Refused,
+        Self::Retry,
+        Self::Seen,
+    ];
+
+    /// The name in the header.
+    pub(crate) const fn title(self, width: u16) -> &'static str {
+        match self {
+            Self::State if width < 5 => "",
+            Self::State => "state",
+            Self::Rule => "rule",
+            Self::Key => "key",
+            Self::Level => "level",
+            Self::Left if width < 14 => "left/of",
+            Self::Left => "remaining/cap",
+            Self::Admitted if width < 11 => "admit/s",
+            Self::Admitted => "admitted/s",
+            Self::Refused => "refused/s",
+            Self::History if width < 10 => "60s",
+            Self::History => "last 60s",
+            Self::Retry if width < 11 => "retry",
+            Self::Retry => "retry after",
+            Self::Seen if width < 9 => "seen",
+            Self::Seen => "last seen",
+        }
+    }
+
+    /// The name in the sort menu.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Left => "remaining",
+            Self::History => "history",
+            Self::Retry => "retry after",
+            Self::Seen => "last seen",
+            Self::Admitted => "admitted/s",
+            _ => self.title(0),
+        }
+    }
+
+    /// Whether the first sort by it puts the largest on top.
+    pub(crate) const fn is_descending_first(self) -> bool {
+        !matches!(self, Self::Rule | Self::Key | Self::Left | Self::Seen)
+    }
+
+    /// Whether its text stands at the right edge.
+    pub(crate) const fn is_right(self) -> bool {
+        matches!(
+            self,
+            Self::Left | Self::Admitted | Self::Refused | Self::Retry | Self::Seen
+        )
+    }
+
+    fn compare(self, a: &Row, b: &Row) -> Ordering {
+        match self {
+            Self::State => state(a).cmp(&state(b)),
+            Self::Rule => a.id.rule.cmp(&b.id.rule),
+            Self::Key => a.id.key.cmp(&b.id.key),
+            Self::Level => a.level(Nanos::ZERO).total_cmp(&b.level(Nanos::ZERO)),
+            Self::Left => left(a).cmp(&left(b)),
+            Self::Admitted => a.admitted().total_cmp(&b.admitted()),
+            Self::Refused | Self::History => a.refused().total_cmp(&b.refused()),
+            Self::Retry => {
+                let wait = |row: &Row| row.retry_after_ns(Nanos::ZERO);
+                wait(a).cmp(&wait(b))
+            }
+            Self::Seen => a.idle_ns(Nanos::ZERO).cmp(&b.idle_ns(Nanos::ZERO)),
+        }
+    }
+}
+
+fn state(row: &Row) -> u8 {
+    use loudou_api::BucketState::{Banned, Busy, Idle, Refusing};
+    match row.view.state {
+        Idle => 0,
+        Busy => 1,
+        Refusing => 2,
+        Banned => 3,
+    }
+}
+
+fn left(row: &Row) -> u64 {
+    row.limit().map_or(u64::MAX, |limit| limit.remaining)
+}
+
+/// By which column rows are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sort {
+    pub(crate) column: Column,
+    pub(crate) descending: bool,
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Self::by(Column::Refused)
+    }
+}
+
+impl Sort {
+    /// By `column`, the interesting end on top.
+    pub(crate) const fn by(column: Column) -> Self {
+        Self {
+            column,
+            descending: column.is_descending_first(),
+        }
+    }
+
+    /// By the sortable column `step` to the right.
+    pub(crate) fn step(self, step: isize) -> Self {
+        let all = Column::SORTABLE;
+        let at = all.iter().position(|column| *column == self.column);
+        let next = at.unwrap_or(0).checked_add_signed(step);
+        next.and_then(|next| all.get(next))
+            .map_or(self, |column| Self::by(*column))
+    }
+
+    /// The order of two rows. Ties go to the fuller bucket, then by name, so that rows do not dance.
+    pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
+        let order = self.column.compare(a, b);
+        let order = if self.descending {
+            order.reverse()
+        } else {
+            order
+        };
+        let level = |row: &Row| row.level(Nanos::ZERO);
+        order
+            .then_with(|| level(b).total_cmp(&level(a)))
+            .then_with(|| a.id.cmp(&b.id))
+    }
+}
+
+/// A column with its place on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) column: Column,
+    pub(crate) x: u16,
+    pub(crate) width: u16,
+}
+
+/// The least width of each column, in the order in which they come in.
+const WANTED: [(Column, u16); 10] = [
+    (Column::State, 1),
+    (Column::Rule, 8),
+    (Column::Key, 8),
+    (Column::Level, 6),
+    (Column::Left, 9),
+    (Column::Refused, 9),
+    (Column::Retry, 6),
+    (Column::Admitted, 7),
+    (Column::History, 8),
+    (Column::Seen, 6),
+];
+
+/// What columns grow to when there is room, first come first served.
+const GROWN: [(Column, u16); 9] = [
+    (Column::Rule, 16),
+    (Column::Key, 24),
+    (Column::State, 10),
+    (Column::Level, 12),
+    (Column::Admitted, 11),
+    (Column::History, 24),
+    (Column::Left, 15),
+    (Column::Retry, 12),
+    (Column::Seen, 10),
+];
+
+/// The columns that fit into `width`, with their places. Names are at most `rule` and `key` wide.
+pub(crate) fn place(width: u16, rule: u16, key: u16) -> Vec<Placed> {
+    let mut chosen: Vec<(Column, u16)> = Vec::new();
+    let mut free = width;
+    for (column, least) in WANTED {
+        // Rates and the sparkline only stand on screens that are not narrow.
+        let narrow =
+            (width < 60 && column == Column::History) || (width < 90 && column == Column::Seen);
+        let taken = least.saturating_add(1);
+        if narrow || free < taken {
+            break;
+        }
+        free = free.saturating_sub(taken);
+        chosen.push((column, least));
+    }
+    for (column, most) in GROWN {
+        let most = match column {
+            Column::Rule => most.min(rule),
+            Column::Key => most.min(key),
+            _ => most,
+        };
+        grow(&mut chosen, column, most, &mut free);
+    }
+    grow(&mut chosen, Column::Key, key.min(60), &mut free);
+    grow(&mut chosen, Column::History, 60, &mut free);
+    chosen.sort_by_key(|(column, _)| *column);
+    let mut x = 0_u16;
+    let mut placed = Vec::with_capacity(chosen.len());
+    for (column, width) in chosen {
+        placed.push(Placed { column, x, width });
+        x = x.saturating_add(width).saturating_add(1);
+    }
+    placed
+}
+
+fn grow(chosen: &mut [(Column, u16)], column: Column, most: u16, free: &mut u16) {
+    if let Some((_, width)) = chosen.iter_mut().find(|(other, _)| *other == column) {
+        let more = most.saturating_sub(*width).min(*free);
+        *width = width.saturating_add(more);
+        *free = free.saturating_sub(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(width: u16) -> Vec<Column> {
+        place(width, 14, 30)
+            .iter()
+            .map(|placed| placed.column)
+            .collect()
+    }
+
+    #[test]
+    fn narrow_screens_drop_the_sparkline_then_rates() {
+        assert!(columns(80).contains(&Column::History));
+        let narrow = columns(59);
+        assert!(!narrow.contains(&Column::History) && narrow.contains(&Column::Refused));
+        let narrower = columns(40);
+        assert!(!narrower.contains(&Column::Refused) && narrower.contains(&Column::Left));
+        assert_eq!(columns(0), []);
+    }
+
+    #[test]
+    fn columns_never_overlap_nor_leave_the_screen() {
+        for width in 0..300 {
+            let placed = place(width, 40, 200);
+            for pair in placed.windows(2) {
+                assert!(pair[0].x + pair[0].width < pair[1].x, "{width}");
+            }
+            if let Some(last) = placed.last() {
+                assert!(last.x + last.width <= width, "{width}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_word_has_its_place_on_wide_screens() {
+        let state = place(120, 14, 30)[0];
+        assert_eq!((state.column, state.width), (Column::State, 10));
+    }
+}

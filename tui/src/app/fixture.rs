@@ -1,0 +1,266 @@
+//! States for tests: a server with a few named users, at fixed times.
+
+use loudou_api::{
+    Access, BucketState, BucketView, EditView, Event, EventKind, LimitView, RuleTotals, RuleView,
+    Rules, Status, StoreStatus,
+};
+use loudou_limiter::Nanos;
+use serde_json::json;
+
+use super::effects::Effect;
+use super::msg::{Msg, Snapshot};
+use super::press::keys;
+use super::state::{Settings, State};
+use super::update::update;
+
+pub(crate) const S: u64 = 1_000_000_000;
+/// The server's clock at the first poll.
+const START: u64 = 1_000 * S;
+
+/// A state of the given size that polled `polls` times, a second apart.
+pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
+    let settings = Settings {
+        url: "http://127.0.0.1:9911".to_owned(),
+        read_only: false,
+        interval: Nanos::from_secs(1),
+    };
+    let mut state = State::new(settings, size);
+    update(&mut state, Msg::Tick, Nanos::ZERO);
+    for poll in 0..polls {
+        feed(&mut state, poll);
+    }
+    state
+}
+
+/// Answers poll number `poll`.
+pub(crate) fn feed(state: &mut State, poll: u64) -> Vec<Effect> {
+    let msg = Msg::Polled(Ok(Box::new(snapshot(poll))));
+    update(state, msg, Nanos::from_secs(poll))
+}
+
+/// Types a key string at the state's own time.
+pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for press in keys(text) {
+        let now = state.now;
+        effects.extend(update(state, Msg::Press(press), now));
+    }
+    effects
+}
+
+/// What poll number `poll` reads.
+pub(crate) fn snapshot(poll: u64) -> Snapshot {
+    let now_ns = START + poll * S;
+    Snapshot {
+        status: status(now_ns, poll),
+        buckets: buckets(now_ns, poll)
+            .into_iter()
+            .map(|bucket| (now_ns, bucket))
+            .collect(),
+        truncated: false,
+        rules: (poll == 0).then(|| Rules {
+            now_ns,
+            generation: 7,
+            rules: rules(),
+        }),
+        events: if poll == 0 { events() } else { Vec::new() },
+        last_seq: 3,
+        events_lost: 0,
+    }
+}
+
+fn status(now_ns: u64, poll: u64) -> Status {
+    let totals = |name: &str, mode: &str, admitted, refused, shadow_refused| RuleTotals {
+        name: name.to_owned(),
+        mode: mode.to_owned(),
+        admitted,
+        refused,
+        shadow_refused,
+        edited: name == "search-per-key",
+        ..RuleTotals::default()
+    };
+    Status {
+        version: "0.1.0".to_owned(),
+        git: "abcdef0".to_owned(),
+        generation: 7,
+        now_ns,
+        unix_ms: 0,
+        uptime_ns: now_ns - START + 3_600 * S,
+        access: Access::Edit,
+        store: StoreStatus {
+            buckets: 4096,
+            used: 812,
+            ..StoreStatus::default()
+        },
+        rules: vec![
+            totals(
+                "reply-per-user",
+                "enforce",
+                1000 + 9 * poll,
+                200 + 12 * poll,
+                0,
+            ),
+            totals("search-per-key", "enforce", 5000 + 90 * poll, 3, 0),
+            totals("by-source", "shadow", 7000 + 50 * poll, 0, 40 + poll),
+        ],
+        warnings: vec!["no tokens are configured: every loopback peer may edit".to_owned()],
+    }
+}
+
+/// Buckets by habit: level in percent, admitted and refused per second.
+fn buckets(now_ns: u64, poll: u64) -> Vec<BucketView> {
+    let habits = [
+        ("mallory", 98, 1, 12, BucketState::Refusing),
+        ("alice", 40, 2, 0, BucketState::Busy),
+        ("bob", 75, 3, 0, BucketState::Busy),
+        ("carol", 0, 0, 0, BucketState::Idle),
+        ("dave\u{1b}[31m\u{202e}evil", 12, 1, 0, BucketState::Busy),
+        (
+            "a-key-that-is-longer-than-any-column-has-a-right-to-be",
+            60,
+            2,
+            0,
+            BucketState::Busy,
+        ),
+    ];
+    let mut buckets: Vec<BucketView> = habits
+        .into_iter()
+        .map(|(key, level, admitted, refused, state)| BucketView {
+            rule: "reply-per-user".to_owned(),
+            key: key.to_owned(),
+            limits: vec![
+                limit("burst", "funnel", 15, "30/m", level, 30 * S),
+                limit(
+                    "daily",
+                    "token_bucket",
+                    1000,
+                    "1000/d",
+                    level / 10,
+                    86_400 * S,
+                ),
+            ],
+            reported: 0,
+            admitted: 100 + admitted * poll,
+            refused: refused * (poll + poll / 3),
+            last_seen_ns: now_ns - S / 10,
+            state,
+        })
+        .collect();
+    buckets.extend((0..30).map(|number| BucketView {
+        rule: "search-per-key".to_owned(),
+        key: format!("key-{number:02}"),
+        limits: vec![limit("search", "funnel", 100, "20/s", number, 5 * S)],
+        reported: 0,
+        admitted: 10 + number * poll / 10,
+        refused: 0,
+        last_seen_ns: now_ns - number * S,
+        state: if number == 0 {
+            BucketState::Idle
+        } else {
+            BucketState::Busy
+        },
+    }));
+    buckets
+}
+
+fn limit(
+    name: &str,
+    algorithm: &str,
+    capacity: u64,
+    rate: &str,
+    percent: u64,
+    drain_ns: u64,
+) -> LimitView {
+    LimitView {
+        name: name.to_owned(),
+        algorithm: algorithm.to_owned(),
+        capacity,
+        rate: rate.to_owned(),
+        remaining: capacity * (100 - percent) / 100,
+        retry_after_ns: (percent > 95).then_some(1_400_000_000),
+        reset_after_ns: drain_ns / 100 * percent,
+        drain_ns,
+    }
+}
+
+/// The rules, all read at generation 7.
+pub(crate) fn rules() -> Vec<RuleView> {
+    let rule = |name: &str, mode: &str, limits, matches| RuleView {
+        name: name.to_owned(),
+        generation: 7,
+        rule: json!({
+            "name": name, "match": matches, "key": [{"header": "x-user-id"}],
+            "on_missing_key": "skip", "limits": limits, "cost": 1, "mode": mode,
+        }),
+        totals: RuleTotals {
+            name: name.to_owned(),
+            mode: mode.to_owned(),
+            ..RuleTotals::default()
+        },
+        ..RuleView::default()
+    };
+    let reply = json!({"methods": ["POST"], "path": {"prefix": "/reply"}});
+    let burst = json!([
+        {"name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/m"},
+        {
+            "name": "daily", "algorithm": "token_bucket", "capacity": 1000, "rate": "1000/d",
+            "refill": "greedy", "initial": 1000
+        },
+    ]);
+    let search =
+        json!([{"name": "search", "algorithm": "funnel", "capacity": 100, "rate": "20/s"}]);
+    let edit = EditView {
+        by: "ops".to_owned(),
+        reason: "launch day".to_owned(),
+        at_ns: START - 300 * S,
+        at_unix_ms: 0,
+        expires_at_ns: Some(START + 1_500 * S),
+    };
+    vec![
+        rule("reply-per-user", "enforce", burst, reply),
+        RuleView {
+            edit: Some(edit),
+            ..rule("search-per-key", "enforce", search.clone(), json!({}))
+        },
+        rule("by-source", "shadow", search, json!({})),
+    ]
+}
+
+fn events() -> Vec<Event> {
+    let event = |seq, kind, ago: u64, by: &str, detail: &str, reason: &str| Event {
+        seq,
+        at_ns: START - ago * S,
+        kind,
+        by: by.to_owned(),
+        detail: detail.to_owned(),
+        reason: reason.to_owned(),
+        generation: 7,
+        ..Event::default()
+    };
+    vec![
+        event(1, EventKind::Configured, 900, "loudou", "3 rules", ""),
+        Event {
+            rule: Some("search-per-key".to_owned()),
+            ..event(
+                2,
+                EventKind::Edit,
+                300,
+                "ops",
+                "search: rate 10/s → 20/s",
+                "launch day",
+            )
+        },
+        Event {
+            rule: Some("reply-per-user".to_owned()),
+            key: Some("bo\u{7}b".to_owned()),
+            ..event(
+                3,
+                EventKind::Reset,
+                20,
+                "ops",
+                "as good as new",
+                "support case",
+            )
+        },
+    ]
+}

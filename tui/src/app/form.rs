@@ -1,0 +1,284 @@
+//! The edit form: the numbers of a rule's limits, its mode, and how the edit is to be made.
+//!
+//! It checks as you type, with the reader the filter itself uses, and always knows what would change.
+//! Its stages: editing, then a question that shows before and after, then sending; a rule that was
+//! changed by somebody else meanwhile shows their values beside yours.
+
+use loudou_api::RuleView;
+use loudou_limiter::config::{Problem, parse_edit};
+use loudou_limiter::{Carry, Nanos};
+use serde_json::Value;
+
+use super::press::Press;
+
+mod fields;
+
+pub(crate) use fields::{Field, Input, Kind};
+
+use fields::{CARRIES, choose, field_problem, rule_fields};
+
+/// How far the form is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stage {
+    Editing,
+    /// "Enter sends, Esc back".
+    Confirm,
+    Sending,
+    /// Somebody else was faster; this is the rule now.
+    Conflict(Box<RuleView>),
+}
+
+/// The form.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Form {
+    /// The rule as it was read.
+    pub(crate) base: RuleView,
+    pub(crate) fields: Vec<Field>,
+    pub(crate) focus: usize,
+    pub(crate) stage: Stage,
+    /// Problems that belong to no field.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Form {
+    /// A form with the values in force.
+    pub(crate) fn new(base: RuleView) -> Self {
+        let mut fields = rule_fields(&base.rule);
+        fields.push(Field::choice(Kind::Carry, &CARRIES, "proportional"));
+        fields.push(Field::text(Kind::Expires, "expires after".to_owned(), ""));
+        fields.push(Field::text(Kind::Reason, "reason".to_owned(), ""));
+        let mut form = Self {
+            base,
+            fields,
+            focus: 0,
+            stage: Stage::Editing,
+            problems: Vec::new(),
+        };
+        form.focus_on(0);
+        form
+    }
+
+    /// Moves to field `index`; its text is selected, so that typing replaces it.
+    pub(crate) fn focus_on(&mut self, index: usize) {
+        self.focus = index.min(self.fields.len().saturating_sub(1));
+        if let Some(Field {
+            input: Input::Text(line),
+            ..
+        }) = self.fields.get_mut(self.focus)
+        {
+            line.select_all();
+        }
+    }
+
+    /// Moves `step` fields on, round at the ends.
+    pub(crate) fn step(&mut self, step: isize) {
+        let last = self.fields.len().saturating_sub(1);
+        let next = match self.focus.checked_add_signed(step) {
+            Some(next) if next <= last => next,
+            Some(_) => 0,
+            None => last,
+        };
+        self.focus_on(next);
+    }
+
+    /// Gives a key to the focused field; false when it is not for it.
+    pub(crate) fn press(&mut self, press: Press) -> bool {
+        let Some(field) = self.fields.get_mut(self.focus) else {
+            return false;
+        };
+        let taken = match &mut field.input {
+            Input::Text(line) => line.press(press),
+            Input::Choice(options, at) => choose(options, at, press),
+        };
+        if taken {
+            self.check();
+        }
+        taken
+    }
+
+    /// Gives pasted text to the focused field.
+    pub(crate) fn paste(&mut self, text: &str) {
+        if let Some(Field {
+            input: Input::Text(line),
+            ..
+        }) = self.fields.get_mut(self.focus)
+        {
+            line.paste(text);
+            self.check();
+        }
+    }
+
+    fn value(&self, kind: Kind) -> String {
+        let field = self.fields.iter().find(|field| field.kind == kind);
+        field.map(Field::value).unwrap_or_default()
+    }
+
+    /// What happens to the levels of live buckets.
+    pub(crate) fn carry(&self) -> Carry {
+        Carry::parse(&self.value(Kind::Carry)).unwrap_or_default()
+    }
+
+    /// Why, in the user's words.
+    pub(crate) fn reason(&self) -> String {
+        self.value(Kind::Reason)
+    }
+
+    /// When the edit runs out; `None` for never.
+    pub(crate) fn expires_after(&self) -> Option<Nanos> {
+        Nanos::parse(&self.value(Kind::Expires))
+    }
+
+    /// The body of the edit: the limits in the rule file's own form with the numbers as typed, and
+    /// the mode.
+    pub(crate) fn body(&self) -> Value {
+        let mut limits = self.base.rule.get("limits").cloned().unwrap_or_default();
+        for field in &self.fields {
+            let (Kind::Capacity(index) | Kind::Rate(index)) = field.kind else {
+                continue;
+            };
+            let limit = limits.get_mut(index).and_then(Value::as_object_mut);
+            let Some(limit) = limit else { continue };
+            if matches!(field.kind, Kind::Rate(_)) {
+                limit.insert("rate".to_owned(), Value::from(field.value()));
+                continue;
+            }
+            // What is not a number goes as text, for the reader to say what is wrong with it.
+            let text = field.value();
+            let capacity = text
+                .parse::<u64>()
+                .map_or_else(|_| Value::from(text), Value::from);
+            // A bucket that starts full keeps starting full.
+            if limit
+                .get("initial")
+                .is_some_and(|initial| Some(initial) == limit.get("capacity"))
+            {
+                limit.insert("initial".to_owned(), capacity.clone());
+            }
+            limit.insert("capacity".to_owned(), capacity);
+        }
+        let mut body = serde_json::Map::new();
+        body.insert("limits".to_owned(), limits);
+        body.insert("mode".to_owned(), Value::from(self.value(Kind::Mode)));
+        Value::Object(body)
+    }
+
+    /// Checks everything and puts problems under their fields.
+    pub(crate) fn check(&mut self) {
+        let problems = parse_edit(&self.body()).err().unwrap_or_default();
+        self.problems.clear();
+        for field in &mut self.fields {
+            field.problem = field_problem(field);
+        }
+        for problem in problems {
+            self.place(&problem.path.to_string(), describe(&problem));
+        }
+    }
+
+    /// Puts a problem under the field it is about, or beside the fields.
+    pub(crate) fn place(&mut self, path: &str, text: String) {
+        let field = self
+            .fields
+            .iter_mut()
+            .find(|f| f.kind.path().as_deref() == Some(path));
+        match field {
+            Some(field) if field.problem.is_none() => field.problem = Some(text),
+            Some(_) => {}
+            None => self.problems.push(format!("{path}: {text}")),
+        }
+    }
+
+    /// How many problems there are.
+    pub(crate) fn problem_count(&self) -> usize {
+        let in_fields = self
+            .fields
+            .iter()
+            .filter(|field| field.problem.is_some())
+            .count();
+        in_fields.saturating_add(self.problems.len())
+    }
+
+    /// The fields whose values would change.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter().filter(|field| field.is_changed())
+    }
+
+    /// Whether sending it would do anything: other values, or another end of an edit in force.
+    pub(crate) fn does_something(&self) -> bool {
+        self.changes().next().is_some()
+            || self.expires_after().is_some()
+            || self
+                .base
+                .edit
+                .as_ref()
+                .is_some_and(|edit| edit.expires_at_ns.is_some())
+    }
+
+    /// Goes on from the rule as it is now: what was typed stays, the rest follows the rule.
+    pub(crate) fn rebase(&mut self, now: RuleView) {
+        let mut fresh = rule_fields(&now.rule);
+        for field in &mut fresh {
+            let same = |old: &&Field| old.kind == field.kind && old.label == field.label;
+            if let Some(old) = self.fields.iter().find(same).filter(|old| old.is_changed()) {
+                field.input = old.input.clone();
+            } else if let Some(old) = self.fields.iter().find(same) {
+                // Keep the cursor and the selection where nothing changed.
+                if old.value() == field.value() {
+                    field.input = old.input.clone();
+                }
+            }
+        }
+        let beside = self
+            .fields
+            .iter()
+            .filter(|field| field.kind.path().is_none());
+        fresh.extend(beside.cloned());
+        self.fields = fresh;
+        self.base = now;
+        self.focus = self.focus.min(self.fields.len().saturating_sub(1));
+        self.check();
+    }
+
+    /// For each field that somebody else or you changed: label, value when read, theirs, yours.
+    pub(crate) fn versus(&self, theirs: &RuleView) -> Vec<[String; 4]> {
+        let other = rule_fields(&theirs.rule);
+        let mut lines = Vec::new();
+        for field in self
+            .fields
+            .iter()
+            .filter(|field| field.kind.path().is_some())
+        {
+            let same = |o: &&Field| o.kind == field.kind && o.label == field.label;
+            let their = other
+                .iter()
+                .find(same)
+                .map_or_else(|| "gone".to_owned(), Field::value);
+            if field.is_changed() || their != field.before {
+                let line = [
+                    field.label.clone(),
+                    field.before.clone(),
+                    their,
+                    field.value(),
+                ];
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+fn describe(problem: &Problem) -> String {
+    let mut text = problem.message.clone();
+    if let Some(allowed) = &problem.allowed {
+        text.push_str("; allowed: ");
+        text.push_str(allowed);
+    }
+    if let Some(suggestion) = &problem.suggestion {
+        text.push_str("; did you mean `");
+        text.push_str(suggestion);
+        text.push_str("`?");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

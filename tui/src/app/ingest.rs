@@ -1,0 +1,179 @@
+//! Taking in what a poll read: rates from the poll before, rows in order, the selection kept.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BucketView, Event};
+use loudou_limiter::Nanos;
+
+use super::history::Track;
+use super::layout::table_height;
+use super::msg::Snapshot;
+use super::rows::{BucketId, Row};
+use super::state::{Data, Frozen, MAX_EVENTS, State};
+use crate::cells::{safe, width};
+
+/// Takes a snapshot in, or keeps it for later while the screen is frozen.
+pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
+    let read_at = state.now;
+    // Nothing was ever shown: there is nothing to hold still.
+    match &mut state.frozen {
+        Some(frozen) if state.data.is_some() => keep(frozen, snapshot, read_at),
+        _ => apply(state, *snapshot, read_at),
+    }
+}
+
+/// Keeps the newest snapshot, with everything that is only sent once.
+fn keep(frozen: &mut Frozen, mut snapshot: Box<Snapshot>, read_at: Nanos) {
+    if let Some((earlier, _)) = frozen.waiting.take() {
+        let mut events = earlier.events;
+        let newest = events.last().map_or(0, |event| event.seq);
+        events.extend(
+            snapshot
+                .events
+                .into_iter()
+                .filter(|event| event.seq > newest),
+        );
+        snapshot.events = events;
+        snapshot.rules = snapshot.rules.or(earlier.rules);
+    }
+    frozen.waiting = Some((snapshot, read_at));
+}
+
+/// Takes in what came while the screen was frozen.
+pub(crate) fn thaw(state: &mut State) {
+    if let Some(Frozen {
+        waiting: Some((snapshot, read_at)),
+        ..
+    }) = state.frozen.take()
+    {
+        apply(state, *snapshot, read_at);
+    }
+}
+
+fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
+    let mut data = state.data.take().unwrap_or_default();
+    note_rules(&mut state.history.rules, &snapshot);
+    data.rows = rows(&mut state.history.buckets, snapshot.buckets);
+    data.truncated = snapshot.truncated;
+    data.longest = longest(&data.rows);
+    if let Some(rules) = snapshot.rules {
+        data.rules = rules;
+    }
+    note_events(
+        &mut data,
+        snapshot.events,
+        snapshot.last_seq,
+        snapshot.events_lost,
+    );
+    data.status = snapshot.status;
+    data.read_at = read_at;
+    let last_rule = data.rules.rules.len().saturating_sub(1);
+    state.rule = state.rule.min(last_rule);
+    state.data = Some(data);
+    arrange(state);
+}
+
+fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
+    let mut old = std::mem::take(tracks);
+    let now_ns = snapshot.status.now_ns;
+    for rule in &snapshot.status.rules {
+        let refused = rule.refused.saturating_add(rule.shadow_refused);
+        let track = note(old.remove(&rule.name), rule.admitted, refused, now_ns);
+        tracks.insert(rule.name.clone(), track);
+    }
+}
+
+/// Rows with their rates. Tracks of buckets that are not there any more are dropped, so the history is
+/// bounded as the poll is.
+fn rows(tracks: &mut BTreeMap<BucketId, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
+    let mut old = std::mem::take(tracks);
+    let mut rows = Vec::with_capacity(buckets.len());
+    for (as_of_ns, view) in buckets {
+        let id = BucketId::new(&view.rule, &view.key);
+        // A bucket may move between two pages and be read twice.
+        if tracks.contains_key(&id) {
+            continue;
+        }
+        let track = note(old.remove(&id), view.admitted, view.refused, as_of_ns);
+        let rates = track.rates();
+        tracks.insert(id.clone(), track);
+        rows.push(Row {
+            id,
+            view,
+            as_of_ns,
+            rates,
+        });
+    }
+    rows
+}
+
+/// How wide the longest rule and the longest key are.
+fn longest(rows: &[Row]) -> (u16, u16) {
+    let of = |text: &str| width(&safe(text));
+    rows.iter().fold((0, 0), |(rule, key), row| {
+        (rule.max(of(&row.id.rule)), key.max(of(&row.id.key)))
+    })
+}
+
+fn note(track: Option<Track>, admitted: u64, refused: u64, at_ns: u64) -> Track {
+    match track {
+        Some(mut track) => {
+            track.note(admitted, refused, at_ns);
+            track
+        }
+        None => Track::new(admitted, refused, at_ns),
+    }
+}
+
+fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
+    // A server that started anew counts from 1 again.
+    if last_seq < data.last_seq {
+        data.events.clear();
+    }
+    let newest = data.events.first().map_or(0, |event| event.seq);
+    for event in events.into_iter().filter(|event| event.seq > newest) {
+        data.events.insert(0, event);
+    }
+    data.events.truncate(MAX_EVENTS);
+    data.last_seq = last_seq;
+    data.events_lost = data.events_lost.saturating_add(lost);
+}
+
+/// Filters and sorts the rows anew; the selection stays on its bucket.
+pub(crate) fn arrange(state: &mut State) {
+    let rows = state.data.as_ref().map_or(&[][..], |data| &data.rows);
+    let table = &mut state.table;
+    let mut shown: Vec<(usize, &Row)> = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| table.filter.shows(row))
+        .collect();
+    shown.sort_by(|(_, a), (_, b)| table.sort.compare(a, b));
+    let found = table
+        .pinned
+        .as_ref()
+        .and_then(|pinned| shown.iter().position(|(_, row)| row.id == *pinned));
+    let last = shown.len().saturating_sub(1);
+    table.at = match (&table.pinned, found) {
+        (None, _) => 0,
+        (Some(_), Some(at)) => at,
+        (Some(_), None) => table.at.min(last),
+    };
+    // A bucket that is gone leaves the selection to the one in its place.
+    if table.pinned.is_some()
+        && let Some((_, row)) = shown.get(table.at)
+    {
+        table.pinned = Some(row.id.clone());
+    }
+    table.visible = shown.into_iter().map(|(index, _)| index).collect();
+    scroll(state);
+}
+
+/// Moves the window so that the selection is in it.
+pub(crate) fn scroll(state: &mut State) {
+    let height = table_height(state.size).max(1);
+    let table = &mut state.table;
+    let most = table.visible.len().saturating_sub(height);
+    let least = table.at.saturating_add(1).saturating_sub(height);
+    table.offset = table.offset.clamp(least, table.at.max(least)).min(most);
+}

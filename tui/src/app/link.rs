@@ -1,0 +1,99 @@
+//! The connection: when to poll next, and what to say about it.
+//!
+//! Polls never overlap. After a failure the next one waits 0.5 s, then twice as long each time, at
+//! most 8 s, shortened at random by up to a quarter so that many viewers do not come back in step. A
+//! success starts over.
+
+use loudou_limiter::Nanos;
+
+const FIRST_WAIT: u64 = 500_000_000;
+const LONGEST_WAIT: u64 = 8_000_000_000;
+
+/// The connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Link {
+    /// When the poll under way started.
+    pub(crate) in_flight: Option<Nanos>,
+    /// When the next one is due.
+    pub(crate) due: Nanos,
+    /// Whether the last poll worked; `None` before the first ended.
+    pub(crate) up: Option<bool>,
+    failures: u32,
+    /// What went wrong last.
+    pub(crate) error: Option<String>,
+}
+
+impl Link {
+    /// Whether to poll now; if so the poll counts as started.
+    pub(crate) fn start(&mut self, now: Nanos) -> bool {
+        let starts = self.in_flight.is_none() && now >= self.due;
+        if starts {
+            self.in_flight = Some(now);
+        }
+        starts
+    }
+
+    /// Makes the next poll due at once.
+    pub(crate) fn hurry(&mut self, now: Nanos) {
+        self.due = self.due.min(now);
+    }
+
+    /// A poll worked.
+    pub(crate) fn succeeded(&mut self, now: Nanos, interval: Nanos) {
+        let started = self.in_flight.take().unwrap_or(now);
+        self.due = started.saturating_add(interval).max(now);
+        (self.up, self.failures, self.error) = (Some(true), 0, None);
+    }
+
+    /// A poll failed.
+    pub(crate) fn failed(&mut self, now: Nanos, error: String) {
+        self.in_flight = None;
+        let doublings = self.failures.min(8);
+        let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+        let off = scramble(now.get()).checked_rem(wait / 4).unwrap_or(0);
+        self.due = now.saturating_add(Nanos::new(wait.saturating_sub(off)));
+        self.failures = self.failures.saturating_add(1);
+        (self.up, self.error) = (Some(false), Some(error));
+    }
+}
+
+/// A number that has nothing to do with `seed` for the eye (`splitmix64`).
+const fn scramble(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_never_overlap_and_keep_the_interval() {
+        let mut link = Link::default();
+        let at = Nanos::from_millis;
+        assert!(link.start(at(0)));
+        assert!(!link.start(at(5000)));
+        link.succeeded(at(300), at(1000));
+        assert!(!link.start(at(999)));
+        assert!(link.start(at(1000)));
+        link.succeeded(at(4000), at(1000));
+        assert!(link.start(at(4000)));
+    }
+
+    #[test]
+    fn waits_grow_to_a_bound_and_start_over() {
+        let mut link = Link::default();
+        let mut now = Nanos::from_secs(100);
+        for bound in [500, 1000, 2000, 4000, 8000, 8000, 8000] {
+            link.failed(now, "down".to_owned());
+            let wait = link.due.since(now).as_millis();
+            assert!(wait <= bound && wait >= bound * 3 / 4, "{wait} of {bound}");
+            now = link.due;
+        }
+        link.succeeded(now, Nanos::from_secs(1));
+        link.failed(now, "down".to_owned());
+        assert!(link.due.since(now).as_millis() <= 500);
+    }
+}

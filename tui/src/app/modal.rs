@@ -1,0 +1,229 @@
+//! Keys while something lies over the screen: filter line, sort menu, help, palette, question, form.
+
+use super::browse;
+use super::columns::{Column, Sort};
+use super::effects::{Change, Edit, Effect};
+use super::filter::Filter;
+use super::form::{Form, Stage};
+use super::ingest;
+use super::keys::{self, Command};
+use super::layout::body_height;
+use super::line::Line;
+use super::palette;
+use super::press::Press;
+use super::state::{Mode, State};
+use super::undo::{Action, Pending};
+use super::update;
+
+/// A key, with what the key table makes of it here. The mode is taken out, and put back unless the key
+/// ends it.
+pub(crate) fn pressed(
+    state: &mut State,
+    press: Press,
+    command: Option<Command>,
+    effects: &mut Vec<Effect>,
+) {
+    match std::mem::take(&mut state.mode) {
+        Mode::Browse => {}
+        Mode::Filter(line, before) => filter(state, line, before, press, command),
+        Mode::Sort(at) => sort_menu(state, at, command),
+        Mode::Help(top) => help(state, top, command),
+        Mode::Palette(line, at) => palette(state, line, at, press, command, effects),
+        Mode::Confirm(pending) => confirm(state, pending, command, effects),
+        Mode::Edit(form) => form_key(state, form, press, command, effects),
+    }
+}
+
+/// Pasted text goes into a field, and is never a stream of commands.
+pub(crate) fn pasted(state: &mut State, text: &str) {
+    match &mut state.mode {
+        Mode::Edit(form) if form.stage == Stage::Editing => form.paste(text),
+        Mode::Palette(line, at) => {
+            line.paste(text);
+            *at = 0;
+        }
+        Mode::Filter(line, _) => {
+            line.paste(text);
+            let text = line.text();
+            apply_filter(state, &text);
+        }
+        _ => state.toast(true, "a paste goes into a field; none is open"),
+    }
+}
+
+fn filter(
+    state: &mut State,
+    mut line: Line,
+    before: String,
+    press: Press,
+    command: Option<Command>,
+) {
+    match command {
+        Some(Command::Yes) => match state.table.filter_error.clone() {
+            Some(error) => {
+                state.toast(true, error);
+                state.mode = Mode::Filter(line, before);
+            }
+            None => line.text().trim().clone_into(&mut state.table.filter_text),
+        },
+        Some(_) => {
+            apply_filter(state, &before);
+            state.table.filter_text = before;
+        }
+        None => {
+            line.press(press);
+            apply_filter(state, &line.text());
+            state.mode = Mode::Filter(line, before);
+        }
+    }
+}
+
+/// Filters by `text`; while it is not a filter, the last good one holds.
+fn apply_filter(state: &mut State, text: &str) {
+    match Filter::parse(text) {
+        Ok(filter) => {
+            state.table.filter = filter;
+            state.table.filter_error = None;
+            ingest::arrange(state);
+        }
+        Err(error) => state.table.filter_error = Some(error),
+    }
+}
+
+fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
+    let columns = Column::SORTABLE;
+    match command {
+        Some(Command::Yes) => {
+            if let Some(column) = columns.get(at) {
+                browse::sort(state, Sort::by(*column));
+            }
+        }
+        Some(Command::No) => {}
+        Some(motion) => state.mode = Mode::Sort(browse::moved(at, columns.len(), 5, motion)),
+        None => state.mode = Mode::Sort(at),
+    }
+}
+
+fn help(state: &mut State, top: usize, command: Option<Command>) {
+    let page = usize::from(body_height(state.size)).saturating_sub(2);
+    let most = keys::KEYS.len().saturating_sub(page).saturating_add(1);
+    match command {
+        Some(Command::No) => {}
+        Some(motion) => state.mode = Mode::Help(browse::moved(top, most, page, motion)),
+        None => state.mode = Mode::Help(top),
+    }
+}
+
+fn palette(
+    state: &mut State,
+    mut line: Line,
+    at: usize,
+    press: Press,
+    command: Option<Command>,
+    effects: &mut Vec<Effect>,
+) {
+    let found = palette::search(&line.text());
+    match command {
+        Some(Command::Yes) => {
+            if let Some(binding) = found.get(at) {
+                palette_run(state, binding, effects);
+            }
+        }
+        Some(Command::No) => {}
+        Some(motion) => {
+            let at = browse::moved(at, found.len(), 1, motion);
+            state.mode = Mode::Palette(line, at);
+        }
+        None => {
+            line.press(press);
+            state.mode = Mode::Palette(line, 0);
+        }
+    }
+}
+
+fn palette_run(state: &mut State, binding: &keys::Binding, effects: &mut Vec<Effect>) {
+    if binding.places & keys::place(state) == 0 {
+        let screens = keys::screens(binding.places);
+        state.toast(true, format!("{} works on: {screens}", binding.short));
+    } else {
+        update::run(state, binding.command, effects);
+    }
+}
+
+fn confirm(
+    state: &mut State,
+    pending: Box<Pending>,
+    command: Option<Command>,
+    effects: &mut Vec<Effect>,
+) {
+    match command {
+        Some(Command::Yes) => match pending.action {
+            Action::Edit(edit) => {
+                state.toast(false, "sending");
+                effects.push(Effect::Edit(edit));
+            }
+            Action::Reset(id) => effects.push(Effect::Reset(id)),
+        },
+        Some(_) => {}
+        None => state.mode = Mode::Confirm(pending),
+    }
+}
+
+fn form_key(
+    state: &mut State,
+    mut form: Box<Form>,
+    press: Press,
+    command: Option<Command>,
+    effects: &mut Vec<Effect>,
+) {
+    match (form.stage.clone(), command) {
+        (Stage::Editing | Stage::Sending, Some(Command::No)) => return,
+        (Stage::Editing, Some(Command::NextField)) => form.step(1),
+        (Stage::Editing, Some(Command::PreviousField)) => form.step(-1),
+        (Stage::Editing, Some(Command::Send)) => ask_to_send(state, &mut form),
+        (Stage::Editing, _) => {
+            form.press(press);
+        }
+        (Stage::Confirm, Some(Command::Yes)) => {
+            form.stage = Stage::Sending;
+            effects.push(Effect::Edit(Box::new(edit_of(&form))));
+        }
+        (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
+        (Stage::Conflict(theirs), Some(Command::Yes)) => {
+            form.stage = Stage::Editing;
+            form.rebase(*theirs);
+        }
+        _ => {}
+    }
+    state.mode = Mode::Edit(form);
+}
+
+fn ask_to_send(state: &mut State, form: &mut Form) {
+    form.check();
+    let wrong = form.problem_count();
+    if wrong > 0 {
+        let bad = form.fields.iter().position(|field| field.problem.is_some());
+        form.focus_on(bad.unwrap_or(form.focus));
+        let noun = if wrong == 1 { "problem" } else { "problems" };
+        state.toast(true, format!("not sent: {wrong} {noun}"));
+    } else if form.does_something() {
+        form.stage = Stage::Confirm;
+    } else {
+        state.toast(true, "nothing is changed yet");
+    }
+}
+
+fn edit_of(form: &Form) -> Edit {
+    Edit {
+        rule: form.base.name.clone(),
+        change: Change::Put {
+            body: form.body(),
+            expires_after: form.expires_after(),
+        },
+        seen: form.base.clone(),
+        carry: form.carry(),
+        reason: form.reason(),
+        is_undo: false,
+        retries: 0,
+    }
+}

@@ -1,0 +1,70 @@
+//! What can happen to the app, from outside: input, answers, signals and the passing of time.
+
+use loudou_api::{
+    BucketView, EditAnswer, Event, ProblemAnswer, ResetAnswer, RuleView, Rules, Status,
+};
+
+use super::effects::{Edit, Goal};
+use super::press::{Mouse, Press};
+use super::rows::BucketId;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Msg {
+    /// A key was pressed.
+    Press(Press),
+    /// Text was pasted.
+    Paste(String),
+    /// The mouse did something.
+    Mouse(Mouse),
+    /// The terminal has a new size.
+    Resize(u16, u16),
+    /// Time passed.
+    Tick,
+    /// A poll ended.
+    Polled(Result<Box<Snapshot>, Failure>),
+    /// A rule was read for a form that is open or about to be.
+    RuleRead(String, Result<Box<RuleView>, Failure>),
+    /// An edit was answered.
+    Edited(Box<Edit>, Result<Box<EditAnswer>, Failure>),
+    /// A reset was answered.
+    Reset(BucketId, Result<Box<ResetAnswer>, Failure>),
+    /// An effect could not start: too many are under way.
+    Busy(Goal),
+    /// A signal asks to leave.
+    Quit,
+    /// A signal asks to be put aside.
+    Suspend,
+    /// The process was continued after a stop.
+    Resumed,
+    /// A thread died; nothing good can come of going on.
+    Fatal(String),
+}
+
+/// Everything one poll read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) status: Status,
+    /// The buckets, each with the server's clock when its page was read.
+    pub(crate) buckets: Vec<(u64, BucketView)>,
+    /// Whether there are more buckets than are read.
+    pub(crate) truncated: bool,
+    /// The rules, when their generation moved.
+    pub(crate) rules: Option<Rules>,
+    /// The events since the last poll.
+    pub(crate) events: Vec<Event>,
+    pub(crate) last_seq: u64,
+    /// Events that were gone before they were read.
+    pub(crate) events_lost: u64,
+}
+
+/// Why something did not work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failure {
+    /// In words.
+    pub(crate) text: String,
+    /// What the answer said.
+    pub(crate) problem: Option<Box<ProblemAnswer>>,
+    /// Whether what was asked for may have been done all the same.
+    pub(crate) in_doubt: bool,
+}

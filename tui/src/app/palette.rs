@@ -1,0 +1,58 @@
+//! The command palette's search: letters in order, the closer together and the earlier the better.
+
+use super::keys::{BROWSE, Binding, KEYS};
+use crate::num::count;
+
+/// The most letters that a match in a description may skip.
+const MOST_SKIPPED: u64 = 24;
+
+/// The commands that match, best first; all of them for no text.
+pub(crate) fn search(text: &str) -> Vec<&'static Binding> {
+    let wanted = text.trim().to_lowercase();
+    let commands = KEYS.iter().filter(|b| b.places & BROWSE != 0);
+    let mut found: Vec<(u64, &Binding)> = commands
+        .filter_map(|binding| {
+            let name = score(&wanted, binding.short);
+            let help = score(&wanted, binding.help).map(|score| score.saturating_add(100));
+            // Letters scattered over a sentence are no match.
+            let help = help.filter(|score| *score < 100 + MOST_SKIPPED);
+            let best = [name, help].into_iter().flatten().min();
+            best.map(|score| (score, binding))
+        })
+        .collect();
+    // Stable: equals stay in the order of the table.
+    found.sort_by_key(|(score, _)| *score);
+    found.into_iter().map(|(_, binding)| binding).collect()
+}
+
+/// How badly `text` matches, lowest best: what is skipped before and between the letters.
+fn score(wanted: &str, text: &str) -> Option<u64> {
+    let mut skipped = 0_u64;
+    let mut rest = text.char_indices();
+    for letter in wanted.chars() {
+        loop {
+            let (_, c) = rest.next()?;
+            if c.eq_ignore_ascii_case(&letter) {
+                break;
+            }
+            skipped = skipped.saturating_add(1);
+        }
+    }
+    Some(skipped.saturating_add(count(text.len()) / 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::keys::Command;
+
+    #[test]
+    fn finds_by_letters_in_order() {
+        let first = |text| search(text).first().map(|binding| binding.command);
+        assert_eq!(first("undo"), Some(Command::Undo));
+        assert_eq!(first("frz"), Some(Command::Freeze));
+        assert_eq!(first("as good"), Some(Command::Reset));
+        assert_eq!(first("zzzz"), None);
+        assert!(search("").len() > 20);
+    }
+}

@@ -1,0 +1,75 @@
+//! A bucket as a row: its numbers, and how they look some time after they were read.
+
+use loudou_api::{BucketView, LimitView};
+use loudou_limiter::Nanos;
+
+use super::history::Rates;
+use crate::num::fraction;
+
+/// What tells buckets apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BucketId {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+}
+
+impl BucketId {
+    /// The bucket of `rule` for `key`.
+    pub(crate) fn new(rule: &str, key: &str) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            key: key.to_owned(),
+        }
+    }
+}
+
+/// One bucket, as of the poll that read it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) id: BucketId,
+    pub(crate) view: BucketView,
+    /// The server's clock when it was read.
+    pub(crate) as_of_ns: u64,
+    /// What it did since the poll before; `None` when it was not there.
+    pub(crate) rates: Option<Rates>,
+}
+
+impl Row {
+    /// The limit that refuses or is nearest to it.
+    pub(crate) fn limit(&self) -> Option<&LimitView> {
+        self.view.limits.get(self.view.reported)
+    }
+
+    /// How full the reported limit is, `age` after it was read.
+    pub(crate) fn level(&self, age: Nanos) -> f64 {
+        self.limit().map_or(0.0, |limit| level(limit, age))
+    }
+
+    /// How long until a request is admitted, `age` after it was read; `None` when it is now or never.
+    pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
+        let wait = self.limit()?.retry_after_ns?;
+        Some(wait.saturating_sub(age.get())).filter(|wait| *wait > 0)
+    }
+
+    /// How long it has not been touched, `age` after it was read.
+    pub(crate) fn idle_ns(&self, age: Nanos) -> u64 {
+        let idle = self.as_of_ns.saturating_sub(self.view.last_seen_ns);
+        idle.saturating_add(age.get())
+    }
+
+    /// Refused per second, or nothing known.
+    pub(crate) fn refused(&self) -> f64 {
+        self.rates.map_or(0.0, |rates| rates.refused)
+    }
+
+    /// Admitted per second, or nothing known.
+    pub(crate) fn admitted(&self) -> f64 {
+        self.rates.map_or(0.0, |rates| rates.admitted)
+    }
+}
+
+/// How full a limit is, from 0 to 1, `age` after it was read: it drains with time.
+pub(crate) fn level(limit: &LimitView, age: Nanos) -> f64 {
+    let left = limit.reset_after_ns.saturating_sub(age.get());
+    fraction(left, limit.drain_ns)
+}

@@ -1,0 +1,267 @@
+//! The app driven by key strings.
+
+use loudou_api::{Access, EditAnswer, ProblemAnswer, RuleView};
+use loudou_limiter::Nanos;
+
+use super::columns::Column;
+use super::effects::{Change, Edit, Effect};
+use super::fixture::{feed, state, type_keys};
+use super::msg::{Failure, Msg};
+use super::press::{Mouse, MouseAction};
+use super::state::{Exit, Mode, Screen, State};
+use super::update::update;
+
+mod edits;
+mod random;
+
+const SIZE: (u16, u16) = (80, 24);
+
+fn send(state: &mut State, msg: Msg) -> Vec<Effect> {
+    let now = state.now;
+    update(state, msg, now)
+}
+
+fn selected(state: &State) -> &str {
+    state.selected_row().map_or("", |row| &row.id.key)
+}
+
+fn edit_of(effects: Vec<Effect>) -> Box<Edit> {
+    let edit = effects.into_iter().find_map(|effect| match effect {
+        Effect::Edit(edit) => Some(edit),
+        _ => None,
+    });
+    edit.expect("an edit is sent")
+}
+
+fn said(state: &State) -> String {
+    let texts: Vec<&str> = state
+        .toasts
+        .iter()
+        .map(|toast| toast.text.as_str())
+        .collect();
+    texts.join(
+        "
+",
+    )
+}
+
+/// The answer of a server that made `edit`.
+fn made(edit: &Edit) -> EditAnswer {
+    let mut after = edit.seen.clone();
+    after.generation += 1;
+    if let Change::Put { body, .. } = &edit.change {
+        after.rule["limits"] = body["limits"].clone();
+        after.rule["mode"] = body["mode"].clone();
+    }
+    EditAnswer {
+        dry_run: false,
+        before: edit.seen.rule.clone(),
+        after,
+        change: "burst: capacity 15 → 250".to_owned(),
+    }
+}
+
+fn stale(current: RuleView) -> Failure {
+    Failure {
+        text: "412 stale".to_owned(),
+        problem: Some(Box::new(ProblemAnswer {
+            current: Some(current),
+            ..ProblemAnswer::default()
+        })),
+        in_doubt: false,
+    }
+}
+
+fn answer(state: &mut State, edit: Box<Edit>) {
+    let answer = made(&edit);
+    send(state, Msg::Edited(edit, Ok(Box::new(answer))));
+}
+
+#[test]
+fn the_most_refused_is_on_top_and_selected() {
+    let state = state(SIZE, 3);
+    assert_eq!(selected(&state), "mallory");
+    assert_eq!(state.table.sort.column, Column::Refused);
+    assert_eq!(state.total_rates().map(|rates| rates.admitted), Some(149.0));
+}
+
+#[test]
+fn the_selection_sticks_to_its_key() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "jj");
+    let key = selected(&state).to_owned();
+    type_keys(&mut state, "sjj<ret>");
+    assert_ne!(state.table.at, 2);
+    assert_eq!(selected(&state), key);
+    feed(&mut state, 4);
+    assert_eq!(selected(&state), key);
+    type_keys(&mut state, "i");
+    assert_eq!(selected(&state), key);
+}
+
+#[test]
+fn motions_move_and_stop_at_the_ends() {
+    let mut state = state(SIZE, 2);
+    for (presses, at) in [
+        ("G", 35),
+        ("j", 35),
+        ("g", 0),
+        ("k", 0),
+        ("<C-d>", 9),
+        ("<C-u>", 0),
+        ("<pgdn>", 19),
+        ("<pgup>", 0),
+        ("<down><down><up>", 1),
+    ] {
+        type_keys(&mut state, presses);
+        assert_eq!(state.table.at, at, "{presses}");
+        let offset = state.table.offset;
+        assert!(offset <= at && at < offset + 19, "{presses}: {offset}");
+    }
+}
+
+#[test]
+fn a_filter_works_while_it_is_typed_and_esc_takes_it_back() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "/key-0");
+    assert_eq!(state.table.visible.len(), 10);
+    type_keys(&mut state, "<ret>");
+    assert!(matches!(state.mode, Mode::Browse));
+    assert_eq!(state.table.filter_text, "key-0");
+    type_keys(&mut state, "/<C-u>refused > 5");
+    assert_eq!(state.table.visible.len(), 1);
+    type_keys(&mut state, "<esc>");
+    assert_eq!(
+        (state.table.visible.len(), &*state.table.filter_text),
+        (10, "key-0")
+    );
+    type_keys(&mut state, "<esc>");
+    assert_eq!(
+        (state.table.visible.len(), &*state.table.filter_text),
+        (36, "")
+    );
+}
+
+#[test]
+fn a_filter_with_a_mistake_is_not_kept() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "/refused > x<ret>");
+    assert!(matches!(state.mode, Mode::Filter(..)));
+    assert!(said(&state).contains("wants a number"));
+    type_keys(&mut state, "<bs>5<ret>");
+    assert_eq!(state.table.visible.len(), 1);
+}
+
+#[test]
+fn a_viewer_changes_nothing_and_is_told_why() {
+    let mut viewer = state(SIZE, 3);
+    if let Some(data) = &mut viewer.data {
+        data.status.access = Access::View;
+    }
+    assert!(type_keys(&mut viewer, "exu").is_empty());
+    assert!(matches!(viewer.mode, Mode::Browse));
+    assert!(said(&viewer).contains("may only view"));
+    let mut locked = state(SIZE, 3);
+    locked.settings.read_only = true;
+    assert!(type_keys(&mut locked, "e").is_empty());
+    assert!(said(&locked).contains("--read-only"));
+}
+
+#[test]
+fn a_key_of_another_screen_says_where_it_works() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "3/");
+    assert!(said(&state).contains("/ (filter) works on: Buckets"));
+}
+
+#[test]
+fn a_frozen_screen_stands_still_and_catches_up() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, " ");
+    let before = state.selected_row().cloned();
+    feed(&mut state, 4);
+    feed(&mut state, 5);
+    assert_eq!(state.selected_row().cloned(), before);
+    assert_eq!(state.age(), Nanos::ZERO);
+    type_keys(&mut state, " ");
+    assert_ne!(state.selected_row().cloned(), before);
+    assert_eq!(
+        state.data.as_ref().map(|data| data.read_at),
+        Some(Nanos::from_secs(5))
+    );
+}
+
+#[test]
+fn lost_connection_keeps_the_data_and_says_their_age() {
+    let mut state = state(SIZE, 3);
+    let failure = Failure {
+        text: "cannot reach".to_owned(),
+        ..Failure::default()
+    };
+    update(&mut state, Msg::Tick, Nanos::from_secs(4));
+    update(&mut state, Msg::Polled(Err(failure)), Nanos::from_secs(6));
+    assert_eq!(state.link.up, Some(false));
+    assert_eq!(state.table.visible.len(), 36);
+    assert!(state.is_stale());
+    assert_eq!(state.age(), Nanos::from_secs(4));
+    feed(&mut state, 9);
+    assert!(!state.is_stale());
+    assert!(said(&state).contains("connected again"));
+}
+
+#[test]
+fn polls_ask_for_no_more_than_is_new() {
+    let mut state = state(SIZE, 1);
+    let effects = update(&mut state, Msg::Tick, Nanos::from_secs(3));
+    let [Effect::Poll(request)] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((request.generation, request.after_seq), (Some(7), 3));
+    assert!(update(&mut state, Msg::Tick, Nanos::from_secs(30)).is_empty());
+}
+
+#[test]
+fn the_mouse_selects_opens_and_sorts() {
+    let click = |x, y| {
+        Msg::Mouse(Mouse {
+            action: MouseAction::Click,
+            x,
+            y,
+        })
+    };
+    let mut state = state(SIZE, 3);
+    send(&mut state, click(5, 5));
+    assert_eq!(state.table.at, 2);
+    send(&mut state, click(5, 5));
+    assert_eq!(state.screen, Screen::Bucket);
+    type_keys(&mut state, "<esc>");
+    send(&mut state, click(4, 2));
+    assert_eq!(state.table.sort.column, Column::Rule);
+    let was = state.table.sort.descending;
+    send(&mut state, click(4, 2));
+    assert_eq!(state.table.sort.descending, !was);
+}
+
+#[test]
+fn the_palette_finds_and_runs() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, ":events<ret>");
+    assert_eq!(state.screen, Screen::Events);
+    type_keys(&mut state, ":filter<ret>");
+    assert!(said(&state).contains("works on: Buckets"));
+}
+
+#[test]
+fn the_detail_stays_on_its_bucket_and_esc_comes_back() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "jj<ret>");
+    let key = state.open.clone().map(|id| id.key);
+    assert_eq!(key.as_deref(), Some(selected(&state)));
+    type_keys(&mut state, "j3<esc>2");
+    assert_eq!(
+        (state.open.clone().map(|id| id.key), state.limit),
+        (key, Some(1))
+    );
+    type_keys(&mut state, "<esc>q");
+    assert_eq!(state.exit, Some(Exit::Quit));
+}

@@ -1,0 +1,227 @@
+//! Edits, undo and resets by key strings.
+
+use loudou_api::{ProblemAnswer, RuleProblem};
+use loudou_limiter::{Carry, Nanos};
+use serde_json::json;
+
+use super::{SIZE, answer, edit_of, said, send, stale};
+use crate::app::effects::{Change, Effect};
+use crate::app::fixture::{rules, state, type_keys};
+use crate::app::form::Stage;
+use crate::app::msg::{Failure, Msg};
+use crate::app::state::Mode;
+
+#[test]
+fn an_edit_is_shown_then_sent_with_what_was_read() {
+    let mut state = state(SIZE, 3);
+    let effects = type_keys(&mut state, "e250<ret>");
+    assert!(matches!(&effects[..], [Effect::ReadRule(rule)] if rule == "reply-per-user"));
+    let Mode::Edit(form) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert_eq!(form.stage, Stage::Confirm);
+    let edit = edit_of(type_keys(&mut state, "<ret>"));
+    assert_eq!(
+        (edit.rule.as_str(), edit.seen.generation),
+        ("reply-per-user", 7)
+    );
+    let Change::Put {
+        body,
+        expires_after,
+    } = &edit.change
+    else {
+        panic!("{edit:?}")
+    };
+    assert_eq!(body["limits"][0]["capacity"], 250);
+    assert_eq!(body["limits"][1], rules()[0].rule["limits"][1]);
+    assert_eq!(*expires_after, None);
+    answer(&mut state, edit);
+    assert!(matches!(state.mode, Mode::Browse));
+    assert!(said(&state).contains("sent: burst: capacity 15 → 250 (generation 8)"));
+    assert!(state.changed.is_some());
+}
+
+#[test]
+fn all_fields_of_the_form_arrive() {
+    let mut state = state(SIZE, 3);
+    type_keys(
+        &mut state,
+        "e<tab>60/m<tab><tab><tab><right><tab>r<tab>30m<tab>too many<C-s>",
+    );
+    let edit = edit_of(type_keys(&mut state, "<C-s>"));
+    let Change::Put {
+        body,
+        expires_after,
+    } = &edit.change
+    else {
+        panic!("{edit:?}")
+    };
+    assert_eq!(body["limits"][0]["rate"], "60/m");
+    assert_eq!(body["mode"], "shadow");
+    assert_eq!(*expires_after, Some(Nanos::from_secs(1800)));
+    assert_eq!(
+        (edit.carry, edit.reason.as_str()),
+        (Carry::Reset, "too many")
+    );
+}
+
+#[test]
+fn nothing_wrong_is_ever_sent() {
+    let mut state = state(SIZE, 3);
+    let effects = type_keys(&mut state, "e0<ret><ret><ret>");
+    assert!(
+        effects
+            .iter()
+            .all(|effect| !matches!(effect, Effect::Edit(_)))
+    );
+    assert!(said(&state).contains("not sent: 1 problem"));
+    type_keys(&mut state, "<esc>e<ret>");
+    assert!(said(&state).contains("nothing is changed yet"));
+}
+
+#[test]
+fn a_paste_goes_into_the_field_and_is_never_commands() {
+    let mut state = state(SIZE, 3);
+    send(&mut state, Msg::Paste("q\nx".to_owned()));
+    assert_eq!(state.exit, None);
+    type_keys(&mut state, "e");
+    send(&mut state, Msg::Paste("99\r".to_owned()));
+    let Mode::Edit(form) = &state.mode else {
+        panic!("no form")
+    };
+    assert_eq!(form.fields[0].value(), "99");
+    assert_eq!(form.stage, Stage::Editing);
+}
+
+#[test]
+fn a_generation_that_moved_alone_is_taken_silently() {
+    let mut state = state(SIZE, 3);
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let mut current = rules()[0].clone();
+    current.generation = 12;
+    let again = edit_of(send(&mut state, Msg::Edited(edit, Err(stale(current)))));
+    assert_eq!((again.seen.generation, again.retries), (12, 1));
+    answer(&mut state, again);
+    assert!(said(&state).contains("generation 13"));
+}
+
+#[test]
+fn somebody_elses_edit_is_shown_beside_and_gone_on_from() {
+    let mut state = state(SIZE, 3);
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let mut theirs = rules()[0].clone();
+    theirs.generation = 12;
+    theirs.rule["limits"][0]["capacity"] = json!(40);
+    let effects = send(&mut state, Msg::Edited(edit, Err(stale(theirs))));
+    assert!(effects.is_empty());
+    let Mode::Edit(form) = &state.mode else {
+        panic!("no form")
+    };
+    assert!(matches!(form.stage, Stage::Conflict(_)));
+    let edit = edit_of(type_keys(&mut state, "<ret><ret><ret>"));
+    assert_eq!(edit.seen.generation, 12);
+    let Change::Put { body, .. } = &edit.change else {
+        panic!("{edit:?}")
+    };
+    assert_eq!(body["limits"][0]["capacity"], 250);
+}
+
+#[test]
+fn what_the_server_finds_wrong_stands_under_its_field() {
+    let mut state = state(SIZE, 3);
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let problem = RuleProblem {
+        path: "limits[0].capacity".to_owned(),
+        message: "not today".to_owned(),
+        ..RuleProblem::default()
+    };
+    let failure = Failure {
+        text: "400 bad".to_owned(),
+        problem: Some(Box::new(ProblemAnswer {
+            problems: vec![problem],
+            ..ProblemAnswer::default()
+        })),
+        in_doubt: false,
+    };
+    send(&mut state, Msg::Edited(edit, Err(failure)));
+    let Mode::Edit(form) = &state.mode else {
+        panic!("no form")
+    };
+    assert_eq!(form.fields[0].problem.as_deref(), Some("not today"));
+    assert!(said(&state).contains("edit not made: 400 bad"));
+}
+
+#[test]
+fn an_edit_without_an_answer_is_in_doubt() {
+    let mut state = state(SIZE, 3);
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let failure = Failure {
+        text: "no answer".to_owned(),
+        in_doubt: true,
+        ..Failure::default()
+    };
+    send(&mut state, Msg::Edited(edit, Err(failure)));
+    assert!(said(&state).contains("may have been made"));
+}
+
+#[test]
+fn undo_drops_an_edit_where_none_was_and_asks_first() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "u");
+    assert!(said(&state).contains("nothing to undo"));
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, edit);
+    type_keys(&mut state, "u");
+    assert!(matches!(state.mode, Mode::Confirm(_)));
+    let undo = edit_of(type_keys(&mut state, "<ret>"));
+    assert!(undo.is_undo);
+    assert_eq!((&undo.change, undo.seen.generation), (&Change::Drop, 8));
+    answer(&mut state, undo);
+    assert!(said(&state).contains("undone:"));
+    assert!(state.undos.is_empty());
+}
+
+#[test]
+fn undo_puts_an_earlier_edit_back_for_the_rest_of_its_time() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "3j");
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    assert_eq!(edit.rule, "search-per-key");
+    answer(&mut state, edit);
+    let undo = edit_of(type_keys(&mut state, "u<ret>"));
+    let Change::Put {
+        body,
+        expires_after,
+    } = &undo.change
+    else {
+        panic!("{undo:?}")
+    };
+    assert_eq!(body["limits"][0]["capacity"], 100);
+    // 1 500 s from the first poll; the third was two seconds later.
+    assert_eq!(*expires_after, Some(Nanos::from_secs(1498)));
+}
+
+#[test]
+fn undo_of_what_somebody_changed_since_asks_again() {
+    let mut state = state(SIZE, 3);
+    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, edit);
+    let undo = edit_of(type_keys(&mut state, "u<ret>"));
+    let mut theirs = rules()[0].clone();
+    theirs.generation = 20;
+    send(&mut state, Msg::Edited(undo, Err(stale(theirs))));
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("no question")
+    };
+    assert!(pending.question.contains("changed since"), "{pending:?}");
+    let again = edit_of(type_keys(&mut state, "y"));
+    assert_eq!(again.seen.generation, 20);
+}
+
+#[test]
+fn a_reset_asks_first() {
+    let mut state = state(SIZE, 3);
+    assert!(type_keys(&mut state, "xn").is_empty());
+    let effects = type_keys(&mut state, "xy");
+    assert!(matches!(&effects[..], [Effect::Reset(id)] if id.key == "mallory"));
+}

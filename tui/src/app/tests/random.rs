@@ -1,0 +1,89 @@
+//! Random keys and answers: nothing panics, Esc leads home, the selection stays on its bucket.
+
+use loudou_limiter::Nanos;
+use proptest::prelude::*;
+
+use super::{made, send, stale};
+use crate::app::effects::Effect;
+use crate::app::fixture::{rules, snapshot, state, type_keys};
+use crate::app::msg::{Failure, Msg};
+use crate::app::press::keys;
+use crate::app::state::{Mode, Screen, State};
+use crate::app::update::update;
+
+fn presses() -> impl Strategy<Value = String> {
+    let named = prop::sample::select(vec![
+        "<ret>", "<esc>", "<tab>", "<s-tab>", "<bs>", "<up>", "<down>", "<left>", "<right>",
+        "<pgdn>", "<home>", "<C-d>", "<C-u>", "<C-s>", "<lt>", " ",
+    ]);
+    let one = prop_oneof![
+        named.prop_map(ToOwned::to_owned),
+        "[ -~]".prop_filter("leaving ends the run", |key| key != "q"),
+    ];
+    prop::collection::vec(one, 0..40).prop_map(|keys| keys.concat())
+}
+
+/// Answers everything that was asked, well or badly.
+fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
+    let failure = || Failure {
+        text: "no\n\u{1b}luck".to_owned(),
+        in_doubt: luck.is_multiple_of(2),
+        ..Failure::default()
+    };
+    for effect in effects {
+        let msg = match effect {
+            Effect::Edit(edit) if luck.is_multiple_of(3) => {
+                let answer = made(&edit);
+                Msg::Edited(edit, Ok(Box::new(answer)))
+            }
+            Effect::Edit(edit) if luck % 3 == 1 => {
+                let mut current = rules()[1].clone();
+                current.name.clone_from(&edit.rule);
+                Msg::Edited(edit, Err(stale(current)))
+            }
+            Effect::Edit(edit) => Msg::Edited(edit, Err(failure())),
+            Effect::ReadRule(rule) => Msg::RuleRead(rule, Err(failure())),
+            Effect::Reset(id) => Msg::Reset(id, Ok(Box::default())),
+            Effect::Poll(_) if luck.is_multiple_of(4) => Msg::Polled(Err(failure())),
+            Effect::Poll(_) => {
+                let mut snapshot = snapshot(u64::from(luck % 16));
+                snapshot.buckets.truncate(usize::from(luck));
+                Msg::Polled(Ok(Box::new(snapshot)))
+            }
+            Effect::Suspend | Effect::Resume => Msg::Resumed,
+        };
+        send(state, msg);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn no_keys_panic_and_esc_always_leads_home(
+        runs in prop::collection::vec((presses(), any::<u8>(), 0_u64..5_000), 1..6),
+        size in (0_u16..140, 0_u16..50),
+        polls in 0_u64..3,
+    ) {
+        let theme = crate::ui::Theme::new(true, false);
+        let mut state = state(size, polls);
+        for (text, luck, ms) in runs {
+            let effects = type_keys(&mut state, &text);
+            respond(&mut state, effects, luck);
+            let now = state.now.saturating_add(Nanos::from_millis(ms));
+            let effects = update(&mut state, Msg::Tick, now);
+            respond(&mut state, effects, luck);
+            crate::ui::tests::draw(&state, &theme, size);
+            if let Some(row) = state.selected_row() {
+                let pinned = state.table.pinned.as_ref();
+                prop_assert!(pinned.is_none_or(|pinned| *pinned == row.id));
+            }
+        }
+        for press in keys("<esc><esc><esc><esc>") {
+            send(&mut state, Msg::Press(press));
+        }
+        prop_assert!(matches!(state.mode, Mode::Browse), "{:?}", state.mode);
+        prop_assert_eq!(state.screen, Screen::Buckets);
+        prop_assert_eq!(state.exit, None);
+    }
+}

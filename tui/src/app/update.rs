@@ -1,0 +1,134 @@
+//! One step of the app: something happened, the state changes, effects are wished for.
+
+use loudou_limiter::Nanos;
+
+use super::answers;
+use super::browse;
+use super::effects::{Effect, Goal, PollRequest};
+use super::form::Stage;
+use super::ingest;
+use super::keys;
+use super::keys::Command;
+use super::modal;
+use super::msg::{Failure, Msg, Snapshot};
+use super::press::Press;
+use super::state::{Exit, Mode, Screen, State};
+
+/// Applies one message at the time `now`.
+pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
+    state.now = state.now.max(now);
+    let mut effects = Vec::new();
+    match msg {
+        Msg::Press(press) => pressed(state, press, &mut effects),
+        Msg::Paste(text) => modal::pasted(state, &text),
+        Msg::Mouse(mouse) => browse::moused(state, mouse),
+        Msg::Resize(columns, rows) => {
+            state.size = (columns, rows);
+            ingest::scroll(state);
+        }
+        Msg::Tick => {}
+        Msg::Polled(result) => polled(state, result),
+        Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
+        Msg::Edited(edit, result) => answers::edited(state, *edit, result, &mut effects),
+        Msg::Reset(id, result) => answers::reset(state, &id, result),
+        Msg::Busy(goal) => busy(state, goal),
+        Msg::Quit => state.exit = Some(Exit::Quit),
+        Msg::Suspend => effects.push(Effect::Suspend),
+        Msg::Resumed => effects.push(Effect::Resume),
+        Msg::Fatal(text) => state.exit = Some(Exit::Fatal(text)),
+    }
+    let now = state.now;
+    state.toasts.retain(|toast| toast.until > now);
+    state.changed.take_if(|(_, until)| *until <= now);
+    if state.exit.is_none() && state.link.start(now) {
+        effects.push(Effect::Poll(poll_request(state)));
+    }
+    effects
+}
+
+/// When to call with [`Msg::Tick`] if nothing happens before: for ages, and for water that falls.
+pub(crate) fn tick_after(state: &State) -> Nanos {
+    let moving = state.screen == Screen::Bucket && state.frozen.is_none() && !state.is_stale();
+    let tick = Nanos::from_millis(if moving { 80 } else { 250 });
+    if state.link.in_flight.is_some() {
+        return tick;
+    }
+    tick.min(state.link.due.since(state.now))
+        .max(Nanos::from_millis(1))
+}
+
+fn poll_request(state: &State) -> PollRequest {
+    let waiting = state
+        .frozen
+        .as_ref()
+        .and_then(|frozen| frozen.waiting.as_ref());
+    match (&state.data, waiting) {
+        (None, _) => PollRequest::default(),
+        (Some(data), None) => PollRequest {
+            generation: Some(data.rules.generation),
+            after_seq: data.last_seq,
+        },
+        (Some(data), Some((snapshot, _))) => PollRequest {
+            generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
+            after_seq: snapshot.last_seq,
+        },
+    }
+}
+
+fn polled(state: &mut State, result: Result<Box<Snapshot>, Failure>) {
+    match result {
+        Ok(snapshot) => {
+            if state.link.up == Some(false) {
+                state.toast(false, "connected again");
+            }
+            state.link.succeeded(state.now, state.settings.interval);
+            ingest::polled(state, snapshot);
+        }
+        Err(failure) => state.link.failed(state.now, failure.text),
+    }
+}
+
+fn busy(state: &mut State, goal: Goal) {
+    match goal {
+        Goal::Poll => state
+            .link
+            .failed(state.now, "the poller is busy".to_owned()),
+        Goal::Edit(edit) => {
+            if let Mode::Edit(form) = &mut state.mode
+                && form.base.name == edit.rule
+            {
+                form.stage = Stage::Editing;
+            }
+            state.toast(true, "not sent: earlier requests are still under way");
+        }
+        Goal::Other => state.toast(true, "not sent: earlier requests are still under way"),
+    }
+}
+
+fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
+    let place = keys::place(state);
+    let command = keys::find(place, press);
+    match command {
+        Some(Command::Quit) => state.exit = Some(Exit::Quit),
+        Some(Command::Suspend) => effects.push(Effect::Suspend),
+        _ if place & keys::BROWSE == 0 => modal::pressed(state, press, command, effects),
+        Some(command) => run(state, command, effects),
+        None => {
+            if let Some(binding) = keys::elsewhere(press) {
+                let screens = keys::screens(binding.places);
+                state.toast(
+                    true,
+                    format!("{press} ({}) works on: {screens}", binding.short),
+                );
+            }
+        }
+    }
+}
+
+/// Runs a command of the screens, or says why it does not apply.
+pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
+    match keys::obstacle(state, command) {
+        Some(why) => state.toast(true, why),
+        None => browse::run(state, command, effects),
+    }
+}
