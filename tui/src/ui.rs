@@ -1,0 +1,100 @@
+//! Drawing: from state to frame, without any clock or I/O. Sizes of zero and up are fine.
+//!
+//! ```text
+//!  loudou  1 Buckets  3 Rules  5 Events            ● connected http://…   header
+//!  admitted 96/s  refused 12/s  generation 7  store 812/4096
+//!  rule          key        level   left/of  …                            body
+//!  reply-per-u…  mallory    ██████     0/15  …
+//!  12 of 340 buckets · filter: refused > 5                                status
+//!  Enter open  e edit  / filter  s sort  …                                footer
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use crate::app::layout::{FOOT, HEAD, LEAST};
+use crate::app::state::{Mode, Screen, State};
+
+mod bars;
+mod bucket;
+mod buckets;
+mod events;
+mod form;
+mod frame;
+mod funnel;
+mod help;
+mod palette;
+mod panel;
+mod pen;
+mod question;
+mod rules;
+mod theme;
+mod toast;
+mod words;
+
+pub(crate) use theme::Theme;
+
+use pen::Pen;
+
+/// Draws everything.
+pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let mut pen = Pen::new(frame.buffer_mut(), area, theme);
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        let text = format!("terminal too small (need {}x{})", LEAST.0, LEAST.1);
+        pen.text(0, 0, &text, theme.plain);
+        return;
+    }
+    frame::header(&mut pen.part(0, 0, area.width, HEAD), state);
+    let height = area.height.saturating_sub(HEAD.saturating_add(FOOT));
+    body(&mut pen.part(0, HEAD, area.width, height), state);
+    let foot = HEAD.saturating_add(height);
+    frame::status(&mut pen.part(0, foot, area.width, 1), state);
+    frame::footer(
+        &mut pen.part(0, foot.saturating_add(1), area.width, 1),
+        state,
+    );
+    overlay(
+        &mut pen.part(0, 1, area.width, height.saturating_add(HEAD)),
+        state,
+    );
+    toast::draw(&mut pen.part(0, HEAD, area.width, height), state);
+}
+
+fn body(pen: &mut Pen<'_>, state: &State) {
+    if state.data.is_none() {
+        frame::waiting(pen, state);
+        return;
+    }
+    match state.screen {
+        Screen::Buckets => buckets::draw(pen, state),
+        Screen::Bucket => bucket::draw(pen, state),
+        Screen::Rules => rules::draw(pen, state),
+        Screen::Events => events::draw(pen, state),
+    }
+    if state.is_stale() {
+        pen.dim_all();
+    }
+}
+
+fn overlay(pen: &mut Pen<'_>, state: &State) {
+    match &state.mode {
+        Mode::Browse | Mode::Filter(..) => {}
+        Mode::Sort(at) => palette::sort_menu(pen, state, *at),
+        Mode::Help(top) => help::draw(pen, state, *top),
+        Mode::Palette(line, at) => palette::draw(pen, state, line, *at),
+        Mode::Confirm(pending) => question::draw(pen, pending),
+        Mode::Edit(form) => form::draw(pen, state, form),
+    }
+}
+
+/// The middle of `area`, at most `width` by `height`.
+fn centred(area: Rect, width: u16, height: u16) -> (u16, u16, u16, u16) {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let x = area.width.saturating_sub(width) / 2;
+    let y = area.height.saturating_sub(height) / 2;
+    (x, y, width, height)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

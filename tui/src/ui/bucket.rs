@@ -1,0 +1,246 @@
+//! The Bucket screen: the funnel, the numbers of every limit, what came in, who edited its rule.
+
+use loudou_api::{LimitView, RuleView};
+
+use super::bars;
+use super::buckets::seen;
+use super::funnel::{self, Water};
+use super::pen::Pen;
+use super::rules::in_words;
+use super::words::{amount, percent, rate, width};
+use crate::app::history::{Rates, Track};
+use crate::app::rows::{Row, level};
+use crate::app::state::State;
+use crate::num::cells;
+use crate::text::humanise;
+
+/// From this width on the funnel has a place beside the numbers.
+const BESIDE: u16 = 64;
+
+/// Draws the open bucket.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let Some(id) = &state.open else { return };
+    let Some(row) = state.open_row() else {
+        let text = format!("{} has no bucket now; it is as good as new", id.key);
+        pen.middle(pen.height() / 3, &text, theme.dim);
+        return;
+    };
+    title(pen, state, row);
+    let (width, height) = (pen.width(), pen.height().saturating_sub(1));
+    let funnel = width.saturating_mul(9) / 20;
+    if width >= BESIDE && height >= 10 {
+        draw_funnel(&mut pen.part(0, 1, funnel, height), state, row);
+        let rest = width.saturating_sub(funnel);
+        numbers(
+            &mut pen.part(funnel, 1, rest.saturating_sub(1), height),
+            state,
+            row,
+        );
+    } else if height >= 28 {
+        draw_funnel(&mut pen.part(0, 1, width, height / 2), state, row);
+        let top = (height / 2).saturating_add(1);
+        numbers(
+            &mut pen.part(1, top, width.saturating_sub(2), height / 2),
+            state,
+            row,
+        );
+    } else {
+        numbers(
+            &mut pen.part(1, 1, width.saturating_sub(2), height),
+            state,
+            row,
+        );
+    }
+}
+
+fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
+    let theme = pen.theme;
+    let (glyph, style) = theme.state(row.view.state);
+    let state_text = format!("{glyph} {}", row.view.state.name());
+    let wait = row.retry_after_ns(state.drain_age());
+    let wait = wait
+        .map(|ns| format!("  retry after {}", humanise(ns)))
+        .unwrap_or_default();
+    let idle = format!("  seen {}", seen(row.idle_ns(state.drain_age())));
+    let most = pen
+        .width()
+        .saturating_sub(width(&state_text).saturating_add(5));
+    let arrow = theme.say(" › ", " > ");
+    let half = most / 2;
+    let x = pen.within(1, 0, half, &row.id.rule, theme.dim);
+    let x = pen.text(x, 0, arrow, theme.dim);
+    let x = pen.within(x, 0, most.saturating_sub(x), &row.id.key, theme.name);
+    let x = pen.text(x.saturating_add(2), 0, &state_text, style);
+    let x = pen.text(x, 0, &wait, theme.warn);
+    if x.saturating_add(width(&idle)) <= pen.width() {
+        pen.text(x, 0, &idle, theme.dim);
+    }
+}
+
+fn shown_limit(state: &State, row: &Row) -> usize {
+    let last = row.view.limits.len().saturating_sub(1);
+    state.limit.unwrap_or(row.view.reported).min(last)
+}
+
+fn draw_funnel(pen: &mut Pen<'_>, state: &State, row: &Row) {
+    let Some(limit) = row.view.limits.get(shown_limit(state, row)) else {
+        return;
+    };
+    let frozen = state.frozen.as_ref().map(|frozen| frozen.since);
+    let time = if state.is_stale() {
+        state.data.as_ref().map_or(state.now, |data| data.read_at)
+    } else {
+        frozen.unwrap_or(state.now)
+    };
+    let water = Water {
+        limit,
+        level: level(limit, state.drain_age()),
+        rates: row.rates.unwrap_or_default(),
+        time,
+    };
+    funnel::draw(pen, &water);
+}
+
+fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
+    let shown = shown_limit(state, row);
+    let mut y = 0_u16;
+    for (index, view) in row.view.limits.iter().enumerate() {
+        y = limit(pen, state, y, view, index == shown);
+    }
+    let rule = state.rule_named(&row.id.rule);
+    let about = about(state, row, rule);
+    let left = pen.height().saturating_sub(y);
+    let chart = left
+        .saturating_sub(cells(about.len()).saturating_add(1))
+        .min(24);
+    if chart >= 6 {
+        let each = chart / 2;
+        let width = pen.width();
+        if let Some(track) = state.history.buckets.get(&row.id) {
+            chart_of(&mut pen.part(0, y, width, each), track, true);
+            y = y.saturating_add(each);
+            chart_of(&mut pen.part(0, y, width, each), track, false);
+            y = y.saturating_add(each).saturating_add(1);
+        }
+    }
+    for (line, style) in about {
+        pen.text(0, y, &line, style);
+        y = y.saturating_add(1);
+    }
+}
+
+/// One limit in three lines; returns the line behind it.
+fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool) -> u16 {
+    let theme = pen.theme;
+    let age = state.drain_age();
+    let mark = if shown { theme.say("▸ ", "> ") } else { "  " };
+    let x = pen.spans(0, y, &[(mark, theme.name), (&view.name, theme.strong)]);
+    let kind = if view.name == view.algorithm {
+        ""
+    } else {
+        &view.algorithm
+    };
+    let x = pen.text(x.saturating_add(1), y, kind, theme.dim);
+    let wait = view
+        .retry_after_ns
+        .map(|ns| ns.saturating_sub(age.get()))
+        .filter(|ns| *ns > 0);
+    if let Some(ns) = wait {
+        pen.text(
+            x.saturating_add(1),
+            y,
+            &format!("retry after {}", humanise(ns)),
+            theme.warn,
+        );
+    }
+    let level = level(view, age);
+    let bar = pen.width().saturating_sub(23).min(24);
+    bars::level(pen, 2, y.saturating_add(1), bar, level);
+    let full_in = view.reset_after_ns.saturating_sub(age.get());
+    let mut text = percent(level);
+    if full_in > 0 {
+        text.push_str("  empty in ");
+        text.push_str(&humanise(full_in));
+    }
+    pen.text(
+        bar.saturating_add(3),
+        y.saturating_add(1),
+        &text,
+        theme.plain,
+    );
+    let (left, capacity) = (amount(view.remaining), amount(view.capacity));
+    let parts = [
+        ("capacity ", theme.dim),
+        (capacity.as_str(), theme.plain),
+        ("  remaining ", theme.dim),
+        (left.as_str(), theme.plain),
+        ("  rate ", theme.dim),
+        (view.rate.as_str(), theme.plain),
+    ];
+    pen.spans(2, y.saturating_add(2), &parts);
+    y.saturating_add(4)
+}
+
+fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
+    let theme = pen.theme;
+    let pick = |rates: Rates| {
+        if admitted {
+            rates.admitted
+        } else {
+            rates.refused
+        }
+    };
+    let (name, style) = if admitted {
+        ("admitted/s", theme.good)
+    } else {
+        ("refused/s", theme.bad)
+    };
+    let width = pen.width().min(60);
+    let series: Vec<_> = track.series(width).iter().map(|r| r.map(pick)).collect();
+    let top = bars::peak(&series);
+    let now = track.rates().map(pick);
+    let x = pen.text(0, 0, name, style);
+    let x = pen.text(x.saturating_add(1), 0, &rate(now), theme.strong);
+    pen.text(
+        x,
+        0,
+        &format!("  most {} in 60s", rate(Some(top))),
+        theme.dim,
+    );
+    let height = pen.height().saturating_sub(1);
+    bars::columns(&mut pen.part(0, 1, width, height), &series, top, style);
+}
+
+type Styled = (String, ratatui::style::Style);
+
+/// Totals, what the rule matches, and its edit.
+fn about(state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
+    let plain = ratatui::style::Style::new();
+    let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
+    let mut lines = vec![(
+        format!("in all: admitted {admitted}, refused {refused}"),
+        plain,
+    )];
+    let Some(rule) = rule else { return lines };
+    lines.push((in_words(&rule.rule), plain));
+    match &rule.edit {
+        None => lines.push(("as configured, no edit".to_owned(), plain)),
+        Some(edit) => {
+            let now = state.server_ns().saturating_add(state.age().get());
+            let ago = seen(now.saturating_sub(edit.at_ns));
+            let mut text = format!("edited by {} {ago} ago", edit.by);
+            if let Some(at) = edit.expires_at_ns {
+                let left = humanise(at.saturating_sub(now));
+                text.push_str(", for ");
+                text.push_str(&left);
+                text.push_str(" more");
+            }
+            lines.push((text, plain));
+            if !edit.reason.is_empty() {
+                lines.push((format!("\"{}\"", edit.reason), plain));
+            }
+        }
+    }
+    lines
+}

@@ -1,0 +1,78 @@
+//! The Events screen: who changed what and why, and warnings; newest on top.
+
+use loudou_api::{Event, EventKind};
+
+use super::buckets::seen;
+use super::pen::Pen;
+use super::words::amount;
+use crate::app::layout::table_height;
+use crate::app::state::State;
+
+/// Draws warnings that hold now, then events.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let Some(data) = &state.data else { return };
+    pen.style_line(0, theme.head);
+    pen.text(
+        1,
+        0,
+        "ago     what            by          about",
+        theme.head,
+    );
+    let mut y = 1;
+    for warning in &data.status.warnings {
+        let mark = theme.pick('⚠', '!');
+        pen.text(1, y, &format!("{mark} now: {warning}"), theme.warn);
+        y += 1;
+    }
+    if data.events_lost > 0 {
+        let lost = amount(data.events_lost);
+        pen.text(
+            1,
+            y,
+            &format!("{lost} older events were gone before they were read"),
+            theme.warn,
+        );
+        y += 1;
+    }
+    if data.events.is_empty() {
+        pen.middle(pen.height() / 2, "no events yet", theme.dim);
+    }
+    let now = state.server_ns().saturating_add(state.age().get());
+    let first = state.event.saturating_sub(table_height(state.size) / 2);
+    for ((index, event), y) in data
+        .events
+        .iter()
+        .enumerate()
+        .skip(first)
+        .zip(y..pen.height())
+    {
+        line(pen, y, event, now);
+        if index == state.event {
+            pen.style_line(y, theme.selected);
+        }
+    }
+}
+
+fn line(pen: &mut Pen<'_>, y: u16, event: &Event, now: u64) {
+    let theme = pen.theme;
+    pen.within(1, y, 7, &seen(now.saturating_sub(event.at_ns)), theme.dim);
+    let kind = match event.kind {
+        EventKind::Edit => theme.good,
+        EventKind::Warning => theme.warn,
+        _ => theme.plain,
+    };
+    pen.within(9, y, 15, &event.kind.name().replace('_', " "), kind);
+    pen.within(25, y, 11, &event.by, theme.strong);
+    let mut about = event.rule.clone().unwrap_or_default();
+    if let Some(key) = &event.key {
+        about.push(' ');
+        about.push_str(key);
+    }
+    let colon = if about.is_empty() { "" } else { ": " };
+    let mut x = pen.spans(37, y, &[(&about, theme.name), (colon, theme.dim)]);
+    x = pen.text(x, y, &event.detail, theme.plain);
+    if !event.reason.is_empty() {
+        pen.text(x, y, &format!("  \"{}\"", event.reason), theme.dim);
+    }
+}

@@ -1,0 +1,278 @@
+//! The edit form and its stages.
+
+use loudou_api::RuleView;
+use ratatui::style::Style;
+
+use super::panel;
+use super::pen::Pen;
+use super::words::{width, wrap};
+use crate::app::form::{Field, Form, Input, Kind, Stage};
+use crate::app::line::Line;
+use crate::app::state::State;
+use crate::num::cells;
+
+/// Where values start.
+const VALUE: u16 = 20;
+
+/// Draws the form.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
+    match &form.stage {
+        Stage::Editing => editing(pen, state, form),
+        Stage::Confirm | Stage::Sending => confirm(pen, form),
+        Stage::Conflict(theirs) => conflict(pen, form, theirs),
+    }
+}
+
+/// A text field with its cursor: a label, then the text, reversed while typing would replace it.
+/// Returns where it ends.
+pub(crate) fn field(
+    pen: &mut Pen<'_>,
+    x: u16,
+    y: u16,
+    label: &str,
+    line: &Line,
+    style: Style,
+) -> u16 {
+    let theme = pen.theme;
+    let x = if label.is_empty() {
+        x
+    } else {
+        pen.text(x, y, label, theme.key).saturating_add(1)
+    };
+    let (before, after) = line.halves();
+    if line.is_selected() {
+        let x = pen.text(x, y, &before, theme.selected);
+        return pen.text(x, y, " ", style);
+    }
+    // A long text shows its end, where the cursor mostly is.
+    let room = usize::from(pen.width().saturating_sub(x).saturating_sub(1));
+    let hidden = before.chars().count().saturating_sub(room);
+    let before: String = before.chars().skip(hidden).collect();
+    let x = pen.text(x, y, &before, style);
+    let mut after = after.chars();
+    let under = after.next().unwrap_or(' ');
+    let x = pen.text(x, y, &under.to_string(), theme.selected);
+    pen.text(x, y, after.as_str(), style)
+}
+
+/// A line of the form: where it stands and how it is drawn.
+enum Row<'a> {
+    Field(usize, &'a Field),
+    /// Its lines after the first have no mark.
+    Problem(String, bool),
+    Text(String, Style),
+}
+
+fn editing(pen: &mut Pen<'_>, state: &State, form: &Form) {
+    let theme = pen.theme;
+    let wide = pen.width().saturating_sub(2).min(76);
+    let rows = rows(pen, state, form, wide.saturating_sub(4));
+    let height = cells(rows.len()).saturating_add(2);
+    let title = format!(
+        "edit {} (generation {})",
+        form.base.name, form.base.generation
+    );
+    let mut pen = panel::open(pen, &title, wide, height);
+    let focus = rows
+        .iter()
+        .position(|row| matches!(row, Row::Field(i, _) if *i == form.focus));
+    let first = panel::first_line(rows.len(), pen.height(), focus.unwrap_or(0));
+    for (row, y) in rows.iter().skip(first).zip(0..pen.height()) {
+        match row {
+            Row::Field(index, field) => field_line(&mut pen, y, field, *index == form.focus),
+            Row::Problem(text, first) => {
+                let mark = if *first { theme.pick('✖', 'x') } else { ' ' };
+                pen.cell(2, i32::from(y), mark, theme.bad);
+                pen.text(4, y, text, theme.bad);
+            }
+            Row::Text(text, style) => {
+                pen.text(1, y, text, *style);
+            }
+        }
+    }
+}
+
+fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<'a>> {
+    let theme = pen.theme;
+    let mut rows = Vec::new();
+    for (index, field) in form.fields.iter().enumerate() {
+        if field.kind == Kind::Carry && state.size.1 >= 20 {
+            rows.push(Row::Text(String::new(), theme.plain));
+        }
+        rows.push(Row::Field(index, field));
+        if let Some(problem) = &field.problem {
+            rows.extend(problem_rows(problem, wide));
+        }
+    }
+    for problem in &form.problems {
+        rows.extend(problem_rows(problem, wide));
+    }
+    if state.size.1 >= 20 {
+        rows.push(Row::Text(String::new(), theme.plain));
+        let changes = change_lines(form, theme.say("→", "->"));
+        if changes.is_empty() {
+            rows.push(Row::Text("nothing is changed yet".to_owned(), theme.dim));
+        }
+        rows.extend(
+            changes
+                .into_iter()
+                .map(|line| Row::Text(line, theme.changed)),
+        );
+    }
+    rows
+}
+
+fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = Row<'a>> + use<'a> {
+    let lines = wrap(problem, wide.saturating_sub(4)).into_iter();
+    lines
+        .zip(0..)
+        .map(|(line, index)| Row::Problem(line, index == 0))
+}
+
+fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
+    let theme = pen.theme;
+    let mark = if focused { theme.say("▸", ">") } else { " " };
+    let label = if focused { theme.strong } else { theme.plain };
+    pen.text(0, y, mark, theme.name);
+    pen.within(2, y, VALUE.saturating_sub(3), &field.label, label);
+    let end = match &field.input {
+        Input::Text(line) if focused => self::field(pen, VALUE, y, "", line, theme.field),
+        Input::Text(line) => pen.text(VALUE, y, &line.text(), theme.field),
+        Input::Choice(options, at) => choice(pen, y, options, *at, focused),
+    };
+    let end = end.max(VALUE.saturating_add(14));
+    if field.is_changed() {
+        pen.text(
+            end.saturating_add(2),
+            y,
+            &format!("was {}", field.before),
+            theme.dim,
+        );
+    } else if focused {
+        pen.text(end.saturating_add(2), y, hint(field.kind), theme.dim);
+    }
+}
+
+fn choice(pen: &mut Pen<'_>, y: u16, options: &[&str], at: usize, focused: bool) -> u16 {
+    let theme = pen.theme;
+    let mut x = VALUE;
+    for (index, option) in options.iter().enumerate() {
+        let style = match (index == at, focused) {
+            (true, true) => theme.selected,
+            (true, false) => theme.strong,
+            (false, _) => theme.dim,
+        };
+        let (open, close) = if index == at { ("[", "]") } else { (" ", " ") };
+        x = pen.spans(x, y, &[(open, style), (option, style), (close, style)]);
+    }
+    x
+}
+
+const fn hint(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Capacity(_) => "the most a bucket holds",
+        Kind::Rate(_) => "such as 30/60s, 10/s",
+        Kind::Mode => "",
+        Kind::Carry => "for live levels",
+        Kind::Expires => "such as 30m; empty: until Envoy restarts",
+        Kind::Reason => "for the trail",
+    }
+}
+
+fn change_lines(form: &Form, arrow: &str) -> Vec<String> {
+    form.changes()
+        .map(|field| format!("{} {} {arrow} {}", field.label, field.before, field.value()))
+        .collect()
+}
+
+fn confirm(pen: &mut Pen<'_>, form: &Form) {
+    let theme = pen.theme;
+    let arrow = theme.say("→", "->");
+    let mut lines: Vec<(String, Style)> = change_lines(form, arrow)
+        .into_iter()
+        .map(|line| (line, theme.changed))
+        .collect();
+    if lines.is_empty() {
+        lines.push((
+            "the same values, only for another time".to_owned(),
+            theme.changed,
+        ));
+    }
+    lines.push((String::new(), theme.plain));
+    for field in &form.fields {
+        let value = field.value();
+        let text = match field.kind {
+            Kind::Carry => format!("live levels: {value}"),
+            Kind::Expires if value.is_empty() => "until Envoy restarts or it is dropped".to_owned(),
+            Kind::Expires => format!("for {value}, then back to the configuration"),
+            Kind::Reason if !value.is_empty() => format!("reason: {value}"),
+            _ => continue,
+        };
+        lines.push((text, theme.plain));
+    }
+    let wide = lines.iter().map(|(line, _)| width(line)).max().unwrap_or(0);
+    let wide = wide
+        .saturating_add(4)
+        .max(46)
+        .min(pen.width().saturating_sub(2));
+    let height = cells(lines.len()).saturating_add(4);
+    let mut pen = panel::open(pen, &format!("edit {}", form.base.name), wide, height);
+    let last = pen.height().saturating_sub(1);
+    for ((line, style), y) in lines.iter().zip(0..last) {
+        pen.text(1, y, line, *style);
+    }
+    if form.stage == Stage::Sending {
+        pen.text(1, last, "sending", theme.warn);
+    } else {
+        let keys = [
+            ("Enter", theme.key),
+            (" sends, ", theme.plain),
+            ("Esc", theme.key),
+            (" back", theme.plain),
+        ];
+        pen.spans(1, last, &keys);
+    }
+}
+
+/// Four columns: what, when read, theirs, yours.
+fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
+    let theme = pen.theme;
+    let lines = form.versus(theirs);
+    let wide = pen.width().saturating_sub(2).min(76);
+    let height = cells(lines.len()).saturating_add(7);
+    let title = format!("{} was changed meanwhile", form.base.name);
+    let mut pen = panel::open(pen, &title, wide, height);
+    let edit = theirs.edit.as_ref();
+    let who = edit.map_or_else(
+        || "It is back to its configuration".to_owned(),
+        |edit| match edit.reason.as_str() {
+            "" => format!("{} edited it", edit.by),
+            reason => format!("{} edited it: {reason}", edit.by),
+        },
+    );
+    pen.text(
+        1,
+        0,
+        &format!("{who} (generation {})", theirs.generation),
+        theme.warn,
+    );
+    let column = pen.width().saturating_sub(VALUE) / 3;
+    let x = |n: u16| VALUE.saturating_add(column.saturating_mul(n));
+    for (n, title) in (0..).zip(["when read", "theirs", "yours"]) {
+        pen.within(x(n), 2, column, title, theme.dim);
+    }
+    let last = pen.height().saturating_sub(1);
+    for ([what, read, their, yours], y) in lines.iter().zip(3..last) {
+        pen.within(1, y, VALUE.saturating_sub(2), what, theme.plain);
+        pen.within(x(0), y, column, read, theme.dim);
+        pen.within(x(1), y, column, their, theme.warn);
+        pen.within(x(2), y, column, yours, theme.changed);
+    }
+    let keys = [
+        ("Enter", theme.key),
+        (" go on from theirs with what you typed, ", theme.plain),
+        ("Esc", theme.key),
+        (" back", theme.plain),
+    ];
+    pen.spans(1, last, &keys);
+}

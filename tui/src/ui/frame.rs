@@ -1,0 +1,274 @@
+//! What surrounds every screen: the header with connection and totals, the status line, the footer.
+
+use super::pen::Pen;
+use super::words::{amount, percent, rate, width};
+use crate::app::form::Stage;
+use crate::app::keys::{self, Binding, KEYS};
+use crate::app::state::{Mode, Screen, State};
+use crate::num::{count, fraction};
+use crate::text::humanise;
+use ratatui::style::Style;
+
+const SCREENS: [(&str, Screen); 4] = [
+    ("1 Buckets", Screen::Buckets),
+    ("2 Bucket", Screen::Bucket),
+    ("3 Rules", Screen::Rules),
+    ("5 Events", Screen::Events),
+];
+
+/// Name, screens, connection; then totals.
+pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let mut x = pen.text(0, 0, theme.say(" 漏斗 loudou ", " loudou "), theme.name);
+    let (text, style) = connection(pen, state);
+    let tabs: u16 = SCREENS
+        .iter()
+        .map(|(name, _)| width(name).saturating_add(3))
+        .sum();
+    let all = x.saturating_add(tabs).saturating_add(width(&text)) < pen.width();
+    for (name, screen) in SCREENS {
+        let here = state.screen == screen;
+        // The connection is always there; other screens only where there is room.
+        if !here && !all {
+            continue;
+        }
+        let tab = if here { theme.selected } else { theme.dim };
+        x = pen.text(x.saturating_add(1), 0, &format!(" {name} "), tab);
+    }
+    let room = pen.width().saturating_sub(x).saturating_sub(2);
+    let with_url = format!("{text} {}", state.settings.url);
+    let text = if width(&with_url) <= room {
+        with_url
+    } else {
+        text
+    };
+    pen.right(x.saturating_add(1), 0, room, &text, style);
+    totals(pen, state);
+}
+
+fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
+    let theme = pen.theme;
+    let up = theme.pick('●', '*');
+    let down = theme.pick('○', 'o');
+    let age = humanise(whole_seconds(state.age().get()));
+    match state.link.up {
+        None => (format!("{down} connecting"), theme.warn),
+        Some(true) if state.is_stale() => (format!("{up} connected, stale {age}"), theme.warn),
+        Some(true) => (format!("{up} connected"), theme.good),
+        Some(false) => {
+            let wait = whole_seconds(state.link.due.since(state.now).get());
+            let next = if state.link.in_flight.is_some() {
+                "trying".to_owned()
+            } else {
+                format!("retry in {}", humanise(wait))
+            };
+            let old = if state.data.is_some() {
+                format!(", stale {age}")
+            } else {
+                String::new()
+            };
+            (format!("{down} {next}{old}"), theme.bad)
+        }
+    }
+}
+
+/// Rounded up to seconds: a running age in tenths is restless.
+const fn whole_seconds(ns: u64) -> u64 {
+    ns.div_ceil(1_000_000_000).saturating_mul(1_000_000_000)
+}
+
+fn totals(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let Some(data) = &state.data else { return };
+    let rates = state.total_rates();
+    let refused = rates.map(|rates| rates.refused);
+    let refused_style = if refused.unwrap_or(0.0) > 0.0 {
+        theme.bad
+    } else {
+        theme.plain
+    };
+    let store = &data.status.store;
+    let used = fraction(store.used, store.buckets);
+    let warnings = data.status.warnings.len();
+    let mut parts = vec![
+        (
+            "admitted ",
+            format!("{}/s", rate(rates.map(|r| r.admitted))),
+            theme.good,
+        ),
+        ("refused ", format!("{}/s", rate(refused)), refused_style),
+    ];
+    if warnings > 0 {
+        let mark = theme.pick('⚠', '!');
+        let plural = if warnings == 1 { "" } else { "s" };
+        parts.push(("", format!("{mark} {warnings} warning{plural}"), theme.warn));
+    }
+    parts.push((
+        "generation ",
+        data.status.generation.to_string(),
+        theme.plain,
+    ));
+    let fill = format!(
+        "{}/{} {}",
+        amount(store.used),
+        amount(store.buckets),
+        percent(used)
+    );
+    let style = if used >= 0.9 { theme.warn } else { theme.plain };
+    parts.push(("store ", fill, style));
+    if store.evicted_lossy > 0 {
+        parts.push(("lossy evictions ", amount(store.evicted_lossy), theme.warn));
+    }
+    if state.locked().is_some() {
+        parts.push(("", "read-only".to_owned(), theme.warn));
+    }
+    parts.push((
+        "up ",
+        humanise(whole_seconds(data.status.uptime_ns)),
+        theme.dim,
+    ));
+    parts.push(("version ", data.status.version.clone(), theme.dim));
+    let mut x = 1;
+    for (label, value, style) in parts {
+        let end = x + width(label) + width(&value);
+        if end > pen.width() {
+            break;
+        }
+        x = pen
+            .spans(x, 1, &[(label, theme.dim), (&value, style)])
+            .saturating_add(3);
+    }
+}
+
+/// The body before anything was read.
+pub(crate) fn waiting(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let y = pen.height() / 3;
+    match &state.link.error {
+        None => pen.middle(y, "reading the first poll", theme.dim),
+        Some(error) => {
+            let most = pen.width().saturating_sub(4);
+            for (line, y) in super::words::wrap(error, most).iter().zip(y..pen.height()) {
+                pen.text(2, y, line, theme.bad);
+            }
+        }
+    }
+}
+
+/// Filter line, banner, trouble, or what is shown.
+pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    if let Mode::Filter(line, _) = &state.mode {
+        let x = super::form::field(pen, 1, 0, "/", line, theme.plain);
+        match &state.table.filter_error {
+            Some(error) => pen.text(x.saturating_add(2), 0, error, theme.bad),
+            None => pen.text(x.saturating_add(2), 0, &shown(state), theme.dim),
+        };
+    } else if state.frozen.is_some() {
+        let since = state
+            .frozen
+            .as_ref()
+            .map_or(0, |frozen| state.now.since(frozen.since).get());
+        let age = humanise(whole_seconds(since));
+        pen.style_line(0, theme.banner);
+        pen.text(
+            0,
+            0,
+            &format!(" FROZEN for {age} - space goes on "),
+            theme.banner,
+        );
+    } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
+        pen.text(1, 0, error.lines().next().unwrap_or(""), theme.bad);
+    } else if let Some(warning) = first_warning(state) {
+        let x = pen.text(1, 0, &shown(state), theme.dim).saturating_add(2);
+        let mark = theme.pick('⚠', '!');
+        pen.text(x, 0, &format!("{mark} {warning}"), theme.warn);
+    } else {
+        pen.text(1, 0, &shown(state), theme.dim);
+    }
+}
+
+/// The warning that the home screen shows; the Events screen has them all.
+fn first_warning(state: &State) -> Option<&String> {
+    let data = state
+        .data
+        .as_ref()
+        .filter(|_| state.screen == Screen::Buckets);
+    data?.status.warnings.first()
+}
+
+/// How much of what there is is shown.
+fn shown(state: &State) -> String {
+    let Some(data) = state
+        .data
+        .as_ref()
+        .filter(|_| state.screen == Screen::Buckets)
+    else {
+        return String::new();
+    };
+    let all = data.rows.len();
+    let some = state.table.visible.len();
+    let mut text = if data.truncated {
+        format!(
+            "{some} of the first {} buckets; there are more",
+            amount(count(all))
+        )
+    } else if some == all {
+        format!("{} buckets", amount(count(all)))
+    } else {
+        format!("{some} of {} buckets", amount(count(all)))
+    };
+    if !state.table.filter_text.is_empty() {
+        text.push_str(", filter: ");
+        text.push_str(&state.table.filter_text);
+    }
+    text
+}
+
+/// The keys that matter here. One that does not apply now is dimmed; pressing it says why.
+pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let place = keys::place(state);
+    let mut here: Vec<&Binding> = KEYS
+        .iter()
+        .filter(|b| b.places & place != 0 && b.rank > 0)
+        .collect();
+    here.sort_by_key(|binding| binding.rank);
+    let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == keys::ALWAYS);
+    let ends = always.iter().map(|binding| hint_width(binding)).sum();
+    let right = pen.width().saturating_sub(ends);
+    let mut x = right.saturating_add(1);
+    for binding in always {
+        x = hint(pen, state, x, binding);
+    }
+    let sending = matches!(&state.mode, Mode::Edit(form) if form.stage == Stage::Sending);
+    let mut x = 1;
+    if sending {
+        x = pen.text(x, 0, "sending  ", theme.warn);
+    }
+    for binding in here {
+        if x.saturating_add(hint_width(binding)) > right.saturating_add(1) {
+            break;
+        }
+        x = hint(pen, state, x, binding);
+    }
+}
+
+/// How wide a key with its word and the gap behind it is.
+fn hint_width(binding: &Binding) -> u16 {
+    let key = binding.keys.first().map(ToString::to_string);
+    let key = width(&key.unwrap_or_default());
+    key.saturating_add(width(binding.short)).saturating_add(3)
+}
+
+fn hint(pen: &mut Pen<'_>, state: &State, x: u16, binding: &Binding) -> u16 {
+    let theme = pen.theme;
+    let key = binding.keys.first().map(ToString::to_string);
+    let (key_style, style) = match keys::obstacle(state, binding.command) {
+        None => (theme.key, theme.plain),
+        Some(_) => (theme.dim, theme.dim),
+    };
+    let x = pen.text(x, 0, &key.unwrap_or_default(), key_style);
+    let x = pen.text(x.saturating_add(1), 0, binding.short, style);
+    x.saturating_add(2)
+}

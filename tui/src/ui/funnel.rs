@@ -1,0 +1,316 @@
+//! The funnel, drawn and alive.
+//!
+//! ```text
+//!            · •  ·              drops of admitted requests
+//!    •  ▔╲    •       ╱▔  •      refused ones run over the rim
+//!      •  ╲          ╱  •
+//!          ╲▂▃▂▂▃▂▂▃╱            the surface, where the level is
+//!           ╲██████╱
+//!            ╲████╱
+//!             │  │               what leaks, at the limit's rate
+//!              ·
+//! ```
+//!
+//! Drops are placed by number and time alone, so that a frame depends on nothing but the state.
+
+use loudou_api::LimitView;
+use loudou_limiter::Nanos;
+
+use super::pen::Pen;
+use super::words::{amount, percent, rate};
+use crate::app::history::Rates;
+use crate::num::{cells, float, share, whole};
+use ratatui::style::Style;
+
+/// Lines above the rim, for drops and labels.
+const ABOVE: u16 = 3;
+/// Lines below the cone: the spout and what leaves it.
+const BELOW: u16 = 4;
+/// Half the width of the spout.
+const SPOUT: i32 = 1;
+/// The least height of a cone that is one.
+const LEAST: u16 = 3;
+
+/// What is drawn.
+#[derive(Debug)]
+pub(crate) struct Water<'a> {
+    pub(crate) limit: &'a LimitView,
+    pub(crate) level: f64,
+    pub(crate) rates: Rates,
+    /// The time that moves drops.
+    pub(crate) time: Nanos,
+}
+
+/// Where the parts are.
+struct Shape {
+    centre: i32,
+    rim: i32,
+    height: i32,
+}
+
+impl Shape {
+    /// Half the inner width on line `y`.
+    fn half(&self, y: i32) -> i32 {
+        let below = y.saturating_sub(self.rim);
+        self.height
+            .saturating_sub(below)
+            .max(0)
+            .saturating_add(SPOUT)
+    }
+}
+
+/// Draws the funnel over the whole area, as large as fits.
+pub(crate) fn draw(pen: &mut Pen<'_>, water: &Water<'_>) {
+    let free = pen.height().saturating_sub(ABOVE.saturating_add(BELOW));
+    let height = free.min(pen.width().saturating_sub(14) / 2);
+    if height < LEAST {
+        return;
+    }
+    let spare = free.saturating_sub(height) / 2;
+    let shape = Shape {
+        centre: i32::from(pen.width() / 2),
+        rim: i32::from(ABOVE.saturating_add(spare)),
+        height: i32::from(height),
+    };
+    let surface = fill(pen, &shape, water);
+    walls(pen, &shape);
+    falling(pen, &shape, water, surface);
+    overflow(pen, &shape, water);
+    outflow(pen, &shape, water);
+    labels(pen, &shape, water, surface);
+}
+
+fn walls(pen: &mut Pen<'_>, shape: &Shape) {
+    let theme = pen.theme;
+    let Shape {
+        centre,
+        rim,
+        height,
+    } = *shape;
+    let (left, right) = (theme.pick('╲', '\\'), theme.pick('╱', '/'));
+    for y in rim..rim.saturating_add(height) {
+        let half = shape.half(y);
+        pen.cell(centre.saturating_sub(half), y, left, theme.wall);
+        pen.cell(centre.saturating_add(half), y, right, theme.wall);
+    }
+    let lip = theme.pick('▁', '_');
+    let half = shape.half(rim);
+    for out in 1..=3 {
+        let y = rim.saturating_sub(1);
+        pen.cell(
+            centre.saturating_sub(half).saturating_sub(out),
+            y,
+            lip,
+            theme.wall,
+        );
+        pen.cell(
+            centre.saturating_add(half).saturating_add(out),
+            y,
+            lip,
+            theme.wall,
+        );
+    }
+    let tube = theme.pick('│', '|');
+    for y in 0..2 {
+        let y = rim.saturating_add(height).saturating_add(y);
+        pen.cell(centre.saturating_sub(SPOUT), y, tube, theme.wall);
+        pen.cell(centre.saturating_add(SPOUT), y, tube, theme.wall);
+    }
+}
+
+/// Fills the cone up to the level; returns the line of the surface.
+fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
+    let theme = pen.theme;
+    let height = cells(usize::try_from(shape.height).unwrap_or(0));
+    let eighths = share(water.level, height.saturating_mul(8));
+    let eighths = if water.level > 0.0 {
+        i32::from(eighths.max(1))
+    } else {
+        0
+    };
+    let bottom = shape.rim.saturating_add(shape.height).saturating_sub(1);
+    let surface = bottom.saturating_sub((eighths.saturating_sub(1)).max(0) / 8);
+    let depth = f64::from(height.max(1));
+    for line in 0..shape.height {
+        let y = bottom.saturating_sub(line);
+        let here = eighths.saturating_sub(line.saturating_mul(8));
+        if here <= 0 {
+            break;
+        }
+        let half = shape.half(y).saturating_sub(1);
+        let below = f64::from(y.saturating_sub(surface)) / depth;
+        for dx in half.saturating_neg()..=half {
+            let wave = if y == surface && water.level < 1.0 {
+                ripple(dx, water.time)
+            } else {
+                0
+            };
+            let filled = here.saturating_add(wave).clamp(1, 8);
+            let glyph = theme.rising(u16::try_from(filled).unwrap_or(8));
+            pen.cell(
+                shape.centre.saturating_add(dx),
+                y,
+                glyph,
+                theme.water(water.level, below),
+            );
+        }
+    }
+    surface
+}
+
+/// How many eighths the surface is higher at `x`: a ripple that runs.
+fn ripple(x: i32, time: Nanos) -> i32 {
+    const SHAPE: [i32; 10] = [0, 0, 1, 1, 2, 1, 1, 0, 0, 0];
+    let step = i64::try_from(time.as_millis() / 160).unwrap_or(0);
+    let at = i64::from(x).saturating_add(step).rem_euclid(10);
+    usize::try_from(at)
+        .ok()
+        .and_then(|at| SHAPE.get(at))
+        .copied()
+        .unwrap_or(0)
+}
+
+/// How many drops show a rate: one for anything at all, and ever fewer more for more.
+fn drops(rate: f64, most: u64) -> u64 {
+    if rate <= 0.0 {
+        return 0;
+    }
+    whole((rate + 1.0).log2() * 2.0).clamp(1, most)
+}
+
+/// How far a drop is on a way of `length` lines.
+fn along(number: u64, time: Nanos, lines_per_second: u64, length: i32) -> i32 {
+    let length = u64::try_from(length.max(1)).unwrap_or(1);
+    // Drops start apart by the golden ratio, which never bunches them.
+    let start = number.saturating_mul(618).saturating_mul(length) / 1000;
+    let moved = time.as_millis().saturating_mul(lines_per_second) / 1000;
+    let at = start.saturating_add(moved).checked_rem(length).unwrap_or(0);
+    i32::try_from(at).unwrap_or(0)
+}
+
+fn falling(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
+    let theme = pen.theme;
+    let style = theme.water(0.0, 0.3);
+    let top = shape.rim.saturating_sub(i32::from(ABOVE)).saturating_add(1);
+    let spread = u64::try_from(shape.height).unwrap_or(1).max(1);
+    let most = spread.saturating_mul(2);
+    for number in 0..drops(water.rates.admitted, most) {
+        let y = top.saturating_add(along(number, water.time, 9, surface.saturating_sub(top)));
+        // Scattered by number, around the middle.
+        let x = number.saturating_mul(7).checked_rem(spread).unwrap_or(0);
+        let x = i32::try_from(x)
+            .unwrap_or(0)
+            .saturating_sub(shape.height / 2);
+        if x.abs() < shape.half(y) && y < surface {
+            pen.cell(
+                shape.centre.saturating_add(x),
+                y,
+                theme.pick('•', 'o'),
+                style,
+            );
+        }
+    }
+}
+
+/// Refused requests run over the rim, on both sides by turns.
+fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
+    let theme = pen.theme;
+    let length = shape.height.saturating_add(2);
+    for number in 0..drops(water.rates.refused, 16) {
+        let at = along(number, water.time, 11, length);
+        let y = shape.rim.saturating_sub(2).saturating_add(at);
+        let wobble = i32::try_from(number % 3).unwrap_or(0);
+        // Down the outside of the wall: it leans in, and so do they, but less.
+        let out = shape
+            .half(shape.rim)
+            .saturating_add(2)
+            .saturating_add(wobble);
+        let out = out.saturating_sub(at / 3);
+        let x = if number % 2 == 0 {
+            out
+        } else {
+            out.saturating_neg()
+        };
+        pen.cell(
+            shape.centre.saturating_add(x),
+            y,
+            theme.pick('✖', 'x'),
+            theme.bad,
+        );
+    }
+}
+
+/// What leaks: one drop after the other while there is water.
+fn outflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
+    if water.level <= 0.0 {
+        return;
+    }
+    let theme = pen.theme;
+    let spout = shape.rim.saturating_add(shape.height);
+    for number in 0..2 {
+        let y = spout.saturating_add(along(number, water.time, 4, i32::from(BELOW) - 1));
+        pen.cell(shape.centre, y, theme.pick('•', 'o'), theme.water(0.0, 0.6));
+    }
+}
+
+fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
+    let theme = pen.theme;
+    let Water { limit, rates, .. } = water;
+    let line = |y: i32| u16::try_from(y).unwrap_or(0);
+    let top = line(shape.rim.saturating_sub(i32::from(ABOVE)));
+    let admitted = format!("admitted {}/s", rate(Some(rates.admitted)));
+    if rates.refused > 0.0 {
+        let refused = format!("   refused {}/s", rate(Some(rates.refused)));
+        let wide = super::words::width(&admitted).saturating_add(super::words::width(&refused));
+        let x = pen.width().saturating_sub(wide) / 2;
+        pen.spans(x, top, &[(&admitted, theme.good), (&refused, theme.bad)]);
+    } else {
+        pen.middle(top, &admitted, theme.good);
+    }
+    let right = |y: i32| {
+        let x = shape.centre.saturating_add(shape.half(y)).saturating_add(2);
+        (u16::try_from(x).unwrap_or(u16::MAX), line(y))
+    };
+    let (x, y) = right(shape.rim);
+    pen.text(x, y, &amount(limit.capacity), theme.dim);
+    if surface > shape.rim && water.level > 0.0 {
+        let used = water.level * float(limit.capacity);
+        let (x, y) = right(surface);
+        let mark = theme.pick('◂', '<');
+        pen.text(
+            x,
+            y,
+            &format!("{mark} {}", amount(whole(used.round()))),
+            theme.plain,
+        );
+    }
+    number_in_water(pen, shape, water);
+    let verb = if limit.algorithm == "token_bucket" {
+        "refills"
+    } else {
+        "leaks"
+    };
+    let bottom = line(
+        shape
+            .rim
+            .saturating_add(shape.height)
+            .saturating_add(i32::from(BELOW) - 1),
+    );
+    pen.middle(bottom, &format!("{verb} {}", limit.rate), theme.dim);
+}
+
+/// The level in percent, in the middle of the cone.
+fn number_in_water(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
+    let theme = pen.theme;
+    let y = shape.rim.saturating_add(shape.height / 2);
+    let text = format!(" {} ", percent(water.level));
+    let half = i32::from(super::words::width(&text)) / 2;
+    if half >= shape.half(y) {
+        return;
+    }
+    let style: Style = theme.strong;
+    for (dx, c) in (0_i32..).zip(text.chars()) {
+        let x = shape.centre.saturating_sub(half).saturating_add(dx);
+        pen.cell(x, y, c, style);
+    }
+}

@@ -1,0 +1,68 @@
+//! Lists to choose from: the command palette and the sort menu.
+
+use super::panel;
+use super::pen::Pen;
+use crate::app::columns::Column;
+use crate::app::keys;
+use crate::app::line::Line;
+use crate::app::palette::search;
+use crate::app::state::State;
+use crate::num::cells;
+
+/// The palette: what is typed, and the commands that match with their keys.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
+    let theme = pen.theme;
+    let found = search(&line.text());
+    let width = pen.width().saturating_sub(2).min(64);
+    let most = pen.height();
+    let mut pen = panel::open(pen, "commands", width, most.min(22));
+    super::form::field(&mut pen, 1, 0, ":", line, theme.plain);
+    let height = pen.height().saturating_sub(1);
+    let first = panel::first_line(found.len(), height, at);
+    let (under, width) = (keys::on(&state.screen), pen.width());
+    for (index, binding) in found
+        .iter()
+        .enumerate()
+        .skip(first)
+        .take(usize::from(height))
+    {
+        let y = cells(index.saturating_sub(first)).saturating_add(1);
+        let applies =
+            binding.places & under != 0 && keys::obstacle(state, binding.command).is_none();
+        let style = if applies { theme.plain } else { theme.dim };
+        pen.within(2, y, width.saturating_sub(12), binding.help, style);
+        let key = binding
+            .keys
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let key_style = if applies { theme.key } else { theme.dim };
+        pen.right(width.saturating_sub(9), y, 8, &key, key_style);
+        if index == at {
+            pen.style_line(y, theme.selected);
+        }
+    }
+}
+
+/// The columns that rows can be sorted by.
+pub(crate) fn sort_menu(pen: &mut Pen<'_>, state: &State, at: usize) {
+    let theme = pen.theme;
+    let height = cells(Column::SORTABLE.len()).saturating_add(2);
+    let mut pen = panel::open(pen, "sort by", 26, height);
+    let first = panel::first_line(Column::SORTABLE.len(), pen.height(), at);
+    for (index, column) in Column::SORTABLE.iter().enumerate().skip(first) {
+        let y = cells(index.saturating_sub(first));
+        let now = *column == state.table.sort.column;
+        let mark = if now { theme.say("✔ ", "> ") } else { "  " };
+        let order = if column.is_descending_first() {
+            "largest"
+        } else {
+            "smallest"
+        };
+        pen.spans(1, y, &[(mark, theme.good), (column.name(), theme.plain)]);
+        pen.right(15, y, 8, order, theme.dim);
+        if index == at {
+            pen.style_line(y, theme.selected);
+        }
+    }
+}

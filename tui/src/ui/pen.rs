@@ -1,0 +1,144 @@
+//! Writing into a part of the frame: clipped, and safe whatever the text.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use unicode_width::UnicodeWidthChar as _;
+
+use super::theme::Theme;
+use super::words::safe;
+
+/// A part of the frame, with coordinates from its own corner.
+pub(crate) struct Pen<'a> {
+    buffer: &'a mut Buffer,
+    pub(crate) area: Rect,
+    pub(crate) theme: &'a Theme,
+}
+
+impl<'a> Pen<'a> {
+    /// A pen for `area`.
+    pub(crate) fn new(buffer: &'a mut Buffer, area: Rect, theme: &'a Theme) -> Self {
+        let area = area.intersection(buffer.area);
+        Self {
+            buffer,
+            area,
+            theme,
+        }
+    }
+
+    /// A pen for a part of this one's area.
+    pub(crate) fn part(&mut self, x: u16, y: u16, width: u16, height: u16) -> Pen<'_> {
+        let part = Rect {
+            x: self.area.x.saturating_add(x),
+            y: self.area.y.saturating_add(y),
+            width,
+            height,
+        };
+        Pen {
+            area: part.intersection(self.area),
+            buffer: &mut *self.buffer,
+            theme: self.theme,
+        }
+    }
+
+    /// Its width.
+    pub(crate) const fn width(&self) -> u16 {
+        self.area.width
+    }
+
+    /// Its height.
+    pub(crate) const fn height(&self) -> u16 {
+        self.area.height
+    }
+
+    /// Writes `text` up to the right edge; returns where it ends.
+    pub(crate) fn text(&mut self, x: u16, y: u16, text: &str, style: Style) -> u16 {
+        self.within(x, y, self.area.width.saturating_sub(x), text, style)
+    }
+
+    /// Writes `text` in at most `width` cells; returns where it ends. What does not fit ends in `…`.
+    pub(crate) fn within(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
+        let room = width.min(self.area.width.saturating_sub(x));
+        let mut at = x;
+        for c in self.theme.fit(&safe(text), room).chars() {
+            let wide = u16::try_from(c.width().unwrap_or(0)).unwrap_or(0);
+            if wide > 0 {
+                self.cell(i32::from(at), i32::from(y), c, style);
+            }
+            at = at.saturating_add(wide);
+        }
+        at
+    }
+
+    /// The same at the right edge of `width` cells.
+    pub(crate) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
+        let text = safe(text);
+        let text = self.theme.fit(&text, width);
+        let free = width.saturating_sub(super::words::width(&text));
+        self.within(
+            x.saturating_add(free),
+            y,
+            width.saturating_sub(free),
+            &text,
+            style,
+        );
+    }
+
+    /// The same in the middle.
+    pub(crate) fn middle(&mut self, y: u16, text: &str, style: Style) {
+        let free = self
+            .area
+            .width
+            .saturating_sub(super::words::width(&safe(text)));
+        self.text(free / 2, y, text, style);
+    }
+
+    /// Writes parts one after the other; returns where they end.
+    pub(crate) fn spans(&mut self, x: u16, y: u16, spans: &[(&str, Style)]) -> u16 {
+        spans
+            .iter()
+            .fold(x, |x, (text, style)| self.text(x, y, text, *style))
+    }
+
+    /// Writes one character; outside the area it is not drawn.
+    pub(crate) fn cell(&mut self, x: i32, y: i32, c: char, style: Style) {
+        let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else {
+            return;
+        };
+        if x >= self.area.width || y >= self.area.height {
+            return;
+        }
+        let at = (self.area.x.saturating_add(x), self.area.y.saturating_add(y));
+        if let Some(cell) = self.buffer.cell_mut(at) {
+            cell.set_char(c).set_style(style);
+        }
+    }
+
+    /// Styles a line without changing its text.
+    pub(crate) fn style_line(&mut self, y: u16, style: Style) {
+        let line = Rect {
+            y: self.area.y.saturating_add(y),
+            height: 1,
+            ..self.area
+        };
+        self.buffer.set_style(line.intersection(self.area), style);
+    }
+
+    /// Blanks the area.
+    pub(crate) fn clear(&mut self) {
+        for y in 0..self.area.height {
+            for x in 0..self.area.width {
+                let at = (self.area.x.saturating_add(x), self.area.y.saturating_add(y));
+                if let Some(cell) = self.buffer.cell_mut(at) {
+                    cell.reset();
+                    cell.set_style(self.theme.plain);
+                }
+            }
+        }
+    }
+
+    /// Greys everything: what is shown is old.
+    pub(crate) fn dim_all(&mut self) {
+        self.buffer.set_style(self.area, self.theme.stale);
+    }
+}

@@ -1,0 +1,42 @@
+//! A question before something that is hard to undo.
+
+use super::panel;
+use super::pen::Pen;
+use super::words::wrap;
+use crate::app::undo::Pending;
+use crate::num::cells;
+
+/// Draws the question.
+pub(crate) fn draw(pen: &mut Pen<'_>, pending: &Pending) {
+    let theme = pen.theme;
+    let width = pen.width().saturating_sub(4).min(64);
+    let inside = width.saturating_sub(4);
+    let question = wrap(&pending.question, inside);
+    let detail: Vec<String> = pending
+        .detail
+        .iter()
+        .flat_map(|line| wrap(line, inside))
+        .collect();
+    let lines = cells(question.len().saturating_add(detail.len()));
+    let mut pen = panel::open(pen, "", width, lines.saturating_add(5));
+    let mut y = 0;
+    for line in &question {
+        y = y.max(pen_line(&mut pen, y, line, theme.strong));
+    }
+    for line in &detail {
+        y = y.max(pen_line(&mut pen, y, line, theme.plain));
+    }
+    let y = y.saturating_add(1).min(pen.height().saturating_sub(1));
+    let keys = [
+        (" Enter ", theme.key),
+        ("yes   ", theme.plain),
+        ("Esc ", theme.key),
+    ];
+    let x = pen.spans(0, y, &keys);
+    pen.text(x, y, "no", theme.plain);
+}
+
+fn pen_line(pen: &mut Pen<'_>, y: u16, line: &str, style: ratatui::style::Style) -> u16 {
+    pen.text(1, y, line, style);
+    y.saturating_add(1)
+}

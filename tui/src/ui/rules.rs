@@ -1,0 +1,222 @@
+//! The Rules screen: what each rule is, and what it did.
+
+use serde_json::Value;
+
+use super::pen::Pen;
+use super::words::{amount, percent, rate};
+use crate::app::history::Track;
+use crate::app::layout::table_height;
+use crate::app::state::State;
+use crate::num::{cells, fraction};
+use loudou_api::{RuleTotals, RuleView};
+
+/// Draws the rules, and the selected one in words.
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+    let Some(data) = &state.data else { return };
+    let theme = pen.theme;
+    let wide = pen.width() >= 100;
+    let name = data
+        .rules
+        .rules
+        .iter()
+        .map(|rule| rule.name.len())
+        .max()
+        .unwrap_or(0);
+    let name = cells(name).clamp(8, if wide { 32 } else { 16 });
+    let columns = Columns::new(pen.width(), name);
+    pen.style_line(0, theme.head);
+    columns.header(pen);
+    let detail = state.rule_view(state.rule).map(about).unwrap_or_default();
+    let height = table_height(state.size).saturating_sub(detail.len()).max(1);
+    let first = state.rule.saturating_add(1).saturating_sub(height);
+    for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
+        let y = cells(index.saturating_sub(first)).saturating_add(1);
+        let totals = data
+            .status
+            .rules
+            .iter()
+            .find(|totals| totals.name == rule.name);
+        let totals = totals.unwrap_or(&rule.totals);
+        columns.row(pen, y, rule, totals, state.history.rules.get(&rule.name));
+        if index == state.rule {
+            pen.style_line(y, theme.selected);
+        }
+    }
+    let y = pen.height().saturating_sub(cells(detail.len()));
+    for (line, y) in detail.iter().zip(y..pen.height()) {
+        pen.text(1, y, line, theme.dim);
+    }
+}
+
+/// The selected rule in words, in full where the table cuts.
+fn about(rule: &RuleView) -> Vec<String> {
+    let mut lines = vec![limits_in_words(&rule.rule), in_words(&rule.rule)];
+    if let Some(edit) = &rule.edit {
+        let why = if edit.reason.is_empty() {
+            "no reason given"
+        } else {
+            &edit.reason
+        };
+        lines.push(format!("edited by {}: {why}", edit.by));
+        lines.push(format!("configured: {}", limits_in_words(&rule.base)));
+    }
+    lines
+}
+
+/// Where columns start; the limits take what is left.
+struct Columns {
+    mode: u16,
+    numbers: u16,
+    limits: u16,
+}
+
+impl Columns {
+    const EACH: u16 = 10;
+
+    fn new(width: u16, name: u16) -> Self {
+        let mode = name.saturating_add(2);
+        let numbers = mode.saturating_add(8);
+        let shown = match width {
+            76.. => 4,
+            56.. => 2,
+            _ => 1,
+        };
+        Self {
+            mode,
+            numbers,
+            limits: numbers.saturating_add(Self::EACH * shown).saturating_add(1),
+        }
+    }
+
+    fn slot(&self, index: u16) -> Option<u16> {
+        let x = self
+            .numbers
+            .saturating_add(Self::EACH.saturating_mul(index));
+        (x.saturating_add(Self::EACH) < self.limits).then_some(x)
+    }
+
+    fn numbers(&self, pen: &mut Pen<'_>, y: u16, texts: [(&str, ratatui::style::Style); 4]) {
+        for (index, (text, style)) in (0..).zip(texts) {
+            if let Some(x) = self.slot(index) {
+                pen.right(x, y, Self::EACH - 1, text, style);
+            }
+        }
+    }
+
+    fn header(&self, pen: &mut Pen<'_>) {
+        let style = pen.theme.head;
+        pen.text(1, 0, "rule", style);
+        pen.text(self.mode, 0, "mode", style);
+        let titles = ["refused/s", "refused", "admit/s", "admitted"];
+        self.numbers(pen, 0, titles.map(|title| (title, style)));
+        pen.text(self.limits, 0, "limits", style);
+    }
+
+    fn row(
+        &self,
+        pen: &mut Pen<'_>,
+        y: u16,
+        rule: &RuleView,
+        totals: &RuleTotals,
+        track: Option<&Track>,
+    ) {
+        let theme = pen.theme;
+        pen.within(1, y, self.mode.saturating_sub(2), &rule.name, theme.strong);
+        let mode = if totals.mode == "enforce" {
+            theme.plain
+        } else {
+            theme.warn
+        };
+        pen.within(self.mode, y, 7, &totals.mode, mode);
+        let rates = track.and_then(Track::rates);
+        let refused = totals.refused.saturating_add(totals.shadow_refused);
+        let all = totals.admitted.saturating_add(totals.refused);
+        let share = percent(fraction(refused, all.max(refused)));
+        let refused_rate = rate(rates.map(|rates| rates.refused));
+        let share = format!("{} {share}", amount(refused));
+        let bad = if refused > 0 { theme.bad } else { theme.dim };
+        let texts = [
+            (refused_rate.as_str(), bad),
+            (share.as_str(), bad),
+            (&rate(rates.map(|rates| rates.admitted)), theme.good),
+            (&amount(totals.admitted), theme.plain),
+        ];
+        self.numbers(pen, y, texts);
+        let limits = limits_in_words(&rule.rule);
+        let mark = rule.edit.as_ref().map_or(String::new(), |edit| {
+            format!("{} edited by {}  ", theme.pick('✎', '*'), edit.by)
+        });
+        pen.spans(
+            self.limits,
+            y,
+            &[(&mark, theme.warn), (&limits, theme.plain)],
+        );
+    }
+}
+
+/// The limits of a rule: `burst 15 at 30/m, steady 1000 at 1000/d`.
+pub(crate) fn limits_in_words(rule: &Value) -> String {
+    let limits = rule.get("limits").and_then(Value::as_array);
+    let each = limits.into_iter().flatten().map(|limit| {
+        let text = |name: &str| limit.get(name).and_then(Value::as_str).unwrap_or("");
+        let capacity = limit
+            .get("capacity")
+            .map(Value::to_string)
+            .unwrap_or_default();
+        format!("{} {capacity} at {}", text("name"), text("rate"))
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// What a rule matches and what its key is: `POST /reply…, key header x-user-id`.
+pub(crate) fn in_words(rule: &Value) -> String {
+    let mut parts = Vec::new();
+    let matches = rule.get("match");
+    let list = |name: &str| {
+        let list = matches.and_then(|m| m.get(name)).and_then(Value::as_array);
+        list.into_iter().flatten()
+    };
+    parts.extend(
+        list("methods")
+            .filter_map(Value::as_str)
+            .map(ToOwned::to_owned),
+    );
+    let path = matches.and_then(|m| m.get("path"));
+    if let Some(prefix) = path.and_then(|p| p.get("prefix")).and_then(Value::as_str) {
+        parts.push(format!("{prefix}..."));
+    } else if let Some(exact) = path.and_then(|p| p.get("exact")).and_then(Value::as_str) {
+        parts.push(exact.to_owned());
+    }
+    for header in list("headers") {
+        let name = header.get("name").and_then(Value::as_str).unwrap_or("");
+        match header.get("exact").and_then(Value::as_str) {
+            Some(value) => parts.push(format!("{name}={value}")),
+            None => parts.push(format!("with {name}")),
+        }
+    }
+    if parts.is_empty() {
+        parts.push("every request".to_owned());
+    }
+    format!("{}; key {}", parts.join(" "), key_in_words(rule))
+}
+
+fn key_in_words(rule: &Value) -> String {
+    let parts = rule.get("key").and_then(Value::as_array);
+    let parts: Vec<String> = parts.into_iter().flatten().map(key_part).collect();
+    if parts.is_empty() {
+        return "none: one bucket for all".to_owned();
+    }
+    parts.join(" : ")
+}
+
+fn key_part(part: &Value) -> String {
+    if let Some(word) = part.as_str() {
+        return word.to_owned();
+    }
+    let fields = part.as_object().into_iter().flatten();
+    let fields = fields.map(|(name, value)| match value.as_str() {
+        Some(text) => format!("{name} {text}"),
+        None => format!("{name} {value}"),
+    });
+    fields.collect::<Vec<_>>().join(" ")
+}

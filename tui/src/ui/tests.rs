@@ -1,0 +1,254 @@
+//! Every screen at its sizes, drawn into a buffer and compared with what was agreed on.
+
+use std::fmt::Write as _;
+
+use loudou_api::RuleView;
+use loudou_limiter::Nanos;
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::json;
+
+use super::{Theme, view};
+use crate::app::effects::Effect;
+use crate::app::fixture::{feed, rules, state, type_keys};
+use crate::app::msg::{Failure, Msg};
+use crate::app::state::State;
+use crate::app::update::update;
+
+const SIZES: [(u16, u16); 3] = [(40, 10), (80, 24), (120, 40)];
+
+pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a buffer");
+    terminal
+        .draw(|frame| view(state, theme, frame))
+        .expect("a buffer takes everything");
+    terminal
+}
+
+/// The screen after `keys` were typed, at every size.
+fn screens(name: &str, keys: &str, more: impl Fn(&mut State)) {
+    for size in SIZES {
+        let mut state = state(size, 20);
+        type_keys(&mut state, keys);
+        more(&mut state);
+        let terminal = draw(&state, &Theme::new(false, false), size);
+        insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
+    }
+}
+
+/// The colours of a screen: for each line, the runs of equal style.
+fn styles(terminal: &Terminal<TestBackend>) -> String {
+    let buffer = terminal.backend().buffer();
+    let mut out = String::new();
+    for y in 0..buffer.area.height {
+        let mut last = None;
+        for x in 0..buffer.area.width {
+            let cell = &buffer[(x, y)];
+            let style = (cell.fg, cell.bg, cell.modifier);
+            if last != Some(style) {
+                last = Some(style);
+                let (fg, bg, modifier) = style;
+                let modifier: Vec<_> = modifier.iter_names().map(|(name, _)| name).collect();
+                let modifier = modifier.join("+");
+                write!(out, "\n{y}:{x} {fg} on {bg} {modifier} ").expect("a string");
+            }
+            out.push_str(cell.symbol());
+        }
+    }
+    out
+}
+
+#[test]
+fn buckets() {
+    screens("buckets", "", |_| {});
+}
+
+#[test]
+fn buckets_filtered_and_frozen() {
+    screens("filter", "/refused > 5 and rule = reply-per-user", |_| {});
+    screens("frozen", "/key<ret> j", |_| {});
+}
+
+#[test]
+fn bucket() {
+    screens("bucket", "<ret>", |_| {});
+    screens("bucket_calm", "/alice<ret><ret>j", |state| {
+        update(state, Msg::Tick, Nanos::from_millis(19_700));
+    });
+}
+
+#[test]
+fn rules_and_events() {
+    screens("rules", "3j", |_| {});
+    screens("events", "5", |_| {});
+}
+
+#[test]
+fn form() {
+    screens("form", "e", |_| {});
+    screens("form_problem", "e0<tab>fast", |_| {});
+    screens("form_confirm", "e250<s-tab>launch<ret>", |_| {});
+}
+
+#[test]
+fn form_conflict() {
+    let theirs = || {
+        let mut theirs: RuleView = rules()[0].clone();
+        theirs.generation = 9;
+        theirs.rule["limits"][0]["capacity"] = json!(40);
+        theirs
+    };
+    screens("form_conflict", "e250<ret>", |state| {
+        let now = state.now;
+        for effect in type_keys(state, "<ret>") {
+            let Effect::Edit(edit) = effect else { continue };
+            let failure = Failure {
+                problem: Some(Box::new(loudou_api::ProblemAnswer {
+                    current: Some(theirs()),
+                    ..loudou_api::ProblemAnswer::default()
+                })),
+                ..Failure::default()
+            };
+            update(state, Msg::Edited(edit, Err(failure)), now);
+        }
+    });
+}
+
+#[test]
+fn overlays() {
+    screens("help", "?", |_| {});
+    screens("palette", ":so", |_| {});
+    screens("sort", "s", |_| {});
+    screens("reset", "x", |_| {});
+}
+
+#[test]
+fn toasts() {
+    screens("toast", "u", |_| {});
+}
+
+#[test]
+fn connecting_and_lost() {
+    let failure = |text: &str| Failure {
+        text: text.to_owned(),
+        ..Failure::default()
+    };
+    for size in SIZES {
+        let theme = Theme::new(false, false);
+        let mut state = state(size, 0);
+        let name = |name: &str| format!("{name}_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name("connecting"), draw(&state, &theme, size).backend());
+        let refused = failure("cannot reach http://127.0.0.1:9911: refused; is Envoy running?");
+        update(
+            &mut state,
+            Msg::Polled(Err(refused)),
+            Nanos::from_millis(100),
+        );
+        insta::assert_snapshot!(name("unreachable"), draw(&state, &theme, size).backend());
+        feed(&mut state, 1);
+        update(&mut state, Msg::Tick, Nanos::from_secs(2));
+        let gone = failure("cannot reach http://127.0.0.1:9911: reset by peer");
+        update(&mut state, Msg::Polled(Err(gone)), Nanos::from_secs(9));
+        insta::assert_snapshot!(name("stale"), draw(&state, &theme, size).backend());
+    }
+}
+
+#[test]
+fn ascii_stays_ascii() {
+    let size = (80, 24);
+    let theme = Theme::new(false, true);
+    for keys in [
+        "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e9<ret>", "/x", " ",
+    ] {
+        let mut state = state(size, 20);
+        // The server's own texts are as they are.
+        if let Some(data) = &mut state.data {
+            data.events.clear();
+        }
+        type_keys(&mut state, keys);
+        let terminal = draw(&state, &theme, size);
+        let text = terminal.backend().to_string();
+        assert!(text.is_ascii(), "{keys}: {text}");
+    }
+    let mut state = state(size, 20);
+    type_keys(&mut state, "<ret>");
+    insta::assert_snapshot!("bucket_ascii", draw(&state, &theme, size).backend());
+}
+
+#[test]
+fn colours() {
+    let size = (80, 24);
+    for (name, keys) in [("buckets", "j"), ("bucket", "<ret>"), ("form", "e0")] {
+        let mut state = state(size, 20);
+        type_keys(&mut state, keys);
+        let terminal = draw(&state, &Theme::new(true, false), size);
+        insta::assert_snapshot!(format!("{name}_styles"), styles(&terminal));
+    }
+}
+
+#[test]
+fn without_colour_the_selection_is_reversed_and_there_are_no_colours() {
+    let size = (80, 24);
+    let terminal = draw(&state(size, 20), &Theme::new(false, false), size);
+    let buffer = terminal.backend().buffer();
+    let reversed = |y| {
+        buffer[(20, y)]
+            .modifier
+            .contains(ratatui::style::Modifier::REVERSED)
+    };
+    assert!(reversed(3) && !reversed(4));
+    let plain = ratatui::style::Color::Reset;
+    assert!(
+        buffer
+            .content
+            .iter()
+            .all(|cell| cell.fg == plain && cell.bg == plain)
+    );
+}
+
+#[test]
+fn hostile_keys_are_spelled_out() {
+    for (keys, shown) in [
+        ("/evil<ret>", "dave\\u{1b}[31m\\u{202e"),
+        ("/evil<ret><ret>", "dave\\u{1b}[31m\\u{202e}evil"),
+        ("/evil<ret>x", "dave\\u{1b}[31m\\u{202e}evil"),
+    ] {
+        let size = (120, 40);
+        let mut state = state(size, 3);
+        type_keys(&mut state, keys);
+        let text = draw(&state, &Theme::new(true, false), size)
+            .backend()
+            .to_string();
+        assert!(text.contains(shown), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    }
+}
+
+#[test]
+fn too_small_says_so() {
+    for size in [(39, 10), (40, 9), (30, 1)] {
+        let text = draw(&state(size, 3), &Theme::new(true, false), size)
+            .backend()
+            .to_string();
+        assert!(text.contains("terminal too small (need 4"), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_size_panics(
+        size in (0_u16..200, 0_u16..70),
+        keys in prop::sample::select(vec![
+            "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e0", "e9<ret>", "/x", " ", "u",
+        ]),
+        polls in 0_u64..4,
+        ascii in any::<bool>(),
+    ) {
+        let mut state = state(size, polls);
+        type_keys(&mut state, keys);
+        draw(&state, &Theme::new(!ascii, ascii), size);
+    }
+}

@@ -1,0 +1,86 @@
+//! Numbers as they are drawn.
+
+pub(crate) use crate::cells::{safe, width, wrap};
+use crate::num::float;
+
+/// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` when it is not known.
+pub(crate) fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate < 0.005 => "0".to_owned(),
+        Some(rate) if rate < 0.1 => format!("{rate:.2}"),
+        Some(rate) if rate < 9.95 => format!("{rate:.1}"),
+        Some(rate) => scaled(rate),
+    }
+}
+
+/// A count in at most five cells.
+pub(crate) fn amount(n: u64) -> String {
+    if n < 10_000 {
+        n.to_string()
+    } else {
+        scaled(float(n))
+    }
+}
+
+fn scaled(n: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    for (unit, name) in UNITS {
+        if n >= unit * 0.9995 {
+            let n = n / unit;
+            return if n < 99.95 {
+                format!("{n:.1}{name}")
+            } else {
+                format!("{n:.0}{name}")
+            };
+        }
+    }
+    format!("{n:.0}")
+}
+
+/// A share in percent. Anything above nothing is at least 1 %, anything below all at most 99 %.
+pub(crate) fn percent(share: f64) -> String {
+    let rounded = (share * 100.0).round();
+    let shown = if share <= 0.0 {
+        0.0
+    } else if share >= 1.0 {
+        100.0
+    } else {
+        rounded.clamp(1.0, 99.0)
+    };
+    format!("{shown:.0}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_short() {
+        for (value, said) in [
+            (0.0, "0"),
+            (0.04, "0.04"),
+            (0.42, "0.4"),
+            (9.96, "10"),
+            (96.4, "96"),
+            (999.4, "999"),
+            (999.9, "1.0k"),
+            (12_345.0, "12.3k"),
+            (456_789.0, "457k"),
+            (2e9, "2.0G"),
+        ] {
+            assert_eq!(rate(Some(value)), said);
+        }
+        assert_eq!(rate(None), "-");
+        assert_eq!(amount(9_999), "9999");
+        assert_eq!(amount(65_536), "65.5k");
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_nothing_or_all() {
+        assert_eq!(percent(0.0), "0%");
+        assert_eq!(percent(0.001), "1%");
+        assert_eq!(percent(0.999), "99%");
+        assert_eq!(percent(1.0), "100%");
+    }
+}
