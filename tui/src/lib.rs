@@ -1,8 +1,14 @@
 //! The `loudou` command: watch the buckets, edit the limits, check rule files.
 #![forbid(unsafe_code)]
 
+mod app;
+mod cells;
 pub mod cli;
 pub mod client;
+pub mod clock;
 pub mod document;
+mod num;
 pub mod runtime;
+mod term;
 pub mod text;
+mod ui;

@@ -1,26 +1,270 @@
-//! Where the screen will be started.
+//! The threads of the terminal app, and the one channel between them.
+//!
+//! ```text
+//! input ────keys, mouse, resize──┐
+//! signals ──quit, suspend────────┤
+//! poller ───snapshots────────────┼→ bounded channel → screen: drain, update, at most one draw
+//! worker ───answers──────────────┘                      │
+//!    ↑ edits, resets     ↑ poll                         │
+//!    └───────────────────┴──────────effects─────────────┘
+//! ```
+//!
+//! The screen's thread does no I/O but drawing, so it always answers. A panic in another thread reaches
+//! it as a message and ends the app with that thread's report.
+//!
+//! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
+//! environment that thread panics once it has started.
 
+use std::env;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
 use std::time::Duration;
 
-use crate::client::Client;
+use anyhow::{Context as _, anyhow};
+use loudou_limiter::Nanos;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
 
-/// What the screen needs to know.
-#[derive(Debug)]
+use crate::app::effects::{Effect, PollRequest};
+use crate::app::msg::Msg;
+use crate::app::state::{Exit, Settings, State};
+use crate::app::update::{tick_after, update};
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::term::{self, Terminal};
+use crate::ui::{Theme, view};
+
+mod poller;
+mod worker;
+
+/// What waits for the screen at most; senders wait beyond that.
+const MESSAGES: usize = 256;
+/// What is drained before the screen is drawn.
+const BATCH: usize = 1024;
+/// Edits and resets under way at once.
+const JOBS: usize = 8;
+/// Not more than 30 frames per second.
+const FRAME: Nanos = Nanos::from_millis(34);
+
+/// How the screen is run.
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// The client of the admin listener.
+    /// The client of the admin listener to look at.
     pub client: Client,
-    /// Refuse to change anything.
+    /// Whether to refuse all changes.
     pub read_only: bool,
-    /// Draw with ASCII characters alone.
+    /// Whether to draw with ASCII only.
     pub ascii: bool,
-    /// Use colours.
+    /// Whether to use colour.
     pub color: bool,
     /// How often to poll.
     pub interval: Duration,
 }
 
-/// Runs the screen until it is left.
+/// Runs the screen until the user leaves. The terminal is as before when this returns, also with an
+/// error.
 pub fn run(options: Options) -> anyhow::Result<()> {
-    let Options { client, .. } = options;
-    anyhow::bail!("the screen is not built yet; {} is not shown", client.url())
+    let Options {
+        client,
+        read_only,
+        ascii,
+        color,
+        interval,
+    } = options;
+    let settings = Settings {
+        url: client.url().to_owned(),
+        read_only,
+        interval: nanos(interval),
+    };
+    let clock = Clock::start();
+    let (messages, inbox) = sync_channel(MESSAGES);
+    let hands = Hands::start(client, clock, &messages)?;
+    term::install_panic_hook();
+    // Before the terminal is taken, so that a signal in between finds somebody.
+    spawn_signals(&messages)?;
+    let mut terminal = Terminal::enter().context("cannot use this terminal")?;
+    spawn_input(&messages)?;
+    let theme = Theme::new(color, ascii);
+    let state = State::new(settings, Terminal::size());
+    let mut screen = Screen {
+        state,
+        clock,
+        hands,
+        inbox,
+    };
+    match screen.run(&mut terminal, &theme)? {
+        Exit::Quit => Ok(()),
+        Exit::Fatal(text) => Err(anyhow!(text)),
+    }
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Panics when the environment asks thread `name` to.
+fn panic_if_asked(name: &str) {
+    let asked = env::var("LOUDOU_TEST_PANIC").is_ok_and(|wanted| wanted == name);
+    assert!(!asked, "asked to panic by LOUDOU_TEST_PANIC");
+}
+
+/// The screen's thread.
+struct Screen {
+    state: State,
+    clock: Clock,
+    hands: Hands,
+    inbox: Receiver<Msg>,
+}
+
+impl Screen {
+    fn run(&mut self, terminal: &mut Terminal, theme: &Theme) -> anyhow::Result<Exit> {
+        let mut drawn: Option<Nanos> = None;
+        let mut dirty = true;
+        self.step(Msg::Tick, terminal)?;
+        loop {
+            let now = self.clock.now();
+            let frame_due = drawn.map_or(now, |drawn| drawn.saturating_add(FRAME));
+            if dirty && now >= frame_due {
+                terminal
+                    .draw(|frame| view(&self.state, theme, frame))
+                    .context("cannot draw")?;
+                (drawn, dirty) = (Some(now), false);
+                panic_if_asked("screen");
+            }
+            let tick = tick_after(&self.state);
+            let wait = if dirty {
+                frame_due.since(now).min(tick)
+            } else {
+                tick
+            };
+            let first = match self.inbox.recv_timeout(Duration::from_nanos(wait.get())) {
+                Ok(msg) => msg,
+                Err(RecvTimeoutError::Timeout) => Msg::Tick,
+                Err(RecvTimeoutError::Disconnected) => Msg::Fatal("all threads ended".to_owned()),
+            };
+            self.step(first, terminal)?;
+            for _ in 0..BATCH {
+                let Ok(msg) = self.inbox.try_recv() else {
+                    break;
+                };
+                self.step(msg, terminal)?;
+            }
+            dirty = true;
+            if let Some(exit) = self.state.exit.take() {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Applies one message and starts what it asks for.
+    fn step(&mut self, msg: Msg, terminal: &mut Terminal) -> anyhow::Result<()> {
+        for effect in update(&mut self.state, msg, self.clock.now()) {
+            match effect {
+                Effect::Suspend => terminal.suspend().context("cannot suspend")?,
+                Effect::Resume => terminal.resume().context("cannot take the terminal back")?,
+                effect => self.start(effect),
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, effect: Effect) {
+        let goal = effect.goal();
+        if !self.hands.start_effect(effect) {
+            // Never more than an answer to itself: being busy asks for nothing.
+            let asked = update(&mut self.state, Msg::Busy(goal), self.clock.now());
+            drop(asked);
+        }
+    }
+}
+
+/// The threads that do what is asked.
+struct Hands {
+    poller: SyncSender<PollRequest>,
+    worker: SyncSender<Effect>,
+}
+
+impl Hands {
+    fn start(client: Client, clock: Clock, messages: &SyncSender<Msg>) -> anyhow::Result<Self> {
+        let (poller, requests) = sync_channel(1);
+        let (polling, answers) = (client.clone(), messages.clone());
+        spawn("poller", messages, move || {
+            poller::run(&polling, clock, &requests, &answers);
+        })?;
+        let (worker, jobs) = sync_channel(JOBS);
+        let answers = messages.clone();
+        spawn("worker", messages, move || {
+            worker::run(&client, &jobs, &answers);
+        })?;
+        Ok(Self { poller, worker })
+    }
+
+    /// Hands an effect over without waiting; false when there is no room for it.
+    fn start_effect(&self, effect: Effect) -> bool {
+        match effect {
+            Effect::Poll(request) => match self.poller.try_send(request) {
+                Ok(()) => true,
+                // A thread that is gone tells of it itself.
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+            },
+            effect => self.worker.try_send(effect).is_ok(),
+        }
+    }
+}
+
+/// Starts a thread whose panic ends the app.
+fn spawn(
+    name: &str,
+    messages: &SyncSender<Msg>,
+    body: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
+    let messages = messages.clone();
+    let name = format!("{}{name}", term::BACKGROUND);
+    thread::Builder::new()
+        .name(name)
+        .spawn(move || {
+            if panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
+                // Nobody listens any more when the app is ending anyway.
+                drop(messages.send(Msg::Fatal(term::report())));
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+fn spawn_input(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
+    let out = messages.clone();
+    spawn("input", messages, move || {
+        loop {
+            let msg = match term::read() {
+                Ok(Some(msg)) => msg,
+                Ok(None) => continue,
+                // The terminal is gone: so are we.
+                Err(_) => Msg::Quit,
+            };
+            let last = matches!(msg, Msg::Quit);
+            if out.send(msg).is_err() || last {
+                return;
+            }
+        }
+    })
+}
+
+fn spawn_signals(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
+    let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT]);
+    let mut signals = signals.context("cannot listen to signals")?;
+    let out = messages.clone();
+    spawn("signals", messages, move || {
+        for signal in signals.forever() {
+            let msg = match signal {
+                SIGTSTP => Msg::Suspend,
+                SIGCONT => Msg::Resumed,
+                _ => Msg::Quit,
+            };
+            if out.send(msg).is_err() {
+                return;
+            }
+        }
+    })
 }

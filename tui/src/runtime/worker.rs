@@ -1,0 +1,68 @@
+//! The worker's thread: edits, resets and single reads, in the order they were asked for.
+
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use super::poller::failure;
+use crate::app::effects::{Change, Edit, Effect};
+use crate::app::msg::Msg;
+use crate::client::{Client, DropRequest, EditRequest};
+
+/// The reason that goes with resets from the screen.
+const RESET_REASON: &str = "from the screen";
+
+/// Does what is asked, until nobody asks any more.
+pub(super) fn run(client: &Client, jobs: &Receiver<Effect>, answers: &SyncSender<Msg>) {
+    for job in jobs {
+        let Some(msg) = work(client, job) else {
+            continue;
+        };
+        if answers.send(msg).is_err() {
+            return;
+        }
+    }
+}
+
+fn work(client: &Client, job: Effect) -> Option<Msg> {
+    match job {
+        Effect::ReadRule(rule) => {
+            let result = client.rule(&rule).map(Box::new).map_err(failure);
+            Some(Msg::RuleRead(rule, result))
+        }
+        Effect::Edit(edit) => Some(send(client, edit)),
+        Effect::Reset(id) => {
+            let result = client.reset(&id.rule, &id.key, RESET_REASON);
+            Some(Msg::Reset(id, result.map(Box::new).map_err(failure)))
+        }
+        Effect::Poll(_) | Effect::Suspend | Effect::Resume => None,
+    }
+}
+
+fn send(client: &Client, edit: Box<Edit>) -> Msg {
+    let if_match = edit.seen.generation;
+    let (carry, reason) = (edit.carry, edit.reason.clone());
+    let result = match &edit.change {
+        Change::Put {
+            body,
+            expires_after,
+        } => {
+            let request = EditRequest {
+                body: body.clone(),
+                if_match,
+                carry,
+                expires_after: *expires_after,
+                reason,
+                dry_run: false,
+            };
+            client.put_rule(&edit.rule, &request)
+        }
+        Change::Drop => {
+            let request = DropRequest {
+                if_match,
+                carry,
+                reason,
+            };
+            client.delete_rule(&edit.rule, &request)
+        }
+    };
+    Msg::Edited(edit, result.map(Box::new).map_err(failure))
+}

@@ -1,0 +1,197 @@
+//! The only module that touches the terminal: entering, leaving, reading events, drawing.
+//!
+//! Whatever way the app ends, the terminal is as it was: raw mode, alternate screen, mouse, bracketed
+//! paste and cursor are put back on return, on a panic in any thread, on signals and while suspended.
+//! [`restore`] may be called any number of times.
+
+use std::io::{self, BufWriter, Stdout, Write as _};
+use std::panic;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::event::{
+    self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, Event, KeyCode,
+    KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+use crossterm::execute;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
+};
+use ratatui::Frame;
+use ratatui::backend::CrosstermBackend;
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::app::msg::Msg;
+use crate::app::press::{Code, Mouse, MouseAction, Press};
+
+/// Threads with names that begin so end the app through a message when they panic.
+pub(crate) const BACKGROUND: &str = "loudou-";
+/// Clicks and the wheel, in the form that has no bound on columns. Not movements: nobody looks at them.
+const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
+
+/// Whether the terminal is in the app's hands.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// What a background thread had to say when it panicked.
+static REPORT: Mutex<Option<String>> = Mutex::new(None);
+
+/// The terminal, in the app's hands until this is dropped.
+pub(crate) struct Terminal {
+    inner: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+}
+
+impl Terminal {
+    /// Takes the terminal.
+    pub(crate) fn enter() -> io::Result<Self> {
+        take()?;
+        let backend = CrosstermBackend::new(BufWriter::new(io::stdout()));
+        let inner = ratatui::Terminal::new(backend);
+        if inner.is_err() {
+            restore();
+        }
+        inner.map(|inner| Self { inner })
+    }
+
+    /// Columns and rows.
+    pub(crate) fn size() -> (u16, u16) {
+        size().unwrap_or((80, 24))
+    }
+
+    /// Draws one frame.
+    pub(crate) fn draw(&mut self, view: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.inner.draw(view).map(|_| ())
+    }
+
+    /// Gives the terminal back and stops, as Ctrl-Z does in any program; goes on when continued.
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        emulate_default_handler(SIGTSTP)?;
+        self.resume()
+    }
+
+    /// Takes the terminal anew after somebody else had it, and draws everything next time.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        // Whatever was remembered of the terminal's mode may not hold any more.
+        disable_raw_mode()?;
+        take()?;
+        self.inner.clear()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn take() -> io::Result<()> {
+    // First, so that a failure half-way is undone too.
+    TAKEN.store(true, Ordering::SeqCst);
+    let taken = enable_raw_mode().and_then(|()| {
+        let mut out = io::stdout();
+        execute!(out, EnterAlternateScreen, EnableBracketedPaste, Hide)?;
+        out.write_all(MOUSE_ON.as_bytes())?;
+        out.flush()
+    });
+    if taken.is_err() {
+        restore();
+    }
+    taken
+}
+
+/// Puts everything back. Does nothing when there is nothing to put back.
+pub(crate) fn restore() {
+    if !TAKEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    // A terminal that is gone cannot be put back, and there is nobody to tell.
+    let shown = execute!(
+        io::stdout(),
+        DisableMouseCapture,
+        DisableBracketedPaste,
+        LeaveAlternateScreen,
+        Show
+    );
+    let cooked = disable_raw_mode();
+    drop((shown, cooked));
+}
+
+/// Makes panics leave a terminal that can be read: on the screen's thread it is put back before the
+/// report is printed; on the app's other threads the report waits for [`report`].
+pub(crate) fn install_panic_hook() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("");
+        if name.starts_with(BACKGROUND) {
+            let text = format!("thread {name}: {info}");
+            if let Ok(mut report) = REPORT.lock() {
+                report.get_or_insert(text);
+            }
+        } else {
+            restore();
+            print(info);
+        }
+    }));
+}
+
+/// What the first background thread that panicked had to say.
+pub(crate) fn report() -> String {
+    let report = REPORT.lock().ok().and_then(|mut report| report.take());
+    report.unwrap_or_else(|| "a background thread panicked".to_owned())
+}
+
+/// Waits for the next event of the terminal; `None` for one that means nothing here.
+pub(crate) fn read() -> io::Result<Option<Msg>> {
+    Ok(match event::read()? {
+        // Some terminals also tell of releases.
+        Event::Key(key) if key.kind != KeyEventKind::Release => press(key).map(Msg::Press),
+        Event::Paste(text) => Some(Msg::Paste(text)),
+        Event::Mouse(mouse) => self::mouse(mouse).map(Msg::Mouse),
+        Event::Resize(columns, rows) => Some(Msg::Resize(columns, rows)),
+        _ => None,
+    })
+}
+
+fn press(key: KeyEvent) -> Option<Press> {
+    let code = match key.code {
+        KeyCode::Char(c) => Code::Char(c),
+        KeyCode::Enter => Code::Enter,
+        KeyCode::Esc => Code::Esc,
+        KeyCode::Tab => Code::Tab,
+        KeyCode::BackTab => Code::BackTab,
+        KeyCode::Backspace => Code::Backspace,
+        KeyCode::Delete => Code::Delete,
+        KeyCode::Up => Code::Up,
+        KeyCode::Down => Code::Down,
+        KeyCode::Left => Code::Left,
+        KeyCode::Right => Code::Right,
+        KeyCode::Home => Code::Home,
+        KeyCode::End => Code::End,
+        KeyCode::PageUp => Code::PageUp,
+        KeyCode::PageDown => Code::PageDown,
+        _ => return None,
+    };
+    // Alt and a letter is no letter.
+    if key.modifiers.contains(KeyModifiers::ALT) {
+        return None;
+    }
+    let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(Press { code, ctrl })
+}
+
+fn mouse(mouse: MouseEvent) -> Option<Mouse> {
+    let action = match mouse.kind {
+        MouseEventKind::Down(MouseButton::Left) => MouseAction::Click,
+        MouseEventKind::ScrollUp => MouseAction::WheelUp,
+        MouseEventKind::ScrollDown => MouseAction::WheelDown,
+        _ => return None,
+    };
+    Some(Mouse {
+        action,
+        x: mouse.column,
+        y: mouse.row,
+    })
+}
