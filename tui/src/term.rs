@@ -21,6 +21,7 @@ use crossterm::terminal::{
 };
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
 use signal_hook::consts::SIGTSTP;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -76,7 +77,10 @@ impl Terminal {
         // Whatever was remembered of the terminal's mode may not hold any more.
         disable_raw_mode()?;
         take()?;
-        self.inner.clear()
+        // A resize clears and redraws. `clear` would first ask the terminal where its cursor is, and the
+        // answer would go to the thread that reads keys.
+        let size = self.inner.size()?;
+        self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
 }
 

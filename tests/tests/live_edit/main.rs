@@ -82,7 +82,7 @@ fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Resul
         for sender in senders {
             sender
                 .join()
-                .map_err(|_| anyhow::anyhow!("a sender panicked"))??;
+                .map_err(|_panic| anyhow::anyhow!("a sender panicked"))??;
         }
         worked
     })

@@ -223,6 +223,7 @@ pub(crate) fn place(width: u16, rule: u16, key: u16) -> Vec<Placed> {
         grow(&mut chosen, column, most, &mut free);
     }
     grow(&mut chosen, Column::Key, key.min(60), &mut free);
+    grow(&mut chosen, Column::Level, 20, &mut free);
     grow(&mut chosen, Column::History, 60, &mut free);
     chosen.sort_by_key(|(column, _)| *column);
     let mut x = 0_u16;
