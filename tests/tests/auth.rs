@@ -1,0 +1,169 @@
+//! Who may call the admin API, and what they may do.
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{
+    Config, EDIT_TOKEN, Envoy, Operator, Request, VIEW_TOKEN, expect, expect_problem,
+};
+use serde_json::{Value, json};
+
+const LOOKS: [&str; 6] = [
+    "/v1/status",
+    "/v1/rules",
+    "/v1/rules/r",
+    "/v1/buckets",
+    "/v1/events",
+    "/v1/export",
+];
+
+fn config() -> Config {
+    Config::new(json!([{
+        "name": "r",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
+    }]))
+}
+
+/// Every call that changes something, as complete as it gets.
+fn changes() -> [Request; 3] {
+    let if_match = |method: &str, path: &str| Request::new(method, path).header("if-match", "*");
+    [
+        if_match("PUT", "/v1/rules/r").json(&json!({ "mode": "off" })),
+        if_match("DELETE", "/v1/rules/r"),
+        Request::post("/v1/buckets/r/alice/reset"),
+    ]
+}
+
+fn unchanged(envoy: &Envoy) -> Result<()> {
+    let mut ops = Operator::editor(envoy);
+    ensure!(
+        ops.generation()? == 1 && ops.events(0)?.len() == 1,
+        "{:?}",
+        ops.events(0)?
+    );
+    Ok(())
+}
+
+#[test]
+fn without_a_known_token_nothing_is_told() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    let mut http = envoy.admin();
+    let long = format!("Bearer {}", "x".repeat(50_000));
+    let upper = format!("Bearer {}", EDIT_TOKEN.to_uppercase());
+    let more = format!("Bearer {EDIT_TOKEN}x");
+    let basic = format!("Basic {EDIT_TOKEN}");
+    let joined = format!("Bearer{EDIT_TOKEN}");
+    let wrong: [Option<&[u8]>; 12] = [
+        None,
+        Some(b""),
+        Some(b"Bearer"),
+        Some(b"Bearer "),
+        Some(b"Bearer   "),
+        Some(b"Bearer \xff\xfe"),
+        Some(b"Bearer unknown"),
+        Some(basic.as_bytes()),
+        Some(long.as_bytes()),
+        Some(upper.as_bytes()),
+        Some(more.as_bytes()),
+        Some(joined.as_bytes()),
+    ];
+    for authorization in wrong {
+        let with = |request: Request| match authorization {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        };
+        let looks = LOOKS.iter().map(|path| Request::get(path));
+        let elsewhere = [Request::get("/"), Request::get("/v1/buckets/r/alice")];
+        for request in looks.chain(elsewhere).chain(changes()) {
+            let answer = http.send(&with(request.clone()))?;
+            expect_problem(&answer, 401).with_context(|| format!("{request:?}"))?;
+            let challenge = answer.header("www-authenticate").unwrap_or_default();
+            ensure!(challenge.starts_with("Bearer"), "{answer:?}");
+        }
+    }
+    unchanged(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn a_viewer_looks_and_does_not_touch() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    let mut viewer = Operator::viewer(&envoy);
+    for path in LOOKS {
+        viewer.get(path)?;
+    }
+    ensure!(viewer.get("/v1/status")?["access"] == "view");
+    for request in changes() {
+        let detail = expect_problem(&viewer.send(request)?, 403)?;
+        ensure!(detail.contains("wall"), "names the token: {detail}");
+    }
+    // Nor in a dry run, nor elsewhere, nor with a large body.
+    let dry = Request::new("PUT", "/v1/rules/r?dry_run=true").json(&json!({ "mode": "off" }));
+    expect_problem(&viewer.send(dry)?, 403)?;
+    expect_problem(&viewer.send(Request::new("DELETE", "/v1/export"))?, 403)?;
+    unchanged(&envoy)?;
+    ensure!(Operator::editor(&envoy).get("/v1/status")?["access"] == "edit");
+    envoy.stop()
+}
+
+#[test]
+fn web_pages_are_refused() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    let mut http = envoy.admin();
+    for origin in ["https://evil.example", "null", "", "http://127.0.0.1:9911"] {
+        for request in changes().into_iter().chain([Request::get("/v1/status")]) {
+            let request = request.token(EDIT_TOKEN).header("origin", origin);
+            expect_problem(&http.send(&request)?, 403)
+                .with_context(|| format!("origin {origin:?}"))?;
+        }
+    }
+    unchanged(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn the_first_of_two_tokens_counts() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    let [put, ..] = changes();
+    let answer = envoy
+        .admin()
+        .send(&put.clone().token(VIEW_TOKEN).token(EDIT_TOKEN))?;
+    expect_problem(&answer, 403)?;
+    unchanged(&envoy)?;
+    // The scheme's name is written in any case, and space around a token is none of it.
+    let odd = put.header("authorization", format!("bEaReR  {EDIT_TOKEN}  "));
+    expect(&envoy.admin().send(&odd)?, 200)?;
+    envoy.stop()
+}
+
+#[test]
+fn without_tokens_this_machine_may_edit_and_is_told_so() -> Result<()> {
+    let envoy = Envoy::start(&config().tokens(json!([])))?;
+    let mut http = envoy.admin();
+    let status = expect(&http.get("/v1/status")?, 200)?;
+    ensure!(status["access"] == "edit", "{status}");
+    let warned = |warning: &Value| warning.as_str().is_some_and(|text| text.contains("token"));
+    ensure!(
+        status["warnings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(warned),
+        "{status}"
+    );
+    let [put, ..] = changes();
+    expect(&http.send(&put)?, 200)?;
+    let events = expect(&http.get("/v1/events")?, 200)?;
+    ensure!(
+        events["events"].to_string().contains("\"by\":\"loopback\""),
+        "{events}"
+    );
+    // A web page on this machine is still no operator, and an address from a header no address.
+    expect_problem(
+        &http.send(&Request::get("/v1/status").header("origin", "null"))?,
+        403,
+    )?;
+    let forwarded = Request::get("/v1/status").header("x-forwarded-for", "192.0.2.7");
+    let answer = http.send(&forwarded)?;
+    ensure!(matches!(answer.status, 200 | 403), "{answer:?}");
+    envoy.stop()
+}

@@ -1,0 +1,386 @@
+//! Live edits: seen by their `If-Match`, in force on every worker at once, and gone again when
+//! they run out or are dropped.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use loudou_tests::{
+    Config, Envoy, Http, Operator, Request, eventually, expect, expect_problem, now,
+};
+use serde_json::{Value, json};
+
+/// Within this an edit is in force on every worker, counted from its answer.
+const IN_FORCE: Duration = Duration::from_millis(200);
+const SOON: Duration = Duration::from_secs(10);
+const LOADERS: usize = 16;
+
+fn limits(capacity: u32) -> Value {
+    json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
+}
+
+fn edit(capacity: u32) -> Value {
+    json!({ "limits": limits(capacity) })
+}
+
+fn config(capacity: u32) -> Config {
+    let key = json!([{ "header": "x-user-id" }]);
+    Config::new(json!([{ "name": "r", "key": key, "limits": limits(capacity) }]))
+}
+
+fn user(name: &str) -> Request {
+    Request::get("/").header("x-user-id", name)
+}
+
+/// How many requests in a row are admitted.
+fn admitted(http: &mut Http, name: &str) -> Result<u32> {
+    for count in 0..100 {
+        if http.send(&user(name))?.status == 429 {
+            return Ok(count);
+        }
+    }
+    Ok(100)
+}
+
+#[test]
+fn an_edit_says_what_it_has_seen() -> Result<()> {
+    let envoy = Envoy::start(&config(3))?;
+    let mut ops = Operator::editor(&envoy);
+    let put = |seen: Option<&str>| {
+        let request = Request::new("PUT", "/v1/rules/r").json(&edit(9));
+        match seen {
+            Some(seen) => request.header("if-match", seen),
+            None => request,
+        }
+    };
+    let unseen = ops.send(put(None))?;
+    expect_problem(&unseen, 428)?;
+    ensure!(
+        unseen.json()?["current"]["rule"]["limits"][0]["capacity"] == 3,
+        "{}",
+        unseen.text()
+    );
+    for stale in [
+        "\"0\"", "\"2\"", "1", "W/\"1\"", "", "\"x\"", "\"1", "\u{e9}",
+    ] {
+        let answer = ops.send(put(Some(stale)))?;
+        let status = answer.status;
+        ensure!(matches!(status, 412 | 428), "{stale}: {}", answer.text());
+        ensure!(
+            answer.json()?["current"]["generation"] == 1,
+            "{stale}: {}",
+            answer.text()
+        );
+    }
+    for gone in [
+        Request::new("DELETE", "/v1/rules/r"),
+        Request::new("DELETE", "/v1/rules/r").header("if-match", "\"7\""),
+    ] {
+        ensure!(matches!(ops.send(gone)?.status, 412 | 428));
+    }
+    ensure!(ops.generation()? == 1, "nothing has changed");
+    let answer = ops.send(put(Some("\"1\"")))?;
+    let body = expect(&answer, 200)?;
+    ensure!(
+        answer.header("etag") == Some("\"2\"") && body["after"]["generation"] == 2,
+        "{body}"
+    );
+    ensure!(
+        body["change"] == "l: capacity 3 → 9" && body["before"]["limits"] == limits(3),
+        "{body}"
+    );
+    let late = ops.send(put(Some("\"1\"")))?;
+    expect_problem(&late, 412)?;
+    ensure!(
+        late.json()?["current"]["rule"]["limits"] == limits(9),
+        "the value that won: {}",
+        late.text()
+    );
+    ensure!(
+        late.json()?["current"]["edit"]["by"] == "ops",
+        "and who it is of: {}",
+        late.text()
+    );
+    ensure!(ops.send(put(Some("*")))?.status == 200);
+    expect_problem(
+        &ops.send(
+            Request::new("PUT", "/v1/rules/none")
+                .header("if-match", "*")
+                .json(&edit(1)),
+        )?,
+        404,
+    )?;
+    envoy.stop()
+}
+
+#[test]
+fn a_dry_run_changes_nothing() -> Result<()> {
+    let envoy = Envoy::start(&config(1))?;
+    let mut ops = Operator::editor(&envoy);
+    let mut http = envoy.data();
+    ensure!(admitted(&mut http, "alice")? == 1);
+    let before = (
+        ops.get("/v1/rules")?["rules"].clone(),
+        ops.get("/v1/export")?,
+    );
+    let tried = ops.edit("r", "dry_run=true&for=1h&reason=why", &edit(50))?;
+    ensure!(
+        tried["dry_run"] == true && tried["after"]["rule"]["limits"] == limits(50),
+        "{tried}"
+    );
+    ensure!(
+        tried["after"]["edit"]["reason"] == "why" && tried["change"] == "l: capacity 1 → 50",
+        "{tried}"
+    );
+    let dropped = ops.drop_edit("r", "dry_run=true")?;
+    ensure!(
+        dropped["dry_run"] == true && dropped["change"] == "",
+        "{dropped}"
+    );
+    ensure!(
+        admitted(&mut http, "alice")? == 0,
+        "a dry run is not in force"
+    );
+    let mut after = (
+        ops.get("/v1/rules")?["rules"].clone(),
+        ops.get("/v1/export")?,
+    );
+    // Alice's last request has been counted.
+    after.0[0]["totals"] = before.0[0]["totals"].clone();
+    ensure!(
+        after == before && ops.events(0)?.len() == 1,
+        "{before:?} became {after:?}"
+    );
+    // It is as strict as the real thing.
+    let stale = Request::new("PUT", "/v1/rules/r?dry_run=true").header("if-match", "\"7\"");
+    expect_problem(&ops.send(stale.json(&edit(9)))?, 412)?;
+    envoy.stop()
+}
+
+/// Sends requests for one exhausted key without pause; when each went out, and whether it passed.
+fn refusals_until(
+    done: &AtomicBool,
+    mut http: Http,
+    seen: &Mutex<Vec<(Instant, u16)>>,
+) -> Result<()> {
+    let mut own = Vec::new();
+    while !done.load(Ordering::Acquire) {
+        let sent = now();
+        own.push((sent, http.send(&user("alice"))?.status));
+    }
+    seen.lock()
+        .map_err(|_poisoned| anyhow!("a loader panicked"))?
+        .extend(own);
+    Ok(())
+}
+
+/// Runs `change` under load on all workers; what was sent from [`IN_FORCE`] after its answer on.
+fn after_the_change(envoy: &Envoy, change: impl FnOnce() -> Result<()>) -> Result<Vec<u16>> {
+    let (done, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let answered = thread::scope(|scope| {
+        let loaders: Vec<_> = (0..LOADERS)
+            .map(|_| scope.spawn(|| refusals_until(&done, envoy.data(), &seen)))
+            .collect();
+        let answered = change().map(|()| now());
+        if let Ok(answered) = answered {
+            let until = answered + 3 * IN_FORCE;
+            eventually(SOON, "some load after the change", || {
+                Ok((now() >= until).then_some(()))
+            })?;
+        }
+        done.store(true, Ordering::Release);
+        for loader in loaders {
+            loader
+                .join()
+                .map_err(|_panic| anyhow!("a loader panicked"))??;
+        }
+        answered
+    })?;
+    let seen = seen
+        .into_inner()
+        .map_err(|_poisoned| anyhow!("a loader panicked"))?;
+    let late = seen.iter().filter(|(sent, _)| *sent >= answered + IN_FORCE);
+    let late: Vec<u16> = late.map(|(_, status)| *status).collect();
+    ensure!(
+        late.len() > 100,
+        "only {} requests after the change",
+        late.len()
+    );
+    Ok(late)
+}
+
+#[test]
+fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
+    let envoy = Envoy::start(&config(1).concurrency(4))?;
+    let mut ops = Operator::editor(&envoy);
+    ensure!(admitted(&mut envoy.data(), "alice")? == 1);
+    let raise = || ops.edit("r", "carry=keep", &edit(100_000_000)).map(|_| ());
+    let late = after_the_change(&envoy, raise)?;
+    ensure!(
+        late.iter().all(|status| *status == 200),
+        "refused after the limit was raised"
+    );
+    let mut ops = Operator::editor(&envoy);
+    let undo = || ops.drop_edit("r", "carry=keep").map(|_| ());
+    let late = after_the_change(&envoy, undo)?;
+    ensure!(
+        late.iter().all(|status| *status == 429),
+        "admitted after the limit was lowered"
+    );
+    let mut ops = Operator::editor(&envoy);
+    let shadow = || ops.edit("r", "", &json!({ "mode": "shadow" })).map(|_| ());
+    let late = after_the_change(&envoy, shadow)?;
+    ensure!(
+        late.iter().all(|status| *status == 200),
+        "a shadow rule refuses nobody"
+    );
+    envoy.stop()
+}
+
+/// The base is back, and one event tells of it.
+fn expires(envoy: &Envoy, ops: &mut Operator) -> Result<()> {
+    eventually(SOON, "the edit to run out", || {
+        let rule = ops.get("/v1/rules/r")?;
+        Ok((rule.get("edit").is_none() && rule.get("rule") == rule.get("base")).then_some(()))
+    })?;
+    let told = ops
+        .events(0)?
+        .into_iter()
+        .filter(|event| event.get("kind").is_some_and(|k| k == "edit_expired"));
+    ensure!(told.count() == 1, "{:?}", ops.events(0)?);
+    ensure!(
+        ops.get("/v1/export")?
+            .pointer("/rules/0/limits/0/capacity")
+            .and_then(Value::as_u64)
+            == Some(3)
+    );
+    ensure!(
+        admitted(&mut envoy.data(), "new")? == 3,
+        "the base is in force"
+    );
+    Ok(())
+}
+
+#[test]
+fn an_edit_runs_out_under_traffic() -> Result<()> {
+    let envoy = Envoy::start(&config(3).concurrency(4))?;
+    let mut ops = Operator::editor(&envoy);
+    let before = now();
+    let answer = ops.edit("r", "for=1s&reason=a%20test", &edit(50))?;
+    ensure!(
+        answer["after"]["edit"]["expires_at_ns"].is_u64(),
+        "{answer}"
+    );
+    let mut fresh = 0..;
+    let mut next = || {
+        fresh
+            .next()
+            .map(|n: u32| format!("user-{n}"))
+            .unwrap_or_default()
+    };
+    ensure!(admitted(&mut envoy.data(), &next())? == 50);
+    eventually(SOON, "the base to be back", || {
+        let admitted = admitted(&mut envoy.data(), &next())?;
+        ensure!(
+            admitted == 3 || admitted == 50 || before.elapsed() > Duration::from_millis(900),
+            "{admitted}"
+        );
+        Ok((admitted == 3).then_some(()))
+    })?;
+    ensure!(
+        before.elapsed() >= Duration::from_secs(1),
+        "it ran out too early"
+    );
+    expires(&envoy, &mut ops)?;
+    envoy.stop()
+}
+
+#[test]
+fn an_edit_runs_out_without_traffic() -> Result<()> {
+    let envoy = Envoy::start(&config(3))?;
+    let mut ops = Operator::editor(&envoy);
+    ops.edit("r", "for=200ms", &edit(50))?;
+    expires(&envoy, &mut ops)?;
+    envoy.stop()
+}
+
+#[test]
+fn a_level_is_carried_over_as_asked() -> Result<()> {
+    // Of 10, 5 are taken; then the capacity becomes 4, or 20.
+    let cases = [
+        ("carry=keep", 4, 0),
+        ("carry=keep", 20, 15),
+        ("carry=proportional", 4, 2),
+        ("carry=proportional", 20, 10),
+        ("", 4, 2),
+        ("carry=reset", 4, 4),
+        ("carry=reset", 20, 20),
+    ];
+    for (query, capacity, left) in cases {
+        let envoy = Envoy::start(&config(10))?;
+        let mut ops = Operator::editor(&envoy);
+        let mut http = envoy.data();
+        for _ in 0..5 {
+            ensure!(http.send(&user("alice"))?.status == 200);
+        }
+        ops.edit("r", query, &edit(capacity))?;
+        let shown = ops.bucket("r", "alice")?.context("a bucket")?;
+        ensure!(
+            shown["limits"][0]["remaining"] == left,
+            "{query} {capacity}: {shown}"
+        );
+        let passed = admitted(&mut http, "alice")?;
+        ensure!(
+            passed == left,
+            "{query} {capacity}: {passed} instead of {left}"
+        );
+        ensure!(
+            admitted(&mut http, "new")? == capacity,
+            "{query} {capacity}"
+        );
+        envoy.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn dropping_an_edit_goes_back_to_the_base() -> Result<()> {
+    let envoy = Envoy::start(&config(10))?;
+    let mut ops = Operator::editor(&envoy);
+    let mut http = envoy.data();
+    ops.edit(
+        "r",
+        "carry=keep",
+        &json!({ "limits": limits(20), "mode": "shadow" }),
+    )?;
+    for _ in 0..30 {
+        ensure!(
+            http.send(&user("alice"))?.status == 200,
+            "a shadow refuses nobody"
+        );
+    }
+    let answer = ops.drop_edit("r", "carry=proportional&reason=enough")?;
+    ensure!(
+        answer["change"] == "l: capacity 20 → 10; mode shadow → enforce",
+        "{answer}"
+    );
+    ensure!(
+        answer["after"].get("edit").is_none() && answer["after"]["rule"] == answer["after"]["base"],
+        "{answer}"
+    );
+    ensure!(admitted(&mut http, "alice")? == 0 && admitted(&mut http, "new")? == 10);
+    let event = ops.events(0)?.pop().context("an event")?;
+    ensure!(
+        event["kind"] == "edit_dropped" && event["reason"] == "enough" && event["by"] == "ops",
+        "{event}"
+    );
+    // An edit to what the base says is none.
+    let same = ops.edit("r", "", &edit(10))?;
+    ensure!(
+        same["change"] == "" && same["after"].get("edit").is_none(),
+        "{same}"
+    );
+    envoy.stop()
+}
