@@ -225,7 +225,11 @@ fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
     let envoy = Envoy::start(&config(1).concurrency(4))?;
     let mut ops = Operator::editor(&envoy);
     ensure!(admitted(&mut envoy.data(), "alice")? == 1);
-    let raise = || ops.edit("r", "carry=keep", &edit(100_000_000)).map(|_| ());
+    let much = json!([{
+        "name": "l", "algorithm": "funnel", "capacity": 100_000_000, "rate": "100000/d",
+    }]);
+    let much = json!({ "limits": much });
+    let raise = || ops.edit("r", "carry=keep", &much).map(|_| ());
     let late = after_the_change(&envoy, raise)?;
     ensure!(
         late.iter().all(|status| *status == 200),
@@ -322,7 +326,8 @@ fn a_level_is_carried_over_as_asked() -> Result<()> {
         ("carry=keep", 4, 0),
         ("carry=keep", 20, 15),
         ("carry=proportional", 4, 2),
-        ("carry=proportional", 20, 10),
+        // Half of 20 would be as good as new five days later than before the edit; no carry does that.
+        ("carry=proportional", 20, 15),
         ("", 4, 2),
         ("carry=reset", 4, 4),
         ("carry=reset", 20, 20),
