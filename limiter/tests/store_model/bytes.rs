@@ -170,6 +170,11 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&vec![slot(2); 17])).is_err());
     assert!(Page::decode(&raw_page(&[slot(16)])).is_ok());
     assert!(Page::decode(&raw_page(&[slot(17)])).is_err());
+    // Nor is one more believed that is not there.
+    let mut claimed = raw_page(&[slot(16)]);
+    assert_eq!(claimed[44], 16, "the number of words");
+    claimed[44] = 17;
+    assert!(Page::decode(&claimed).is_err());
 }
 
 /// Counters stop at their largest number instead of starting over.
