@@ -35,7 +35,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
             cell(pen, state, row, *placed, y, changed);
         }
         if index == state.table.at {
-            pen.style_line(y, theme.selected);
+            pen.select_line(y);
         }
     }
 }
@@ -95,7 +95,7 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
         Column::Key => {
             pen.within(x, y, width, &row.id.key, theme.strong);
         }
-        Column::Level => level(pen, x, y, width, row.level(age)),
+        Column::Level => level(pen, at, y, row.level(age), row.tone()),
         Column::Left => {
             let text = row.limit().map_or_else(String::new, |limit| {
                 format!("{}/{}", amount(limit.remaining), amount(limit.capacity))
@@ -114,15 +114,16 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
 }
 
 /// A level as a bar, with the number where there is room.
-fn level(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, level: f64) {
+fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
     const NUMBER: u16 = 5;
     let theme = pen.theme;
+    let Placed { x, width, .. } = at;
     if width < 10 {
-        bars::level(pen, x, y, width, level);
+        bars::level(pen, x, y, width, level, tone);
         return;
     }
     let bar = width.saturating_sub(NUMBER);
-    bars::level(pen, x, y, bar, level);
+    bars::level(pen, x, y, bar, level, tone);
     pen.right(
         x.saturating_add(bar),
         y,
