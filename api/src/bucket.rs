@@ -78,7 +78,7 @@ pub struct LimitView {
     pub algorithm: String,
     /// The most it holds, in cost units.
     pub capacity: u64,
-    /// The rate, as in rule files: `30/m`.
+    /// The rate in the long run, as in rule files: `30/m`; empty where time alone gives nothing back.
     pub rate: String,
     /// What is left, in cost units.
     pub remaining: u64,

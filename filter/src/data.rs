@@ -6,7 +6,7 @@
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
-use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, RuleOutcome, evaluate};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
 use loudou_limiter::rule::{Mode, OnError, RateLimitHeaders, RuleFile};
 use loudou_limiter::store::table::{StoreStats, Table};
 
@@ -45,6 +45,8 @@ pub struct DataPlane {
 struct Active {
     table: Table,
     rules: Vec<ActiveRule>,
+    /// Whether any rule needs the wall clock, which costs a call of the host.
+    reads_wall: bool,
     rule_metrics: Vec<RuleMetrics>,
     store_metrics: StoreMetrics,
     /// The change count at which the rules were read; another one means that they are old.
@@ -101,6 +103,7 @@ impl DataPlane {
         let mut active = Active {
             table,
             rules: Vec::new(),
+            reads_wall: false,
             rule_metrics: Vec::new(),
             store_metrics,
             changes_seen: 0,
@@ -226,6 +229,10 @@ impl Active {
                 _ => ActiveRule::new(own.clone(), Vec::new()),
             })
             .collect();
+        self.reads_wall = self
+            .rules
+            .iter()
+            .any(|rule| rule.rule().limits.reads_wall());
         self.next_expiry = record.next_expiry();
         self.changes_seen = changes;
         Ok(())
@@ -233,6 +240,12 @@ impl Active {
 
     fn decide(&self, host: &dyn Host, now: Nanos) -> Fate {
         let mut stats = StoreStats::default();
+        let clock = if self.reads_wall {
+            let wall = Nanos::from_millis(host.unix_ms());
+            Clock { now, wall }
+        } else {
+            Clock::at(now)
+        };
         let mut request = HostRequest::new(host);
         let mut store = HostStore(host);
         let outcome = evaluate(
@@ -240,7 +253,7 @@ impl Active {
             &self.table,
             &mut store,
             &mut request,
-            now,
+            clock,
             &mut stats,
         );
         self.store_metrics.add(host, &stats);

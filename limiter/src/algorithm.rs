@@ -1,11 +1,13 @@
 //! The algorithms, behind one small interface.
 //!
 //! An algorithm is its numbers (a struct that can only be built valid) and a [`Meter`]
-//! implementation over a few 64-bit words of state. To add one: a file below this module, a variant
-//! of [`Algorithm`] with its arm in [`Algorithm::meter`], and its fields in `config`.
+//! implementation over a few 64-bit words of state. To add one: a file below this module, a line in
+//! the list of [`Algorithm`], and its fields in `config::limits`.
 
 use serde::Serialize;
 
+use crate::ask::Ask;
+use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
@@ -19,12 +21,12 @@ pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
 pub const MAX_AMOUNT: u32 = 1_000_000_000;
-/// The longest period of a rate: 366 days.
+/// The longest period of a rate, and the longest window: 366 days.
 pub const MAX_PERIOD: Nanos = Nanos::from_secs(366 * 86_400);
 /// The longest time a full bucket may take to empty: ten years.
 pub const MAX_DRAIN: Nanos = Nanos::from_secs(3_660 * 86_400);
-/// The most state words any algorithm needs.
-pub const MAX_WORDS: usize = 2;
+/// The longest time a limit may let a request wait.
+pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
 
 /// A quantity of used capacity with 32 fractional bits: how one algorithm hands its level to
 /// another when the numbers of a live bucket change.
@@ -33,72 +35,142 @@ pub(crate) type Used = u128;
 pub(crate) const USED_ONE: Used = 1 << 32;
 
 /// What every algorithm can do with its state. `words` always has [`Meter::words`] elements, and
-/// `now` is never earlier than the instant of the previous call on the same state.
+/// `now` is never earlier than the instant of the previous call on the same state. Words that are all
+/// zero at the end of a state are not stored, so what is rare belongs there.
 pub(crate) trait Meter {
+    /// The most that it admits at once, in cost units: `capacity` of every decision.
+    fn capacity(&self) -> u64;
+    /// The rate in the long run; `None` where time alone gives nothing back.
+    fn rate(&self) -> Option<Rate>;
+    /// The time in which a wholly used bucket is as good as new, rounded up.
+    fn drain_time(&self) -> Nanos;
+    /// The largest cost that is ever admitted.
+    fn max_cost(&self) -> u64 {
+        self.capacity()
+    }
+    /// Whether a request without a `max_wait` of its own may be held.
+    fn may_hold(&self) -> bool {
+        false
+    }
+    /// Whether it looks at [`Ask::wall`].
+    fn reads_wall(&self) -> bool {
+        false
+    }
+
     /// How many words of state it keeps.
     fn words(&self) -> usize;
     /// Writes the state of a bucket first touched at `now`.
     fn start(&self, words: &mut [u64], now: Nanos);
-    /// Decides on `cost`, and takes it when admitted. A refusal and a cost of 0 change nothing.
-    fn decide(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision;
+    /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
+    /// Notes that a request was refused, by this limit or by another one of the bucket.
+    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) {}
     /// Whether forgetting a bucket that is as good as new loses nothing.
-    fn forgets_losslessly(&self) -> bool;
-    /// The used capacity at `now`, rounded up.
+    fn forgets_losslessly(&self) -> bool {
+        true
+    }
+
+    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
     fn used(&self, words: &[u64], now: Nanos) -> Used;
-    /// Writes the state of a bucket with `used` taken at `now`, at most full.
-    fn set_used(&self, words: &mut [u64], used: Used, now: Nanos);
-    /// Writes the fullest state that is as good as new again by `now + reset_after`.
-    fn set_reset(&self, words: &mut [u64], reset_after: Nanos, now: Nanos);
+    /// The used capacity of a wholly used bucket without debt.
+    fn full(&self) -> Used {
+        Used::from(self.capacity()).saturating_mul(USED_ONE)
+    }
+    /// Writes the fullest state that has at most `used` taken at `now` and is as good as new again
+    /// by `now + reset_after`.
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos);
+    /// Goes on at `at` from `old`, a state of `from`, where that can be done better than through
+    /// [`Meter::resume`]; false when it cannot. The bounds are the same: nothing above the capacity
+    /// and as good as new no later than before.
+    fn adopt(
+        &self,
+        _words: &mut [u64],
+        _from: &Algorithm,
+        _old: &[u64],
+        _carry: Carry,
+        _at: Nanos,
+    ) -> bool {
+        false
+    }
 }
 
-/// One algorithm with its numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "algorithm", rename_all = "snake_case")]
-pub enum Algorithm {
+/// Declares [`Algorithm`] from a list of the algorithms.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $name:literal: $variant:ident,)*) => {
+        /// One algorithm with its numbers.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        #[serde(tag = "algorithm")]
+        pub enum Algorithm {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($variant),)*
+        }
+
+        impl Algorithm {
+            /// The names of all algorithms, as they stand in rule files.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// Its name in rule files.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            pub(crate) const fn meter(&self) -> &dyn Meter {
+                match self {
+                    $(Self::$variant(meter) => meter,)*
+                }
+            }
+        }
+
+        $(impl From<$variant> for Algorithm {
+            fn from(meter: $variant) -> Self {
+                Self::$variant(meter)
+            }
+        })*
+    };
+}
+
+algorithms! {
     /// A leaky bucket as a meter (GCRA).
-    Funnel(Funnel),
+    "funnel": Funnel,
     /// Tokens that refill continuously or in lumps.
-    TokenBucket(TokenBucket),
+    "token_bucket": TokenBucket,
 }
 
 impl Algorithm {
-    /// The names of all algorithms, as they stand in rule files.
-    pub const NAMES: [&'static str; 2] = ["funnel", "token_bucket"];
-
-    /// Its name in rule files.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Funnel(_) => "funnel",
-            Self::TokenBucket(_) => "token_bucket",
-        }
+    /// The most that a bucket admits at once, in cost units.
+    pub fn capacity(&self) -> u64 {
+        self.meter().capacity()
     }
 
-    /// The most that a bucket holds, in cost units.
-    pub const fn capacity(&self) -> u64 {
-        match self {
-            Self::Funnel(funnel) => funnel.capacity(),
-            Self::TokenBucket(bucket) => bucket.capacity(),
-        }
+    /// The largest cost that is ever admitted, in cost units.
+    pub fn max_cost(&self) -> u64 {
+        self.meter().max_cost()
     }
 
-    /// The rate at which capacity comes back.
-    pub const fn rate(&self) -> Rate {
-        match self {
-            Self::Funnel(funnel) => funnel.rate(),
-            Self::TokenBucket(bucket) => bucket.rate(),
-        }
+    /// The rate in the long run; `None` where time alone gives nothing back.
+    pub fn rate(&self) -> Option<Rate> {
+        self.meter().rate()
     }
 
     /// The time in which a wholly used bucket is as good as new, rounded up.
     pub fn drain_time(&self) -> Nanos {
-        leak::drain_time(self.capacity(), self.rate())
+        self.meter().drain_time()
     }
 
-    pub(crate) const fn meter(&self) -> &dyn Meter {
-        match self {
-            Self::Funnel(funnel) => funnel,
-            Self::TokenBucket(bucket) => bucket,
-        }
+    /// Whether it may hold a request instead of deciding at once.
+    pub fn may_hold(&self) -> bool {
+        self.meter().may_hold()
+    }
+
+    /// Whether it needs to know the wall clock.
+    pub fn reads_wall(&self) -> bool {
+        self.meter().reads_wall()
+    }
+
+    /// The most state it keeps per bucket, in bytes.
+    pub fn state_bytes(&self) -> usize {
+        self.meter().words().saturating_mul(size_of::<u64>())
     }
 }
 
@@ -138,10 +210,16 @@ mod tests {
         let rate = Rate::new(1, Nanos::from_secs(1)).expect("a rate");
         let bucket = |refill| TokenBucket::new(2, rate, refill, 2).expect("valid");
         [
-            Algorithm::Funnel(Funnel::new(2, rate).expect("valid")),
-            Algorithm::TokenBucket(bucket(Refill::Greedy)),
-            Algorithm::TokenBucket(bucket(Refill::Interval)),
+            Funnel::new(2, rate).expect("valid").into(),
+            bucket(Refill::Greedy).into(),
+            bucket(Refill::Interval).into(),
         ]
+    }
+
+    fn state(meter: &dyn Meter) -> [u64; 2] {
+        let mut words = [0; 2];
+        meter.start(&mut words, Nanos::ZERO);
+        words
     }
 
     /// Nothing is given away by a conversion, and nothing is owed beyond the capacity.
@@ -150,13 +228,13 @@ mod tests {
         let one_second = Nanos::from_secs(1);
         for algorithm in all() {
             let meter = algorithm.meter();
-            let mut words = [0; 2];
-            meter.set_used(&mut words, 1, Nanos::ZERO);
+            let mut words = state(meter);
+            meter.resume(&mut words, 1, Nanos::MAX, Nanos::ZERO);
             assert!(meter.used(&words, Nanos::ZERO) >= 1);
-            meter.set_used(&mut words, Used::MAX, Nanos::ZERO);
+            meter.resume(&mut words, Used::MAX, Nanos::MAX, Nanos::ZERO);
             assert_eq!(meter.used(&words, one_second), USED_ONE);
-            meter.set_reset(&mut words, Nanos::MAX, Nanos::ZERO);
-            assert_eq!(meter.used(&words, one_second), USED_ONE);
+            meter.resume(&mut words, Used::MAX, one_second, Nanos::ZERO);
+            assert_eq!(meter.used(&words, Nanos::ZERO), USED_ONE);
         }
     }
 
@@ -165,14 +243,14 @@ mod tests {
     fn a_meter_writes_only_what_it_admits() {
         for algorithm in all() {
             let meter = algorithm.meter();
-            let mut words = [0; 2];
-            meter.start(&mut words, Nanos::ZERO);
-            assert!(!meter.decide(&mut words, 2, Nanos::ZERO).is_refused());
+            let mut words = state(meter);
+            let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
+            assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());
             let before = words;
             let later = Nanos::from_millis(1_500);
-            assert!(meter.decide(&mut words, 2, later).is_refused());
-            assert!(meter.decide(&mut words, 3, later).is_refused());
-            assert!(!meter.decide(&mut words, 0, later).is_refused());
+            assert!(decide(&mut words, 2, later).is_refused());
+            assert!(decide(&mut words, 3, later).is_refused());
+            assert!(!decide(&mut words, 0, later).is_refused());
             assert_eq!(words, before);
         }
     }

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Used;
+use crate::ask::Ask;
 use crate::limit::{Bucket, Limit, Limits};
 use crate::time::Nanos;
 
@@ -84,10 +85,10 @@ impl Versions {
     ///
     /// Limits nobody remembers keep only their reset time: the bucket becomes as full as it can be
     /// without being as good as new any later than before, `idle_at`.
-    pub fn bring_forward(&self, bucket: Bucket, tag: u32, idle_at: Nanos, now: Nanos) -> Bucket {
+    pub fn bring_forward(&self, bucket: &Bucket, tag: u32, idle_at: Nanos, now: Nanos) -> Bucket {
         let first = match self.written_under(tag, bucket.last) {
             Some(first) => first,
-            None if tag == self.tag => return bucket,
+            None if tag == self.tag => return bucket.clone(),
             None => return self.keep_reset_time(bucket, idle_at, now),
         };
         let mut versions = self
@@ -96,7 +97,7 @@ impl Versions {
             .skip(first)
             .map(|(_, past)| past)
             .peekable();
-        let mut bucket = bucket;
+        let mut bucket = bucket.clone();
         while let Some(past) = versions.next() {
             let next = versions.peek().map_or(&self.current, |next| &next.limits);
             bucket = convert(&past.limits, next, past.carry, &bucket, past.until);
@@ -116,7 +117,7 @@ impl Versions {
         })
     }
 
-    fn keep_reset_time(&self, old: Bucket, idle_at: Nanos, now: Nanos) -> Bucket {
+    fn keep_reset_time(&self, old: &Bucket, idle_at: Nanos, now: Nanos) -> Bucket {
         let now = now.max(old.last);
         let mut bucket = Bucket {
             last: now,
@@ -124,7 +125,7 @@ impl Versions {
         };
         let reset_after = idle_at.since(now);
         self.current.each(&mut bucket, |_, meter, words| {
-            meter.set_reset(words, reset_after, now);
+            meter.resume(words, Used::MAX, reset_after, now);
         });
         bucket
     }
@@ -146,38 +147,39 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Na
         let Some(level) = counterpart(&levels, limit, index, new) else {
             return;
         };
+        if meter.adopt(words, level.limit.algorithm(), &level.words, carry, at) {
+            return;
+        }
         let target = match carry {
-            Carry::Proportional => scale(level.used, level.capacity, limit.algorithm().capacity()),
+            Carry::Proportional => scale(level.used, level.full, meter.full()),
             Carry::Keep | Carry::Reset => level.used,
         };
-        meter.set_reset(words, level.reset_after, at);
-        // Both are rounded up; writing the bound back would round it once more, past the reset time.
-        if target < meter.used(words, at) {
-            meter.set_used(words, target, at);
-        }
+        meter.resume(words, target, level.reset_after, at);
     });
     converted
 }
 
 /// How full one limit is.
 struct Level<'a> {
-    name: &'a str,
+    limit: &'a Limit,
+    words: Vec<u64>,
     used: Used,
-    capacity: u64,
+    full: Used,
     reset_after: Nanos,
 }
 
 fn levels<'a>(limits: &'a Limits, bucket: &Bucket, at: Nanos) -> Vec<Level<'a>> {
     let mut levels = Vec::with_capacity(limits.iter().len());
-    let mut scratch = *bucket;
+    let mut scratch = bucket.clone();
     let mut names = limits.iter();
     limits.each(&mut scratch, |_, meter, words| {
         if let Some(limit) = names.next() {
             levels.push(Level {
-                name: limit.name(),
+                limit,
+                words: words.to_vec(),
                 used: meter.used(words, at),
-                capacity: limit.algorithm().capacity(),
-                reset_after: meter.decide(words, 0, at).reset_after,
+                full: meter.full(),
+                reset_after: meter.decide(words, &Ask::new(0, at)).reset_after,
             });
         }
     });
@@ -194,15 +196,14 @@ fn counterpart<'a, 'b>(
 ) -> Option<&'b Level<'a>> {
     levels
         .iter()
-        .find(|level| level.name == limit.name())
+        .find(|level| level.limit.name() == limit.name())
         .or_else(|| {
             levels
                 .get(index)
-                .filter(|level| new.iter().all(|limit| limit.name() != level.name))
+                .filter(|level| new.iter().all(|limit| limit.name() != level.limit.name()))
         })
 }
 
-fn scale(used: Used, old_capacity: u64, new_capacity: u64) -> Used {
-    used.saturating_mul(u128::from(new_capacity))
-        .div_ceil(u128::from(old_capacity).max(1))
+fn scale(used: Used, old_full: Used, new_full: Used) -> Used {
+    used.saturating_mul(new_full).div_ceil(old_full.max(1))
 }

@@ -20,6 +20,7 @@ mod reader;
 mod rules;
 mod suggest;
 
+pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
 pub use problem::{Path, Problem, Severity, Step};
 
 use reader::{Cursor, Fields, Report};

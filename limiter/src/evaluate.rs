@@ -5,7 +5,9 @@
 
 use alloc::vec::Vec;
 
+use crate::ask::Ask;
 use crate::carry::{Past, Versions};
+use crate::decision::Verdict;
 use crate::limit::BucketDecision;
 use crate::request::Request;
 use crate::rule::key::Key;
@@ -86,13 +88,59 @@ pub struct Outcome {
     pub refused: bool,
 }
 
+impl Outcome {
+    /// What happens to the request. A rule in shadow mode says nothing.
+    pub fn verdict(&self, rules: &[ActiveRule]) -> Verdict {
+        if self.refused {
+            Verdict::Refuse
+        } else if self.wait(rules) > Nanos::ZERO {
+            Verdict::Hold
+        } else {
+            Verdict::Admit
+        }
+    }
+
+    /// How long the request is held: the longest wait of the rules that are enforced; zero when it
+    /// is refused.
+    pub fn wait(&self, rules: &[ActiveRule]) -> Nanos {
+        if self.refused {
+            return Nanos::ZERO;
+        }
+        let enforced = self.rules.iter().filter(|outcome| {
+            let rule = rules.get(outcome.rule);
+            rule.is_some_and(|active| active.rule.mode == Mode::Enforce)
+        });
+        let waits = enforced.map(|outcome| match &outcome.answer {
+            Answer::Decided(decision) => decision.wait(),
+            Answer::Skipped | Answer::KeyMissing | Answer::GaveUp(_) => Nanos::ZERO,
+        });
+        waits.max().unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// One instant on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// On the process's monotonic clock.
+    pub now: Nanos,
+    /// On the wall clock, since the Unix epoch.
+    pub wall: Nanos,
+}
+
+impl Clock {
+    /// An instant on the monotonic clock, where the wall clock started together with it.
+    pub const fn at(now: Nanos) -> Self {
+        Self { now, wall: now }
+    }
+}
+
 /// Evaluates `rules` for `request`, and takes its cost from every bucket that admits it.
 pub fn evaluate(
     rules: &[ActiveRule],
     table: &Table,
     store: &mut dyn SharedData,
     request: &mut dyn Request,
-    now: Nanos,
+    clock: Clock,
     stats: &mut StoreStats,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -109,8 +157,12 @@ pub fn evaluate(
                     versions: &active.versions,
                     rule_tag: active.tag,
                     key: &key,
-                    cost: rule.cost.into(),
-                    now,
+                    ask: Ask {
+                        cost: request.cost().unwrap_or_else(|| rule.cost.into()),
+                        now: clock.now,
+                        wall: clock.wall,
+                        max_wait: request.max_wait(),
+                    },
                 };
                 table
                     .take(store, &take, stats)

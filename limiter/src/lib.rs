@@ -20,6 +20,7 @@
 extern crate alloc;
 
 pub mod algorithm;
+mod ask;
 pub mod carry;
 pub mod config;
 mod decision;
@@ -32,6 +33,7 @@ pub mod rule;
 pub mod store;
 mod time;
 
+pub use ask::Ask;
 pub use carry::Carry;
 pub use decision::{Decision, Verdict};
 pub use hash::HashSeed;

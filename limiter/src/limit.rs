@@ -5,16 +5,22 @@ use alloc::vec::Vec;
 use core::array;
 
 use serde::Serialize;
+use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, MAX_WORDS, Meter};
+use crate::algorithm::{Algorithm, Meter};
+use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
 use crate::hash::tag;
 use crate::time::Nanos;
 
 /// The most limits in one rule.
 pub const MAX_LIMITS: usize = 8;
-/// The most state words in one bucket.
-pub const MAX_BUCKET_WORDS: usize = MAX_LIMITS * MAX_WORDS;
+/// The most state words in one bucket: a page of buckets stays small enough to be copied for each
+/// request.
+pub const MAX_BUCKET_WORDS: usize = 1024;
+
+/// State words; those of most buckets fit in without an allocation.
+pub(crate) type Words = SmallVec<[u64; 8]>;
 
 /// One algorithm with its numbers and a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,10 +32,10 @@ pub struct Limit {
 
 impl Limit {
     /// A limit called `name`.
-    pub fn new(name: impl Into<String>, algorithm: Algorithm) -> Self {
+    pub fn new(name: impl Into<String>, algorithm: impl Into<Algorithm>) -> Self {
         Self {
             name: name.into(),
-            algorithm,
+            algorithm: algorithm.into(),
         }
     }
 
@@ -45,18 +51,20 @@ impl Limit {
 }
 
 /// The state of one bucket: when it was last touched, and the words of all its limits in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// The latest instant at which it was touched. Decisions never see an earlier `now`.
     pub last: Nanos,
-    pub(crate) words: [u64; MAX_BUCKET_WORDS],
-    pub(crate) len: usize,
+    /// Zeros at the end may be missing.
+    pub(crate) words: Words,
 }
 
 impl Bucket {
-    /// The words, in the order of the limits.
+    /// The words, in the order of the limits, without zeros at the end.
     pub fn words(&self) -> &[u64] {
-        self.words.get(..self.len).unwrap_or(&[])
+        let zeros = self.words.iter().rev().take_while(|word| **word == 0);
+        let used = self.words.len().saturating_sub(zeros.count());
+        self.words.get(..used).unwrap_or(&[])
     }
 }
 
@@ -90,6 +98,26 @@ impl BucketDecision {
         self.decisions().any(Decision::is_refused)
     }
 
+    /// What happens to the request: refused if any limit refuses, else held if any holds.
+    pub fn verdict(&self) -> Verdict {
+        if self.is_refused() {
+            Verdict::Refuse
+        } else if self.wait() > Nanos::ZERO {
+            Verdict::Hold
+        } else {
+            Verdict::Admit
+        }
+    }
+
+    /// How long the request is held: the longest wait of the limits; zero when it is refused.
+    pub fn wait(&self) -> Nanos {
+        if self.is_refused() {
+            return Nanos::ZERO;
+        }
+        let waits = self.decisions().map(|decision| decision.wait);
+        waits.max().unwrap_or(Nanos::ZERO)
+    }
+
     /// The time until every limit is as good as new.
     pub fn reset_after(&self) -> Nanos {
         self.decisions()
@@ -106,7 +134,8 @@ impl BucketDecision {
 pub struct Limits(Vec<Limit>);
 
 impl Limits {
-    /// A set; `None` when it is empty, too large, or has a name twice.
+    /// A set; `None` when it is empty, too large, has a name twice, or needs more than
+    /// [`MAX_BUCKET_WORDS`] of state.
     pub fn new(limits: Vec<Limit>) -> Option<Self> {
         let unique = limits.iter().enumerate().all(|(i, limit)| {
             limits
@@ -114,7 +143,9 @@ impl Limits {
                 .take(i)
                 .all(|earlier| earlier.name != limit.name)
         });
-        (unique && !limits.is_empty() && limits.len() <= MAX_LIMITS).then_some(Self(limits))
+        let fits = !limits.is_empty() && limits.len() <= MAX_LIMITS;
+        let limits = Self(limits);
+        (unique && fits && limits.words() <= MAX_BUCKET_WORDS).then_some(limits)
     }
 
     /// The limits, in file order.
@@ -127,12 +158,20 @@ impl Limits {
         tag(&serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// How many words a bucket of these limits has.
+    /// The most words that a bucket of these limits has.
     pub fn words(&self) -> usize {
-        self.0
-            .iter()
-            .map(|limit| limit.algorithm.meter().words())
-            .sum()
+        let words = self.0.iter().map(|limit| limit.algorithm.meter().words());
+        words.fold(0, usize::saturating_add)
+    }
+
+    /// Whether a request without a `max_wait` of its own may be held.
+    pub fn may_hold(&self) -> bool {
+        self.0.iter().any(|limit| limit.algorithm.may_hold())
+    }
+
+    /// Whether any limit needs to know the wall clock.
+    pub fn reads_wall(&self) -> bool {
+        self.0.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
     /// Whether forgetting a bucket that is as good as new loses nothing.
@@ -146,26 +185,31 @@ impl Limits {
     pub fn start(&self, now: Nanos) -> Bucket {
         let mut bucket = Bucket {
             last: now,
-            words: [0; MAX_BUCKET_WORDS],
-            len: self.words(),
+            words: Words::new(),
         };
         self.each(&mut bucket, |_, meter, words| meter.start(words, now));
         bucket
     }
 
-    /// Decides on `cost` at `now` for all limits from the same state, and takes from all of them or
-    /// none. A refusal changes only [`Bucket::last`], a cost of 0 nothing.
+    /// Decides on `cost` at `now`; see [`Limits::answer`].
     pub fn decide(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
-        let now = now.max(bucket.last);
-        let mut after = Bucket {
-            last: now,
-            ..*bucket
-        };
-        let mut answer = self.decide_each(&mut after, cost, now);
+        self.answer(bucket, &Ask::new(cost, now))
+    }
+
+    /// Decides for all limits from the same state, and takes the cost from all of them or none. A
+    /// refusal changes only [`Bucket::last`] and what an algorithm notes of refusals, a cost of 0
+    /// nothing.
+    pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let now = ask.now.max(bucket.last);
+        let ask = Ask { now, ..*ask };
+        let mut after = bucket.clone();
+        after.last = now;
+        let answer = self.decide_each(&mut after, &ask);
         if answer.is_refused() {
-            answer = self.keep_all(bucket, &answer, now);
             bucket.last = now;
-        } else if cost > 0 {
+            return self.keep_all(bucket, &answer, &ask);
+        }
+        if ask.cost > 0 {
             *bucket = after;
         }
         answer
@@ -176,12 +220,12 @@ impl Limits {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
-    fn decide_each(&self, bucket: &mut Bucket, cost: u64, now: Nanos) -> BucketDecision {
+    fn decide_each(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let mut decisions = [None; MAX_LIMITS];
         let mut slots = decisions.iter_mut();
         self.each(bucket, |_, meter, words| {
             if let Some(slot) = slots.next() {
-                *slot = Some(meter.decide(words, cost, now));
+                *slot = Some(meter.decide(words, ask));
             }
         });
         let reported = reported(&decisions);
@@ -192,8 +236,12 @@ impl Limits {
     }
 
     /// The answer to a refused request: limits that would have admitted took nothing.
-    fn keep_all(&self, bucket: &Bucket, refused: &BucketDecision, now: Nanos) -> BucketDecision {
-        let unchanged = self.decide_each(&mut bucket.clone(), 0, now);
+    fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
+        if ask.cost > 0 {
+            self.each(bucket, |_, meter, words| meter.note_refusal(words, ask));
+        }
+        let look = Ask { cost: 0, ..*ask };
+        let unchanged = self.decide_each(&mut bucket.clone(), &look);
         let decisions = array::from_fn(|i| {
             let (refused, kept) = (refused.decisions.get(i)?, unchanged.decisions.get(i)?);
             if refused.is_some_and(|d| d.verdict == Verdict::Refuse) {
@@ -214,7 +262,8 @@ impl Limits {
         bucket: &mut Bucket,
         mut f: impl FnMut(usize, &dyn Meter, &mut [u64]),
     ) {
-        let mut rest = bucket.words.get_mut(..bucket.len).unwrap_or_default();
+        bucket.words.resize(self.words(), 0);
+        let mut rest = bucket.words.as_mut_slice();
         for (index, limit) in self.0.iter().enumerate() {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {

@@ -2,6 +2,8 @@
 
 use alloc::borrow::Cow;
 
+use crate::time::Nanos;
+
 /// One request. Every value is what the client or the network sent: any bytes, of any length up to
 /// the host's own bounds.
 pub trait Request {
@@ -15,6 +17,15 @@ pub trait Request {
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
+
+    /// What it costs whatever a rule says; `None` for what the rule says.
+    fn cost(&mut self) -> Option<u64> {
+        None
+    }
+    /// How long it is ready to wait whatever a limit says; `None` for what the limit says.
+    fn max_wait(&mut self) -> Option<Nanos> {
+        None
+    }
 }
 
 /// The path without its query and fragment.

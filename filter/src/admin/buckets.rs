@@ -269,7 +269,7 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
     let versions = rule.versions();
     let limits = versions.current();
     let idle_at = Nanos::from_millis(slot.idle_at_ms);
-    let bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
+    let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
     let level = limits.peek(&bucket, 0, now);
     let asked = limits.peek(&bucket, rule.rule().cost.into(), now);
     let views = limits.iter().zip(level.decisions().zip(asked.decisions()));
@@ -279,7 +279,9 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
             name: limit.name().to_owned(),
             algorithm: algorithm.name().to_owned(),
             capacity: level.capacity,
-            rate: algorithm.rate().to_string(),
+            rate: algorithm
+                .rate()
+                .map_or_else(String::new, |rate| rate.to_string()),
             remaining: level.remaining,
             retry_after_ns: asked.retry_after.map(Nanos::get),
             reset_after_ns: level.reset_after.get(),

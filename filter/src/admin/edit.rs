@@ -2,6 +2,7 @@
 
 use loudou_api::{EditAnswer, EventKind, RuleProblem};
 use loudou_limiter::Limit;
+use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::config::{self, Problem};
 use loudou_limiter::rule::Rule;
 use serde_json::Value;
@@ -222,7 +223,7 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
         ));
     }
     if before.rate() != after.rate() {
-        parts.push(format!("rate {} → {}", before.rate(), after.rate()));
+        parts.push(format!("rate {} → {}", rate(before), rate(after)));
     }
     if parts.is_empty() {
         parts.push("other numbers changed".to_owned());
@@ -236,6 +237,12 @@ fn in_words(limit: &Limit) -> String {
         "{} {} at {}",
         algorithm.name(),
         algorithm.capacity(),
-        algorithm.rate()
+        rate(algorithm)
     )
+}
+
+fn rate(algorithm: &Algorithm) -> String {
+    algorithm
+        .rate()
+        .map_or_else(|| "no rate".to_owned(), |rate| rate.to_string())
 }

@@ -19,8 +19,9 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS};
+use super::leak::{Leak, WORDS, drain_time};
 use super::{BadNumbers, Meter, Used, check};
+use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
@@ -39,16 +40,6 @@ impl Funnel {
         Ok(Self { capacity, rate })
     }
 
-    /// The most it holds, in cost units.
-    pub const fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    /// How fast it leaks.
-    pub const fn rate(&self) -> Rate {
-        self.rate
-    }
-
     const fn leak(&self) -> Leak {
         Leak {
             capacity: self.capacity,
@@ -58,31 +49,35 @@ impl Funnel {
 }
 
 impl Meter for Funnel {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        drain_time(self.capacity, self.rate)
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().set_used(words, 0, now);
+        self.leak().resume(words, 0, Nanos::ZERO, now);
     }
 
-    fn decide(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
-        self.leak().decide(words, cost, now)
-    }
-
-    fn forgets_losslessly(&self) -> bool {
-        true
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        self.leak().decide(words, ask)
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         self.leak().used(words, now)
     }
 
-    fn set_used(&self, words: &mut [u64], used: Used, now: Nanos) {
-        self.leak().set_used(words, used, now);
-    }
-
-    fn set_reset(&self, words: &mut [u64], reset_after: Nanos, now: Nanos) {
-        self.leak().set_reset(words, reset_after, now);
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        self.leak().resume(words, used, reset_after, now);
     }
 }

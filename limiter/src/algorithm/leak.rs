@@ -8,7 +8,8 @@
 //! nanosecond.
 
 use super::{USED_ONE, Used};
-use crate::decision::{Decision, Verdict};
+use crate::ask::Ask;
+use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
@@ -98,30 +99,27 @@ impl Leak {
         Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
 
-    pub(super) fn decide(self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+    pub(super) fn decide(self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
         let (full, old) = (self.full(), self.level(words, now));
         let new = old.saturating_add(times(cost, self.period()));
-        let (verdict, level, retry_after) = if new <= full {
-            (Verdict::Admit, new, None)
-        } else if cost > self.capacity {
-            (Verdict::Refuse, old, None)
-        } else {
-            (
-                Verdict::Refuse,
-                old,
-                Some(self.leak_time(new.saturating_sub(full))),
-            )
-        };
-        if verdict == Verdict::Admit && cost > 0 {
-            self.write(words, level, now);
+        if new > full {
+            let over = self.leak_time(new.saturating_sub(full));
+            return self
+                .at(old)
+                .refused((cost <= self.capacity).then_some(over));
         }
-        Decision {
-            verdict,
-            capacity: self.capacity,
-            remaining: clamp(div_rem(full.saturating_sub(level), self.period()).0),
-            retry_after,
-            reset_after: self.leak_time(level),
+        if cost > 0 {
+            self.write(words, new, now);
         }
+        self.at(new)
+    }
+
+    /// The answer that leaves `level`.
+    fn at(self, level: u128) -> Decision {
+        let left = self.full().saturating_sub(level);
+        let remaining = clamp(div_rem(left, self.period()).0);
+        Decision::admit(self.capacity, remaining, self.leak_time(level))
     }
 
     pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {
@@ -131,16 +129,13 @@ impl Leak {
         )
     }
 
-    pub(super) fn set_used(self, words: &mut [u64], used: Used, now: Nanos) {
+    pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
         let used = used.min(u128::from(self.capacity).saturating_mul(USED_ONE));
         let level = used
             .saturating_mul(u128::from(self.period()))
-            .div_ceil(USED_ONE);
-        self.write(words, level, now);
-    }
-
-    pub(super) fn set_reset(self, words: &mut [u64], reset_after: Nanos, now: Nanos) {
-        let level = times(reset_after.get(), self.amount()).min(self.full());
+            .div_ceil(USED_ONE)
+            .min(times(reset_after.get(), self.amount()))
+            .min(self.full());
         self.write(words, level, now);
     }
 }

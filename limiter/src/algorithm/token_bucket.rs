@@ -12,9 +12,10 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS};
+use super::leak::{Leak, WORDS, drain_time};
 use super::{BadNumbers, Meter, USED_ONE, Used, check};
-use crate::decision::{Decision, Verdict};
+use crate::ask::Ask;
+use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
@@ -63,16 +64,6 @@ impl TokenBucket {
         })
     }
 
-    /// The most it holds, in tokens.
-    pub const fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    /// How fast it refills.
-    pub const fn rate(&self) -> Rate {
-        self.rate
-    }
-
     const fn leak(&self) -> Leak {
         Leak {
             capacity: self.capacity,
@@ -110,44 +101,58 @@ impl TokenBucket {
         tokens.div_ceil(u64::from(self.rate.amount()).max(1))
     }
 
-    fn decide_interval(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+    fn decide_interval(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
         let used = self.used_tokens(words, now);
         let new = used.saturating_add(cost);
-        let (verdict, level, retry_after) = if new <= self.capacity {
-            (Verdict::Admit, new, None)
-        } else if cost > self.capacity {
-            (Verdict::Refuse, used, None)
-        } else {
+        if new > self.capacity {
             let lumps = self.lumps_for(new.saturating_sub(self.capacity));
-            (Verdict::Refuse, used, Some(self.until_lumps(lumps, now)))
-        };
-        if verdict == Verdict::Admit && cost > 0 {
-            self.write_used(words, level, now);
+            let retry_after = (cost <= self.capacity).then(|| self.until_lumps(lumps, now));
+            return self.at(used, now).refused(retry_after);
         }
-        Decision {
-            verdict,
-            capacity: self.capacity,
-            remaining: self.capacity.saturating_sub(level),
-            retry_after,
-            reset_after: self.until_lumps(self.lumps_for(level), now),
+        if cost > 0 {
+            self.write_used(words, new, now);
         }
+        self.at(new, now)
+    }
+
+    /// The answer that leaves `used` tokens taken.
+    fn at(&self, used: u64, now: Nanos) -> Decision {
+        let remaining = self.capacity.saturating_sub(used);
+        Decision::admit(
+            self.capacity,
+            remaining,
+            self.until_lumps(self.lumps_for(used), now),
+        )
     }
 }
 
 impl Meter for TokenBucket {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        drain_time(self.capacity, self.rate)
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
         let missing = u128::from(self.capacity.saturating_sub(self.initial));
-        self.set_used(words, missing.saturating_mul(USED_ONE), now);
+        self.resume(words, missing.saturating_mul(USED_ONE), Nanos::MAX, now);
     }
 
-    fn decide(&self, words: &mut [u64], cost: u64, now: Nanos) -> Decision {
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         match self.refill {
-            Refill::Greedy => self.leak().decide(words, cost, now),
-            Refill::Interval => self.decide_interval(words, cost, now),
+            Refill::Greedy => self.leak().decide(words, ask),
+            Refill::Interval => self.decide_interval(words, ask),
         }
     }
 
@@ -162,25 +167,16 @@ impl Meter for TokenBucket {
         }
     }
 
-    fn set_used(&self, words: &mut [u64], used: Used, now: Nanos) {
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
         match self.refill {
-            Refill::Greedy => self.leak().set_used(words, used, now),
+            Refill::Greedy => self.leak().resume(words, used, reset_after, now),
             Refill::Interval => {
                 let tokens = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
-                self.write_used(words, tokens, now);
-            }
-        }
-    }
-
-    fn set_reset(&self, words: &mut [u64], reset_after: Nanos, now: Nanos) {
-        match self.refill {
-            Refill::Greedy => self.leak().set_reset(words, reset_after, now),
-            Refill::Interval => {
                 let lumps = self
                     .lumps(now.saturating_add(reset_after))
                     .saturating_sub(self.lumps(now));
-                let tokens = lumps.saturating_mul(self.rate.amount().into());
-                self.write_used(words, tokens, now);
+                let until_then = lumps.saturating_mul(self.rate.amount().into());
+                self.write_used(words, tokens.min(until_then), now);
             }
         }
     }

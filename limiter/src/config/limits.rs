@@ -7,18 +7,52 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::problem::Problem;
-use super::reader::{Cursor, Fields, Report};
+use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use super::{NameKind, name};
-use crate::algorithm::{
-    Algorithm, BadNumbers, Funnel, MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD, Refill, TokenBucket,
-};
-use crate::limit::{Limit, Limits, MAX_LIMITS};
-use crate::rate::{RATE_FORM, Rate};
+use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN};
+use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 
-const FUNNEL: [&str; 4] = ["name", "algorithm", "capacity", "rate"];
-const TOKEN_BUCKET: [&str; 6] = ["name", "algorithm", "capacity", "rate", "refill", "initial"];
-const REFILLS: [(&str, Refill); 2] = [("greedy", Refill::Greedy), ("interval", Refill::Interval)];
+mod field;
+mod leaks;
+
+use field::Numbers;
+pub use field::{Field, Form};
+
+/// One algorithm in the rule file.
+struct Entry {
+    name: &'static str,
+    fields: &'static [Field],
+    read: Read,
+}
+
+/// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
+type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
+
+const ENTRIES: [Entry; 2] = [leaks::FUNNEL, leaks::TOKEN_BUCKET];
+
+/// The fields that every limit has.
+pub const COMMON: [&str; 2] = ["name", "algorithm"];
+
+const CAPACITY: Field = Field {
+    name: "capacity",
+    form: Form::Integer(1, MAX_AMOUNT),
+    default: None,
+    doc: "The most that is admitted at once, in cost units.",
+};
+const RATE: Field = Field {
+    name: "rate",
+    form: Form::Rate,
+    default: None,
+    doc: "How fast capacity comes back.",
+};
+
+/// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
+/// one.
+pub fn fields(algorithm: &str) -> &'static [Field] {
+    let entry = ENTRIES.iter().find(|entry| entry.name == algorithm);
+    entry.map_or(&[], |entry| entry.fields)
+}
 
 pub(super) fn limits(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limits> {
     let cursors = cursor.list(report)?;
@@ -43,11 +77,16 @@ pub(super) fn limits(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limits>
         }
         limits.extend(limit);
     }
-    if limits.len() == cursors.len() {
-        Limits::new(limits)
-    } else {
-        None
+    if limits.len() != cursors.len() {
+        return None;
     }
+    let limits = Limits::new(limits);
+    if limits.is_none() {
+        let bytes = MAX_BUCKET_WORDS.saturating_mul(size_of::<u64>());
+        let allowed = format!("limits that keep at most {bytes} bytes of state together");
+        report.error(cursor, "too much state for one bucket", &allowed);
+    }
+    limits
 }
 
 /// The name of a limit: that of its algorithm where it has none.
@@ -57,119 +96,103 @@ fn own_name(limit: &Value) -> Option<&str> {
 }
 
 fn limit(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limit> {
-    let algorithm = algorithm_name(cursor, report)?;
-    let allowed: &[&str] = if algorithm == "funnel" {
-        &FUNNEL
-    } else {
-        &TOKEN_BUCKET
-    };
-    let fields = cursor.object(allowed, report)?;
+    let entry = entry(cursor, report)?;
+    let fields = cursor.object(&allowed(entry), report)?;
     let name = match fields.get("name") {
         Some(cursor) => name(&cursor, NameKind::Limit, report),
-        None => Some(String::from(algorithm)),
+        None => Some(String::from(entry.name)),
     };
-    let capacity = fields.need("capacity", "a whole number", report);
-    let capacity = capacity.and_then(|capacity| capacity.integer(1, MAX_AMOUNT, report));
-    let rate = fields
-        .need("rate", RATE_FORM, report)
-        .and_then(|rate| self::rate(&rate, report));
-    let options = (algorithm == "token_bucket").then(|| token_bucket(&fields, capacity, report));
-    let (name, capacity, rate) = (name?, u64::from(capacity?), rate?);
-    let algorithm = match options {
-        None => Funnel::new(capacity, rate).map(Algorithm::Funnel),
-        Some((refill, initial)) => {
-            let initial = initial.map_or(capacity, u64::from);
-            TokenBucket::new(capacity, rate, refill, initial).map(Algorithm::TokenBucket)
-        }
+    let numbers = Numbers {
+        fields,
+        table: entry.fields,
     };
-    match algorithm {
-        Ok(algorithm) => Some(Limit::new(name, algorithm)),
-        Err(bad) => {
-            report.add(bad_numbers(bad, cursor, &fields));
+    let algorithm = (entry.read)(&numbers, report);
+    match (name, algorithm?) {
+        (Some(name), Ok(algorithm)) => Some(Limit::new(name, algorithm)),
+        (None, Ok(_)) => None,
+        (_, Err(bad)) => {
+            report.add(bad_numbers(bad, cursor, &numbers));
             None
         }
     }
 }
 
+fn allowed(entry: &Entry) -> Vec<&'static str> {
+    let own = entry.fields.iter().map(|field| field.name);
+    COMMON.into_iter().chain(own).collect()
+}
+
 /// The algorithm, read first because the other fields depend on it.
-fn algorithm_name(cursor: &Cursor<'_>, report: &mut Report) -> Option<&'static str> {
-    let allowed = Algorithm::NAMES.join(", ");
-    if !cursor.value.is_object() {
-        cursor.object(&TOKEN_BUCKET, report)?;
-    }
-    let Some(value) = cursor.value.get("algorithm") else {
+fn entry(cursor: &Cursor<'_>, report: &mut Report) -> Option<&'static Entry> {
+    let names = Algorithm::NAMES.join(", ");
+    let Some(object) = cursor.value.as_object() else {
+        cursor.object(&["name", "algorithm", "…"], report)?;
+        return None;
+    };
+    let Some(value) = object.get("algorithm") else {
         let message = "`algorithm` is missing";
-        report.add(Problem::error(cursor.path.clone(), &Value::Null, message).allowed(allowed));
-        cursor.object(&TOKEN_BUCKET, report)?;
+        report.add(Problem::error(cursor.path.clone(), &Value::Null, message).allowed(names));
+        look_over(cursor, report);
         return None;
     };
     let text = value.as_str().unwrap_or("");
-    let known = Algorithm::NAMES.into_iter().find(|known| *known == text);
+    let known = ENTRIES.iter().find(|entry| entry.name == text);
     if known.is_none() {
         let at = cursor.path.field("algorithm");
-        let problem = Problem::error(at, value, "unknown algorithm").allowed(allowed);
-        report.add(problem.suggest(nearest(text, &Algorithm::NAMES)));
-        // The numbers can still be looked at.
-        let fields = cursor.object(&TOKEN_BUCKET, report)?;
-        fields
-            .get("capacity")
-            .and_then(|capacity| capacity.integer(1, MAX_AMOUNT, report));
-        fields
-            .get("rate")
-            .and_then(|rate| self::rate(&rate, report));
+        let problem = Problem::error(at, value, "unknown algorithm").allowed(names);
+        report.add(problem.suggest(nearest(text, Algorithm::NAMES)));
+        look_over(cursor, report);
     }
     known
 }
 
-fn token_bucket(
-    fields: &Fields<'_>,
-    capacity: Option<u32>,
-    report: &mut Report,
-) -> (Refill, Option<u32>) {
-    let refill = fields
-        .get("refill")
-        .and_then(|refill| refill.word(&REFILLS, report));
-    let most = capacity.unwrap_or(MAX_AMOUNT);
-    let initial = fields
-        .get("initial")
-        .and_then(|initial| initial.integer(0, most, report));
-    (refill.unwrap_or_default(), initial)
-}
-
-fn rate(cursor: &Cursor<'_>, report: &mut Report) -> Option<Rate> {
-    let rate = cursor.value.as_str().and_then(Rate::parse);
-    let fits = rate.filter(|rate| rate.amount() <= MAX_AMOUNT && rate.period() <= MAX_PERIOD);
-    if fits.is_none() {
-        let text = cursor.value.as_str().unwrap_or("");
-        let message = match rate {
-            Some(_) => "out of range",
-            None if is_nothing(text) => "a rate of nothing never admits",
-            None => "not a rate",
-        };
-        let allowed = format!("{RATE_FORM}; at most {MAX_AMOUNT} per {MAX_PERIOD}");
-        report.add(Problem::error(cursor.path.clone(), cursor.value, message).allowed(allowed));
+/// What can be said of a limit whose algorithm is not known: fields that no algorithm has, and
+/// numbers that are wrong for all.
+fn look_over(cursor: &Cursor<'_>, report: &mut Report) {
+    let mut all: Vec<&str> = COMMON.to_vec();
+    for field in ENTRIES.iter().flat_map(|entry| entry.fields) {
+        if !all.contains(&field.name) {
+            all.push(field.name);
+        }
     }
-    fits
+    let Some(fields) = cursor.object(&all, report) else {
+        return;
+    };
+    let numbers = Numbers {
+        fields,
+        table: &[CAPACITY, RATE],
+    };
+    for field in numbers.table {
+        match field.form {
+            _ if !numbers.has(field.name) => {}
+            Form::Integer(..) => drop(numbers.integer(field.name, report)),
+            _ => drop(numbers.rate(field.name, report)),
+        }
+    }
 }
 
-/// Whether the amount or the period of a rate is zero.
-fn is_nothing(rate: &str) -> bool {
-    let zero = |number: &str| !number.is_empty() && number.bytes().all(|b| b == b'0');
-    rate.split_once('/').is_some_and(|(amount, period)| {
-        zero(amount) || zero(period.trim_end_matches(|c: char| c.is_ascii_alphabetic()))
-    })
-}
-
-fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, fields: &Fields<'_>) -> Problem {
+fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> Problem {
     let (field, message, allowed) = match bad {
-        BadNumbers::Capacity => ("capacity", "out of range", format!("1 to {MAX_AMOUNT}")),
-        BadNumbers::Rate => ("rate", "out of range", RATE_FORM.to_string()),
+        BadNumbers::Capacity => ("capacity", "out of range", CAPACITY.form.allowed()),
+        BadNumbers::Rate => ("rate", "out of range", RATE.form.allowed()),
         BadNumbers::Drain => {
             let allowed = format!("numbers with which a full bucket empties within {MAX_DRAIN}");
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
     };
-    let value = fields.get(field).map_or(&Value::Null, |field| field.value);
+    let value = numbers.fields.get(field);
+    let value = value.map_or(&Value::Null, |field| field.value);
     Problem::error(cursor.path.field(field), value, message).allowed(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_can_be_read() {
+        let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
+        assert_eq!(names, Algorithm::NAMES);
+    }
 }

@@ -161,7 +161,7 @@ fn never_admits(rule: &Rule, cursor: &Cursor<'_>) -> Option<Problem> {
     let small: Vec<_> = rule
         .limits
         .iter()
-        .filter(|limit| u64::from(rule.cost) > limit.algorithm().capacity())
+        .filter(|limit| u64::from(rule.cost) > limit.algorithm().max_cost())
         .map(|limit| String::from(limit.name()))
         .collect();
     if small.is_empty() {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::page::{Evicted, FLAG_KEEPS_GAIN, Page, Slot};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
+use crate::ask::Ask;
 use crate::carry::Versions;
 use crate::limit::{BucketDecision, Limits};
 use crate::time::Nanos;
@@ -16,7 +17,7 @@ use crate::time::Nanos;
 /// microseconds between our read and our write.
 pub const MAX_RETRIES: u32 = 64;
 
-/// A request for `cost` of the bucket `key` of a rule.
+/// A request to the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<'a> {
     /// The rule's limits through time.
@@ -25,10 +26,8 @@ pub struct Take<'a> {
     pub rule_tag: u32,
     /// The key.
     pub key: &'a str,
-    /// What it takes.
-    pub cost: u64,
-    /// The time.
-    pub now: Nanos,
+    /// What it asks for, and when.
+    pub ask: Ask,
 }
 
 /// A [`Take`] in progress: reads and writes in turn until one write succeeds.
@@ -79,12 +78,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn plan(&self, mut page: Page) -> Result<Planned, GaveUp> {
-        let Take {
-            versions,
-            now,
-            cost,
-            ..
-        } = self.take;
+        let Take { versions, ask, .. } = self.take;
+        let now = ask.now;
         let limits = versions.current();
         let mut evicted = Evicted::Nothing;
         let is_new = page.find(self.id.fingerprint).is_none();
@@ -94,10 +89,10 @@ impl<'a> Attempt<'a> {
         }
         let slot = page.find(self.id.fingerprint).ok_or(GaveUp::PageFull)?;
         let idle_at = Nanos::from_millis(slot.idle_at_ms);
-        slot.bucket = versions.bring_forward(slot.bucket, slot.limits_tag, idle_at, now);
+        slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
         slot.limits_tag = versions.tag();
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        let answer = limits.decide(&mut slot.bucket, cost, now);
+        let answer = limits.answer(&mut slot.bucket, &ask);
         let counter = if answer.is_refused() {
             &mut slot.refused
         } else {
@@ -127,7 +122,7 @@ impl<'a> Attempt<'a> {
             admitted: 0,
             refused: 0,
             flags: gain_flag(limits),
-            bucket: limits.start(self.take.now),
+            bucket: limits.start(self.take.ask.now),
         }
     }
 

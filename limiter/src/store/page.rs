@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | slot…                               4 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      57 bytes for a funnel
-//!       idle at ms u40 | admitted u40 | refused u40 | flags u8 | words u8 | word u64…
+//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      50 or 58 bytes for a funnel
+//!       idle at ms u40 | admitted u40 | refused u40 | flags u8 | words u16 | word u64…
 //! ```
-//! Little endian. A slot carries when it will be as good as new, so that eviction needs neither the
+//! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will be as good as new, so that eviction needs neither the
 //! rule nor the limits that wrote it. Old and new code overlap while Envoy drains: a reader that does
 //! not know the version leaves the page alone.
 
 use alloc::vec::Vec;
 
-use crate::limit::{Bucket, MAX_BUCKET_WORDS};
+use crate::limit::{Bucket, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
@@ -165,8 +165,10 @@ impl Slot {
             out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
         }
         out.push(self.flags);
-        out.push(u8::try_from(self.bucket.words().len()).unwrap_or(0));
-        for word in self.bucket.words() {
+        let words = self.bucket.words();
+        let count = u16::try_from(words.len()).unwrap_or(0);
+        out.extend_from_slice(&count.to_le_bytes());
+        for word in words.iter().take(count.into()) {
             out.extend_from_slice(&word.to_le_bytes());
         }
     }
@@ -199,18 +201,18 @@ impl Bytes<'_> {
         let (fingerprint, rule_tag, limits_tag) = (self.u64()?, self.u32()?, self.u32()?);
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
-        let [flags, words] = self.take()?;
-        if usize::from(words) > MAX_BUCKET_WORDS {
+        let [flags] = self.take()?;
+        let count = usize::from(u16::from_le_bytes(self.take()?));
+        if count > MAX_BUCKET_WORDS {
             return Err(UnknownPage);
         }
-        let mut bucket = Bucket {
-            last,
-            words: [0; MAX_BUCKET_WORDS],
-            len: usize::from(words),
-        };
-        for word in bucket.words.iter_mut().take(bucket.len) {
-            *word = self.u64()?;
+        let words = (0..count)
+            .map(|_| self.u64())
+            .collect::<Result<Words, _>>()?;
+        if words.last() == Some(&0) {
+            return Err(UnknownPage);
         }
+        let bucket = Bucket { last, words };
         Ok(Slot {
             fingerprint,
             rule_tag,

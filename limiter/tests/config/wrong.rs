@@ -78,7 +78,7 @@ fn capacities() {
     }
     assert_eq!(
         of_limit(&funnel("capacity", &Value::Null)),
-        ["limits[0]: `capacity` is missing; allowed: a whole number"]
+        ["limits[0]: `capacity` is missing; allowed: a whole number from 1 to 1000000000"]
     );
     assert_eq!(
         of_limit(&funnel("capacity", &json!(1_000_000_000.0))),
@@ -108,8 +108,7 @@ fn rates() {
     }
     let line = format!("rate: 5: not a rate; allowed: {form}");
     assert_eq!(of_limit(&funnel("rate", &json!(5))), [line]);
-    let line = "limits[0]: `rate` is missing; allowed: an amount per period: 30/60s, 10/s, 5/m, \
-                1000/d, 1/250ms";
+    let line = format!("limits[0]: `rate` is missing; allowed: {form}");
     assert_eq!(of_limit(&funnel("rate", &Value::Null)), [line]);
     // Eleven times 366 days is more than ten years; ten times is not.
     let slow =
@@ -149,7 +148,7 @@ fn algorithms() {
         of_limit(&json!("funnel")),
         [
             "limits[0]: \"funnel\": a text where an object belongs; allowed: an object with name, \
-          algorithm, capacity, rate, refill, initial"
+             algorithm, …"
         ]
     );
 }

@@ -43,7 +43,7 @@ fn a_refusal_takes_from_none() {
     let limits = burst_and_steady();
     let mut bucket = limits.start(Nanos::ZERO);
     limits.decide(&mut bucket, 2, Nanos::ZERO);
-    let before = bucket;
+    let before = bucket.clone();
     let refused = limits.decide(&mut bucket, 1, Nanos::from_millis(500));
     assert!(refused.is_refused());
     assert_eq!(bucket.words(), before.words());
@@ -126,7 +126,7 @@ fn peek_answers_for_any_cost_and_touches_nothing() {
     let limits = burst_and_steady();
     let mut bucket = limits.start(Nanos::ZERO);
     limits.decide(&mut bucket, 1, Nanos::ZERO);
-    let before = bucket;
+    let before = bucket.clone();
     assert!(!limits.peek(&bucket, 1, Nanos::ZERO).is_refused());
     assert!(limits.peek(&bucket, 2, Nanos::ZERO).is_refused());
     assert_eq!(bucket, before);

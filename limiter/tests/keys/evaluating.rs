@@ -1,6 +1,6 @@
 //! A rule set against requests.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, evaluate};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, evaluate};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
@@ -38,7 +38,7 @@ impl World {
             table,
             &mut self.store,
             &mut request.clone(),
-            now,
+            Clock::at(now),
             stats,
         )
     }
@@ -203,7 +203,7 @@ fn on_error_decides_when_the_store_does_not() {
             table,
             &mut Broken,
             &mut Fake::to("/"),
-            Nanos::ZERO,
+            Clock::at(Nanos::ZERO),
             stats,
         );
         assert_eq!(summary(&outcome), expected);
@@ -219,7 +219,7 @@ fn on_error_decides_when_the_store_does_not() {
         table,
         &mut Broken,
         &mut Fake::to("/"),
-        Nanos::ZERO,
+        Clock::at(Nanos::ZERO),
         stats,
     );
     assert!(!outcome.refused);

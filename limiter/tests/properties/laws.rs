@@ -77,10 +77,10 @@ proptest! {
         let mut bucket = limits.start(Nanos::ZERO);
         let mut taken = Vec::new();
         for (now, cost) in timed(&train, spec.period, 0) {
-            let before = bucket;
+            let before = bucket.clone();
             let refused = limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused();
             if cost == 0 {
-                prop_assert_eq!(bucket, before);
+                prop_assert_eq!(&bucket, &before);
                 prop_assert!(!refused);
             } else if refused {
                 prop_assert_eq!(bucket.words(), before.words());
@@ -144,7 +144,7 @@ proptest! {
             now = Nanos::new(at);
             limits.decide(&mut whole, cost, now);
         }
-        let mut parts = whole;
+        let mut parts = whole.clone();
         let at_once = only(&limits.decide(&mut whole, a + b, now));
         let first = only(&limits.decide(&mut parts, a, now));
         let second = only(&limits.decide(&mut parts, b, now));

@@ -194,7 +194,7 @@ fn a_late_touch_is_brought_forward_edit_by_edit() {
     );
     // 5 of 10 used at 5 s, so 10 of 20; none after one more second of 10/s.
     let brought =
-        versions.bring_forward(bucket, a.tag(), Nanos::from_secs(10), Nanos::from_secs(9));
+        versions.bring_forward(&bucket, a.tag(), Nanos::from_secs(10), Nanos::from_secs(9));
     assert_eq!(left(&c, &brought, 9), [40]);
     let versions = Versions::new(
         c.clone(),
@@ -204,13 +204,13 @@ fn a_late_touch_is_brought_forward_edit_by_edit() {
         ],
     );
     let brought =
-        versions.bring_forward(bucket, a.tag(), Nanos::from_secs(10), Nanos::from_secs(9));
+        versions.bring_forward(&bucket, a.tag(), Nanos::from_secs(10), Nanos::from_secs(9));
     // Half full, but as good as new within the old 5 s: at 1/h that is next to nothing.
     assert_eq!(left(&c, &brought, 9), [40]);
     // Written under b, the first edit does not concern it.
     let under_b = used(&b, 20);
     let brought =
-        versions.bring_forward(under_b, b.tag(), Nanos::from_secs(2), Nanos::from_secs(9));
+        versions.bring_forward(&under_b, b.tag(), Nanos::from_secs(2), Nanos::from_secs(9));
     assert_eq!(left(&c, &brought, 9), [40]);
 }
 
@@ -220,7 +220,7 @@ fn the_current_limits_need_no_conversion() {
     let versions = Versions::new(b.clone(), vec![past(&a, Carry::Reset, 5)]);
     assert_eq!((versions.tag(), versions.current()), (b.tag(), &b));
     let bucket = used(&b, 20);
-    let same = versions.bring_forward(bucket, b.tag(), Nanos::MAX, Nanos::from_secs(9));
+    let same = versions.bring_forward(&bucket, b.tag(), Nanos::MAX, Nanos::from_secs(9));
     assert_eq!(same, bucket);
 }
 
@@ -230,22 +230,22 @@ fn an_edit_there_and_back_is_two_edits() {
     let (a, b) = (funnel(10, "1/h"), funnel(20, "1/h"));
     let edits = vec![past(&a, Carry::Reset, 5), past(&b, Carry::Keep, 6)];
     let there_and_back = Versions::new(a.clone(), edits.clone());
-    let forward = |versions: &Versions, bucket: Bucket| {
+    let forward = |versions: &Versions, bucket: &Bucket| {
         versions.bring_forward(bucket, a.tag(), Nanos::MAX, Nanos::from_secs(9))
     };
     // Full at 0 s, reset at 5 s.
     let first = used(&a, 10);
-    assert_eq!(left(&a, &forward(&there_and_back, first), 9), [10]);
+    assert_eq!(left(&a, &forward(&there_and_back, &first), 9), [10]);
     // Full again after the second edit: that one stays.
     let mut second = a.start(Nanos::from_secs(7));
     a.decide(&mut second, 10, Nanos::from_secs(7));
-    assert_eq!(left(&a, &forward(&there_and_back, second), 9), [0]);
+    assert_eq!(left(&a, &forward(&there_and_back, &second), 9), [0]);
     // And with yet another edit behind it.
     let mut edits = edits;
     edits.push(past(&a, Carry::Keep, 8));
     let on = Versions::new(b.clone(), edits);
-    assert_eq!(left(&b, &forward(&on, first), 9), [20]);
-    assert_eq!(left(&b, &forward(&on, second), 9), [10]);
+    assert_eq!(left(&b, &forward(&on, &first), 9), [20]);
+    assert_eq!(left(&b, &forward(&on, &second), 9), [10]);
 }
 
 /// A worker that has not heard of an edit yet writes with the old tag after it. What it took counts
@@ -257,7 +257,7 @@ fn a_late_worker_is_brought_forward_from_its_last_touch() {
     a.decide(&mut late, 10, Nanos::from_secs(9));
     let forward = |current: &Limits, edits: Vec<Past>| {
         let versions = Versions::new(current.clone(), edits);
-        let bucket = versions.bring_forward(late, a.tag(), Nanos::MAX, Nanos::from_secs(9));
+        let bucket = versions.bring_forward(&late, a.tag(), Nanos::MAX, Nanos::from_secs(9));
         left(current, &bucket, 9)
     };
     let reset = |until| past(&a, Carry::Reset, until);
@@ -280,9 +280,9 @@ fn an_edit_is_applied_once() {
     let a = funnel(10, "1/h");
     let versions = Versions::new(a.clone(), vec![past(&a, Carry::Reset, 5)]);
     let at = Nanos::from_secs(5);
-    let mut bucket = versions.bring_forward(used(&a, 10), a.tag(), Nanos::MAX, at);
+    let mut bucket = versions.bring_forward(&used(&a, 10), a.tag(), Nanos::MAX, at);
     assert!(!a.decide(&mut bucket, 10, at).is_refused());
-    let again = versions.bring_forward(bucket, a.tag(), Nanos::MAX, at);
+    let again = versions.bring_forward(&bucket, a.tag(), Nanos::MAX, at);
     assert_eq!(left(&a, &again, 5), [0]);
 }
 
@@ -303,7 +303,7 @@ fn an_edit_never_goes_back_in_time() {
     assert_eq!(converted.last, touched);
     assert_eq!(left(&new, &converted, 39), [1]);
     let forgotten = Versions::new(new.clone(), Vec::new());
-    let kept = forgotten.bring_forward(bucket, 1, Nanos::from_secs(50), Nanos::from_secs(5));
+    let kept = forgotten.bring_forward(&bucket, 1, Nanos::from_secs(50), Nanos::from_secs(5));
     assert_eq!(kept.last, touched);
     assert_eq!(left(&new, &kept, 39), [11], "two lumps until 50 s");
 }
@@ -313,7 +313,7 @@ fn an_edit_never_goes_back_in_time() {
 fn the_same_numbers_can_be_reset() {
     let a = funnel(10, "1/h");
     let versions = Versions::new(a.clone(), vec![past(&a, Carry::Reset, 5)]);
-    let brought = versions.bring_forward(used(&a, 10), a.tag(), Nanos::MAX, Nanos::from_secs(9));
+    let brought = versions.bring_forward(&used(&a, 10), a.tag(), Nanos::MAX, Nanos::from_secs(9));
     assert_eq!(left(&a, &brought, 9), [10]);
 }
 
@@ -325,7 +325,7 @@ fn forgotten_limits_keep_their_reset_time() {
     let bucket = used(&funnel(3, "1/h"), 3);
     for (idle_at, expected) in [(5, 10), (9, 10), (12, 7), (20, 0), (100_000, 0)] {
         let idle_at = Nanos::from_secs(idle_at);
-        let kept = versions.bring_forward(bucket, 1, idle_at, Nanos::from_secs(9));
+        let kept = versions.bring_forward(&bucket, 1, idle_at, Nanos::from_secs(9));
         assert_eq!(left(&new, &kept, 9), [expected], "idle at {idle_at}");
         assert_eq!(kept.last, Nanos::from_secs(9));
         // Full is all that is owed, however long the old wait.

@@ -5,7 +5,7 @@ use loudou_limiter::store::page::{
     Evicted, FLAG_BANNED, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot,
 };
 use loudou_limiter::store::table::GaveUp;
-use loudou_limiter::{Carry, Nanos};
+use loudou_limiter::{Ask, Carry, Nanos};
 use serde_json::json;
 
 use super::{World, per_day, take, versions};
@@ -244,7 +244,7 @@ fn a_peek_does_not_make_a_bucket_idle_early() {
         assert!(world.admits(&limits, "k", 0));
     }
     let peek = loudou_limiter::store::attempt::Take {
-        cost: 0,
+        ask: Ask::new(0, Nanos::new(9 * S)),
         ..take(&limits, "k", 9 * S)
     };
     let table = world.table.clone();

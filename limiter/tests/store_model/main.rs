@@ -8,7 +8,7 @@ use loudou_limiter::store::attempt::Take;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{Page, Slot};
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
-use loudou_limiter::{BucketDecision, Nanos};
+use loudou_limiter::{Ask, BucketDecision, Nanos};
 use serde_json::{Value, json};
 
 mod bytes;
@@ -36,8 +36,7 @@ fn take<'a>(versions: &'a Versions, key: &'a str, now: u64) -> Take<'a> {
         versions,
         rule_tag: RULE,
         key,
-        cost: 1,
-        now: Nanos::new(now),
+        ask: Ask::new(1, Nanos::new(now)),
     }
 }
 

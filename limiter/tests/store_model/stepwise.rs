@@ -4,7 +4,7 @@ use loudou_limiter::carry::Versions;
 use loudou_limiter::store::SharedData;
 use loudou_limiter::store::attempt::{Attempt, Take};
 use loudou_limiter::store::table::{StoreStats, Table};
-use loudou_limiter::{BucketDecision, Nanos};
+use loudou_limiter::{Ask, BucketDecision, Nanos};
 
 use super::RULE;
 
@@ -76,8 +76,7 @@ impl<'a> Model<'a> {
                 versions: self.versions,
                 rule_tag: RULE,
                 key: &self.keys[want.key],
-                cost: want.cost,
-                now: Nanos::new(self.clock),
+                ask: Ask::new(want.cost, Nanos::new(self.clock)),
             };
             worker.current = Some((want, self.clock, Attempt::new(self.table, take)));
             worker.has_read = false;

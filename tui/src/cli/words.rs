@@ -94,7 +94,9 @@ pub(super) fn meaning(limit: &Limit, keyed: bool) -> String {
     let who = if keyed { "each key" } else { "all together" };
     let algorithm = limit.algorithm();
     let capacity = algorithm.capacity();
-    let rate = algorithm.rate();
+    let Some(rate) = algorithm.rate() else {
+        return format!("{who} may have {capacity} at once");
+    };
     let amount = rate.amount();
     let per = period(rate.period());
     let written = serde_json::to_value(limit).unwrap_or_default();

@@ -1,0 +1,45 @@
+//! What a request asks of a bucket.
+
+use crate::time::Nanos;
+
+/// A cost at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// What it takes, in cost units; 0 looks without taking.
+    pub cost: u64,
+    /// The instant on the process's monotonic clock.
+    pub now: Nanos,
+    /// The same instant on the wall clock, since the Unix epoch: only where windows are aligned to it.
+    pub wall: Nanos,
+    /// How long this request is ready to wait, instead of what the limits say.
+    pub max_wait: Option<Nanos>,
+}
+
+impl Ask {
+    /// `cost` at `now`, with a wall clock that started together with the monotonic one.
+    pub const fn new(cost: u64, now: Nanos) -> Self {
+        Self {
+            cost,
+            now,
+            wall: now,
+            max_wait: None,
+        }
+    }
+
+    /// The same when the wall clock shows `wall`.
+    #[must_use]
+    pub const fn at_wall(self, wall: Nanos) -> Self {
+        Self { wall, ..self }
+    }
+
+    /// The same with its own bound on waiting.
+    #[must_use]
+    pub const fn waiting(self, max_wait: Option<Nanos>) -> Self {
+        Self { max_wait, ..self }
+    }
+
+    /// The longest wait it accepts from a limit whose own bound is `limit`.
+    pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
+        self.max_wait.unwrap_or(limit)
+    }
+}
