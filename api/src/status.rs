@@ -23,6 +23,9 @@ pub struct Status {
     pub store: StoreStatus,
     /// The rules, in order of evaluation.
     pub rules: Vec<RuleTotals>,
+    /// Requests that wait now, on all workers.
+    #[serde(default)]
+    pub waiting: u64,
     /// What needs attention.
     pub warnings: Vec<String>,
 }
@@ -78,6 +81,9 @@ pub struct RuleTotals {
     pub skipped: u64,
     /// Requests decided by `on_error`.
     pub errors: u64,
+    /// Requests that had to wait, of those admitted.
+    #[serde(default)]
+    pub held: u64,
     /// Whether an edit is in force.
     pub edited: bool,
 }

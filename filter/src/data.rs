@@ -5,10 +5,10 @@
 //! no trace in what the others share.
 
 use loudou_api::EventKind;
-use loudou_limiter::Nanos;
 use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
 use loudou_limiter::rule::{Mode, OnError, RateLimitHeaders, RuleFile};
 use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::{Nanos, Verdict};
 
 use crate::current;
 use crate::events;
@@ -18,6 +18,7 @@ use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::{AdmittedHeaders, key_missing, over_limit, store_gave_up};
+use crate::waiting::{TICK_MS, Ticket, Waiting};
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -27,6 +28,8 @@ const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 pub enum Fate {
     /// It passes; its response gets these headers.
     Pass(Vec<(&'static str, String)>),
+    /// It waits until the timer resumes it, and is answered like one that passes.
+    Hold(Ticket, Vec<(&'static str, String)>),
     /// It is answered here.
     Refuse(Reply),
 }
@@ -38,6 +41,7 @@ pub struct DataPlane {
     configured_at: Nanos,
     registry: Registry,
     active: Option<Active>,
+    waiting: Waiting,
 }
 
 /// A configuration in force, compiled.
@@ -62,6 +66,7 @@ impl DataPlane {
             configured_at,
             registry: Registry::default(),
             active: None,
+            waiting: Waiting::default(),
         }
     }
 
@@ -175,8 +180,42 @@ impl DataPlane {
         events::add(host, share, event);
     }
 
-    /// Decides on the current request.
-    pub fn decide(&mut self, host: &dyn Host) -> Fate {
+    /// What the timer does: becomes active, and resumes requests whose time has come. It runs on
+    /// while there is more to do.
+    pub fn tick(&mut self, host: &dyn Host) {
+        if !self.start(host) {
+            return;
+        }
+        let now = host.now();
+        let mut resumed: usize = 0;
+        while let Some(stream) = self.waiting.next_due(now) {
+            host.resume(stream);
+            resumed = resumed.saturating_add(1);
+        }
+        if let Some(active) = &self.active {
+            active.store_metrics.waited(host, resumed);
+        }
+        if self.waiting.is_empty() {
+            host.set_timer_ms(0);
+        }
+    }
+
+    /// Whether a request still waits.
+    pub fn waits(&self, ticket: Ticket) -> bool {
+        self.waiting.holds(ticket)
+    }
+
+    /// A request is over, perhaps while it was waiting.
+    pub fn leave(&mut self, host: &dyn Host, ticket: Ticket) {
+        if self.waiting.leave(ticket)
+            && let Some(active) = &self.active
+        {
+            active.store_metrics.waited(host, 1);
+        }
+    }
+
+    /// Decides on the current request, which is that of `stream`.
+    pub fn decide(&mut self, host: &dyn Host, stream: u32) -> Fate {
         if !self.start(host) {
             return self.without_store(host);
         }
@@ -196,7 +235,18 @@ impl DataPlane {
             active.changes_seen = active.store_metrics.changes(host);
             active.next_expiry = now.saturating_add(RETRY_AFTER);
         }
-        active.decide(host, now)
+        let (wait, fate) = active.decide(host, now, !self.waiting.is_full());
+        match fate {
+            Fate::Pass(headers) if wait > Nanos::ZERO => {
+                active.store_metrics.waits(host, wait);
+                if self.waiting.is_empty() {
+                    host.set_timer_ms(TICK_MS);
+                }
+                let ticket = self.waiting.enter(stream, now.saturating_add(wait));
+                Fate::Hold(ticket, headers)
+            }
+            fate => fate,
+        }
     }
 
     /// The fate of a request while shared data cannot be used at all.
@@ -238,7 +288,8 @@ impl Active {
         Ok(())
     }
 
-    fn decide(&self, host: &dyn Host, now: Nanos) -> Fate {
+    /// How long the request waits, and its fate after that.
+    fn decide(&self, host: &dyn Host, now: Nanos, may_wait: bool) -> (Nanos, Fate) {
         let mut stats = StoreStats::default();
         let clock = if self.reads_wall {
             let wall = Nanos::from_millis(host.unix_ms());
@@ -246,7 +297,7 @@ impl Active {
         } else {
             Clock::at(now)
         };
-        let mut request = HostRequest::new(host);
+        let mut request = HostRequest::new(host).waiting_if(may_wait);
         let mut store = HostStore(host);
         let outcome = evaluate(
             &self.rules,
@@ -262,9 +313,10 @@ impl Active {
             && let Some(last) = outcome.rules.last()
             && let Some(reply) = self.refusal(last)
         {
-            return Fate::Refuse(reply);
+            return (Nanos::ZERO, Fate::Refuse(reply));
         }
-        Fate::Pass(self.admitted_headers(&outcome))
+        let wait = outcome.wait(&self.rules);
+        (wait, Fate::Pass(self.admitted_headers(&outcome)))
     }
 
     fn count(&self, host: &dyn Host, outcome: &Outcome) {
@@ -289,6 +341,11 @@ impl Active {
                 (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
             };
             metrics.count(host, counted);
+            if let Answer::Decided(decision) = answer
+                && decision.verdict() == Verdict::Hold
+            {
+                metrics.count_held(host);
+            }
         }
     }
 

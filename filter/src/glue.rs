@@ -15,6 +15,7 @@ use crate::admin::{AdminPlane, Begin};
 use crate::data::{DataPlane, Fate};
 use crate::host::{Host, LogLevel};
 use crate::plugin::{self, Plugin};
+use crate::waiting::Ticket;
 
 mod abi;
 
@@ -69,22 +70,23 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        let started = match self {
-            Self::Data(plane) => plane
-                .try_borrow_mut()
-                .is_ok_and(|mut plane| plane.start(&EnvoyHost)),
-            Self::Admin(_) | Self::Unconfigured => true,
-        };
-        if started {
-            abi::set_tick_period_ms(0);
+        match self {
+            Self::Data(plane) => {
+                if let Ok(mut plane) = plane.try_borrow_mut() {
+                    plane.tick(&EnvoyHost);
+                }
+            }
+            Self::Admin(_) | Self::Unconfigured => abi::set_tick_period_ms(0),
         }
     }
 
-    fn create_http_context(&self, _id: u32) -> Option<Box<dyn HttpContext>> {
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         match self {
             Self::Data(plane) => Some(Box::new(DataStream {
                 plane: Rc::clone(plane),
+                id,
                 response_headers: Vec::new(),
+                ticket: None,
             })),
             Self::Admin(plane) => Some(Box::new(AdminStream {
                 plane: Rc::clone(plane),
@@ -129,26 +131,66 @@ impl Root {
 /// One request that is limited.
 struct DataStream {
     plane: Rc<RefCell<DataPlane>>,
+    id: u32,
     response_headers: Vec<(&'static str, String)>,
+    /// Its place while it waits, and afterwards.
+    ticket: Option<Ticket>,
 }
 
-impl Context for DataStream {}
+impl DataStream {
+    /// What comes after the headers of a request that waits, waits with them.
+    fn rest(&self) -> Action {
+        let waits = |ticket| {
+            let plane = self.plane.try_borrow();
+            plane.is_ok_and(|plane| plane.waits(ticket))
+        };
+        if self.ticket.is_some_and(waits) {
+            Action::Pause
+        } else {
+            Action::Continue
+        }
+    }
+}
+
+impl Context for DataStream {
+    fn on_done(&mut self) -> bool {
+        if let Some(ticket) = self.ticket.take()
+            && let Ok(mut plane) = self.plane.try_borrow_mut()
+        {
+            plane.leave(&EnvoyHost, ticket);
+        }
+        true
+    }
+}
 
 impl HttpContext for DataStream {
     fn on_http_request_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
         let Ok(mut plane) = self.plane.try_borrow_mut() else {
             return Action::Continue;
         };
-        match plane.decide(&EnvoyHost) {
+        match plane.decide(&EnvoyHost, self.id) {
             Fate::Pass(headers) => {
                 self.response_headers = headers;
                 Action::Continue
+            }
+            Fate::Hold(ticket, headers) => {
+                self.response_headers = headers;
+                self.ticket = Some(ticket);
+                Action::Pause
             }
             Fate::Refuse(reply) => {
                 EnvoyHost.reply(&reply);
                 Action::Pause
             }
         }
+    }
+
+    fn on_http_request_body(&mut self, _size: usize, _end_of_stream: bool) -> Action {
+        self.rest()
+    }
+
+    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
+        self.rest()
     }
 
     fn on_http_response_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {

@@ -2,6 +2,9 @@
 //!
 //! ```text
 //! <share>.rule.<rule>.admitted | refused | shadow_refused | skipped | errors      counters
+//! <share>.rule.<rule>.held                                  counter, of those admitted
+//! <share>.wait_ms                                           histogram of what held requests wait
+//! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
@@ -9,6 +12,7 @@
 //! The names carry the rule, never a key: a metric lives as long as Envoy.
 
 use loudou_api::{RuleTotals, StoreStatus};
+use loudou_limiter::Nanos;
 use loudou_limiter::rule::Mode;
 use loudou_limiter::store::table::StoreStats;
 
@@ -51,6 +55,7 @@ pub(crate) struct RuleMetrics {
     shadow_refused: Option<MetricId>,
     skipped: Option<MetricId>,
     errors: Option<MetricId>,
+    held: Option<MetricId>,
 }
 
 /// What a rule did with a request.
@@ -83,6 +88,7 @@ impl RuleMetrics {
             shadow_refused: counter("shadow_refused"),
             skipped: counter("skipped"),
             errors: counter("errors"),
+            held: counter("held"),
         }
     }
 
@@ -95,6 +101,11 @@ impl RuleMetrics {
             Counted::Error => self.errors,
         };
         add(host, id, 1);
+    }
+
+    /// One of the admitted requests has to wait.
+    pub(crate) fn count_held(&self, host: &dyn Host) {
+        add(host, self.held, 1);
     }
 
     pub(crate) fn totals(
@@ -112,6 +123,7 @@ impl RuleMetrics {
             shadow_refused: read(host, self.shadow_refused),
             skipped: read(host, self.skipped),
             errors: read(host, self.errors),
+            held: read(host, self.held),
             edited,
         }
     }
@@ -127,6 +139,8 @@ pub(crate) struct StoreMetrics {
     cas_retries: Option<MetricId>,
     cas_give_ups: Option<MetricId>,
     lost_counts: Option<MetricId>,
+    waiting: Option<MetricId>,
+    wait_ms: Option<MetricId>,
 }
 
 impl StoreMetrics {
@@ -140,6 +154,8 @@ impl StoreMetrics {
             cas_retries: metric(MetricKind::Counter, "store.cas_retries"),
             cas_give_ups: metric(MetricKind::Counter, "store.cas_give_ups"),
             lost_counts: metric(MetricKind::Counter, "store.lost_counts"),
+            waiting: metric(MetricKind::Gauge, "waiting"),
+            wait_ms: metric(MetricKind::Histogram, "wait_ms"),
         }
     }
 
@@ -161,6 +177,26 @@ impl StoreMetrics {
         add(host, self.cas_retries, stats.cas_retries);
         add(host, self.cas_give_ups, stats.cas_give_ups);
         add(host, self.lost_counts, stats.lost_counts);
+    }
+
+    /// A request waits for `wait`.
+    pub(crate) fn waits(&self, host: &dyn Host, wait: Nanos) {
+        add(host, self.waiting, 1);
+        if let Some(id) = self.wait_ms {
+            host.record(id, wait.millis_ceil());
+        }
+    }
+
+    /// `count` requests wait no longer.
+    pub(crate) fn waited(&self, host: &dyn Host, count: usize) {
+        if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
+            host.add_to_metric(id, count.saturating_neg());
+        }
+    }
+
+    /// The requests that wait now, on all workers.
+    pub(crate) fn waiting(&self, host: &dyn Host) -> u64 {
+        read(host, self.waiting)
     }
 
     /// One slot fewer is in use.

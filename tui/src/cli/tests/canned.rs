@@ -27,6 +27,7 @@ fn totals(name: &str, mode: &str, edited: bool) -> RuleTotals {
         shadow_refused: 0,
         skipped: 12,
         errors: 0,
+        held: 0,
         edited,
     }
 }
@@ -55,6 +56,7 @@ pub(super) fn status() -> Status {
             totals("per-user", "enforce", true),
             totals("per-path", "shadow", false),
         ],
+        waiting: 0,
         warnings: vec!["no tokens are configured: any loopback peer may edit".to_owned()],
     }
 }
