@@ -127,7 +127,7 @@ fn two_tokens_are_none() -> Result<()> {
     let answer = envoy
         .admin()
         .send(&put.clone().token(VIEW_TOKEN).token(EDIT_TOKEN))?;
-    // Envoy joins the two into one value, which is no token.
+    // Envoy joins the two headers into one value, which is nobody's token.
     expect_problem(&answer, 401)?;
     unchanged(&envoy)?;
     // The scheme's name is written in any case, and space around a token is none of it.

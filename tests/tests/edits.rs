@@ -263,6 +263,7 @@ fn a_level_is_carried_over_as_asked() -> Result<()> {
         ("carry=keep", 20, "2/d", 15),
         ("carry=proportional", 4, "1/d", 2),
         ("carry=proportional", 20, "2/d", 10),
+        // Half of 20 would be as good as new five days later than before the edit.
         ("carry=proportional", 20, "1/d", 15),
         ("", 4, "1/d", 2),
         ("carry=reset", 4, "1/d", 4),

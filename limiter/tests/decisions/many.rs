@@ -1,6 +1,7 @@
 //! Several limits in one rule: all or nothing, and which one is reported.
 
-use loudou_limiter::{BucketDecision, Decision, Limits, Nanos};
+use loudou_limiter::algorithm::{Algorithm, Funnel};
+use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos, Rate};
 use serde_json::json;
 
 use super::{DAY, MS, NONE, Row, S, five, limits, run};
@@ -105,6 +106,19 @@ fn eight_limits_share_a_bucket() {
     let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
     assert_eq!(remaining(&answer), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert!(answer.is_refused());
+}
+
+/// A set of limits has one to eight, named apart.
+#[test]
+fn not_every_list_is_a_set() {
+    let listed = |names: &[&str]| {
+        let funnel = Funnel::new(1, Rate::parse("1/s").expect("a rate")).expect("valid");
+        let limit = |name: &&str| Limit::new(*name, Algorithm::Funnel(funnel));
+        Limits::new(names.iter().map(limit).collect()).is_some()
+    };
+    assert!(listed(&["a"]) && listed(&["a", "b", "c", "d", "e", "f", "g", "h"]));
+    assert!(!listed(&[]) && !listed(&["a", "b", "a"]));
+    assert!(!listed(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]));
 }
 
 #[test]

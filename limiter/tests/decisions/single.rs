@@ -1,5 +1,7 @@
 //! One limit: funnel, and the token bucket in its three variants.
 
+use loudou_limiter::algorithm::{BadNumbers, Funnel, Refill, TokenBucket};
+use loudou_limiter::{Nanos, Rate};
 use serde_json::json;
 
 use super::{DAY, MS, NONE, S, run};
@@ -174,5 +176,42 @@ fn a_clock_that_goes_back_stands_still() {
             (19 * S, 1, (1, 2, 0, 5_000_000_000, 5 * S)),
             (30 * S, 2, (0, 2, 0, NONE, 10 * S)),
         ],
+    );
+}
+
+#[test]
+fn numbers_have_bounds() {
+    let funnel = |capacity: u64, amount: u32, period: Nanos| {
+        Funnel::new(capacity, Rate::new(amount, period).expect("positive")).err()
+    };
+    let most_period = Nanos::new(366 * DAY);
+    let longer = Nanos::new(366 * DAY + 1);
+    let second = Nanos::from_secs(1);
+    for (numbers, expected) in [
+        ((1, 1, second), None),
+        ((0, 1, second), Some(BadNumbers::Capacity)),
+        ((1_000_000_000, 1_000_000_000, second), None),
+        (
+            (1_000_000_001, 1_000_000_000, second),
+            Some(BadNumbers::Capacity),
+        ),
+        ((1, 1_000_000_001, second), Some(BadNumbers::Rate)),
+        ((1, 1, most_period), None),
+        ((1, 1, longer), Some(BadNumbers::Rate)),
+        ((10, 1, most_period), None),
+        ((11, 1, most_period), Some(BadNumbers::Drain)),
+    ] {
+        assert_eq!(
+            funnel(numbers.0, numbers.1, numbers.2),
+            expected,
+            "{numbers:?}"
+        );
+    }
+    let rate = Rate::parse("1/s").expect("a rate");
+    let bucket = |initial: u64| TokenBucket::new(5, rate, Refill::Greedy, initial).err();
+    assert_eq!((bucket(5), bucket(6)), (None, Some(BadNumbers::Initial)));
+    assert_eq!(
+        (Rate::new(0, second), Rate::new(1, Nanos::ZERO)),
+        (None, None)
     );
 }

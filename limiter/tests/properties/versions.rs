@@ -109,8 +109,30 @@ fn fractions_are_rounded_up() {
     }]));
     let converted = convert(&old, &lumps, Carry::Proportional, &bucket, Nanos::ZERO);
     assert_eq!(left(&lumps, &converted), Some(2), "a lump came since");
+    // Six and a very little of ten used: half of it is a little more than three.
+    let half = limits(&json!([{
+        "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "refill": "interval",
+        "name": "funnel"
+    }]));
+    let mut seven = old.start(Nanos::ZERO);
+    old.decide(&mut seven, 7, Nanos::ZERO);
+    let of_half = convert(&old, &half, Carry::Proportional, &seven, almost);
+    assert_eq!(left(&half, &of_half), Some(1));
     let at_once = lumps.peek(&converted, 0, Nanos::ZERO);
     assert_eq!(at_once.reported().map(|limit| limit.remaining), Some(1));
+}
+
+/// Not by a nanosecond: a level that is handed over unchanged is as good as new when it was before.
+#[test]
+fn the_old_reset_time_is_kept_to_the_nanosecond() {
+    let (old, new) = (funnel(1, "1/s"), funnel(2, "1/s"));
+    let bucket = used(&old, 1);
+    for at in [1, 2, 3, 333_333_333, 999_999_999] {
+        let at = Nanos::new(at);
+        let converted = convert(&old, &new, Carry::Keep, &bucket, at);
+        let reset = new.peek(&converted, 0, at).reset_after();
+        assert_eq!(reset, Nanos::from_secs(1).since(at), "at {at}");
+    }
 }
 
 /// By name first; a limit that was renamed goes on from the one in its place; a new one is new.
@@ -224,6 +246,66 @@ fn an_edit_there_and_back_is_two_edits() {
     let on = Versions::new(b.clone(), edits);
     assert_eq!(left(&b, &forward(&on, first), 9), [20]);
     assert_eq!(left(&b, &forward(&on, second), 9), [10]);
+}
+
+/// A worker that has not heard of an edit yet writes with the old tag after it. What it took counts
+/// from its own instant, and by the newest edit of those limits.
+#[test]
+fn a_late_worker_is_brought_forward_from_its_last_touch() {
+    let (a, b, c) = (funnel(10, "1/h"), funnel(20, "1/h"), funnel(30, "1/h"));
+    let mut late = a.start(Nanos::ZERO);
+    a.decide(&mut late, 10, Nanos::from_secs(9));
+    let forward = |current: &Limits, edits: Vec<Past>| {
+        let versions = Versions::new(current.clone(), edits);
+        let bucket = versions.bring_forward(late, a.tag(), Nanos::MAX, Nanos::from_secs(9));
+        left(current, &bucket, 9)
+    };
+    let reset = |until| past(&a, Carry::Reset, until);
+    let keep = |until| past(&a, Carry::Keep, until);
+    assert_eq!(forward(&b, vec![reset(5)]), [20]);
+    assert_eq!(forward(&b, vec![keep(5)]), [10]);
+    assert_eq!(
+        forward(&c, vec![reset(5), past(&b, Carry::Keep, 6), keep(8)]),
+        [20]
+    );
+    assert_eq!(
+        forward(&c, vec![keep(5), past(&b, Carry::Keep, 6), reset(8)]),
+        [30]
+    );
+}
+
+/// A bucket touched at the very instant of an edit was touched after it.
+#[test]
+fn an_edit_is_applied_once() {
+    let a = funnel(10, "1/h");
+    let versions = Versions::new(a.clone(), vec![past(&a, Carry::Reset, 5)]);
+    let at = Nanos::from_secs(5);
+    let mut bucket = versions.bring_forward(used(&a, 10), a.tag(), Nanos::MAX, at);
+    assert!(!a.decide(&mut bucket, 10, at).is_refused());
+    let again = versions.bring_forward(bucket, a.tag(), Nanos::MAX, at);
+    assert_eq!(left(&a, &again, 5), [0]);
+}
+
+/// An edit dated before a bucket's last touch converts the level of that touch.
+#[test]
+fn an_edit_never_goes_back_in_time() {
+    let lumps = |capacity: u64| {
+        limits(&json!([{
+            "algorithm": "token_bucket", "capacity": capacity, "rate": "10/10s",
+            "refill": "interval"
+        }]))
+    };
+    let (old, new) = (lumps(30), lumps(31));
+    let touched = Nanos::from_secs(39);
+    let mut bucket = old.start(touched);
+    old.decide(&mut bucket, 30, touched);
+    let converted = convert(&old, &new, Carry::Keep, &bucket, Nanos::from_secs(5));
+    assert_eq!(converted.last, touched);
+    assert_eq!(left(&new, &converted, 39), [1]);
+    let forgotten = Versions::new(new.clone(), Vec::new());
+    let kept = forgotten.bring_forward(bucket, 1, Nanos::from_secs(50), Nanos::from_secs(5));
+    assert_eq!(kept.last, touched);
+    assert_eq!(left(&new, &kept, 39), [11], "two lumps until 50 s");
 }
 
 /// A reset edit that leaves the numbers alone empties live buckets, too.

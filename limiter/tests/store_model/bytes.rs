@@ -155,6 +155,28 @@ proptest! {
     }
 }
 
+/// More slots than a page has, or more words than a bucket has, are another format.
+#[test]
+fn a_page_has_bounds() {
+    let slot = |words: usize| RawSlot {
+        fingerprint: 1,
+        tags: (2, 3),
+        last: 4,
+        u40s: [5, 6, 7],
+        flags: 8,
+        words: vec![9; words],
+    };
+    assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
+    assert!(Page::decode(&raw_page(&vec![slot(2); 17])).is_err());
+    assert!(Page::decode(&raw_page(&[slot(16)])).is_ok());
+    assert!(Page::decode(&raw_page(&[slot(17)])).is_err());
+    // Nor is one more believed that is not there.
+    let mut claimed = raw_page(&[slot(16)]);
+    assert_eq!(claimed[44], 16, "the number of words");
+    claimed[44] = 17;
+    assert!(Page::decode(&claimed).is_err());
+}
+
 /// Counters stop at their largest number instead of starting over.
 #[test]
 fn counters_saturate() {

@@ -67,6 +67,11 @@ fn idle_buckets_go_before_used_ones() {
     // From its very millisecond on, an idle one is no loss.
     assert_eq!(gone(&[(9, 700, 0)], 699), (Some(9), Ok(Evicted::Lossy)));
     assert_eq!(gone(&[(9, 700, 0)], 700), (Some(9), Ok(Evicted::Lossless)));
+    // In whatever order they stand.
+    assert_eq!(
+        gone(&[(2, 300, 0), (9, 200, 0)], 500),
+        (Some(9), Ok(Evicted::Lossless))
+    );
     // A full bucket that is better than a new one is no idle one, even if it has been so for long.
     let better = (3, 10, FLAG_KEEPS_GAIN);
     assert_eq!(
@@ -182,6 +187,35 @@ fn a_slow_stream_of_new_keys_loses_nothing() {
     assert_eq!(world.stats.evicted_lossless, 84);
 }
 
+/// Among used buckets those that refused go last, and of them the one left alone for the longest.
+#[test]
+fn a_bucket_that_refuses_is_held_on_to() {
+    let with_refusals = |refused: &[(usize, u64)]| {
+        let mut page = full_page(&[(5, 9_000, 0)]);
+        for (index, last_ms) in refused {
+            page.slots[*index].refused = 1;
+            page.slots[*index].bucket.last = Nanos::from_millis(*last_ms);
+        }
+        page
+    };
+    let gone = |refused: &[(usize, u64)]| evicted(with_refusals(refused), 500 * MS);
+    assert_eq!(gone(&[(0, 1), (1, 1)]), (Some(2), Ok(Evicted::Lossy)));
+    let mut all: Vec<(usize, u64)> = (0..16).map(|n| (n, 100)).collect();
+    all[5].1 = 400;
+    all[11].1 = 99;
+    assert_eq!(gone(&all), (Some(11), Ok(Evicted::Lossy)));
+    all.remove(5);
+    assert_eq!(
+        gone(&all),
+        (Some(5), Ok(Evicted::Lossy)),
+        "the fullest, but never refused"
+    );
+    // Once idle, having refused is no reason to stay.
+    let mut page = with_refusals(&all);
+    page.slots[3].idle_at_ms = 500;
+    assert_eq!(evicted(page, 500 * MS), (Some(3), Ok(Evicted::Lossless)));
+}
+
 /// A slot knows the instant at which it is as good as new, rounded up to milliseconds.
 #[test]
 fn a_slot_knows_when_it_is_idle() {
@@ -196,6 +230,9 @@ fn a_slot_knows_when_it_is_idle() {
     assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(16));
     assert!(world.admits(&limits, "k", 20 * MS + 1));
     assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(24));
+    // Also when the clock went back.
+    assert!(world.admits(&limits, "k", 4 * MS));
+    assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(27));
 }
 
 /// Looking at a bucket through a cost of nothing must not make it seem idle before its time.
@@ -216,6 +253,21 @@ fn a_peek_does_not_make_a_bucket_idle_early() {
         .expect("a decision");
     assert_eq!(answer.reported().map(|d| d.remaining), Some(9));
     assert_eq!(world.slot("k").map(|slot| slot.idle_at_ms), Some(10_000));
+}
+
+/// One limit of several is enough to make a full bucket worth keeping.
+#[test]
+fn any_limit_may_have_gained() {
+    let mut world = World::new(16);
+    let limits = versions(&json!([
+        { "name": "a", "algorithm": "funnel", "capacity": 5, "rate": "1/s" },
+        { "name": "b", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 1 },
+    ]));
+    assert!(world.admits(&limits, "k", 0));
+    assert_eq!(
+        world.slot("k").map(|slot| slot.flags),
+        Some(FLAG_KEEPS_GAIN)
+    );
 }
 
 /// Whether a full bucket may be forgotten depends on the limits in force, not on those at its birth.
@@ -241,6 +293,10 @@ fn an_edit_changes_what_may_be_forgotten() {
     };
     assert!(world.admits(&edited(&full, &empty), "k", 2 * S));
     assert_eq!(flags(&mut world), Some(FLAG_KEEPS_GAIN));
+    assert_eq!(
+        world.slot("k").map(|slot| slot.limits_tag),
+        Some(empty.tag())
+    );
     world.edit("k", |slot| slot.flags |= FLAG_PINNED);
     assert!(world.admits(&full, "k", 3 * S));
     assert_eq!(flags(&mut world), Some(FLAG_PINNED));

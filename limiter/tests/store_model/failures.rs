@@ -126,6 +126,40 @@ fn a_failing_host_is_no_decision() {
     assert_eq!(stats, StoreStats::default());
 }
 
+/// Counts the calls of a host.
+struct Counted {
+    inner: MemoryStore,
+    calls: (u32, u32),
+}
+
+impl SharedData for Counted {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        self.calls.0 += 1;
+        self.inner.get(key, value)
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        self.calls.1 += 1;
+        self.inner.set(key, value, expected)
+    }
+}
+
+/// The hot path: a decision on a known bucket is one read and one write.
+#[test]
+fn a_decision_is_one_read_and_one_write() {
+    let world = world();
+    let (limits, mut stats) = (per_day(2), StoreStats::default());
+    for (key, calls) in [("k", (1, 1)), ("empty", (1, 1)), ("new", (2, 2))] {
+        let mut store = Counted {
+            inner: world.store.clone(),
+            calls: (0, 0),
+        };
+        let take = take(&limits, key, 5);
+        assert!(world.table.take(&mut store, &take, &mut stats).is_ok());
+        assert_eq!(store.calls, calls, "{key}");
+    }
+}
+
 /// Trouble with the names costs the name, not the decision.
 #[test]
 fn a_name_that_cannot_be_written_is_only_missing() {

@@ -45,6 +45,11 @@ impl Row {
         self.limit().map_or(0.0, |limit| level(limit, age))
     }
 
+    /// The level whose colour the reported limit has.
+    pub(crate) fn tone(&self) -> f64 {
+        self.limit().map_or(0.0, tone)
+    }
+
     /// How long until a request is admitted, `age` after it was read; `None` when it is now or never.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
         let wait = self.limit()?.retry_after_ns?;
@@ -72,4 +77,14 @@ impl Row {
 pub(crate) fn level(limit: &LimitView, age: Nanos) -> f64 {
     let left = limit.reset_after_ns.saturating_sub(age.get());
     fraction(left, limit.drain_ns)
+}
+
+/// The level whose colour a limit has: as it was read, so that colours change with polls and not with
+/// every frame; a limit that refuses is full.
+pub(crate) fn tone(limit: &LimitView) -> f64 {
+    if limit.retry_after_ns.is_some() {
+        1.0
+    } else {
+        level(limit, Nanos::ZERO)
+    }
 }

@@ -5,13 +5,13 @@ use ratatui::style::Style;
 use super::pen::Pen;
 use crate::num::{share, whole};
 
-/// A level of 0 to 1 in `width` cells at `x`, `y`.
-pub(crate) fn level(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, level: f64) {
+/// A level of 0 to 1 in `width` cells at `x`, `y`, in the colour of the level `tone`.
+pub(crate) fn level(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, level: f64, tone: f64) {
     let theme = pen.theme;
     let eighths = share(level, width.saturating_mul(8));
     // A little is never drawn as nothing.
     let eighths = if level > 0.0 { eighths.max(1) } else { 0 };
-    let style = theme.water(level, 0.4);
+    let style = theme.water(tone, 0.4);
     let empty = theme.pick('·', '.');
     for cell in 0..width {
         let filled = eighths.saturating_sub(cell.saturating_mul(8)).min(8);

@@ -9,7 +9,7 @@ use super::pen::Pen;
 use super::rules::in_words;
 use super::words::{amount, percent, rate, width};
 use crate::app::history::{Rates, Track};
-use crate::app::rows::{Row, level};
+use crate::app::rows::{Row, level, tone};
 use crate::app::state::State;
 use crate::num::cells;
 use crate::text::humanise;
@@ -96,6 +96,7 @@ fn draw_funnel(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let water = Water {
         limit,
         level: level(limit, state.drain_age()),
+        tone: tone(limit),
         rates: row.rates.unwrap_or_default(),
         time,
     };
@@ -154,9 +155,9 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
             theme.warn,
         );
     }
-    let level = level(view, age);
+    let (level, tone) = (level(view, age), tone(view));
     let bar = pen.width().saturating_sub(23).min(24);
-    bars::level(pen, 2, y.saturating_add(1), bar, level);
+    bars::level(pen, 2, y.saturating_add(1), bar, level, tone);
     let full_in = view.reset_after_ns.saturating_sub(age.get());
     let mut text = percent(level);
     if full_in > 0 {

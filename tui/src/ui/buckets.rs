@@ -1,5 +1,6 @@
 //! The Buckets table.
 
+use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
 use super::bars;
@@ -10,6 +11,10 @@ use crate::app::layout;
 use crate::app::rows::Row;
 use crate::app::state::State;
 use crate::text::humanise;
+
+/// Levels and waits in the table are those that were read, like the numbers beside them; only the
+/// Bucket screen lets water fall between polls.
+const AS_READ: Nanos = Nanos::ZERO;
 
 /// Draws the header line and the rows that fit.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -35,7 +40,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
             cell(pen, state, row, *placed, y, changed);
         }
         if index == state.table.at {
-            pen.style_line(y, theme.selected);
+            pen.select_line(y);
         }
     }
 }
@@ -78,7 +83,6 @@ fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
 fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed: bool) {
     let theme = pen.theme;
     let Placed { column, x, width } = at;
-    let age = state.drain_age();
     match column {
         Column::State => {
             let (glyph, style) = theme.state(row.view.state);
@@ -95,7 +99,7 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
         Column::Key => {
             pen.within(x, y, width, &row.id.key, theme.strong);
         }
-        Column::Level => level(pen, x, y, width, row.level(age)),
+        Column::Level => level(pen, at, y, row.level(AS_READ), row.tone()),
         Column::Left => {
             let text = row.limit().map_or_else(String::new, |limit| {
                 format!("{}/{}", amount(limit.remaining), amount(limit.capacity))
@@ -106,23 +110,27 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
         Column::Refused => number(pen, at, y, row.rates.map(|r| r.refused), theme.bad),
         Column::History => sparkline(&mut pen.part(x, y, width, 1), state, row),
         Column::Retry => {
-            let wait = row.retry_after_ns(age).map(humanise).unwrap_or_default();
+            let wait = row
+                .retry_after_ns(AS_READ)
+                .map(humanise)
+                .unwrap_or_default();
             pen.right(x, y, width, &wait, theme.warn);
         }
-        Column::Seen => pen.right(x, y, width, &seen(row.idle_ns(age)), theme.dim),
+        Column::Seen => pen.right(x, y, width, &seen(row.idle_ns(state.age())), theme.dim),
     }
 }
 
 /// A level as a bar, with the number where there is room.
-fn level(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, level: f64) {
+fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
     const NUMBER: u16 = 5;
     let theme = pen.theme;
+    let Placed { x, width, .. } = at;
     if width < 10 {
-        bars::level(pen, x, y, width, level);
+        bars::level(pen, x, y, width, level, tone);
         return;
     }
     let bar = width.saturating_sub(NUMBER);
-    bars::level(pen, x, y, bar, level);
+    bars::level(pen, x, y, bar, level, tone);
     pen.right(
         x.saturating_add(bar),
         y,

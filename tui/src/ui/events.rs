@@ -49,7 +49,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     {
         line(pen, y, event, now);
         if index == state.event {
-            pen.style_line(y, theme.selected);
+            pen.select_line(y);
         }
     }
 }

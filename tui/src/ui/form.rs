@@ -135,6 +135,9 @@ fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
     let label = if focused { theme.strong } else { theme.plain };
     pen.text(0, y, mark, theme.name);
     pen.within(2, y, VALUE.saturating_sub(3), &field.label, label);
+    if matches!(field.input, Input::Text(_)) {
+        pen.text(VALUE, y, &" ".repeat(14), theme.field);
+    }
     let end = match &field.input {
         Input::Text(line) if focused => self::field(pen, VALUE, y, "", line, theme.field),
         Input::Text(line) => pen.text(VALUE, y, &line.text(), theme.field),

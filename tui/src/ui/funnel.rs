@@ -36,6 +36,8 @@ const LEAST: u16 = 3;
 pub(crate) struct Water<'a> {
     pub(crate) limit: &'a LimitView,
     pub(crate) level: f64,
+    /// The level that was read: colours change with polls, not with every frame.
+    pub(crate) tone: f64,
     pub(crate) rates: Rates,
     /// The time that moves drops.
     pub(crate) time: Nanos,
@@ -151,7 +153,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
                 shape.centre.saturating_add(dx),
                 y,
                 glyph,
-                theme.water(water.level, below),
+                theme.water(water.tone, below),
             );
         }
     }

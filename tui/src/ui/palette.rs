@@ -39,7 +39,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
         let key_style = if applies { theme.key } else { theme.dim };
         pen.right(width.saturating_sub(9), y, 8, &key, key_style);
         if index == at {
-            pen.style_line(y, theme.selected);
+            pen.select_line(y);
         }
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn sort_menu(pen: &mut Pen<'_>, state: &State, at: usize) {
         pen.spans(1, y, &[(mark, theme.good), (column.name(), theme.plain)]);
         pen.right(15, y, 8, order, theme.dim);
         if index == at {
-            pen.style_line(y, theme.selected);
+            pen.select_line(y);
         }
     }
 }

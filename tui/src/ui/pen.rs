@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Color, Style};
 use unicode_width::UnicodeWidthChar as _;
 
 use super::theme::Theme;
@@ -110,6 +110,8 @@ impl<'a> Pen<'a> {
         }
         let at = (self.area.x.saturating_add(x), self.area.y.saturating_add(y));
         if let Some(cell) = self.buffer.cell_mut(at) {
+            // Nothing of what was there before: its colour must not shine through.
+            cell.reset();
             cell.set_char(c).set_style(style);
         }
     }
@@ -122,6 +124,22 @@ impl<'a> Pen<'a> {
             ..self.area
         };
         self.buffer.set_style(line.intersection(self.area), style);
+    }
+
+    /// Marks a line as selected; the colours on it stay.
+    pub(crate) fn select_line(&mut self, y: u16) {
+        let row = self.area.y.saturating_add(y);
+        if y >= self.area.height {
+            return;
+        }
+        for x in self.area.left()..self.area.right() {
+            if let Some(cell) = self.buffer.cell_mut((x, row)) {
+                if cell.fg == Color::Reset {
+                    cell.set_style(self.theme.row_text);
+                }
+                cell.set_style(self.theme.row);
+            }
+        }
     }
 
     /// Blanks the area.

@@ -39,7 +39,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
         let totals = totals.unwrap_or(&rule.totals);
         columns.row(pen, y, rule, totals, state.history.rules.get(&rule.name));
         if index == state.rule {
-            pen.style_line(y, theme.selected);
+            pen.select_line(y);
         }
     }
     let y = pen.height().saturating_sub(cells(detail.len()));

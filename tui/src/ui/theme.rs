@@ -25,6 +25,10 @@ pub(crate) struct Theme {
     pub(crate) warn: Style,
     pub(crate) bad: Style,
     pub(crate) selected: Style,
+    /// A selected line, over the colours that are there.
+    pub(crate) row: Style,
+    /// Text without a colour of its own, on a selected line.
+    pub(crate) row_text: Style,
     pub(crate) changed: Style,
     pub(crate) banner: Style,
     pub(crate) field: Style,
@@ -60,6 +64,8 @@ impl Theme {
             warn: bold,
             bad: bold,
             selected: reversed,
+            row: reversed,
+            row_text: plain,
             changed: bold,
             banner: reversed.add_modifier(Modifier::BOLD),
             field: plain.add_modifier(Modifier::UNDERLINED),
@@ -82,7 +88,10 @@ impl Theme {
             good: ink(78),
             warn: ink(221),
             bad: ink(203),
-            selected: Style::new().add_modifier(Modifier::REVERSED),
+            row: Style::new()
+                .bg(Color::Indexed(238))
+                .add_modifier(Modifier::BOLD),
+            row_text: ink(255),
             changed: ink(221).add_modifier(Modifier::BOLD),
             banner: Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(221)),
             field: Style::new().bg(Color::Indexed(237)),
