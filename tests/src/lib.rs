@@ -50,4 +50,4 @@ pub use paths::{envoy_bin, loudou_bin};
 pub use process::Guarded;
 pub use temp::TempDir;
 pub use upstream::Upstream;
-pub use wasm::wasm_path;
+pub use wasm::{trap_wasm_path, wasm_path};
