@@ -31,6 +31,7 @@ pub mod console;
 pub mod envoy;
 pub mod http;
 pub mod load;
+pub mod one_rule;
 pub mod operator;
 pub mod paths;
 pub mod process;

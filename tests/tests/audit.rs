@@ -2,15 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_limiter::config;
+use loudou_tests::one_rule::limits;
 use loudou_tests::{Config, Envoy, Operator, Request};
 use serde_json::{Value, json};
 
 /// How many events the filter keeps.
 const KEPT: usize = 256;
-
-fn limits(capacity: u32) -> Value {
-    json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
-}
 
 fn rules() -> Value {
     json!([

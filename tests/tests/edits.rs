@@ -7,9 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use loudou_tests::{
-    Config, Envoy, Http, Operator, Request, eventually, expect, expect_problem, now,
-};
+use loudou_tests::one_rule::{admitted, config, edit, limits, user};
+use loudou_tests::{Envoy, Http, Operator, Request, eventually, expect, expect_problem, now};
 use serde_json::{Value, json};
 
 /// Within this an edit is in force on every worker, counted from its answer.
@@ -17,38 +16,11 @@ const IN_FORCE: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(10);
 const LOADERS: usize = 16;
 
-fn limits(capacity: u32) -> Value {
-    json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
-}
-
 /// Far more than a test takes, and slow enough that what it takes stays taken.
 fn plenty() -> Value {
     json!({ "limits": [
         { "name": "l", "algorithm": "funnel", "capacity": 1_000_000, "rate": "1000/d" },
     ] })
-}
-
-fn edit(capacity: u32) -> Value {
-    json!({ "limits": limits(capacity) })
-}
-
-fn config(capacity: u32) -> Config {
-    let key = json!([{ "header": "x-user-id" }]);
-    Config::new(json!([{ "name": "r", "key": key, "limits": limits(capacity) }]))
-}
-
-fn user(name: &str) -> Request {
-    Request::get("/").header("x-user-id", name)
-}
-
-/// How many requests in a row are admitted.
-fn admitted(http: &mut Http, name: &str) -> Result<u32> {
-    for count in 0..100 {
-        if http.send(&user(name))?.status == 429 {
-            return Ok(count);
-        }
-    }
-    Ok(100)
 }
 
 /// An edit to capacity 9 by somebody who has seen the generation `seen`.

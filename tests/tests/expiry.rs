@@ -3,37 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use loudou_tests::{Config, Envoy, Http, Operator, Request, eventually, now};
-use serde_json::{Value, json};
+use loudou_tests::one_rule::{admitted, config, edit};
+use loudou_tests::{Envoy, Operator, eventually, now};
+use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(10);
-
-fn limits(capacity: u32) -> Value {
-    json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
-}
-
-fn edit(capacity: u32) -> Value {
-    json!({ "limits": limits(capacity) })
-}
-
-fn config(capacity: u32) -> Config {
-    let key = json!([{ "header": "x-user-id" }]);
-    Config::new(json!([{ "name": "r", "key": key, "limits": limits(capacity) }]))
-}
-
-fn user(name: &str) -> Request {
-    Request::get("/").header("x-user-id", name)
-}
-
-/// How many requests in a row are admitted.
-fn admitted(http: &mut Http, name: &str) -> Result<u32> {
-    for count in 0..100 {
-        if http.send(&user(name))?.status == 429 {
-            return Ok(count);
-        }
-    }
-    Ok(100)
-}
 
 /// The base is back, and one event tells of it.
 fn expires(envoy: &Envoy, ops: &mut Operator) -> Result<()> {
