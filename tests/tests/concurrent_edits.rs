@@ -1,14 +1,18 @@
 //! Many editors at once: of those who have seen the same, one wins; and nobody's requests suffer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use loudou_tests::{Config, Counts, Envoy, Operator, Request};
+use loudou_tests::{Config, Envoy, Operator, Request, eventually};
 use serde_json::{Value, json};
 
 const EDITORS: u64 = 12;
 const ROUNDS: u64 = 20;
+/// Requests that are answered in each round, at least.
+const BESIDE: u64 = 10;
+const SOON: Duration = Duration::from_secs(10);
 
 fn limits(capacity: u64) -> Value {
     json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
@@ -19,33 +23,41 @@ fn config() -> Config {
     Config::new(json!([rule("r"), rule("s")])).concurrency(4)
 }
 
-/// Answers of the data listener while `work` runs.
-fn under_load<T>(envoy: &Envoy, work: impl FnOnce() -> Result<T>) -> Result<(T, Counts)> {
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let load = scope.spawn(|| {
-            let mut counts = Counts::default();
-            let mut http = envoy.data();
-            for n in (0_u64..).take_while(|_| !done.load(Ordering::Acquire)) {
-                let user = format!("user-{}", n % 50);
-                counts.add(
-                    http.send(&Request::get("/").header("x-user-id", user))?
-                        .status,
-                );
-            }
-            anyhow::Ok(counts)
-        });
-        let outcome = work();
-        done.store(true, Ordering::Release);
-        let counts = load
-            .join()
-            .map_err(|_panic| anyhow!("the load panicked"))??;
+/// Requests of fifty users without pause, until told to stop.
+fn traffic(envoy: &Envoy, done: &AtomicBool, answered: &AtomicU64) -> Result<()> {
+    let mut http = envoy.data();
+    for n in (0_u64..).take_while(|_| !done.load(Ordering::Acquire)) {
+        let user = format!("user-{}", n % 50);
+        let status = http
+            .send(&Request::get("/").header("x-user-id", user))?
+            .status;
         ensure!(
-            counts.total() == counts.of(200) + counts.of(429),
-            "{counts:?}"
+            matches!(status, 200 | 429),
+            "{status} while rules are edited"
         );
-        ensure!(counts.total() > 100, "hardly any load: {counts:?}");
-        Ok((outcome?, counts))
+        answered.fetch_add(1, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Runs the rounds while requests go on; each waits until some were answered since it began.
+fn under_load(envoy: &Envoy, mut round: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    let (done, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let load = scope.spawn(|| traffic(envoy, &done, &answered));
+        let outcome = (0..ROUNDS).try_for_each(|number| {
+            let before = answered.load(Ordering::Acquire);
+            round(number)?;
+            eventually(SOON, "requests beside the edits", || {
+                let since = answered.load(Ordering::Acquire) - before;
+                Ok((since >= BESIDE).then_some(()))
+            })
+        });
+        done.store(true, Ordering::Release);
+        let load = load.join();
+        // Why the load ended explains why a round waited in vain.
+        load.map_err(|_panic| anyhow!("the load panicked"))??;
+        outcome
     })
 }
 
@@ -79,32 +91,29 @@ fn all_put(
 fn of_those_who_have_seen_the_same_one_wins() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let mut ops = Operator::editor(&envoy);
-    let rounds = || {
-        for round in 0..ROUNDS {
-            let generation = round + 1;
-            let statuses = all_put(&envoy, |_| "r", &format!("\"{generation}\""))?;
-            let winner = statuses
-                .iter()
-                .position(|status| *status == 200)
-                .context("a winner")?;
-            let others = statuses.iter().filter(|status| **status == 412).count();
-            ensure!(others == statuses.len() - 1, "{statuses:?}");
-            let view = ops.get("/v1/rules/r")?;
-            let capacity = view
-                .pointer("/rule/limits/0/capacity")
-                .and_then(Value::as_u64);
-            ensure!(
-                capacity == Some(100 + u64::try_from(winner)?),
-                "editor {winner} won: {view}"
-            );
-            ensure!(
-                view.get("generation").and_then(Value::as_u64) == Some(generation + 1),
-                "{view}"
-            );
-        }
+    under_load(&envoy, |round| {
+        let generation = round + 1;
+        let statuses = all_put(&envoy, |_| "r", &format!("\"{generation}\""))?;
+        let winner = statuses
+            .iter()
+            .position(|status| *status == 200)
+            .context("a winner")?;
+        let others = statuses.iter().filter(|status| **status == 412).count();
+        ensure!(others == statuses.len() - 1, "{statuses:?}");
+        let view = ops.get("/v1/rules/r")?;
+        let capacity = view
+            .pointer("/rule/limits/0/capacity")
+            .and_then(Value::as_u64);
+        ensure!(
+            capacity == Some(100 + u64::try_from(winner)?),
+            "editor {winner} won: {view}"
+        );
+        ensure!(
+            view.get("generation").and_then(Value::as_u64) == Some(generation + 1),
+            "{view}"
+        );
         Ok(())
-    };
-    under_load(&envoy, rounds)?;
+    })?;
     let events = Operator::viewer(&envoy).events(0)?;
     ensure!(
         u64::try_from(events.len())? == ROUNDS + 1,
@@ -118,15 +127,12 @@ fn of_those_who_have_seen_the_same_one_wins() -> Result<()> {
 fn edits_at_any_generation_all_count() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let rule = |editor: u64| if editor.is_multiple_of(2) { "r" } else { "s" };
-    let (successes, _) = under_load(&envoy, || {
-        let mut successes = 0;
-        for _ in 0..ROUNDS {
-            let statuses = all_put(&envoy, rule, "*")?;
-            ensure!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-            successes += EDITORS;
-        }
-        Ok(successes)
+    under_load(&envoy, |_| {
+        let statuses = all_put(&envoy, rule, "*")?;
+        ensure!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+        Ok(())
     })?;
+    let successes = ROUNDS * EDITORS;
     let mut ops = Operator::viewer(&envoy);
     ensure!(
         ops.generation()? == successes + 1,

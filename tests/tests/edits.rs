@@ -1,8 +1,7 @@
 //! Live edits: seen by their `If-Match`, in force on every worker at once, and gone again when
 //! they run out or are dropped.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,8 @@ use serde_json::{Value, json};
 const IN_FORCE: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(10);
 const LOADERS: usize = 16;
+/// Requests that are looked at after a change.
+const ENOUGH: usize = 500;
 
 /// Far more than a test takes, and slow enough that what it takes stays taken.
 fn plenty() -> Value {
@@ -147,55 +148,54 @@ fn a_dry_run_changes_nothing() -> Result<()> {
     envoy.stop()
 }
 
-/// Sends requests for one exhausted key without pause; when each went out, and whether it passed.
-fn refusals_until(
-    done: &AtomicBool,
-    mut http: Http,
-    seen: &Mutex<Vec<(Instant, u16)>>,
-) -> Result<()> {
+/// When a request went out, and its status.
+type Sent = (Instant, u16);
+
+/// Sends requests for one key without pause, until told to stop.
+fn refusals_until(done: &AtomicBool, count: &AtomicUsize, mut http: Http) -> Result<Vec<Sent>> {
     let mut own = Vec::new();
     while !done.load(Ordering::Acquire) {
         let sent = now();
         own.push((sent, http.send(&user("alice"))?.status));
+        count.fetch_add(1, Ordering::Release);
     }
-    seen.lock()
-        .map_err(|_poisoned| anyhow!("a loader panicked"))?
-        .extend(own);
-    Ok(())
+    Ok(own)
+}
+
+/// Waits until [`IN_FORCE`] has passed since `answered`, and enough has been sent after that.
+fn enough_after(answered: Instant, count: &AtomicUsize) -> Result<()> {
+    eventually(SOON, "the change to be in force", || {
+        Ok((now() >= answered + IN_FORCE).then_some(()))
+    })?;
+    // The first ones may have been on their way before.
+    let until = count.load(Ordering::Acquire) + LOADERS + ENOUGH;
+    eventually(SOON, "requests after the change", || {
+        Ok((count.load(Ordering::Acquire) >= until).then_some(()))
+    })
 }
 
 /// Runs `change` under load on all workers; what was sent from [`IN_FORCE`] after its answer on.
 fn after_the_change(envoy: &Envoy, change: impl FnOnce() -> Result<()>) -> Result<Vec<u16>> {
-    let (done, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-    let answered = thread::scope(|scope| {
+    let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (seen, answered) = thread::scope(|scope| {
         let loaders: Vec<_> = (0..LOADERS)
-            .map(|_| scope.spawn(|| refusals_until(&done, envoy.data(), &seen)))
+            .map(|_| scope.spawn(|| refusals_until(&done, &count, envoy.data())))
             .collect();
-        let answered = change().map(|()| now());
-        if let Ok(answered) = answered {
-            let until = answered + 3 * IN_FORCE;
-            eventually(SOON, "some load after the change", || {
-                Ok((now() >= until).then_some(()))
-            })?;
-        }
+        let answered = change().and_then(|()| {
+            let answered = now();
+            enough_after(answered, &count).map(|()| answered)
+        });
         done.store(true, Ordering::Release);
+        let mut seen = Vec::new();
         for loader in loaders {
-            loader
-                .join()
-                .map_err(|_panic| anyhow!("a loader panicked"))??;
+            let own = loader.join();
+            seen.extend(own.map_err(|_panic| anyhow!("a loader panicked"))??);
         }
-        answered
+        anyhow::Ok((seen, answered?))
     })?;
-    let seen = seen
-        .into_inner()
-        .map_err(|_poisoned| anyhow!("a loader panicked"))?;
     let late = seen.iter().filter(|(sent, _)| *sent >= answered + IN_FORCE);
     let late: Vec<u16> = late.map(|(_, status)| *status).collect();
-    ensure!(
-        late.len() > 100,
-        "only {} requests after the change",
-        late.len()
-    );
+    ensure!(late.len() >= ENOUGH, "only {} were late", late.len());
     Ok(late)
 }
 

@@ -8,6 +8,8 @@ use loudou_tests::{Envoy, Operator, eventually, now};
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(10);
+/// Longer than fifty requests take on a busy machine.
+const LASTS: Duration = Duration::from_secs(3);
 
 /// The base is back, and one event tells of it.
 fn expires(envoy: &Envoy, ops: &mut Operator) -> Result<()> {
@@ -41,7 +43,7 @@ fn an_edit_runs_out_under_traffic() -> Result<()> {
     let envoy = Envoy::start(&config(3).concurrency(4))?;
     let mut ops = Operator::editor(&envoy);
     let before = now();
-    let answer = ops.edit("r", "for=1s&reason=a%20test", &edit(50))?;
+    let answer = ops.edit("r", "for=3s&reason=a%20test", &edit(50))?;
     ensure!(
         answer["after"]["edit"]["expires_at_ns"].is_u64(),
         "{answer}"
@@ -57,15 +59,12 @@ fn an_edit_runs_out_under_traffic() -> Result<()> {
     eventually(SOON, "the base to be back", || {
         let admitted = admitted(&mut envoy.data(), &next())?;
         ensure!(
-            admitted == 3 || admitted == 50 || before.elapsed() > Duration::from_millis(900),
+            admitted == 3 || admitted == 50 || before.elapsed() > LASTS,
             "{admitted}"
         );
         Ok((admitted == 3).then_some(()))
     })?;
-    ensure!(
-        before.elapsed() >= Duration::from_secs(1),
-        "it ran out too early"
-    );
+    ensure!(before.elapsed() >= LASTS, "it ran out too early");
     expires(&envoy, &mut ops)?;
     envoy.stop()
 }
