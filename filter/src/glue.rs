@@ -165,6 +165,8 @@ impl Context for DataStream {
 
 impl HttpContext for DataStream {
     fn on_http_request_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
+        #[cfg(feature = "trap-for-tests")]
+        trap_when_asked();
         let Ok(mut plane) = self.plane.try_borrow_mut() else {
             return Action::Continue;
         };
@@ -211,6 +213,8 @@ impl Context for AdminStream {}
 
 impl HttpContext for AdminStream {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
+        #[cfg(feature = "trap-for-tests")]
+        trap_when_asked();
         let Ok(mut plane) = self.plane.try_borrow_mut() else {
             return Action::Continue;
         };
@@ -241,4 +245,11 @@ impl HttpContext for AdminStream {
         }
         Action::Pause
     }
+}
+
+/// What no request can make the filter do, so that a test can have it.
+#[cfg(feature = "trap-for-tests")]
+fn trap_when_asked() {
+    let asked = EnvoyHost.request_header("x-loudou-trap").is_some();
+    assert!(!asked, "a test asked for it");
 }

@@ -93,7 +93,10 @@ impl Operator {
             let buckets = page.get("buckets").and_then(Value::as_array);
             all.extend(buckets.context("a page without buckets")?.iter().cloned());
             match page.get("next_cursor").and_then(Value::as_str) {
-                Some(next) => next.clone_into(&mut cursor),
+                Some(next) => {
+                    ensure!(next != cursor, "the cursor stays at {cursor}");
+                    next.clone_into(&mut cursor);
+                }
                 None => return Ok(all),
             }
         }

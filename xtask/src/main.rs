@@ -35,7 +35,11 @@ enum Task {
     /// Makes sure of the wasm target and of an Envoy; quick when they are there
     Setup,
     /// Builds the filter, checks its size and what it asks of its host
-    Build,
+    Build {
+        /// Builds the filter that panics on request instead, as a test of crashes wants it
+        #[arg(long)]
+        trap: bool,
+    },
     /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
     Demo,
     /// Runs every test, those in a real Envoy included
@@ -47,7 +51,8 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Setup => setup::run().map(drop),
-        Task::Build => filter::build().map(drop),
+        Task::Build { trap: false } => filter::build().map(drop),
+        Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Demo => demo::run(),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
