@@ -14,9 +14,11 @@ use crate::time::Nanos;
 
 pub mod funnel;
 mod leak;
+pub mod leaky_queue;
 pub mod token_bucket;
 
 pub use funnel::Funnel;
+pub use leaky_queue::LeakyQueue;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -135,6 +137,8 @@ algorithms! {
     "funnel": Funnel,
     /// Tokens that refill continuously or in lumps.
     "token_bucket": TokenBucket,
+    /// A leaky bucket as a queue.
+    "leaky_queue": LeakyQueue,
 }
 
 impl Algorithm {

@@ -16,6 +16,7 @@ use crate::time::Nanos;
 
 mod field;
 mod leaks;
+mod shaping;
 
 use field::Numbers;
 pub use field::{Field, Form};
@@ -30,7 +31,7 @@ struct Entry {
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
 type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
-const ENTRIES: &[Entry] = &[leaks::FUNNEL, leaks::TOKEN_BUCKET];
+const ENTRIES: &[Entry] = &[leaks::FUNNEL, leaks::TOKEN_BUCKET, shaping::LEAKY_QUEUE];
 
 /// The fields that every limit has.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];

@@ -6,6 +6,7 @@ use loudou_limiter::{Decision, Limits, Nanos};
 use serde_json::Value;
 
 mod many;
+mod queues;
 mod single;
 mod traps;
 mod waiting;
