@@ -82,7 +82,7 @@ fn a_burst_leaves_at_the_rate_and_what_does_not_fit_is_refused_at_once() -> Resu
     ensure!(envoy.verdicts("refused")? == 0);
 
     // A full queue refuses; it does not make anybody wait for the refusal.
-    let slow = Envoy::start(&Config::new(rules(&queue(5, "1/h"))))?;
+    let slow = Envoy::start(&Config::new(rules(&queue(5, "1/m"))))?;
     let mut http = slow.data();
     ensure!(http.send(&of("bob"))?.status == 200, "the queue is empty");
     let mut waiters: Vec<Http> = (0..5).map(|_| slow.data()).collect();
@@ -108,7 +108,7 @@ fn a_burst_leaves_at_the_rate_and_what_does_not_fit_is_refused_at_once() -> Resu
 
 #[test]
 fn clients_that_go_leave_nothing_behind() -> Result<()> {
-    let envoy = Envoy::start(&Config::new(rules(&queue(1_000, "1/h"))))?;
+    let envoy = Envoy::start(&Config::new(rules(&queue(55, "1/m"))))?;
     let mut ops = Operator::editor(&envoy);
     ensure!(envoy.data().send(&of("alice"))?.status == 200);
     let mut sockets = Vec::new();
