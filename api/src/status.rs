@@ -71,7 +71,7 @@ pub struct RuleTotals {
     pub name: String,
     /// `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// Requests it admitted.
+    /// Requests it admitted at once.
     pub admitted: u64,
     /// Requests it refused.
     pub refused: u64,
@@ -81,9 +81,16 @@ pub struct RuleTotals {
     pub skipped: u64,
     /// Requests decided by `on_error`.
     pub errors: u64,
-    /// Requests that had to wait, of those admitted.
+    /// Requests it admitted after a wait; they are not among `admitted`.
     #[serde(default)]
     pub held: u64,
     /// Whether an edit is in force.
     pub edited: bool,
+}
+
+impl RuleTotals {
+    /// Requests it let through, at once or after a wait.
+    pub const fn passed(&self) -> u64 {
+        self.admitted.saturating_add(self.held)
+    }
 }

@@ -336,16 +336,16 @@ impl Active {
             let refused = answer.refuses(rule.rule().on_error);
             let counted = match (answer, refused, rule.rule().mode) {
                 (Answer::Skipped, _, _) => Counted::Skipped,
+                (Answer::Decided(decision), false, Mode::Enforce)
+                    if decision.verdict() == Verdict::Hold =>
+                {
+                    Counted::Held
+                }
                 (_, false, _) => Counted::Admitted,
                 (_, true, Mode::Enforce) => Counted::Refused,
                 (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
             };
             metrics.count(host, counted);
-            if let Answer::Decided(decision) = answer
-                && decision.verdict() == Verdict::Hold
-            {
-                metrics.count_held(host);
-            }
         }
     }
 

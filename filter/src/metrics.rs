@@ -1,8 +1,7 @@
 //! Counters as Envoy metrics: process-wide, so that any worker can read what all of them counted.
 //!
 //! ```text
-//! <share>.rule.<rule>.admitted | refused | shadow_refused | skipped | errors      counters
-//! <share>.rule.<rule>.held                                  counter, of those admitted
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors      counters
 //! <share>.wait_ms                                           histogram of what held requests wait
 //! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
@@ -62,6 +61,7 @@ pub(crate) struct RuleMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Admitted,
+    Held,
     Refused,
     ShadowRefused,
     Skipped,
@@ -95,17 +95,13 @@ impl RuleMetrics {
     pub(crate) fn count(&self, host: &dyn Host, what: Counted) {
         let id = match what {
             Counted::Admitted => self.admitted,
+            Counted::Held => self.held,
             Counted::Refused => self.refused,
             Counted::ShadowRefused => self.shadow_refused,
             Counted::Skipped => self.skipped,
             Counted::Error => self.errors,
         };
         add(host, id, 1);
-    }
-
-    /// One of the admitted requests has to wait.
-    pub(crate) fn count_held(&self, host: &dyn Host) {
-        add(host, self.held, 1);
     }
 
     pub(crate) fn totals(

@@ -1,7 +1,7 @@
 //! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
 //!
 //! Statuses are read as plain numbers: a number this code does not know is a failure, not a trap. A
-//! buffer that the host returns was allocated by the SDK's `proxy_on_memory_allocate` with exactly
+//! buffer that the host returns was allocated by `proxy_on_memory_allocate` with exactly
 //! its length, and belongs to us.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 

@@ -121,7 +121,7 @@ pub(super) fn one(
         (
             "so far",
             format!(
-                "{} admitted ({} held), {} refused, {} refused in shadow, {} skipped, {} errors",
+                "{} admitted, {} held, {} refused, {} refused in shadow, {} skipped, {} errors",
                 totals.admitted,
                 totals.held,
                 totals.refused,
