@@ -271,6 +271,7 @@ impl Active {
         for RuleOutcome {
             rule: index,
             answer,
+            ..
         } in &outcome.rules
         {
             let (Some(rule), Some(metrics)) =
@@ -306,6 +307,7 @@ impl Active {
         for RuleOutcome {
             rule: index,
             answer,
+            ..
         } in &outcome.rules
         {
             let Some(rule) = self.rules.get(*index).map(ActiveRule::rule) else {
