@@ -323,6 +323,7 @@ impl Active {
         for RuleOutcome {
             rule: index,
             answer,
+            ..
         } in &outcome.rules
         {
             let (Some(rule), Some(metrics)) =
@@ -363,6 +364,7 @@ impl Active {
         for RuleOutcome {
             rule: index,
             answer,
+            ..
         } in &outcome.rules
         {
             let Some(rule) = self.rules.get(*index).map(ActiveRule::rule) else {

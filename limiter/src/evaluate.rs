@@ -3,10 +3,12 @@
 //! Rules are evaluated in file order and every matching one must admit; the first refusal ends it.
 //! A rule in shadow mode decides on its own buckets and never affects the verdict.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ask::Ask;
-use crate::carry::{Past, Versions};
+use crate::carry::{Carry, Past, Versions};
+use crate::config::RuleEdit;
 use crate::decision::Verdict;
 use crate::limit::BucketDecision;
 use crate::request::Request;
@@ -37,6 +39,17 @@ impl ActiveRule {
         }
     }
 
+    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
+    pub fn edit(&mut self, edit: RuleEdit, carry: Carry, at: Nanos) {
+        if let Some(mode) = edit.mode {
+            self.rule.mode = mode;
+        }
+        if let Some(limits) = edit.limits {
+            self.rule.limits = limits.clone();
+            self.versions.replace(limits, carry, at);
+        }
+    }
+
     /// The rule.
     pub const fn rule(&self) -> &Rule {
         &self.rule
@@ -58,6 +71,8 @@ impl ActiveRule {
 pub struct RuleOutcome {
     /// The index of the rule in its set.
     pub rule: usize,
+    /// The key of the request; `None` when it lacks a part.
+    pub key: Option<String>,
     /// What it said.
     pub answer: Answer,
 }
@@ -149,9 +164,9 @@ pub fn evaluate(
         if rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
-        let answer = match rule.key_of(request, table.seed()) {
-            Key::Skip => Answer::Skipped,
-            Key::Refuse => Answer::KeyMissing,
+        let (key, answer) = match rule.key_of(request, table.seed()) {
+            Key::Skip => (None, Answer::Skipped),
+            Key::Refuse => (None, Answer::KeyMissing),
             Key::Bucket(key) => {
                 let take = Take {
                     versions: &active.versions,
@@ -164,14 +179,15 @@ pub fn evaluate(
                         max_wait: request.max_wait(),
                     },
                 };
-                table
-                    .take(store, &take, stats)
-                    .map_or_else(Answer::GaveUp, Answer::Decided)
+                let taken = table.take(store, &take, stats);
+                let answer = taken.map_or_else(Answer::GaveUp, Answer::Decided);
+                (Some(key), answer)
             }
         };
         outcome.refused = rule.mode == Mode::Enforce && answer.refuses(rule.on_error);
         outcome.rules.push(RuleOutcome {
             rule: index,
+            key,
             answer,
         });
         if outcome.refused {
