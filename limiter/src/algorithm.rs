@@ -15,10 +15,15 @@ use crate::time::Nanos;
 pub mod funnel;
 mod leak;
 pub mod leaky_queue;
+pub mod smooth_bursty;
+pub mod smooth_warmup;
 pub mod token_bucket;
+mod wide;
 
 pub use funnel::Funnel;
 pub use leaky_queue::LeakyQueue;
+pub use smooth_bursty::SmoothBursty;
+pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -139,6 +144,10 @@ algorithms! {
     "token_bucket": TokenBucket,
     /// A leaky bucket as a queue.
     "leaky_queue": LeakyQueue,
+    /// Pay later, with stored permits.
+    "smooth_bursty": SmoothBursty,
+    /// Pay later, and slowly while cold.
+    "smooth_warmup": SmoothWarmup,
 }
 
 impl Algorithm {
@@ -191,6 +200,12 @@ pub enum BadNumbers {
     Initial,
     /// The longest wait is above [`MAX_WAIT`].
     MaxWait,
+    /// The warm-up is 0 or above [`smooth_warmup::MAX_WARMUP`].
+    Warmup,
+    /// The cold factor is not one of [`smooth_warmup::COLD_FACTORS`] or between them.
+    ColdFactor,
+    /// The burst is above [`smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
+    Burst,
 }
 
 /// Checks what all algorithms with a capacity and a rate have in common.

@@ -8,6 +8,7 @@ use serde_json::Value;
 mod many;
 mod queues;
 mod single;
+mod smooth;
 mod traps;
 mod waiting;
 
