@@ -12,6 +12,7 @@ use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
+pub mod concurrency;
 pub mod funnel;
 mod leak;
 pub mod leaky_queue;
@@ -20,6 +21,7 @@ pub mod smooth_warmup;
 pub mod token_bucket;
 mod wide;
 
+pub use concurrency::Concurrency;
 pub use funnel::Funnel;
 pub use leaky_queue::LeakyQueue;
 pub use smooth_bursty::SmoothBursty;
@@ -72,6 +74,12 @@ pub(crate) trait Meter {
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) {}
+    /// Whether what is taken is given back when the request ends.
+    fn gives_back(&self) -> bool {
+        false
+    }
+    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
+    fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -148,6 +156,8 @@ algorithms! {
     "smooth_bursty": SmoothBursty,
     /// Pay later, and slowly while cold.
     "smooth_warmup": SmoothWarmup,
+    /// Requests in flight.
+    "concurrency": Concurrency,
 }
 
 impl Algorithm {
@@ -174,6 +184,11 @@ impl Algorithm {
     /// Whether it may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
+    }
+
+    /// Whether it wants to hear of the end of each request that passed.
+    pub fn holds_until_end(&self) -> bool {
+        self.meter().gives_back()
     }
 
     /// Whether it needs to know the wall clock.
@@ -204,6 +219,8 @@ pub enum BadNumbers {
     Warmup,
     /// The cold factor is not one of [`smooth_warmup::COLD_FACTORS`] or between them.
     ColdFactor,
+    /// The lease is 0 or above [`concurrency::MAX_LEASE`].
+    Lease,
     /// The burst is above [`smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
     Burst,
 }

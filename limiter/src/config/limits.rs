@@ -14,6 +14,7 @@ use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_WAIT};
 use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 use crate::time::Nanos;
 
+mod concurrency;
 mod field;
 mod leaks;
 mod shaping;
@@ -37,6 +38,7 @@ const ENTRIES: &[Entry] = &[
     shaping::LEAKY_QUEUE,
     shaping::SMOOTH_BURSTY,
     shaping::SMOOTH_WARMUP,
+    concurrency::CONCURRENCY,
 ];
 
 /// The fields that every limit has.
@@ -204,6 +206,11 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
             "cold_factor",
             "out of range",
             shaping::COLD_FACTOR.form.allowed(),
+        ),
+        BadNumbers::Lease => (
+            "lease",
+            "out of range",
+            concurrency::LEASE_FIELD.form.allowed(),
         ),
         BadNumbers::MaxWait => ("max_wait", "out of range", MAX_WAIT_FIELD.form.allowed()),
     };
