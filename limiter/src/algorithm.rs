@@ -12,13 +12,20 @@ use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
+pub mod concurrency;
 pub mod funnel;
 mod leak;
 pub mod leaky_queue;
+pub mod smooth_bursty;
+pub mod smooth_warmup;
 pub mod token_bucket;
+mod wide;
 
+pub use concurrency::Concurrency;
 pub use funnel::Funnel;
 pub use leaky_queue::LeakyQueue;
+pub use smooth_bursty::SmoothBursty;
+pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -67,6 +74,12 @@ pub(crate) trait Meter {
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) {}
+    /// Whether what is taken is given back when the request ends.
+    fn gives_back(&self) -> bool {
+        false
+    }
+    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
+    fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -139,6 +152,12 @@ algorithms! {
     "token_bucket": TokenBucket,
     /// A leaky bucket as a queue.
     "leaky_queue": LeakyQueue,
+    /// Pay later, with stored permits.
+    "smooth_bursty": SmoothBursty,
+    /// Pay later, and slowly while cold.
+    "smooth_warmup": SmoothWarmup,
+    /// Requests in flight.
+    "concurrency": Concurrency,
 }
 
 impl Algorithm {
@@ -167,6 +186,11 @@ impl Algorithm {
         self.meter().may_hold()
     }
 
+    /// Whether it wants to hear of the end of each request that passed.
+    pub fn holds_until_end(&self) -> bool {
+        self.meter().gives_back()
+    }
+
     /// Whether it needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.meter().reads_wall()
@@ -191,6 +215,14 @@ pub enum BadNumbers {
     Initial,
     /// The longest wait is above [`MAX_WAIT`].
     MaxWait,
+    /// The warm-up is 0 or above [`smooth_warmup::MAX_WARMUP`].
+    Warmup,
+    /// The cold factor is not one of [`smooth_warmup::COLD_FACTORS`] or between them.
+    ColdFactor,
+    /// The lease is 0 or above [`concurrency::MAX_LEASE`].
+    Lease,
+    /// The burst is above [`smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
+    Burst,
 }
 
 /// Checks what all algorithms with a capacity and a rate have in common.

@@ -14,6 +14,7 @@ use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_WAIT};
 use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 use crate::time::Nanos;
 
+mod concurrency;
 mod field;
 mod leaks;
 mod shaping;
@@ -31,7 +32,14 @@ struct Entry {
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
 type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
-const ENTRIES: &[Entry] = &[leaks::FUNNEL, leaks::TOKEN_BUCKET, shaping::LEAKY_QUEUE];
+const ENTRIES: &[Entry] = &[
+    leaks::FUNNEL,
+    leaks::TOKEN_BUCKET,
+    shaping::LEAKY_QUEUE,
+    shaping::SMOOTH_BURSTY,
+    shaping::SMOOTH_WARMUP,
+    concurrency::CONCURRENCY,
+];
 
 /// The fields that every limit has.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
@@ -189,6 +197,21 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
+        BadNumbers::Burst => {
+            let allowed = format!("numbers with which at most {MAX_AMOUNT} pass at once");
+            ("burst_seconds", "too much for this rate", allowed)
+        }
+        BadNumbers::Warmup => ("warmup", "out of range", shaping::WARMUP.form.allowed()),
+        BadNumbers::ColdFactor => (
+            "cold_factor",
+            "out of range",
+            shaping::COLD_FACTOR.form.allowed(),
+        ),
+        BadNumbers::Lease => (
+            "lease",
+            "out of range",
+            concurrency::LEASE_FIELD.form.allowed(),
+        ),
         BadNumbers::MaxWait => ("max_wait", "out of range", MAX_WAIT_FIELD.form.allowed()),
     };
     let value = numbers.fields.get(field);

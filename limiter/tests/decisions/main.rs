@@ -5,9 +5,11 @@ use loudou_limiter::config::parse_limits;
 use loudou_limiter::{Decision, Limits, Nanos};
 use serde_json::Value;
 
+mod in_flight;
 mod many;
 mod queues;
 mod single;
+mod smooth;
 mod traps;
 mod waiting;
 
