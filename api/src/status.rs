@@ -62,6 +62,10 @@ pub struct StoreStatus {
     pub cas_give_ups: u64,
     /// Refusals whose count could not be written.
     pub lost_counts: u64,
+    /// Places of ended requests that could not be given back; they are free again when their lease
+    /// is over.
+    #[serde(default)]
+    pub lost_returns: u64,
 }
 
 /// What a rule did since Envoy started.

@@ -108,6 +108,7 @@ fn status() -> serde_json::Result<()> {
             cas_retries: 12,
             cas_give_ups: 0,
             lost_counts: 0,
+            lost_returns: 0,
         },
         rules: vec![totals()],
         waiting: 3,

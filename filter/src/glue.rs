@@ -5,13 +5,13 @@
 //! share a VM, so a context is found by its number.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use self::abi::EnvoyHost;
 use crate::admin::{AdminPlane, Begin, MAX_BODY};
-use crate::data::{DataPlane, Fate};
+use crate::data::{DataPlane, Fate, Headers, Stay};
 use crate::host::{Host, LogLevel};
 use crate::plugin::{self, Plugin};
-use crate::waiting::Ticket;
 
 mod abi;
 mod exports;
@@ -47,9 +47,9 @@ enum Root {
 struct Stream {
     root: u32,
     /// For the response to a request that passes.
-    response_headers: Vec<(&'static str, String)>,
-    /// Its place while it waits for its time, and afterwards.
-    ticket: Option<Ticket>,
+    response_headers: Headers,
+    /// What it holds until it ends, its place while it waits for its time included.
+    stay: Stay,
     /// Whether it is a call of the admin API whose body is not whole yet.
     awaits_body: bool,
 }
@@ -144,10 +144,8 @@ impl Vm {
     /// What comes after the headers: it waits with a request that waits, and is the body of a call.
     fn rest(&mut self, context: u32, is_whole: bool) -> Action {
         match self.find(context) {
-            Some((stream, Root::Data(plane))) => match stream.ticket {
-                Some(ticket) if plane.waits(ticket) => Action::Pause,
-                _ => Action::Continue,
-            },
+            Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
+            Some((_, Root::Data(_))) => Action::Continue,
             Some((stream, Root::Admin(plane))) => {
                 if stream.awaits_body && is_whole {
                     stream.awaits_body = false;
@@ -170,10 +168,8 @@ impl Vm {
 
     /// A context that is over: a request however it ended, or a plugin that was replaced.
     fn done(&mut self, context: u32) {
-        if let Some((stream, Root::Data(plane))) = self.find(context)
-            && let Some(ticket) = stream.ticket.take()
-        {
-            plane.leave(&EnvoyHost, ticket);
+        if let Some((stream, Root::Data(plane))) = self.find(context) {
+            plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
         }
         if self.streams.remove(&context).is_none() {
             self.roots.remove(&context);
@@ -211,14 +207,15 @@ impl Root {
 
 impl Stream {
     fn limit(&mut self, context: u32, plane: &mut DataPlane) -> Action {
-        match plane.decide(&EnvoyHost, context) {
+        let (fate, stay) = plane.decide(&EnvoyHost, context);
+        self.stay = stay;
+        match fate {
             Fate::Pass(headers) => {
                 self.response_headers = headers;
                 Action::Continue
             }
-            Fate::Hold(ticket, headers) => {
+            Fate::Hold(headers) => {
                 self.response_headers = headers;
-                self.ticket = Some(ticket);
                 Action::Pause
             }
             Fate::Refuse(reply) => {

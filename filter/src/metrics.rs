@@ -5,6 +5,7 @@
 //! <share>.wait_ms                                           histogram of what held requests wait
 //! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
+//! <share>.store.lost_returns
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
 //! ```
@@ -135,6 +136,7 @@ pub(crate) struct StoreMetrics {
     cas_retries: Option<MetricId>,
     cas_give_ups: Option<MetricId>,
     lost_counts: Option<MetricId>,
+    lost_returns: Option<MetricId>,
     waiting: Option<MetricId>,
     wait_ms: Option<MetricId>,
 }
@@ -150,6 +152,7 @@ impl StoreMetrics {
             cas_retries: metric(MetricKind::Counter, "store.cas_retries"),
             cas_give_ups: metric(MetricKind::Counter, "store.cas_give_ups"),
             lost_counts: metric(MetricKind::Counter, "store.lost_counts"),
+            lost_returns: metric(MetricKind::Counter, "store.lost_returns"),
             waiting: metric(MetricKind::Gauge, "waiting"),
             wait_ms: metric(MetricKind::Histogram, "wait_ms"),
         }
@@ -173,6 +176,7 @@ impl StoreMetrics {
         add(host, self.cas_retries, stats.cas_retries);
         add(host, self.cas_give_ups, stats.cas_give_ups);
         add(host, self.lost_counts, stats.lost_counts);
+        add(host, self.lost_returns, stats.lost_returns);
     }
 
     /// A request waits for `wait`.
@@ -211,6 +215,7 @@ impl StoreMetrics {
             cas_retries: read(host, self.cas_retries),
             cas_give_ups: read(host, self.cas_give_ups),
             lost_counts: read(host, self.lost_counts),
+            lost_returns: read(host, self.lost_returns),
             ..StoreStatus::default()
         }
     }

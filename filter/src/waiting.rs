@@ -15,7 +15,7 @@ pub(crate) const TICK_MS: u32 = 1;
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     due: Nanos,
     stream: u32,
 }

@@ -115,20 +115,36 @@ impl Outcome {
         }
     }
 
+    /// When a request that is not refused may pass, if it has to wait: the latest instant of the
+    /// rules that are enforced. It is on the clock of their buckets, which another worker may have
+    /// moved on beyond this one's `now`.
+    pub fn due(&self, rules: &[ActiveRule]) -> Option<Nanos> {
+        let held = self
+            .enforced(rules)
+            .filter(|decision| decision.wait() > Nanos::ZERO);
+        held.map(|decision| decision.at().saturating_add(decision.wait()))
+            .max()
+            .filter(|_| !self.refused)
+    }
+
+    /// The decisions of the rules that are enforced.
+    fn enforced<'a>(&'a self, rules: &'a [ActiveRule]) -> impl Iterator<Item = &'a BucketDecision> {
+        self.rules.iter().filter_map(|outcome| {
+            let active = rules.get(outcome.rule)?;
+            match &outcome.answer {
+                Answer::Decided(decision) if active.rule.mode == Mode::Enforce => Some(decision),
+                _ => None,
+            }
+        })
+    }
+
     /// How long the request is held: the longest wait of the rules that are enforced; zero when it
     /// is refused.
     pub fn wait(&self, rules: &[ActiveRule]) -> Nanos {
         if self.refused {
             return Nanos::ZERO;
         }
-        let enforced = self.rules.iter().filter(|outcome| {
-            let rule = rules.get(outcome.rule);
-            rule.is_some_and(|active| active.rule.mode == Mode::Enforce)
-        });
-        let waits = enforced.map(|outcome| match &outcome.answer {
-            Answer::Decided(decision) => decision.wait(),
-            Answer::Skipped | Answer::KeyMissing | Answer::GaveUp(_) => Nanos::ZERO,
-        });
+        let waits = self.enforced(rules).map(BucketDecision::wait);
         waits.max().unwrap_or(Nanos::ZERO)
     }
 }

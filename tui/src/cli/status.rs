@@ -80,6 +80,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
             ),
         ),
         ("lost counts", store.lost_counts.to_string()),
+        ("lost returns", store.lost_returns.to_string()),
         ("waiting", status.waiting.to_string()),
     ];
     for (name, value) in lines {
@@ -146,6 +147,8 @@ fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         ("store.cas_retries", store.cas_retries),
         ("store.cas_give_ups", store.cas_give_ups),
         ("store.lost_counts", store.lost_counts),
+        ("store.lost_returns", store.lost_returns),
+        ("waiting", status.waiting),
     ] {
         csv(out, [name, &value.to_string()])?;
     }

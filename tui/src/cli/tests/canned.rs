@@ -51,6 +51,7 @@ pub(super) fn status() -> Status {
             cas_retries: 3,
             cas_give_ups: 0,
             lost_counts: 0,
+            lost_returns: 0,
         },
         rules: vec![
             totals("per-user", "enforce", true),
