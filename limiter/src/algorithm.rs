@@ -63,8 +63,11 @@ pub(crate) trait Meter {
     fn start(&self, words: &mut [u64], now: Nanos);
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that a request was refused, by this limit or by another one of the bucket.
-    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) {}
+    /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
+    /// changed the state.
+    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
+        false
+    }
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
