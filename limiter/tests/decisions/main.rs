@@ -8,6 +8,7 @@ use serde_json::Value;
 mod many;
 mod single;
 mod traps;
+mod windows;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
