@@ -18,6 +18,7 @@ mod concurrency;
 mod field;
 mod leaks;
 mod shaping;
+mod windows;
 
 use field::Numbers;
 pub use field::{Field, Form};
@@ -35,6 +36,10 @@ type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers
 const ENTRIES: &[Entry] = &[
     leaks::FUNNEL,
     leaks::TOKEN_BUCKET,
+    windows::FIXED_WINDOW,
+    windows::SLIDING_WINDOW,
+    windows::SLIDING_LOG,
+    windows::SLIDING_COUNTER,
     shaping::LEAKY_QUEUE,
     shaping::SMOOTH_BURSTY,
     shaping::SMOOTH_WARMUP,
@@ -197,6 +202,16 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
+        BadNumbers::Window => ("window", "out of range", windows::WINDOW.form.allowed()),
+        BadNumbers::Slots => ("slots", "out of range", windows::SLOTS.form.allowed()),
+        BadNumbers::SlotCapacity => {
+            let allowed = "capacity/slots, rounded up, to capacity".to_string();
+            (
+                "slot_capacity",
+                "the capacity is out of reach with it",
+                allowed,
+            )
+        }
         BadNumbers::Burst => {
             let allowed = format!("numbers with which at most {MAX_AMOUNT} pass at once");
             ("burst_seconds", "too much for this rate", allowed)

@@ -7,11 +7,13 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
+mod edits;
 mod laws;
 mod model;
 mod naive;
 mod spec;
 mod versions;
+mod windows;
 
 use spec::Spec;
 
