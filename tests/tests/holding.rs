@@ -52,15 +52,9 @@ fn at_once(envoy: &Envoy, count: usize, request: &Request) -> Result<Vec<(u16, D
     Ok(answers)
 }
 
-fn waiting(ops: &mut Operator) -> Result<u64> {
-    let status = ops.get("/v1/status")?;
-    let waiting = status.get("waiting").and_then(Value::as_u64);
-    waiting.with_context(|| format!("no number of waiting: {status}"))
-}
-
 fn none_wait(ops: &mut Operator) -> Result<()> {
     eventually(SOON, "nobody to wait", || {
-        Ok((waiting(ops)? == 0).then_some(()))
+        Ok((ops.waiting()? == 0).then_some(()))
     })
 }
 
@@ -95,7 +89,7 @@ fn a_burst_leaves_at_the_rate_and_what_does_not_fit_is_refused_at_once() -> Resu
         }
         let mut ops = Operator::editor(&slow);
         eventually(SOON, "five to wait", || {
-            Ok((waiting(&mut ops)? == 5).then_some(()))
+            Ok((ops.waiting()? == 5).then_some(()))
         })?;
         for _ in 0..20 {
             let refused = http.send(&of("bob"))?;
@@ -122,13 +116,13 @@ fn clients_that_go_leave_nothing_behind() -> Result<()> {
         sockets.push(socket);
     }
     eventually(SOON, "fifty to wait", || {
-        Ok((waiting(&mut ops)? == 50).then_some(()))
+        Ok((ops.waiting()? == 50).then_some(()))
     })?;
     for socket in sockets.drain(..25) {
         socket.shutdown(Shutdown::Both)?;
     }
     eventually(SOON, "half of them to be gone", || {
-        Ok((waiting(&mut ops)? == 25).then_some(()))
+        Ok((ops.waiting()? == 25).then_some(()))
     })?;
     drop(sockets);
     none_wait(&mut ops)?;
@@ -174,7 +168,7 @@ fn those_who_wait_are_released_under_a_new_configuration_too() -> Result<()> {
     thread::scope(|scope| -> Result<()> {
         let answer = scope.spawn(|| waiter.send(&of("alice")));
         eventually(SOON, "one to wait", || {
-            Ok((waiting(&mut ops)? == 1).then_some(()))
+            Ok((ops.waiting()? == 1).then_some(()))
         })?;
         let new = rules(&queue(7, "1/s"));
         ensure!(envoy.push(&Config::new(new).drain_s(20))? == Update::Accepted);
