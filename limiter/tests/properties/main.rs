@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
+mod governor;
 mod laws;
 mod model;
 mod versions;
