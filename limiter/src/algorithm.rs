@@ -14,9 +14,11 @@ use crate::time::Nanos;
 
 pub mod funnel;
 mod leak;
+pub mod leaky_queue;
 pub mod token_bucket;
 
 pub use funnel::Funnel;
+pub use leaky_queue::LeakyQueue;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -72,12 +74,12 @@ pub(crate) trait Meter {
 
     /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
     fn used(&self, words: &[u64], now: Nanos) -> Used;
-    /// The used capacity of a wholly used bucket without debt.
+    /// The used capacity of a wholly used bucket without debt: where nobody waits yet.
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
     /// Writes the fullest state that has at most `used` taken at `now` and is as good as new again
-    /// by `now + reset_after`.
+    /// by `now + reset_after`. `used` is above [`Meter::full`] by what already waits.
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos);
     /// Goes on at `at` from `old`, a state of `from`, where that can be done better than through
     /// [`Meter::resume`]; false when it cannot. The bounds are the same: nothing above the capacity
@@ -135,6 +137,8 @@ algorithms! {
     "funnel": Funnel,
     /// Tokens that refill continuously or in lumps.
     "token_bucket": TokenBucket,
+    /// A leaky bucket as a queue.
+    "leaky_queue": LeakyQueue,
 }
 
 impl Algorithm {
@@ -185,6 +189,8 @@ pub enum BadNumbers {
     Drain,
     /// The initial amount is above the capacity.
     Initial,
+    /// The longest wait is above [`MAX_WAIT`].
+    MaxWait,
 }
 
 /// Checks what all algorithms with a capacity and a rate have in common.
@@ -197,6 +203,14 @@ fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     }
     if leak::drain_time(capacity, rate) > MAX_DRAIN {
         return Err(BadNumbers::Drain);
+    }
+    Ok(())
+}
+
+/// Checks the longest wait.
+fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
+    if max_wait > MAX_WAIT {
+        return Err(BadNumbers::MaxWait);
     }
     Ok(())
 }
@@ -231,9 +245,9 @@ mod tests {
             let mut words = state(meter);
             meter.resume(&mut words, 1, Nanos::MAX, Nanos::ZERO);
             assert!(meter.used(&words, Nanos::ZERO) >= 1);
-            meter.resume(&mut words, Used::MAX, Nanos::MAX, Nanos::ZERO);
+            meter.resume(&mut words, meter.full(), Nanos::MAX, Nanos::ZERO);
             assert_eq!(meter.used(&words, one_second), USED_ONE);
-            meter.resume(&mut words, Used::MAX, one_second, Nanos::ZERO);
+            meter.resume(&mut words, meter.full(), one_second, Nanos::ZERO);
             assert_eq!(meter.used(&words, Nanos::ZERO), USED_ONE);
         }
     }

@@ -6,8 +6,11 @@
 //! nothing is ever rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
 //! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
 //! nanosecond.
+//!
+//! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
+//! what waits: *debt*. It never exceeds what leaks in the longest wait there is.
 
-use super::{USED_ONE, Used};
+use super::{MAX_WAIT, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -17,7 +20,7 @@ use crate::time::Nanos;
 pub(super) const WORDS: usize = 2;
 
 /// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
-fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
+pub(super) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
         let rest = small.checked_rem(divisor).unwrap_or(0);
@@ -29,16 +32,16 @@ fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     (quotient, u64::try_from(rest).unwrap_or(u64::MAX))
 }
 
-fn div_ceil(dividend: u128, divisor: u64) -> u128 {
+pub(super) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     let (quotient, rest) = div_rem(dividend, divisor);
     quotient.saturating_add(u128::from(rest > 0))
 }
 
-fn clamp(wide: u128) -> u64 {
+pub(super) fn clamp(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
-fn times(a: u64, b: u64) -> u128 {
+pub(super) fn times(a: u64, b: u64) -> u128 {
     u128::from(a).saturating_mul(u128::from(b))
 }
 
@@ -71,12 +74,23 @@ impl Leak {
         self.rate.period().get()
     }
 
-    fn full(self) -> u128 {
+    pub(super) fn full(self) -> u128 {
         times(self.capacity, self.period())
     }
 
-    /// The level at `now`, in drops; never above full.
-    fn level(self, words: &[u64], now: Nanos) -> u128 {
+    /// The highest level that any request can have left, in drops: full, and what waits.
+    fn most(self) -> u128 {
+        let debt = times(MAX_WAIT.get(), self.amount());
+        self.full().saturating_add(debt)
+    }
+
+    /// `cost` units in drops.
+    pub(super) fn drops(self, cost: u64) -> u128 {
+        times(cost, self.period())
+    }
+
+    /// The level at `now`, in drops; whatever the words, never above what requests leave.
+    pub(super) fn level(self, words: &[u64], now: Nanos) -> u128 {
         let [tat_ns, drops] = words else { return 0 };
         if *tat_ns < now.get() {
             return 0;
@@ -84,10 +98,10 @@ impl Leak {
         let ahead = Nanos::new(*tat_ns).since(now).get();
         times(ahead, self.amount())
             .saturating_add(u128::from(*drops))
-            .min(self.full())
+            .min(self.most())
     }
 
-    fn write(self, words: &mut [u64], level: u128, now: Nanos) {
+    pub(super) fn write(self, words: &mut [u64], level: u128, now: Nanos) {
         let (ahead, drops) = div_rem(level, self.amount());
         if let [tat_ns, rest] = words {
             *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
@@ -95,24 +109,30 @@ impl Leak {
         }
     }
 
-    fn leak_time(self, drops: u128) -> Nanos {
+    /// The time in which so many drops leak away, rounded up.
+    pub(super) fn leak_time(self, drops: u128) -> Nanos {
         Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
 
-    pub(super) fn decide(self, words: &mut [u64], ask: &Ask) -> Decision {
+    /// Decides. A request that does not fit yet is held if it fits within `max_wait`, or within its
+    /// own bound: its turn is reserved.
+    pub(super) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;
-        let (full, old) = (self.full(), self.level(words, now));
-        let new = old.saturating_add(times(cost, self.period()));
-        if new > full {
-            let over = self.leak_time(new.saturating_sub(full));
-            return self
-                .at(old)
-                .refused((cost <= self.capacity).then_some(over));
+        let old = self.level(words, now);
+        if cost == 0 {
+            return self.at(old);
         }
-        if cost > 0 {
-            self.write(words, new, now);
+        if cost > self.capacity {
+            return self.at(old).refused(None);
         }
-        self.at(new)
+        let new = old.saturating_add(self.drops(cost));
+        let wait = self.leak_time(new.saturating_sub(self.full()));
+        let longest = ask.longest_wait(max_wait);
+        if wait > longest {
+            return self.at(old).refused(Some(wait.since(longest)));
+        }
+        self.write(words, new, now);
+        self.at(new).after(wait)
     }
 
     /// The answer that leaves `level`.
@@ -129,13 +149,13 @@ impl Leak {
         )
     }
 
+    /// `used` is above the capacity by what waits.
     pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let used = used.min(u128::from(self.capacity).saturating_mul(USED_ONE));
         let level = used
             .saturating_mul(u128::from(self.period()))
             .div_ceil(USED_ONE)
             .min(times(reset_after.get(), self.amount()))
-            .min(self.full());
+            .min(self.most());
         self.write(words, level, now);
     }
 }

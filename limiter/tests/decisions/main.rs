@@ -6,8 +6,10 @@ use loudou_limiter::{Decision, Limits, Nanos};
 use serde_json::Value;
 
 mod many;
+mod queues;
 mod single;
 mod traps;
+mod waiting;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

@@ -1,6 +1,7 @@
 //! Numbers that change under a live bucket.
 
-use super::{Spec, config, limits, spec, timed, train};
+use super::spec::{Spec, spec};
+use super::{config, limits, timed, train};
 use loudou_limiter::carry::convert;
 use loudou_limiter::{Bucket, Carry, Decision, Limits, Nanos};
 use proptest::prelude::*;
@@ -60,18 +61,12 @@ proptest! {
         let at = last + early;
         let (old, new_limits) = (limits(&[old]), limits(&[new]));
         let mut bucket = convert(&old, &new_limits, carry, &bucket, Nanos::new(at));
-        let period = u128::from(new.period);
         let mut sum = 0;
         for (now, cost) in timed(&more, new.period, last) {
             if !new_limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
-                sum += u128::from(cost) * period;
+                sum += u128::from(cost) * u128::from(new.period);
             }
-            let w = u128::from(now.saturating_sub(at));
-            let back = match new.kind {
-                super::Kind::Interval => period * (w / period + 1),
-                super::Kind::Funnel | super::Kind::Greedy => w,
-            };
-            let bound = u128::from(new.capacity) * period + u128::from(new.amount) * back;
+            let bound = new.bound(now.saturating_sub(at));
             prop_assert!(sum <= bound, "{sum} of {bound} by {now}");
         }
     }
@@ -104,11 +99,7 @@ proptest! {
         };
         // Only the old reset time may leave more than that.
         let more = u128::from(is.remaining) > new_cap - least_target.min(new_cap);
-        let (reset, period) = (u128::from(was.reset_after.get()), u128::from(new.period));
-        let within_reset = match new.kind {
-            super::Kind::Interval => reset / period * u128::from(new.amount),
-            _ => reset * u128::from(new.amount) / period,
-        };
+        let within_reset = new.most_used(at.get(), was.reset_after.get());
         prop_assert!(!more || within_reset <= least_target + 1);
     }
 

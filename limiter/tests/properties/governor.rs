@@ -8,7 +8,8 @@ use governor::{Quota, RateLimiter};
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
 
-use super::{Kind, Spec, Step, config, one, only, timed, train};
+use super::spec::{Kind, Spec};
+use super::{Step, config, one, only, timed, train};
 
 /// What it says of a cost: nothing when it passes, else how long to wait, if that helps at all.
 type Refusal = Option<Option<u64>>;
@@ -47,13 +48,8 @@ fn spec() -> impl Strategy<Value = Spec> {
         prop::sample::select(vec![333_333_333, 60_000_000_000, 86_400_000_000_000]),
     ];
     let capacity = prop_oneof![4 => 1..=12_u64, 1 => 1..=1_000_u64];
-    (capacity, period).prop_map(|(capacity, period)| Spec {
-        kind: Kind::Funnel,
-        capacity,
-        amount: 1,
-        period,
-        initial: capacity,
-    })
+    (capacity, period)
+        .prop_map(|(capacity, period)| Spec::new(Kind::Funnel, capacity, 1, period, 0))
 }
 
 fn costly(train: Vec<Step>) -> Vec<Step> {

@@ -111,6 +111,12 @@ impl<'a> Numbers<'a> {
         }
     }
 
+    /// The field `max_wait`, or what holds without it.
+    pub(super) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
+        let max_wait = self.duration("max_wait", report);
+        self.or("max_wait", max_wait, default)
+    }
+
     pub(super) fn word<T: Copy>(
         &self,
         name: &str,
