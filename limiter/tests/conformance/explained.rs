@@ -1,8 +1,10 @@
 //! Where we differ on purpose: which calls, and why.
 
-use crate::number::{whole, whole_or_none};
+use crate::go::{SET_BURST, SET_LIMIT, TOKENS};
+use crate::nginx::{EXCESS, interval};
+use crate::number::{real, text, whole, whole_or_none};
 use crate::redis_cell::{REPLY_REMAINING, REPLY_RESET, REPLY_RETRY};
-use crate::replay::{MICRO, MILLI, SECOND, Seen};
+use crate::replay::{Difference, MICRO, MILLI, SECOND, Seen};
 
 /// A difference that is meant.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub(crate) struct Case {
 }
 
 /// All of them, each named after what the other limiter does.
-pub(crate) const CASES: [Case; 4] = [
+pub(crate) const CASES: [Case; 9] = [
     Case {
         name: "redis_cell_lets_the_clock_go_back",
         files: "redis_cell",
@@ -71,7 +73,62 @@ pub(crate) const CASES: [Case; 4] = [
         why: "redis-cell divides whole microseconds to say what remains, and is one too high where less than \
               a microsecond is missing. Here it is rounded down from the exact level.",
     },
+    Case {
+        name: "go_keeps_the_tokens_left_when_the_burst_changes",
+        files: "go",
+        apart: true,
+        covers: |seen| is_edit(seen, SET_BURST),
+        why: "When the burst changes, Go keeps the tokens that are left; `carry: keep` keeps what is used, so \
+              a raise can be spent at once and a cut is felt at once.",
+    },
+    Case {
+        name: "go_takes_longer_for_used_tokens_when_the_limit_is_cut",
+        files: "go",
+        apart: true,
+        covers: |seen| is_edit(seen, SET_LIMIT) && seen.difference.ours < seen.difference.theirs,
+        why: "Go keeps the tokens when the rate is cut, so what was used before takes longer to come back. \
+              Here no edit makes a bucket as good as new later than it was.",
+    },
+    Case {
+        name: "go_forgives_waits_when_the_limit_is_raised",
+        files: "go",
+        apart: true,
+        covers: |seen| {
+            let waits = real(seen.call, "tokens_after") < 0.0;
+            is_edit(seen, SET_LIMIT) && waits && seen.difference.ours > seen.difference.theirs
+        },
+        why: "Who waits was told how long. When the rate is raised Go lets new requests pass as if that wait \
+              were shorter; here they wait for those before them as long as they did.",
+    },
+    Case {
+        name: "nginx_cuts_what_flows_out_to_thousandths_of_a_request",
+        files: "nginx",
+        apart: true,
+        covers: |seen| {
+            let Difference { what, theirs, ours } = seen.difference;
+            let more = theirs.unwrap_or(0) - ours.unwrap_or(0);
+            // One cut on top of what is let pass as equal.
+            let most = MILLI + i128::from(interval(seen.trace)) / 1_000;
+            what == EXCESS && (1..=most).contains(&more)
+        },
+        why: "nginx counts in thousandths of a request, and cuts what flows out between two requests to whole \
+              ones: at rates that are not whole per second its excess is up to that much higher each time. \
+              Here nothing is rounded.",
+    },
+    Case {
+        name: "sentinel_charges_a_cost_to_the_request_itself",
+        files: "sentinel",
+        apart: true,
+        covers: |seen| whole(seen.call, "n") > 1,
+        why: "In Sentinel a request of cost n waits for n intervals after the one before it, and the one after \
+              it for a single interval. A leaky queue lets it pass at its turn, and the next waits until \
+              all n have flowed out. With a cost of 1 the two are the same.",
+    },
 ];
+
+fn is_edit(seen: &Seen<'_>, operation: &str) -> bool {
+    text(seen.call, "op") == operation && seen.difference.what == TOKENS
+}
 
 /// What is told of a key beyond its capacity.
 const BEYOND: [&str; 4] = ["remaining", "reset_after", REPLY_REMAINING, REPLY_RESET];

@@ -15,23 +15,30 @@ use std::process::ExitCode;
 mod arguments;
 mod bucket4j;
 mod explained;
+mod go;
 mod governor;
 mod level;
+mod nginx;
 mod number;
+mod ratio;
 mod redis_cell;
 mod replay;
 mod report;
+mod sentinel;
 mod spring;
 
 use replay::Suite;
 use report::Report;
 
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 8] = [
     redis_cell::PURE,
     redis_cell::TTL,
     governor::SUITE,
     bucket4j::SUITE,
+    go::SUITE,
     spring::SUITE,
+    nginx::SUITE,
+    sentinel::SUITE,
 ];
 
 fn main() -> ExitCode {

@@ -1,7 +1,9 @@
 //! Replaying one file of vectors.
 
+use std::time::Duration;
+
 use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Ask, Bucket, BucketDecision, Limits, Nanos, Verdict};
+use loudou_limiter::{Ask, Bucket, BucketDecision, Carry, Limits, Nanos, Verdict, carry};
 use serde_json::Value;
 
 use crate::explained::{self, Case};
@@ -170,6 +172,25 @@ impl Ours {
     ) -> BucketDecision {
         let ask = Ask::new(cost, Nanos::new(now)).waiting(max_wait.map(Nanos::new));
         self.limits.answer(&mut self.bucket, &ask)
+    }
+
+    /// The rate per second of the only limit.
+    pub(crate) fn rate(&self) -> f64 {
+        let limit = self.limits.iter().next().expect("a limit").algorithm();
+        let rate = limit.rate().expect("a rate");
+        f64::from(rate.amount()) / Duration::from_nanos(rate.period().get()).as_secs_f64()
+    }
+
+    /// What a request of no cost is told.
+    pub(crate) fn look(&self, now: u64) -> BucketDecision {
+        self.limits.peek(&self.bucket, 0, Nanos::new(now))
+    }
+
+    /// Replaces the limits at `now`.
+    pub(crate) fn edit(&mut self, document: &Value, carry: Carry, now: u64) {
+        let new = limits(document);
+        self.bucket = carry::convert(&self.limits, &new, carry, &self.bucket, Nanos::new(now));
+        self.limits = new;
     }
 }
 
