@@ -1,17 +1,17 @@
 //! Where we differ on purpose: which calls, and why.
 
-use crate::go::{SET_BURST, SET_LIMIT, TOKENS};
-use crate::nginx::{EXCESS, interval};
+use crate::go::{self, SET_BURST, SET_LIMIT, TOKENS};
+use crate::nginx::{self, EXCESS, interval};
 use crate::number::{real, text, whole, whole_or_none};
-use crate::redis_cell::{REPLY_REMAINING, REPLY_RESET, REPLY_RETRY};
+use crate::redis_cell::{self, REPLY_REMAINING, REPLY_RESET, REPLY_RETRY};
 use crate::replay::{Difference, MICRO, MILLI, SECOND, Seen};
+use crate::sentinel;
 
 /// A difference that is meant.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// How the names of its files begin.
-    files: &'static str,
+    files: &'static [&'static str],
     /// Whether the two limiters are in different states afterwards.
     pub(crate) apart: bool,
     covers: fn(&Seen<'_>) -> bool,
@@ -22,7 +22,7 @@ pub(crate) struct Case {
 pub(crate) const CASES: [Case; 9] = [
     Case {
         name: "redis_cell_lets_the_clock_go_back",
-        files: "redis_cell",
+        files: &[redis_cell::PURE.file, redis_cell::TTL.file],
         apart: true,
         covers: |seen| seen.instant < seen.latest,
         why: "When the clock goes back, redis-cell waits for the same time once more. Here a bucket's clock \
@@ -30,7 +30,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "redis_cell_fills_an_idle_key_beyond_its_capacity",
-        files: "redis_cell",
+        files: &[redis_cell::PURE.file, redis_cell::TTL.file],
         apart: false,
         covers: |seen| {
             let idle = whole_or_none(seen.call, "reset_after_ns").is_some_and(|reset| reset < 0);
@@ -43,7 +43,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "redis_cell_tells_times_below_a_millisecond_as_none",
-        files: "redis_cell",
+        files: &[redis_cell::PURE.file, redis_cell::TTL.file],
         apart: false,
         covers: |seen| {
             let exact = match seen.difference.what {
@@ -58,7 +58,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "redis_cell_counts_what_remains_in_microseconds",
-        files: "redis_cell",
+        files: &[redis_cell::PURE.file, redis_cell::TTL.file],
         apart: false,
         covers: |seen| {
             let what = seen.difference.what;
@@ -75,7 +75,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "go_keeps_the_tokens_left_when_the_burst_changes",
-        files: "go",
+        files: &[go::SUITE.file],
         apart: true,
         covers: |seen| is_edit(seen, SET_BURST),
         why: "When the burst changes, Go keeps the tokens that are left; `carry: keep` keeps what is used, so \
@@ -83,7 +83,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "go_takes_longer_for_used_tokens_when_the_limit_is_cut",
-        files: "go",
+        files: &[go::SUITE.file],
         apart: true,
         covers: |seen| is_edit(seen, SET_LIMIT) && seen.difference.ours < seen.difference.theirs,
         why: "Go keeps the tokens when the rate is cut, so what was used before takes longer to come back. \
@@ -91,7 +91,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "go_forgives_waits_when_the_limit_is_raised",
-        files: "go",
+        files: &[go::SUITE.file],
         apart: true,
         covers: |seen| {
             let waits = real(seen.call, "tokens_after") < 0.0;
@@ -102,7 +102,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "nginx_cuts_what_flows_out_to_thousandths_of_a_request",
-        files: "nginx",
+        files: &[nginx::SUITE.file],
         apart: true,
         covers: |seen| {
             let Difference { what, theirs, ours } = seen.difference;
@@ -117,7 +117,7 @@ pub(crate) const CASES: [Case; 9] = [
     },
     Case {
         name: "sentinel_charges_a_cost_to_the_request_itself",
-        files: "sentinel",
+        files: &[sentinel::SUITE.file],
         apart: true,
         covers: |seen| whole(seen.call, "n") > 1,
         why: "In Sentinel a request of cost n waits for n intervals after the one before it, and the one after \
@@ -136,5 +136,5 @@ const BEYOND: [&str; 4] = ["remaining", "reset_after", REPLY_REMAINING, REPLY_RE
 /// The case that explains a difference.
 pub(crate) fn find(seen: &Seen<'_>) -> Option<&'static Case> {
     let mut cases = CASES.iter();
-    cases.find(|case| seen.file.starts_with(case.files) && (case.covers)(seen))
+    cases.find(|case| case.files.contains(&seen.file) && (case.covers)(seen))
 }
