@@ -86,7 +86,7 @@ impl Meter for Funnel {
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().resume(words, 0, Nanos::ZERO, now);
+        self.leak().level().resume(words, 0, Nanos::ZERO, now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -94,10 +94,10 @@ impl Meter for Funnel {
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
-        self.leak().used(words, now)
+        self.leak().level().used(words, now)
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        self.leak().resume(words, used, reset_after, now);
+        self.leak().level().resume(words, used, reset_after, now);
     }
 }

@@ -20,7 +20,7 @@ use crate::time::Nanos;
 pub(super) const WORDS: usize = 2;
 
 /// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
-pub(super) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
+fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
         let rest = small.checked_rem(divisor).unwrap_or(0);
@@ -32,7 +32,7 @@ pub(super) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     (quotient, u64::try_from(rest).unwrap_or(u64::MAX))
 }
 
-pub(super) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
+fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     let (quotient, rest) = div_rem(dividend, divisor);
     quotient.saturating_add(u128::from(rest > 0))
 }
@@ -41,7 +41,7 @@ pub(super) fn clamp(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
-pub(super) fn times(a: u64, b: u64) -> u128 {
+fn times(a: u64, b: u64) -> u128 {
     u128::from(a).saturating_mul(u128::from(b))
 }
 
@@ -53,6 +53,81 @@ pub(super) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
     )))
 }
 
+/// A level that falls at `rate`, in drops.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) rate: Rate,
+    /// The highest that any request can have left.
+    pub(super) most: u128,
+}
+
+impl Level {
+    fn amount(self) -> u64 {
+        self.rate.amount().into()
+    }
+
+    const fn period(self) -> u64 {
+        self.rate.period().get()
+    }
+
+    /// `cost` units in drops.
+    pub(super) fn drops(self, cost: u64) -> u128 {
+        times(cost, self.period())
+    }
+
+    /// Drops in cost units, rounded down.
+    pub(super) fn units(self, drops: u128) -> u64 {
+        clamp(div_rem(drops, self.period()).0)
+    }
+
+    /// What leaks in `span`, in drops.
+    pub(super) fn leaks_in(self, span: Nanos) -> u128 {
+        times(span.get(), self.amount())
+    }
+
+    /// The time in which so many drops leak away, rounded up.
+    pub(super) fn leak_time(self, drops: u128) -> Nanos {
+        Nanos::new(clamp(div_ceil(drops, self.amount())))
+    }
+
+    /// The level at `now`; whatever the words, never above what requests leave.
+    pub(super) fn read(self, words: &[u64], now: Nanos) -> u128 {
+        let [tat_ns, drops] = words else { return 0 };
+        if *tat_ns < now.get() {
+            return 0;
+        }
+        let ahead = Nanos::new(*tat_ns).since(now);
+        self.leaks_in(ahead)
+            .saturating_add(u128::from(*drops))
+            .min(self.most)
+    }
+
+    pub(super) fn write(self, words: &mut [u64], level: u128, now: Nanos) {
+        let (ahead, drops) = div_rem(level.min(self.most), self.amount());
+        if let [tat_ns, rest] = words {
+            *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
+            *rest = drops;
+        }
+    }
+
+    pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {
+        self.to_used(self.read(words, now))
+    }
+
+    pub(super) fn to_used(self, drops: u128) -> Used {
+        div_ceil(drops.saturating_mul(USED_ONE), self.period())
+    }
+
+    /// `used` is above the capacity by what waits.
+    pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        let level = used
+            .saturating_mul(u128::from(self.period()))
+            .div_ceil(USED_ONE)
+            .min(self.leaks_in(reset_after));
+        self.write(words, level, now);
+    }
+}
+
 /// A meter with `capacity` that leaks at `rate`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leak {
@@ -61,101 +136,45 @@ pub(super) struct Leak {
 }
 
 impl Leak {
-    const fn amount(self) -> u64 {
-        #[expect(
-            clippy::as_conversions,
-            reason = "From is not const; u32 always fits u64"
-        )]
-        let amount = self.rate.amount() as u64;
-        amount
-    }
-
-    const fn period(self) -> u64 {
-        self.rate.period().get()
-    }
-
     pub(super) fn full(self) -> u128 {
-        times(self.capacity, self.period())
+        times(self.capacity, self.rate.period().get())
     }
 
-    /// The highest level that any request can have left, in drops: full, and what waits.
-    fn most(self) -> u128 {
-        let debt = times(MAX_WAIT.get(), self.amount());
-        self.full().saturating_add(debt)
-    }
-
-    /// `cost` units in drops.
-    pub(super) fn drops(self, cost: u64) -> u128 {
-        times(cost, self.period())
-    }
-
-    /// The level at `now`, in drops; whatever the words, never above what requests leave.
-    pub(super) fn level(self, words: &[u64], now: Nanos) -> u128 {
-        let [tat_ns, drops] = words else { return 0 };
-        if *tat_ns < now.get() {
-            return 0;
+    /// Its level: at most full, and what waits.
+    pub(super) fn level(self) -> Level {
+        let debt = times(MAX_WAIT.get(), self.rate.amount().into());
+        Level {
+            rate: self.rate,
+            most: self.full().saturating_add(debt),
         }
-        let ahead = Nanos::new(*tat_ns).since(now).get();
-        times(ahead, self.amount())
-            .saturating_add(u128::from(*drops))
-            .min(self.most())
-    }
-
-    pub(super) fn write(self, words: &mut [u64], level: u128, now: Nanos) {
-        let (ahead, drops) = div_rem(level, self.amount());
-        if let [tat_ns, rest] = words {
-            *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
-            *rest = drops;
-        }
-    }
-
-    /// The time in which so many drops leak away, rounded up.
-    pub(super) fn leak_time(self, drops: u128) -> Nanos {
-        Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
 
     /// Decides. A request that does not fit yet is held if it fits within `max_wait`, or within its
     /// own bound: its turn is reserved.
     pub(super) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;
-        let old = self.level(words, now);
+        let level = self.level();
+        let old = level.read(words, now);
         if cost == 0 {
             return self.at(old);
         }
         if cost > self.capacity {
             return self.at(old).refused(None);
         }
-        let new = old.saturating_add(self.drops(cost));
-        let wait = self.leak_time(new.saturating_sub(self.full()));
+        let new = old.saturating_add(level.drops(cost));
+        let wait = level.leak_time(new.saturating_sub(self.full()));
         let longest = ask.longest_wait(max_wait);
         if wait > longest {
             return self.at(old).refused(Some(wait.since(longest)));
         }
-        self.write(words, new, now);
+        level.write(words, new, now);
         self.at(new).after(wait)
     }
 
     /// The answer that leaves `level`.
     fn at(self, level: u128) -> Decision {
         let left = self.full().saturating_sub(level);
-        let remaining = clamp(div_rem(left, self.period()).0);
-        Decision::admit(self.capacity, remaining, self.leak_time(level))
-    }
-
-    pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {
-        div_ceil(
-            self.level(words, now).saturating_mul(USED_ONE),
-            self.period(),
-        )
-    }
-
-    /// `used` is above the capacity by what waits.
-    pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let level = used
-            .saturating_mul(u128::from(self.period()))
-            .div_ceil(USED_ONE)
-            .min(times(reset_after.get(), self.amount()))
-            .min(self.most());
-        self.write(words, level, now);
+        let remaining = self.level().units(left);
+        Decision::admit(self.capacity, remaining, self.level().leak_time(level))
     }
 }

@@ -19,7 +19,7 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS, clamp, div_rem, drain_time};
+use super::leak::{Leak, WORDS, drain_time};
 use super::{BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
@@ -31,15 +31,9 @@ use crate::time::Nanos;
 pub struct LeakyQueue {
     capacity: u64,
     rate: Rate,
-    #[serde(skip_serializing_if = "is_zero")]
     immediate: u32,
     #[serde(skip_serializing_if = "is_longest")]
     max_wait: Nanos,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-const fn is_zero(immediate: &u32) -> bool {
-    *immediate == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -88,15 +82,14 @@ impl LeakyQueue {
         }
     }
 
-    /// The answer that leaves `level`.
-    fn at(&self, level: u128) -> Decision {
-        let leak = self.leak();
-        let left = leak.full().saturating_sub(level);
-        let places = clamp(div_rem(left, self.rate.period().get()).0);
+    /// The answer that leaves `drops`.
+    fn at(&self, drops: u128) -> Decision {
+        let (leak, level) = (self.leak(), self.leak().level());
+        let places = level.units(leak.full().saturating_sub(drops));
         Decision::admit(
             self.capacity,
             places.min(self.capacity),
-            leak.leak_time(level),
+            level.leak_time(drops),
         )
     }
 }
@@ -127,34 +120,34 @@ impl Meter for LeakyQueue {
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().resume(words, 0, Nanos::ZERO, now);
+        self.leak().level().resume(words, 0, Nanos::ZERO, now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         let Ask { cost, now, .. } = *ask;
-        let leak = self.leak();
-        let old = leak.level(words, now);
+        let (leak, level) = (self.leak(), self.leak().level());
+        let old = level.read(words, now);
         if cost == 0 {
             return self.at(old);
         }
         if cost > self.places() {
             return self.at(old).refused(None);
         }
-        let new = old.saturating_add(leak.drops(cost));
-        let until_it_fits = leak.leak_time(new.saturating_sub(leak.full()));
-        let ahead = old.saturating_sub(leak.drops(self.immediate.into()));
-        let wait = leak.leak_time(ahead);
+        let new = old.saturating_add(level.drops(cost));
+        let until_it_fits = level.leak_time(new.saturating_sub(leak.full()));
+        let ahead = old.saturating_sub(level.drops(self.immediate.into()));
+        let wait = level.leak_time(ahead);
         let too_long = wait.since(ask.longest_wait(self.max_wait));
         let retry_after = until_it_fits.max(too_long);
         if retry_after > Nanos::ZERO {
             return self.at(old).refused(Some(retry_after));
         }
-        leak.write(words, new, now);
+        level.write(words, new, now);
         self.at(new).after(wait)
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
-        self.leak().used(words, now)
+        self.leak().level().used(words, now)
     }
 
     fn full(&self) -> Used {
@@ -163,6 +156,6 @@ impl Meter for LeakyQueue {
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        self.leak().resume(words, used, reset_after, now);
+        self.leak().level().resume(words, used, reset_after, now);
     }
 }

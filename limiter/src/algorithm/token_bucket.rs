@@ -192,14 +192,14 @@ impl Meter for TokenBucket {
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         match self.refill {
-            Refill::Greedy => self.leak().used(words, now),
+            Refill::Greedy => self.leak().level().used(words, now),
             Refill::Interval => u128::from(self.used_tokens(words, now)).saturating_mul(USED_ONE),
         }
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
         match self.refill {
-            Refill::Greedy => self.leak().resume(words, used, reset_after, now),
+            Refill::Greedy => self.leak().level().resume(words, used, reset_after, now),
             Refill::Interval => {
                 let tokens = clamp(used.div_ceil(USED_ONE)).min(self.most_used());
                 let lumps = self

@@ -76,6 +76,8 @@ proptest! {
     fn keep_keeps_the_level_and_proportional_the_share(
         (old, new) in (spec(), spec()), train in train(20), carry in carry(),
     ) {
+        // What is left must tell what is used.
+        let (old, new) = (old.with_wide_slots(), new.with_wide_slots());
         let (bucket, last) = used(&[old], &train);
         let at = Nanos::new(last);
         let (old_limits, new_limits) = (limits(&[old]), limits(&[new]));

@@ -7,12 +7,14 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
+mod edits;
 mod governor;
 mod laws;
 mod model;
 mod naive;
 mod spec;
 mod versions;
+mod windows;
 
 use spec::Spec;
 

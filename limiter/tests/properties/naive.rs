@@ -25,6 +25,12 @@ pub(super) trait Model: Debug {
 pub(super) fn model(spec: Spec, now: u64) -> Box<dyn Model> {
     match spec.kind {
         Kind::Funnel | Kind::Greedy | Kind::Interval => Box::new(Level::new(spec, now)),
+        Kind::FixedFirst
+        | Kind::FixedClock
+        | Kind::SlidingWindow
+        | Kind::Log
+        | Kind::StrictLog
+        | Kind::Counter => Box::new(History::new(spec)),
     }
 }
 
@@ -33,16 +39,16 @@ pub(super) fn model(spec: Spec, now: u64) -> Box<dyn Model> {
 struct Level {
     spec: Spec,
     /// The used capacity, in 1/period cost units.
-    level: u128,
+    used: u128,
     last: u64,
 }
 
 impl Level {
     fn new(spec: Spec, now: u64) -> Self {
-        let level = u128::from(spec.used_at_first()) * u128::from(spec.period);
+        let used = u128::from(spec.used_at_first()) * u128::from(spec.period);
         Self {
             spec,
-            level,
+            used,
             last: now,
         }
     }
@@ -53,7 +59,7 @@ impl Level {
             Kind::Interval => u128::from(now / period - self.last / period) * u128::from(period),
             _ => u128::from(now - self.last),
         };
-        self.level
+        self.used
             .saturating_sub(units * u128::from(self.spec.amount))
     }
 
@@ -69,11 +75,104 @@ impl Model for Level {
     }
 
     fn take(&mut self, cost: u64, now: u64) {
-        self.level = self.with(cost, now);
+        self.used = self.with(cost, now);
         self.last = now;
     }
 
     fn is_new(&self, now: u64) -> bool {
         self.at(now) == 0
+    }
+}
+
+/// Every request there ever was.
+#[derive(Clone, Debug)]
+struct History {
+    spec: Spec,
+    /// Instants and costs, oldest first.
+    taken: Vec<(u128, u128)>,
+}
+
+impl History {
+    fn new(spec: Spec) -> Self {
+        let taken = Vec::new();
+        Self { spec, taken }
+    }
+
+    /// The cost of those requests.
+    fn sum(&self, which: impl Fn(u128) -> bool) -> u128 {
+        let which = self.taken.iter().filter(|(at, _)| which(*at));
+        which.map(|(_, cost)| cost).sum()
+    }
+
+    /// The first instant of the last window that begins with a request.
+    fn began(&self) -> Option<u128> {
+        let mut began = None;
+        for (at, _) in &self.taken {
+            if began.is_none_or(|began| *at >= began + u128::from(self.spec.period)) {
+                began = Some(*at);
+            }
+        }
+        began
+    }
+
+    /// What counts at `now`, in 1/window cost units.
+    fn level(&self, now: u128) -> u128 {
+        let window = u128::from(self.spec.period);
+        let slots = u128::from(self.spec.slots());
+        let slot = |at: u128| at * slots / window;
+        let of_window = |number: u128| self.sum(|at| at / window == number);
+        window
+            * match self.spec.kind {
+                Kind::FixedFirst => {
+                    let began = self.began().filter(|began| now < began + window);
+                    began.map_or(0, |began| self.sum(|at| at >= began))
+                }
+                Kind::FixedClock => of_window(now / window),
+                Kind::SlidingWindow => self.sum(|at| slot(at) + slots > slot(now)),
+                Kind::Counter => {
+                    let before = now / window;
+                    let previous = before.checked_sub(1).map_or(0, of_window);
+                    return previous * (window - now % window) + of_window(before) * window;
+                }
+                _ => self
+                    .sum(|at| now < at + window)
+                    .min(self.spec.capacity.into()),
+            }
+    }
+}
+
+impl Model for History {
+    fn wait(&self, cost: u64, now: u64) -> Option<u64> {
+        let (now, cost) = (u128::from(now), u128::from(cost));
+        let (window, slots) = (u128::from(self.spec.period), u128::from(self.spec.slots()));
+        let slot = now * slots / window;
+        let in_slot = self.sum(|at| at * slots / window == slot) + cost;
+        let slot_fits = self.spec.kind != Kind::SlidingWindow
+            || cost == 0
+            || in_slot <= u128::from(self.spec.slot_capacity());
+        let full = u128::from(self.spec.capacity) * window;
+        (slot_fits && self.level(now) + cost * window <= full).then_some(0)
+    }
+
+    fn take(&mut self, cost: u64, now: u64) {
+        self.taken.push((now.into(), cost.into()));
+    }
+
+    fn note_refusal(&mut self, cost: u64, now: u64) {
+        if self.spec.kind == Kind::StrictLog {
+            let most = u128::from(self.spec.capacity);
+            // What is over goes, the oldest first.
+            self.take(cost.min(self.spec.capacity), now);
+            let mut over = self.sum(|_| true).saturating_sub(most);
+            for (_, cost) in &mut self.taken {
+                let goes = over.min(*cost);
+                *cost -= goes;
+                over -= goes;
+            }
+        }
+    }
+
+    fn is_new(&self, now: u64) -> bool {
+        self.level(now.into()) == 0
     }
 }

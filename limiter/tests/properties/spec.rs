@@ -2,7 +2,10 @@
 //!
 //! A new kind is a variant here with its arms below, and a model in `naive`.
 
-use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
+use loudou_limiter::algorithm::{
+    Algorithm, Align, FixedWindow, Funnel, Refill, SlidingCounter, SlidingLog, SlidingWindow,
+    TokenBucket,
+};
 use loudou_limiter::{Limit, Nanos, Rate};
 use proptest::prelude::*;
 
@@ -11,11 +14,28 @@ pub(super) enum Kind {
     Funnel,
     Greedy,
     Interval,
+    FixedFirst,
+    FixedClock,
+    SlidingWindow,
+    Log,
+    /// One that counts refused requests.
+    StrictLog,
+    Counter,
 }
 
-const KINDS: [Kind; 3] = [Kind::Funnel, Kind::Greedy, Kind::Interval];
+const KINDS: [Kind; 9] = [
+    Kind::Funnel,
+    Kind::Greedy,
+    Kind::Interval,
+    Kind::FixedFirst,
+    Kind::FixedClock,
+    Kind::SlidingWindow,
+    Kind::Log,
+    Kind::StrictLog,
+    Kind::Counter,
+];
 
-/// The numbers of a limit: `amount` comes back per `period`.
+/// The numbers of a limit: `amount` comes back per `period`, which is the window where there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) kind: Kind,
@@ -29,6 +49,10 @@ pub(super) struct Spec {
 impl Spec {
     /// The nearest numbers that the kind allows.
     pub(super) fn new(kind: Kind, capacity: u64, amount: u32, period: u64, seed: u64) -> Self {
+        let capacity = match kind {
+            Kind::Log | Kind::StrictLog => capacity.min(256),
+            _ => capacity,
+        };
         Self {
             kind,
             capacity,
@@ -46,8 +70,24 @@ impl Spec {
     pub(super) fn used_at_first(&self) -> u64 {
         match self.kind {
             Kind::Greedy | Kind::Interval => self.capacity.min(self.seed % 5),
-            Kind::Funnel => 0,
+            _ => 0,
         }
+    }
+
+    pub(super) fn slots(&self) -> u32 {
+        [2, 3, 7, 10, 64][usize::try_from(self.seed % 5).expect("small")]
+    }
+
+    /// From the least with which the capacity can be reached to all of it.
+    pub(super) fn slot_capacity(&self) -> u64 {
+        let least = self.capacity.div_ceil(self.slots().into());
+        least + (self.capacity - least) * (self.seed / 5 % 5) / 4
+    }
+
+    /// The same, but a slot takes all of the capacity.
+    pub(super) fn with_wide_slots(self) -> Self {
+        let seed = self.seed % 5 + 20;
+        Self { seed, ..self }
     }
 
     pub(super) fn algorithm(&self) -> Algorithm {
@@ -55,10 +95,20 @@ impl Spec {
             let initial = self.capacity - self.used_at_first();
             TokenBucket::new(self.capacity, self.rate(), refill, initial).map(Into::into)
         };
+        let (capacity, window) = (self.capacity, Nanos::new(self.period));
         let algorithm = match self.kind {
             Kind::Funnel => Funnel::new(self.capacity, self.rate()).map(Into::into),
             Kind::Greedy => bucket(Refill::Greedy),
             Kind::Interval => bucket(Refill::Interval),
+            Kind::FixedFirst => FixedWindow::new(capacity, window, Align::First).map(Into::into),
+            Kind::FixedClock => FixedWindow::new(capacity, window, Align::Clock).map(Into::into),
+            Kind::SlidingWindow => {
+                let slot_capacity = Some(self.slot_capacity());
+                SlidingWindow::new(capacity, window, self.slots(), slot_capacity).map(Into::into)
+            }
+            Kind::Log => SlidingLog::new(capacity, window, false).map(Into::into),
+            Kind::StrictLog => SlidingLog::new(capacity, window, true).map(Into::into),
+            Kind::Counter => SlidingCounter::new(capacity, window).map(Into::into),
         };
         algorithm.expect("in range")
     }
@@ -74,24 +124,50 @@ impl Spec {
         match self.kind {
             Kind::Funnel | Kind::Greedy => capacity * period + amount * w,
             Kind::Interval => capacity * period + amount * period * (w / period + 1),
+            Kind::FixedFirst | Kind::FixedClock => capacity * period * (w.div_ceil(period) + 1),
+            Kind::Log | Kind::StrictLog => capacity * period * (w / period + 1),
+            Kind::Counter => capacity * period + capacity * w,
+            Kind::SlidingWindow => {
+                let (slots, in_slot) = (u128::from(self.slots()), u128::from(self.slot_capacity()));
+                // One instant is in one slot, the last of one and the first of the next in two; and so
+                // many lie wholly between them.
+                let begins = w * slots / period;
+                let touched = (begins.saturating_sub(1)..=begins + 2)
+                    .rev()
+                    .find(|touched| {
+                        let between = touched.saturating_sub(2) * period / slots;
+                        *touched < 2 || between < w
+                    })
+                    .expect("one is");
+                let rest = capacity.min(in_slot * (touched % slots));
+                (capacity * (touched / slots) + rest) * period
+            }
         }
     }
 
     /// The most that can be used at `now` in a bucket that is as good as new `reset` later, in whole
     /// cost units.
     pub(super) fn most_used(&self, now: u64, reset: u64) -> u128 {
-        let [period, amount, now, reset] =
-            [self.period, self.amount.into(), now, reset].map(u128::from);
+        let [capacity, period, amount, now, reset] =
+            [self.capacity, self.period, self.amount.into(), now, reset].map(u128::from);
+        let ends = |part: u128| (now + reset) * part / period - now * part / period;
         let most = match self.kind {
             Kind::Funnel | Kind::Greedy => reset * amount / period,
-            Kind::Interval => ((now + reset) / period - now / period) * amount,
+            Kind::Interval => ends(1) * amount,
+            Kind::FixedFirst | Kind::FixedClock | Kind::Log | Kind::StrictLog => capacity * reset,
+            Kind::SlidingWindow => capacity * ends(self.slots().into()),
+            Kind::Counter => match ends(1) {
+                0 => 0,
+                1 => capacity * (period - now % period) / period,
+                _ => capacity,
+            },
         };
-        most.min(self.capacity.into())
+        most.min(capacity)
     }
 
     /// Whether a refusal leaves the state as it is.
     pub(super) fn forgets_refusals(&self) -> bool {
-        true
+        self.kind != Kind::StrictLog
     }
 }
 
