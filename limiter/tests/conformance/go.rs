@@ -1,5 +1,7 @@
 //! golang.org/x/time/rate: our token bucket, which may hold, and edits of it.
 
+use std::time::Duration;
+
 use loudou_limiter::{Carry, Verdict};
 use serde_json::{Value, json};
 
@@ -43,20 +45,33 @@ fn limits(burst: u64, per_second: f64) -> Value {
     json!([{"algorithm": "token_bucket", "capacity": burst, "rate": rate}])
 }
 
+fn double(burst: u64) -> f64 {
+    f64::from(u32::try_from(burst).expect("a burst of ours"))
+}
+
+/// The time until all tokens are there.
+fn seconds(ours: &Ours, now: u64) -> f64 {
+    Duration::from_nanos(ours.look(now).reset_after().get()).as_secs_f64()
+}
+
 impl Go {
     /// The time until all tokens are there, if so many are left; fewer than none is debt.
     fn reset_after(&self, tokens: f64) -> i128 {
-        let burst = f64::from(u32::try_from(self.burst).expect("a burst of ours"));
-        nanos((burst - tokens).max(0.0) / self.per_second)
+        nanos((double(self.burst) - tokens).max(0.0) / self.per_second)
     }
 
+    /// Where Go keeps the tokens, ours keeps what is used and what waits: compared with that here, as the
+    /// tokens are different then.
     fn edit(&mut self, burst: u64, per_second: f64, call: &Value, differences: &mut Differences) {
         let now = self.instant(call);
-        let before = time(self.ours.look(now).reset_after());
+        let before = seconds(&self.ours, now);
+        let used = (before * self.per_second).min(double(self.burst));
+        let waits = before - used / self.per_second;
         (self.burst, self.per_second) = (burst, per_second);
         self.ours.edit(&limits(burst, per_second), Carry::Keep, now);
-        let later = time(self.ours.look(now).reset_after()) - before;
-        differences.same("as good as new later than before", 0, later.max(0));
+        let kept = used.min(double(burst)) / per_second + waits;
+        let after = nanos(seconds(&self.ours, now));
+        differences.within(MICRO, "what is kept", nanos(kept.min(before)), after);
     }
 
     fn ask(&mut self, call: &Value, max_wait: Option<u64>, differences: &mut Differences) {

@@ -17,6 +17,7 @@ mod bucket4j;
 mod explained;
 mod go;
 mod governor;
+mod guava;
 mod level;
 mod nginx;
 mod number;
@@ -30,7 +31,7 @@ mod spring;
 use replay::Suite;
 use report::Report;
 
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 9] = [
     redis_cell::PURE,
     redis_cell::TTL,
     governor::SUITE,
@@ -39,6 +40,7 @@ const SUITES: [Suite; 8] = [
     spring::SUITE,
     nginx::SUITE,
     sentinel::SUITE,
+    guava::SUITE,
 ];
 
 fn main() -> ExitCode {

@@ -186,6 +186,12 @@ impl Ours {
         self.limits.peek(&self.bucket, 0, Nanos::new(now))
     }
 
+    /// How long the next request would have to wait.
+    pub(crate) fn wait_of_next(&self, now: u64) -> i128 {
+        let ask = Ask::new(1, Nanos::new(now)).waiting(Some(Nanos::MAX));
+        time(self.limits.answer(&mut self.bucket.clone(), &ask).wait())
+    }
+
     /// Replaces the limits at `now`.
     pub(crate) fn edit(&mut self, document: &Value, carry: Carry, now: u64) {
         let new = limits(document);

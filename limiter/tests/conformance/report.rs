@@ -70,11 +70,13 @@ impl Report {
             ));
         }
         let mut cases: Vec<&'static str> = Vec::new();
-        for case in differences.iter().filter_map(|(_, case)| *case) {
-            if !cases.contains(&case.name) {
-                cases.push(case.name);
-            }
-        }
+        cases.extend(
+            differences
+                .iter()
+                .filter_map(|(_, case)| Some(case.as_ref()?.name)),
+        );
+        cases.sort_unstable();
+        cases.dedup();
         for case in cases {
             let same = |(name, of, _): &&mut Covered| *name == case && *of == file.name;
             match self.covered.iter_mut().find(same) {
@@ -99,17 +101,13 @@ impl Report {
     }
 
     fn case(&self, case: &Case, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut of = self
-            .covered
-            .iter()
-            .filter(|(name, ..)| *name == case.name)
-            .peekable();
-        if of.peek().is_none() {
-            return Ok(());
-        }
+        let of = self.covered.iter().filter(|(name, ..)| *name == case.name);
         let of: Vec<String> = of
             .map(|(_, file, calls)| format!("{calls} of {file}"))
             .collect();
+        if of.is_empty() {
+            return Ok(());
+        }
         writeln!(f, "- {}: {}", case.name, of.join(", "))?;
         let mut line = String::from(" ");
         for word in case.why.split(' ') {
