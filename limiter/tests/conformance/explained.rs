@@ -6,7 +6,7 @@ use crate::nginx::{self, EXCESS, interval};
 use crate::number::{real, text, whole, whole_or_none};
 use crate::redis_cell::{self, REPLY_REMAINING, REPLY_RESET, REPLY_RETRY};
 use crate::replay::{Difference, MICRO, MILLI, SECOND, Seen};
-use crate::sentinel;
+use crate::sentinel::{self, BUSY, WAIT};
 
 /// A difference that is meant.
 #[derive(Debug)]
@@ -124,7 +124,10 @@ pub(crate) const CASES: [Case; 11] = [
         name: "sentinel_charges_a_cost_to_the_request_itself",
         files: &[sentinel::SUITE.file],
         apart: true,
-        covers: |seen| whole(seen.call, "n") > 1,
+        covers: |seen| {
+            let differs = ["verdict", WAIT, BUSY].contains(&seen.difference.what);
+            whole(seen.call, "n") > 1 && differs
+        },
         why: "In Sentinel a request of cost n waits for n intervals after the one before it, \
               and the one after it for a single interval. A leaky queue lets it pass at its \
               turn, and the next waits until all n have flowed out. With a cost of 1 the two \

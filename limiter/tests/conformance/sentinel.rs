@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::number::{SECOND, nanos, real, truth, whole, whole_or_none};
 use crate::ratio::rate;
-use crate::replay::{Differences, MILLI, Ours, Replay, Suite, time};
+use crate::replay::{Differences, MICRO, MILLI, Ours, Replay, Suite, time};
 
 pub(crate) const SUITE: Suite = Suite {
     file: "sentinel_throttling",
@@ -16,8 +16,13 @@ pub(crate) const SUITE: Suite = Suite {
 /// What the calls' instants count from: room for a level to have begun earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
+pub(crate) const WAIT: &str = "wait";
+/// The time until one more request would pass at once.
+pub(crate) const BUSY: &str = "busy for";
+
 struct Sentinel {
     ours: Ours,
+    max_wait: i128,
     interval: i128,
 }
 
@@ -32,7 +37,12 @@ fn start(trace: &Value) -> Box<dyn Replay> {
     }]);
     let ours = Ours::new(&limits, ORIGIN);
     let interval = nanos(1.0 / ours.rate());
-    Box::new(Sentinel { ours, interval })
+    let max_wait = i128::from(whole(trace, "max_queueing_ms")) * MILLI;
+    Box::new(Sentinel {
+        ours,
+        max_wait,
+        interval,
+    })
 }
 
 impl Sentinel {
@@ -50,7 +60,10 @@ impl Replay for Sentinel {
     }
 
     fn call(&mut self, call: &Value, differences: &mut Differences) {
-        let answer = self.ours.ask(whole(call, "n"), self.instant(call));
+        let (cost, now) = (whole(call, "n"), self.instant(call));
+        let ahead = time(self.ours.look(now).reset_after());
+        let answer = self.ours.ask(cost, now);
+        let busy = time(self.ours.look(now).reset_after());
         let verdict = match whole_or_none(call, "wait_ms") {
             _ if !truth(call, "pass") => Verdict::Refuse,
             Some(1..) => Verdict::Hold,
@@ -58,10 +71,22 @@ impl Replay for Sentinel {
         };
         differences.verdict(verdict, answer.verdict());
         if let Some(wait) = whole_or_none(call, "wait_ms") {
-            differences.within(MILLI, "wait", wait * MILLI, time(answer.wait()));
+            differences.within(MILLI, WAIT, wait * MILLI, time(answer.wait()));
         }
-        let ours = self.ours.look(self.instant(call)).reset_after();
-        differences.within(MILLI, "busy for", self.busy(call), time(ours));
+        differences.within(MILLI, BUSY, self.busy(call), busy);
+        // What ours does with a larger cost is not what Sentinel does: compared with what it should do.
+        let (passes, wait, taken) = if ahead > self.max_wait {
+            (false, 0, 0)
+        } else {
+            (true, ahead, i128::from(cost) * self.interval)
+        };
+        differences.same(
+            "a queue passes",
+            i128::from(passes),
+            i128::from(!answer.is_refused()),
+        );
+        differences.within(MICRO, "a queue's wait", wait, time(answer.wait()));
+        differences.within(MICRO, "a queue is busy for", ahead + taken, busy);
     }
 
     fn follow(&mut self, call: &Value) {
