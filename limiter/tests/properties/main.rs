@@ -8,6 +8,7 @@ use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
 mod edits;
+mod holders;
 mod laws;
 mod model;
 mod naive;
