@@ -13,6 +13,7 @@ mod checks;
 mod command;
 mod demo;
 mod filter;
+mod pictures;
 mod setup;
 
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Task {
     },
     /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
     Demo,
+    /// Draws the pictures of docs/algorithms again
+    Pictures,
     /// Runs every test, those in a real Envoy included
     Test,
     /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Demo => demo::run(),
+        Task::Pictures => pictures::run_all(),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

@@ -35,35 +35,62 @@ enum Fate {
 /// A file name, and the limit it shows.
 fn subjects() -> Vec<(&'static str, Value)> {
     vec![
-        ("funnel", json!({ "algorithm": "funnel", "capacity": 6, "rate": "1/s" })),
+        (
+            "funnel",
+            json!({ "algorithm": "funnel", "capacity": 6, "rate": "1/s" }),
+        ),
         (
             "funnel-max-wait",
             json!({ "algorithm": "funnel", "capacity": 6, "rate": "1/s", "max_wait": "3s" }),
         ),
-        ("token_bucket", json!({ "algorithm": "token_bucket", "capacity": 6, "rate": "1/s", "initial": 0 })),
+        (
+            "token_bucket",
+            json!({ "algorithm": "token_bucket", "capacity": 6, "rate": "1/s", "initial": 0 }),
+        ),
         (
             "token_bucket-interval",
             json!({ "algorithm": "token_bucket", "capacity": 6, "rate": "3/3s", "refill": "interval" }),
         ),
-        ("fixed_window", json!({ "algorithm": "fixed_window", "capacity": 6, "window": "6s" })),
-        ("sliding_window", json!({ "algorithm": "sliding_window", "capacity": 6, "window": "6s", "slots": 3 })),
-        ("sliding_log", json!({ "algorithm": "sliding_log", "capacity": 6, "window": "6s" })),
+        (
+            "fixed_window",
+            json!({ "algorithm": "fixed_window", "capacity": 6, "window": "6s" }),
+        ),
+        (
+            "sliding_window",
+            json!({ "algorithm": "sliding_window", "capacity": 6, "window": "6s", "slots": 3 }),
+        ),
+        (
+            "sliding_log",
+            json!({ "algorithm": "sliding_log", "capacity": 6, "window": "6s" }),
+        ),
         (
             "sliding_log-count-refused",
             json!({ "algorithm": "sliding_log", "capacity": 6, "window": "6s", "count_refused": true }),
         ),
-        ("sliding_counter", json!({ "algorithm": "sliding_counter", "capacity": 6, "window": "6s" })),
-        ("leaky_queue", json!({ "algorithm": "leaky_queue", "capacity": 6, "rate": "1/s" })),
+        (
+            "sliding_counter",
+            json!({ "algorithm": "sliding_counter", "capacity": 6, "window": "6s" }),
+        ),
+        (
+            "leaky_queue",
+            json!({ "algorithm": "leaky_queue", "capacity": 6, "rate": "1/s" }),
+        ),
         (
             "leaky_queue-immediate",
             json!({ "algorithm": "leaky_queue", "capacity": 6, "rate": "1/s", "immediate": 3 }),
         ),
-        ("smooth_bursty", json!({ "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 6 })),
+        (
+            "smooth_bursty",
+            json!({ "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 6 }),
+        ),
         (
             "smooth_warmup",
             json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "6s", "max_wait": "4s" }),
         ),
-        ("concurrency", json!({ "algorithm": "concurrency", "capacity": 6 })),
+        (
+            "concurrency",
+            json!({ "algorithm": "concurrency", "capacity": 6 }),
+        ),
     ]
 }
 
@@ -86,7 +113,12 @@ fn run(limits: &Limits) -> Vec<Fate> {
             && taken.saturating_add(TAKES_MS) <= now
         {
             open.pop_front();
-            limits.release(&mut bucket, 1, at(taken), at(taken.saturating_add(TAKES_MS)));
+            limits.release(
+                &mut bucket,
+                1,
+                at(taken),
+                at(taken.saturating_add(TAKES_MS)),
+            );
         }
         let answer = limits.answer(&mut bucket, &Ask::new(1, at(now)));
         fates.push(match answer.verdict() {

@@ -7,8 +7,11 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
+mod cold;
 mod edits;
 mod governor;
+mod holders;
+mod in_flight;
 mod laws;
 mod model;
 mod naive;

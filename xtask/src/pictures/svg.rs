@@ -44,9 +44,17 @@ pub(super) fn draw(title: &str, fates: &[Fate]) -> String {
     line(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">"
     ));
-    line(&format!("<title>{}</title><style>{STYLE}</style>", escaped(title)));
-    line(&format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"#fff\"/>"));
-    line(&format!("<text class=\"t\" x=\"{LEFT}\" y=\"22\">{}</text>", escaped(title)));
+    line(&format!(
+        "<title>{}</title><style>{STYLE}</style>",
+        escaped(title)
+    ));
+    line(&format!(
+        "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"#fff\"/>"
+    ));
+    line(&format!(
+        "<text class=\"t\" x=\"{LEFT}\" y=\"22\">{}</text>",
+        escaped(title)
+    ));
     for (label, y) in [("come", COME), ("pass", PASS), ("in all", BOTTOM)] {
         let y = y.saturating_add(4);
         line(&format!("<text x=\"12\" y=\"{y}\">{label}</text>"));
@@ -80,7 +88,10 @@ fn marks(fates: &[Fate]) -> String {
         let from = x(came);
         let _written = write!(out, "<path class=\"come\" d=\"M{from} {top}V{end}\"/>");
         let _written = match *fate {
-            Fate::Passed(_) => write!(out, "<circle class=\"pass\" cx=\"{from}\" cy=\"{PASS}\" r=\"4\"/>"),
+            Fate::Passed(_) => write!(
+                out,
+                "<circle class=\"pass\" cx=\"{from}\" cy=\"{PASS}\" r=\"4\"/>"
+            ),
             Fate::Waited(_, passed) => {
                 let to = x(passed);
                 write!(
@@ -92,7 +103,10 @@ fn marks(fates: &[Fate]) -> String {
             Fate::Refused(_) => {
                 let (a, b) = (from.saturating_sub(3), from.saturating_add(3));
                 let (c, d) = (COME.saturating_add(12), COME.saturating_add(18));
-                write!(out, "<path class=\"no\" d=\"M{a} {c}L{b} {d}M{a} {d}L{b} {c}\"/>")
+                write!(
+                    out,
+                    "<path class=\"no\" d=\"M{a} {c}L{b} {d}M{a} {d}L{b} {c}\"/>"
+                )
             }
         };
     }
@@ -118,9 +132,16 @@ fn curves(fates: &[Fate]) -> String {
         }
     }
     passed.sort_unstable();
-    let out = format!("{}{}", stairs("all", &came, most), stairs("out", &passed, most));
+    let out = format!(
+        "{}{}",
+        stairs("all", &came, most),
+        stairs("out", &passed, most)
+    );
     let shown = passed.iter().filter(|at| **at <= END_MS).count();
-    let (x, y) = (WIDTH.saturating_sub(RIGHT), y(shown, most).saturating_sub(5));
+    let (x, y) = (
+        WIDTH.saturating_sub(RIGHT),
+        y(shown, most).saturating_sub(5),
+    );
     format!("{out}<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{shown} of {most}</text>")
 }
 
