@@ -12,6 +12,7 @@ pub mod attempt;
 pub mod memory;
 pub mod names;
 pub mod page;
+pub mod size;
 pub mod table;
 
 /// A version of a value; every successful write gives a new one. Never 0.

@@ -9,6 +9,8 @@ mod arbitrary;
 mod defaults;
 mod parts;
 mod right;
+mod schema;
+mod valid;
 mod wrong;
 
 /// A rule that is right, with the given fields instead of or besides its own; null takes one away.
@@ -29,6 +31,7 @@ fn file(rules: &[Value]) -> Value {
 }
 
 fn read(document: &Value) -> RuleFile {
+    schema::agrees(document);
     let Parsed { file, problems } = parse(document);
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [""; 0]);
@@ -42,6 +45,7 @@ fn read_rule(fields: &Value) -> Rule {
 
 /// All problems, as they are shown.
 fn problems(document: &Value) -> Vec<String> {
+    schema::agrees(document);
     let parsed = parse(document);
     parsed.problems.iter().map(ToString::to_string).collect()
 }
