@@ -12,11 +12,20 @@ use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
+pub mod fixed_window;
 pub mod funnel;
 mod leak;
+pub mod sliding_counter;
+pub mod sliding_log;
+pub mod sliding_window;
 pub mod token_bucket;
+mod window;
 
+pub use fixed_window::{Align, FixedWindow};
 pub use funnel::Funnel;
+pub use sliding_counter::SlidingCounter;
+pub use sliding_log::SlidingLog;
+pub use sliding_window::SlidingWindow;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -63,8 +72,11 @@ pub(crate) trait Meter {
     fn start(&self, words: &mut [u64], now: Nanos);
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that a request was refused, by this limit or by another one of the bucket.
-    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) {}
+    /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
+    /// changed the state.
+    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
+        false
+    }
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -135,6 +147,14 @@ algorithms! {
     "funnel": Funnel,
     /// Tokens that refill continuously or in lumps.
     "token_bucket": TokenBucket,
+    /// A count per window.
+    "fixed_window": FixedWindow,
+    /// A count per window that moves on slot by slot.
+    "sliding_window": SlidingWindow,
+    /// The end of every request that still counts.
+    "sliding_log": SlidingLog,
+    /// Two counts per window, weighted by overlap.
+    "sliding_counter": SlidingCounter,
 }
 
 impl Algorithm {
@@ -185,6 +205,13 @@ pub enum BadNumbers {
     Drain,
     /// The initial amount is above the capacity.
     Initial,
+    /// The window is 0 or above [`MAX_PERIOD`].
+    Window,
+    /// The slots are fewer than [`sliding_window::MIN_SLOTS`] or more than
+    /// [`sliding_window::MAX_SLOTS`].
+    Slots,
+    /// A slot's capacity is above that of the window, or so low that the window's is out of reach.
+    SlotCapacity,
 }
 
 /// Checks what all algorithms with a capacity and a rate have in common.

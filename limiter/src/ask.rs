@@ -38,6 +38,16 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
+    /// The same at `earliest`, on both clocks, if it is earlier than that.
+    pub(crate) fn not_before(self, earliest: Nanos) -> Self {
+        let behind = earliest.since(self.now);
+        Self {
+            now: self.now.max(earliest),
+            wall: self.wall.saturating_add(behind),
+            ..self
+        }
+    }
+
     /// The longest wait it accepts from a limit whose own bound is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
         self.max_wait.unwrap_or(limit)

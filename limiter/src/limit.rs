@@ -205,8 +205,8 @@ impl Limits {
     /// refusal changes only [`Bucket::last`] and what an algorithm notes of refusals, a cost of 0
     /// nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
-        let now = ask.now.max(bucket.last);
-        let ask = Ask { now, ..*ask };
+        let ask = ask.not_before(bucket.last);
+        let now = ask.now;
         let mut after = bucket.clone();
         after.last = now;
         let answer = self.decide_each(&mut after, &ask);
@@ -240,11 +240,14 @@ impl Limits {
         }
     }
 
-    /// The answer to a refused request: limits that would have admitted took nothing.
+    /// The answer to a refused request: what the limits say after they have noted the refusal. Those
+    /// that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
-        if ask.cost > 0 {
-            self.each(bucket, |_, meter, words| meter.note_refusal(words, ask));
-        }
+        let refused = if self.note_refusal(bucket, ask) {
+            self.decide_each(&mut bucket.clone(), ask)
+        } else {
+            *refused
+        };
         let look = Ask { cost: 0, ..*ask };
         let unchanged = self.decide_each(&mut bucket.clone(), &look);
         let decisions = array::from_fn(|i| {
@@ -259,6 +262,16 @@ impl Limits {
             decisions,
             reported: refused.reported,
         }
+    }
+
+    fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
+        let mut is_noted = false;
+        if ask.cost > 0 {
+            self.each(bucket, |_, meter, words| {
+                is_noted |= meter.note_refusal(words, ask);
+            });
+        }
+        is_noted
     }
 
     /// Calls `f` with the index, the meter and the words of each limit.

@@ -15,6 +15,7 @@ use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 
 mod field;
 mod leaks;
+mod windows;
 
 use field::Numbers;
 pub use field::{Field, Form};
@@ -29,7 +30,14 @@ struct Entry {
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
 type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
-const ENTRIES: [Entry; 2] = [leaks::FUNNEL, leaks::TOKEN_BUCKET];
+const ENTRIES: [Entry; 6] = [
+    leaks::FUNNEL,
+    leaks::TOKEN_BUCKET,
+    windows::FIXED_WINDOW,
+    windows::SLIDING_WINDOW,
+    windows::SLIDING_LOG,
+    windows::SLIDING_COUNTER,
+];
 
 /// The fields that every limit has.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
@@ -180,6 +188,16 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
+        BadNumbers::Window => ("window", "out of range", windows::WINDOW.form.allowed()),
+        BadNumbers::Slots => ("slots", "out of range", windows::SLOTS.form.allowed()),
+        BadNumbers::SlotCapacity => {
+            let allowed = "capacity/slots, rounded up, to capacity".to_string();
+            (
+                "slot_capacity",
+                "the capacity is out of reach with it",
+                allowed,
+            )
+        }
     };
     let value = numbers.fields.get(field);
     let value = value.map_or(&Value::Null, |field| field.value);

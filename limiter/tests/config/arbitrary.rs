@@ -34,6 +34,17 @@ fn word() -> impl Strategy<Value = String> {
         "funnel",
         "token_bucket",
         "interval",
+        "fixed_window",
+        "sliding_window",
+        "sliding_log",
+        "sliding_counter",
+        "window",
+        "align",
+        "clock",
+        "slots",
+        "slot_capacity",
+        "count_refused",
+        "1h",
         "1/s",
         "30/60s",
         "0/s",
@@ -88,6 +99,13 @@ fn nearly_right() -> impl Strategy<Value = Value> {
         "/rules/0/limits/0",
         "/rules/0/limits/0/rate",
         "/rules/0/limits/0/capacity",
+        "/rules/0/limits/1",
+        "/rules/0/limits/1/window",
+        "/rules/0/limits/1/slots",
+        "/rules/0/limits/1/slot_capacity",
+        "/rules/0/limits/2/align",
+        "/rules/0/limits/3/capacity",
+        "/rules/0/limits/3/count_refused",
         "/rules/0/cost",
     ];
     (prop::sample::select(places.to_vec()), any_json()).prop_map(|(place, value)| {
@@ -99,7 +117,21 @@ fn nearly_right() -> impl Strategy<Value = Value> {
                 "name": "r",
                 "match": { "headers": [{ "name": "x", "exact": "y" }], "path": { "prefix": "/" } },
                 "key": [{ "header": "x" }],
-                "limits": [{ "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" }],
+                "limits": [
+                    { "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" },
+                    {
+                        "algorithm": "sliding_window", "capacity": 5, "window": "1m", "slots": 5,
+                        "slot_capacity": 2
+                    },
+                    {
+                        "algorithm": "fixed_window", "capacity": 5, "window": "1d", "align": "clock"
+                    },
+                    {
+                        "algorithm": "sliding_log", "capacity": 5, "window": "1m",
+                        "count_refused": true
+                    },
+                    { "algorithm": "sliding_counter", "capacity": 5, "window": "1m" },
+                ],
                 "cost": 1
             }],
         });

@@ -11,6 +11,7 @@ mod parts;
 mod right;
 mod schema;
 mod valid;
+mod windows;
 mod wrong;
 
 /// A rule that is right, with the given fields instead of or besides its own; null takes one away.

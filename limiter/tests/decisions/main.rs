@@ -5,9 +5,11 @@ use loudou_limiter::config::parse_limits;
 use loudou_limiter::{Decision, Limits, Nanos};
 use serde_json::Value;
 
+mod extremes;
 mod many;
 mod single;
 mod traps;
+mod windows;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
