@@ -12,20 +12,29 @@ use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
+pub mod concurrency;
 pub mod fixed_window;
 pub mod funnel;
 mod leak;
+pub mod leaky_queue;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sliding_window;
+pub mod smooth_bursty;
+pub mod smooth_warmup;
 pub mod token_bucket;
+mod wide;
 mod window;
 
+pub use concurrency::Concurrency;
 pub use fixed_window::{Align, FixedWindow};
 pub use funnel::Funnel;
+pub use leaky_queue::LeakyQueue;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
+pub use smooth_bursty::SmoothBursty;
+pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -77,6 +86,12 @@ pub(crate) trait Meter {
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
+    /// Whether what is taken is given back when the request ends.
+    fn gives_back(&self) -> bool {
+        false
+    }
+    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
+    fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -84,12 +99,12 @@ pub(crate) trait Meter {
 
     /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
     fn used(&self, words: &[u64], now: Nanos) -> Used;
-    /// The used capacity of a wholly used bucket without debt.
+    /// The used capacity of a wholly used bucket without debt: where nobody waits yet.
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
     /// Writes the fullest state that has at most `used` taken at `now` and is as good as new again
-    /// by `now + reset_after`.
+    /// by `now + reset_after`. `used` is above [`Meter::full`] by what already waits.
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos);
     /// Goes on at `at` from `old`, a state of `from`, where that can be done better than through
     /// [`Meter::resume`]; false when it cannot. The bounds are the same: nothing above the capacity
@@ -155,6 +170,14 @@ algorithms! {
     "sliding_log": SlidingLog,
     /// Two counts per window, weighted by overlap.
     "sliding_counter": SlidingCounter,
+    /// A leaky bucket as a queue.
+    "leaky_queue": LeakyQueue,
+    /// Pay later, with stored permits.
+    "smooth_bursty": SmoothBursty,
+    /// Pay later, and slowly while cold.
+    "smooth_warmup": SmoothWarmup,
+    /// Requests in flight.
+    "concurrency": Concurrency,
 }
 
 impl Algorithm {
@@ -181,6 +204,11 @@ impl Algorithm {
     /// Whether it may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
+    }
+
+    /// Whether it wants to hear of the end of each request that passed.
+    pub fn holds_until_end(&self) -> bool {
+        self.meter().gives_back()
     }
 
     /// Whether it needs to know the wall clock.
@@ -212,6 +240,16 @@ pub enum BadNumbers {
     Slots,
     /// A slot's capacity is above that of the window, or so low that the window's is out of reach.
     SlotCapacity,
+    /// The longest wait is above [`MAX_WAIT`].
+    MaxWait,
+    /// The warm-up is 0 or above [`smooth_warmup::MAX_WARMUP`].
+    Warmup,
+    /// The cold factor is not one of [`smooth_warmup::COLD_FACTORS`] or between them.
+    ColdFactor,
+    /// The lease is 0 or above [`concurrency::MAX_LEASE`].
+    Lease,
+    /// The burst is above [`smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
+    Burst,
 }
 
 /// Checks what all algorithms with a capacity and a rate have in common.
@@ -224,6 +262,14 @@ fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     }
     if leak::drain_time(capacity, rate) > MAX_DRAIN {
         return Err(BadNumbers::Drain);
+    }
+    Ok(())
+}
+
+/// Checks the longest wait.
+fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
+    if max_wait > MAX_WAIT {
+        return Err(BadNumbers::MaxWait);
     }
     Ok(())
 }
@@ -258,9 +304,9 @@ mod tests {
             let mut words = state(meter);
             meter.resume(&mut words, 1, Nanos::MAX, Nanos::ZERO);
             assert!(meter.used(&words, Nanos::ZERO) >= 1);
-            meter.resume(&mut words, Used::MAX, Nanos::MAX, Nanos::ZERO);
+            meter.resume(&mut words, meter.full(), Nanos::MAX, Nanos::ZERO);
             assert_eq!(meter.used(&words, one_second), USED_ONE);
-            meter.resume(&mut words, Used::MAX, one_second, Nanos::ZERO);
+            meter.resume(&mut words, meter.full(), one_second, Nanos::ZERO);
             assert_eq!(meter.used(&words, Nanos::ZERO), USED_ONE);
         }
     }

@@ -71,6 +71,7 @@ impl Bucket {
 /// What a bucket answered: the verdict, and the decision of every limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketDecision {
+    at: Nanos,
     decisions: [Option<Decision>; MAX_LIMITS],
     reported: usize,
 }
@@ -80,6 +81,11 @@ impl BucketDecision {
     /// have admitted show their numbers as they stay: nothing was taken.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter().flatten()
+    }
+
+    /// The instant it was taken at, on the bucket's clock.
+    pub const fn at(&self) -> Nanos {
+        self.at
     }
 
     /// The index of the limit to report: the refusing one with the longest wait, else the one with
@@ -174,6 +180,11 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.may_hold())
     }
 
+    /// Whether any limit wants [`Limits::release`] when a request that passed has ended.
+    pub fn holds_until_end(&self) -> bool {
+        self.0.iter().any(|limit| limit.algorithm.holds_until_end())
+    }
+
     /// Whether any limit needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.0.iter().any(|limit| limit.algorithm.reads_wall())
@@ -220,6 +231,16 @@ impl Limits {
         answer
     }
 
+    /// Gives back `cost` of a request that has ended, to the limits that take it only until then.
+    /// `taken_at` is the [`BucketDecision::at`] of the decision that took it.
+    pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
+        let now = now.max(bucket.last);
+        bucket.last = now;
+        self.each(bucket, |_, meter, words| {
+            meter.release(words, cost, taken_at, now);
+        });
+    }
+
     /// The same as [`Limits::decide`] without touching the bucket.
     pub fn peek(&self, bucket: &Bucket, cost: u64, now: Nanos) -> BucketDecision {
         self.decide(&mut bucket.clone(), cost, now)
@@ -235,6 +256,7 @@ impl Limits {
         });
         let reported = reported(&decisions);
         BucketDecision {
+            at: ask.now,
             decisions,
             reported,
         }
@@ -259,6 +281,7 @@ impl Limits {
             }
         });
         BucketDecision {
+            at: ask.now,
             decisions,
             reported: refused.reported,
         }

@@ -12,6 +12,7 @@ pub mod attempt;
 pub mod memory;
 pub mod names;
 pub mod page;
+pub mod release;
 pub mod size;
 pub mod table;
 

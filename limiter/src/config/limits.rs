@@ -10,11 +10,14 @@ use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use super::{NameKind, name};
-use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN};
+use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_WAIT};
 use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
+use crate::time::Nanos;
 
+mod concurrency;
 mod field;
 mod leaks;
+mod shaping;
 mod windows;
 
 use field::Numbers;
@@ -30,13 +33,17 @@ struct Entry {
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
 type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: &[Entry] = &[
     leaks::FUNNEL,
     leaks::TOKEN_BUCKET,
     windows::FIXED_WINDOW,
     windows::SLIDING_WINDOW,
     windows::SLIDING_LOG,
     windows::SLIDING_COUNTER,
+    shaping::LEAKY_QUEUE,
+    shaping::SMOOTH_BURSTY,
+    shaping::SMOOTH_WARMUP,
+    concurrency::CONCURRENCY,
 ];
 
 /// The fields that every limit has.
@@ -53,6 +60,13 @@ const RATE: Field = Field {
     form: Form::Rate,
     default: None,
     doc: "How fast capacity comes back.",
+};
+
+const MAX_WAIT_FIELD: Field = Field {
+    name: "max_wait",
+    form: Form::Duration(Nanos::ZERO, MAX_WAIT),
+    default: Some("0s"),
+    doc: "How long a request may be held instead of being refused.",
 };
 
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
@@ -198,6 +212,22 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
                 allowed,
             )
         }
+        BadNumbers::Burst => {
+            let allowed = format!("numbers with which at most {MAX_AMOUNT} pass at once");
+            ("burst_seconds", "too much for this rate", allowed)
+        }
+        BadNumbers::Warmup => ("warmup", "out of range", shaping::WARMUP.form.allowed()),
+        BadNumbers::ColdFactor => (
+            "cold_factor",
+            "out of range",
+            shaping::COLD_FACTOR.form.allowed(),
+        ),
+        BadNumbers::Lease => (
+            "lease",
+            "out of range",
+            concurrency::LEASE_FIELD.form.allowed(),
+        ),
+        BadNumbers::MaxWait => ("max_wait", "out of range", MAX_WAIT_FIELD.form.allowed()),
     };
     let value = numbers.fields.get(field);
     let value = value.map_or(&Value::Null, |field| field.value);

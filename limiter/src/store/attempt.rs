@@ -169,7 +169,7 @@ impl<'a> Attempt<'a> {
 }
 
 /// Whether a full bucket of these limits is worth more than a new one.
-fn gain_flag(limits: &Limits) -> u8 {
+pub(super) fn gain_flag(limits: &Limits) -> u8 {
     if limits.forgets_losslessly() {
         0
     } else {

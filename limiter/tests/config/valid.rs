@@ -1,8 +1,8 @@
 //! Random rule files that are right, with every field there is.
 
-use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::config::{Field, Form, limit_fields, parse_limits};
+use loudou_limiter::{Decimal, Nanos};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -67,6 +67,12 @@ fn value(field: Field) -> Values {
             let small = (least..=least.saturating_add(20).min(most)).prop_map(Value::from);
             let double = (least..=most).prop_map(|number| Value::from(f64::from(number)));
             prop_oneof![3 => small, 1 => double].boxed()
+        }
+        Form::Decimal(least, most) => {
+            let (least, most) = (least.thousandths(), most.thousandths());
+            let thousandths = least..=least.saturating_add(5_000).min(most);
+            let decimal = thousandths.prop_map(|n| json!(Decimal::from_thousandths(n)));
+            prop_oneof![3 => decimal, 1 => Just(json!(most / 1_000))].boxed()
         }
         Form::Rate => text("0{0,2}[1-9][0-9]{0,4}/[1-9]?[0-9]{0,2}[1-9](ms|s|m|h)|[1-9]/(s|m|h|d)"),
         Form::Duration(least, most) => duration(least, most),

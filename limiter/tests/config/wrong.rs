@@ -57,7 +57,7 @@ fn names_of_fields() {
     // A funnel has no refill, and nothing is near to what it has.
     assert_eq!(
         of_limit(&funnel("refill", &json!("greedy"))),
-        ["refill: unknown field; allowed: name, algorithm, capacity, rate"]
+        ["refill: unknown field; allowed: name, algorithm, capacity, rate, max_wait"]
     );
 }
 

@@ -21,6 +21,10 @@ pub(super) fn form(field: Field) -> Value {
         Form::Integer(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
+        Form::Decimal(least, most) => {
+            description.push_str(" At most 3 decimals.");
+            json!({ "type": "number", "minimum": least, "maximum": most })
+        }
         Form::Rate => {
             let examples = ["30/60s", "10/s", "5/m", "1000/d", "1/250ms"];
             json!({ "type": "string", "pattern": RATE, "examples": examples })
@@ -60,6 +64,7 @@ pub(super) fn form(field: Field) -> Value {
 fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
         Form::Integer(..) => text.parse::<u32>().ok().map(Value::from),
+        Form::Decimal(..) => text.parse::<u32>().ok().map(Value::from),
         Form::Duration(..) => Nanos::parse(text).map(|_| Value::from(text)),
         Form::Word(words) => words.contains(&text).then(|| Value::from(text)),
         Form::Boolean => text.parse::<bool>().ok().map(Value::from),
