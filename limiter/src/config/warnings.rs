@@ -151,7 +151,11 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     let fields = serde_json::to_value(limit).ok()?;
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
-    if max_wait == Nanos::ZERO || max_wait >= one {
+    // Lumps may come at any moment.
+    let comes_in_lumps = fields
+        .get("refill")
+        .is_some_and(|refill| refill == "interval");
+    if max_wait == Nanos::ZERO || max_wait >= one || comes_in_lumps {
         return None;
     }
     let value = Value::from(format!("{max_wait}"));
@@ -181,7 +185,7 @@ fn large_state(limits: &Limits, at: &Path) -> Option<Problem> {
          {kib} KiB"
     );
     if limit.algorithm().name() == "sliding_log" {
-        message.push_str("; a sliding_window is nearly as exact and takes little");
+        message.push_str("; a sliding_window is exact to a slot and takes little");
     }
     let name = Value::from(limit.algorithm().name());
     let at = at.index(index).field("algorithm");

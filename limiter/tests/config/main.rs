@@ -5,6 +5,7 @@ use loudou_limiter::config::{Parsed, parse};
 use loudou_limiter::rule::{Rule, RuleFile};
 use serde_json::{Value, json};
 
+mod advice;
 mod arbitrary;
 mod defaults;
 mod parts;
