@@ -1,5 +1,6 @@
 //! `GET /v1/status`.
 
+use loudou_limiter::config::Access;
 use serde::{Deserialize, Serialize};
 
 /// How the filter does.
@@ -28,17 +29,6 @@ pub struct Status {
     pub waiting: u64,
     /// What needs attention.
     pub warnings: Vec<String>,
-}
-
-/// What a token may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// Look.
-    #[default]
-    View,
-    /// Look and change.
-    Edit,
 }
 
 /// The bucket store. Counts are since Envoy started.

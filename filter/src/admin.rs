@@ -4,12 +4,12 @@
 //! Everything is answered from shared data and metrics, so it is the same on every worker.
 
 use loudou_api::{Access, ProblemAnswer};
+use loudou_limiter::config::AdminSettings;
 use serde::Serialize;
 
 use crate::current;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
-use crate::plugin::AdminSettings;
 use crate::record::{Record, RecordError};
 
 mod auth;

@@ -170,6 +170,11 @@ impl Limits {
         words.fold(0, usize::saturating_add)
     }
 
+    /// The most state that a bucket of these limits keeps, in bytes.
+    pub fn state_bytes(&self) -> usize {
+        self.words().saturating_mul(size_of::<u64>())
+    }
+
     /// Whether a request without a `max_wait` of its own may be held.
     pub fn may_hold(&self) -> bool {
         self.0.iter().any(|limit| limit.algorithm.may_hold())

@@ -14,6 +14,7 @@ pub mod names;
 pub mod page;
 pub mod paged;
 pub mod release;
+pub mod size;
 pub mod table;
 
 /// A version of a value; every successful write gives a new one. Never 0.

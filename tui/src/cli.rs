@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
+use loudou_limiter::config;
 
 mod args;
 mod buckets;
@@ -132,9 +133,17 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Reset(args)) => return edit::reset(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export) => rules::export(context)?,
+        Some(Command::Schema) => schema(context)?,
         Some(Command::Completions { shell }) => {
             clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);
         }
     }
     Ok(Outcome::Done)
+}
+
+fn schema(context: &mut Context<'_, '_>) -> Result<()> {
+    context.no_csv()?;
+    let format = context.format();
+    world::json(context.io.out, format, &config::schema())?;
+    Ok(())
 }

@@ -14,7 +14,13 @@ use crate::rule::key::MAX_KEY;
 const MAGIC: [u8; 3] = *b"LN\x01";
 /// Two workers may add names at once, each knowing only its own page; room for twice the buckets
 /// lets both names stand.
-const ENTRIES: usize = 2 * SLOTS;
+pub(super) const ENTRIES: usize = 2 * SLOTS;
+
+/// The bytes of so many names of so many bytes.
+pub(super) const fn bytes(entries: usize, key: usize) -> usize {
+    let entry = key.saturating_add(size_of::<u64>()).saturating_add(1);
+    entries.saturating_mul(entry).saturating_add(MAGIC.len())
+}
 
 /// The keys of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,6 +16,10 @@ use crate::time::Nanos;
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
+/// The bytes of a page before its slots.
+pub const PAGE_HEAD: usize = 4;
+/// The bytes of a slot without its words.
+const SLOT_HEAD: usize = 42;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 2;
 /// The largest number in five bytes.
@@ -28,6 +32,13 @@ pub const FLAG_PINNED: u8 = 2;
 /// Forgetting it when it is as good as new loses something: a full token bucket that started with
 /// less than its capacity.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
+
+/// The most bytes of a slot with so many words.
+pub const fn slot_bytes(words: usize) -> usize {
+    words
+        .saturating_mul(size_of::<u64>())
+        .saturating_add(SLOT_HEAD)
+}
 
 /// One bucket in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -138,6 +138,9 @@ pub(crate) enum Command {
     /// Print the effective rule file as JSON, to commit it
     #[command(before_help = examples::EXPORT)]
     Export,
+    /// Print the JSON Schema of rule files, for editors and pipelines
+    #[command(before_help = examples::SCHEMA)]
+    Schema,
     /// Print a completion script
     #[command(before_help = examples::COMPLETIONS)]
     Completions {

@@ -68,6 +68,11 @@ pub(crate) const EXPORT: &str = "\
 Examples:
   loudou export > rules.json";
 
+pub(crate) const SCHEMA: &str = "\
+Examples:
+  loudou schema > loudou.schema.json
+  # yaml-language-server: $schema=./loudou.schema.json      first line of a rules.yaml, for an editor";
+
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
   loudou completions bash > ~/.local/share/bash-completion/completions/loudou

@@ -133,3 +133,20 @@ fn a_file_that_is_not_there() {
         Loudou::default().run("check no/such/file.yaml").seen()
     );
 }
+
+/// The schema is published with the sources.
+#[test]
+fn the_published_schema_is_the_printed_one() {
+    let ran = Loudou::default().run("schema");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let published = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/schema/loudou.schema.json"
+    );
+    let published = std::fs::read_to_string(published).unwrap_or_default();
+    assert!(
+        published == ran.out,
+        "docs/schema/loudou.schema.json is not what `loudou schema` prints; update it with \
+         `cargo run --package loudou -- schema > docs/schema/loudou.schema.json`"
+    );
+}
