@@ -38,12 +38,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
         problems.retain(|problem| problem.severity == Severity::Error);
         return Err(lines(&problems));
     };
-    let held = config::held_by_file(&file);
-    if held.is_empty() {
-        Ok((Plugin::Data(file), lines(&problems)))
-    } else {
-        Err(lines(&held))
-    }
+    Ok((Plugin::Data(file), lines(&problems)))
 }
 
 /// JSON text, as a `StringValue` carries it, or a `Struct`, as YAML in envoy.yaml becomes.
