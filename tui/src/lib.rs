@@ -8,6 +8,7 @@ pub mod client;
 pub mod clock;
 pub mod document;
 mod num;
+mod replay;
 pub mod runtime;
 mod term;
 pub mod text;
