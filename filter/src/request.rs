@@ -11,12 +11,13 @@ use crate::host::Host;
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
     may_wait: bool,
-    /// By header name; [`SOURCE`] and [`ROUTE`] are no header names.
+    /// By header name; those of other values are no header names.
     known: Vec<(String, Option<Vec<u8>>)>,
 }
 
 const SOURCE: &str = "(source)";
 const ROUTE: &str = "(route)";
+const PEER: &str = "(peer)";
 
 impl<'a> HostRequest<'a> {
     pub(crate) const fn new(host: &'a dyn Host) -> Self {
@@ -69,6 +70,19 @@ impl Request for HostRequest<'_> {
 
     fn route(&mut self) -> Option<Cow<'_, [u8]>> {
         self.value(ROUTE, |host| host.property("xds\0route_name"))
+    }
+
+    fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.value(PEER, |host| {
+            let name = |path| host.property(path).filter(|name| !name.is_empty());
+            name("connection\0uri_san_peer_certificate")
+                .or_else(|| name("connection\0dns_san_peer_certificate"))
+        })
+    }
+
+    fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        let path = format!("metadata\0filter_metadata\0{}", path.join("\0"));
+        self.value(&path, |host| host.property(&path))
     }
 
     fn max_wait(&mut self) -> Option<Nanos> {

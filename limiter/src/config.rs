@@ -15,6 +15,7 @@ use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
 
 mod admin;
 mod held;
+mod keys;
 mod limits;
 mod matches;
 mod problem;

@@ -1,6 +1,7 @@
 //! What a rule may ask of a request. The filter answers from Envoy, a replay from a log line.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 
 use crate::time::Nanos;
 
@@ -17,6 +18,15 @@ pub trait Request {
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// Who the client's certificate says it is: its first URI, else its first DNS name.
+    fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+    /// A text in the dynamic metadata that filters before this one have set: the name space, then the
+    /// keys below it.
+    fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
+        None
+    }
 
     /// What it costs whatever a rule says; `None` for what the rule says.
     fn cost(&mut self) -> Option<u64> {

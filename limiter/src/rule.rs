@@ -7,13 +7,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Map, Value};
 
 use crate::hash::tag;
 use crate::limit::Limits;
 
+pub mod cidr;
 pub mod key;
 pub mod matcher;
+pub mod part;
+mod parts;
+pub mod text;
+
+pub use cidr::{Cidr, SourcePrefix};
+pub use matcher::{Match, PathMatch};
+pub use part::KeyPart;
+pub use text::{MetadataTest, NamedTest, Test};
 
 /// A whole rule file. `defaults` are already applied to the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,84 +92,6 @@ impl Rule {
     pub fn tag(&self) -> u32 {
         tag(self.name.as_bytes())
     }
-}
-
-/// All given parts must hold; none means every request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Match {
-    /// Any of these methods; empty for all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub methods: Vec<String>,
-    /// The path without its query.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathMatch>,
-    /// All of these headers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub headers: Vec<HeaderMatch>,
-}
-
-impl Match {
-    /// Whether every request matches.
-    pub const fn is_everything(&self) -> bool {
-        self.methods.is_empty() && self.path.is_none() && self.headers.is_empty()
-    }
-}
-
-/// A test of the path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PathMatch {
-    /// It starts with this text, on whole segments: `/reply` matches `/reply` and `/reply/7` but not
-    /// `/replyall`.
-    Prefix(String),
-    /// It is this text.
-    Exact(String),
-}
-
-/// A test of one header's first value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeaderMatch {
-    /// The name, in lower case.
-    pub name: String,
-    /// What must hold.
-    pub test: HeaderTest,
-}
-
-/// What must hold of a header.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderTest {
-    /// It is there, or it is not.
-    Present(bool),
-    /// Its value is exactly this.
-    Exact(String),
-}
-
-impl Serialize for HeaderMatch {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        map.insert(String::from("name"), Value::from(self.name.as_str()));
-        match &self.test {
-            HeaderTest::Present(present) => map.insert(String::from("present"), (*present).into()),
-            HeaderTest::Exact(text) => map.insert(String::from("exact"), text.as_str().into()),
-        };
-        map.serialize(serializer)
-    }
-}
-
-/// One part of a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyPart {
-    /// The first value of this header, whose name is in lower case.
-    Header(String),
-    /// A fixed text.
-    Literal(String),
-    /// The trusted client address, as Envoy sees it, without the port.
-    Source,
-    /// The path without its query.
-    Path,
-    /// The name of Envoy's route.
-    Route,
 }
 
 /// What a request gets that lacks a key part.

@@ -19,6 +19,7 @@ pub(crate) mod input;
 pub(crate) mod instant;
 pub(crate) mod json;
 pub(crate) mod lines;
+pub(crate) mod missing;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod summary;

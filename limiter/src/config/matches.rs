@@ -1,67 +1,119 @@
-//! Reading `match` and `key`.
+//! Reading `match`.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::problem::Problem;
-use super::reader::{Cursor, Report};
-use super::suggest::nearest;
-use crate::rule::{HeaderMatch, HeaderTest, KeyPart, Match, PathMatch};
+use super::reader::{Cursor, Fields, Report};
+use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
+use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Test};
 
-/// The most methods, headers or key parts in one rule.
+/// The most methods, tests or key parts in one list.
 pub(super) const MAX_PARTS: usize = 16;
+/// The most networks in one list.
+pub(super) const MAX_NETWORKS: usize = 64;
 /// The longest text to match, in bytes.
 pub(super) const MAX_TEXT: usize = 1024;
-/// The longest name of a header, in bytes.
-pub(super) const MAX_HEADER_NAME: usize = 256;
+/// The longest name of a header, a query parameter, a cookie or a key of metadata, in bytes.
+pub(super) const MAX_NAME: usize = 256;
 /// The longest method, in bytes.
 pub(super) const MAX_METHOD: usize = 32;
-/// The longest literal of a key, in bytes.
-pub(super) const MAX_LITERAL: usize = 64;
+/// The longest path of metadata.
+pub(super) const MAX_METADATA: usize = 8;
+/// How deep `not` may stand in `not`.
+pub(super) const MAX_DEPTH: usize = 4;
 /// The fields of a match.
-pub(super) const MATCH: &[&str] = &["methods", "path", "headers"];
+pub(super) const MATCH: &[&str] = &[
+    "methods", "path", "host", "headers", "query", "cookies", "source", "route", "metadata", "not",
+];
 /// The tests of a path, of which there is exactly one.
-pub(super) const PATH: &[&str] = &["prefix", "exact"];
-/// The fields of the test of a header: the name and one of [`HEADER_TESTS`].
-pub(super) const HEADER: &[&str] = &["name", "present", "exact"];
-pub(super) const HEADER_TESTS: &[&str] = &["present", "exact"];
-/// The parts of a key that are one word.
-pub(super) const KEY_WORDS: &[&str] = &["source", "path", "route"];
-/// The parts of a key that have a text.
-pub(super) const KEY_TEXTS: &[&str] = &["header", "literal"];
+pub(super) const PATH: &[&str] = &["prefix", "exact", "suffix", "template"];
+/// The tests of the host and of the route, of which there is exactly one.
+pub(super) const HOST: &[&str] = &["exact", "prefix", "suffix"];
+pub(super) const ROUTE: &[&str] = &["exact", "prefix"];
+/// The fields of the test of a header, a query parameter or a cookie: the name and one of [`TESTS`].
+pub(super) const NAMED: &[&str] = &["name", "present", "exact", "prefix", "suffix"];
+/// The fields of the test of metadata: the path and one of [`TESTS`].
+pub(super) const METADATA: &[&str] = &["path", "present", "exact", "prefix", "suffix"];
+pub(super) const TESTS: &[&str] = &["present", "exact", "prefix", "suffix"];
+
+/// What has a name.
+#[derive(Clone, Copy)]
+pub(super) enum Named {
+    Header,
+    Query,
+    Cookie,
+}
 
 pub(super) fn matches(cursor: &Cursor<'_>, report: &mut Report) -> Option<Match> {
+    nested(cursor, 0, report)
+}
+
+fn nested(cursor: &Cursor<'_>, depth: usize, report: &mut Report) -> Option<Match> {
+    if depth > MAX_DEPTH {
+        let allowed = format!("at most {MAX_DEPTH} deep");
+        report.error(cursor, "`not` in too many others", &allowed);
+        return None;
+    }
     let fields = cursor.object(MATCH, report)?;
+    let named = |name: &str, kind: Named, report: &mut Report| {
+        let list = fields.get(name);
+        list.map(|list| several(&list, MAX_PARTS, report, |c, r| named_test(c, kind, r)))
+            .unwrap_or_default()
+    };
     let methods = fields
         .get("methods")
-        .map(|methods| several(&methods, report, method));
-    let path = fields.get("path").map(|path| self::path(&path, report));
-    let headers = fields
-        .get("headers")
-        .map(|headers| several(&headers, report, header));
+        .map(|methods| several(&methods, MAX_PARTS, report, method));
+    let path = fields
+        .get("path")
+        .and_then(|path| self::path(&path, report));
+    let host = fields
+        .get("host")
+        .and_then(|host| self::host(&host, report));
+    let headers = named("headers", Named::Header, report);
+    let query = named("query", Named::Query, report);
+    let cookies = named("cookies", Named::Cookie, report);
+    let source = fields
+        .get("source")
+        .map(|source| several(&source, MAX_NETWORKS, report, network));
+    let route = fields.get("route").and_then(|route| {
+        let fields = route.object(ROUTE, report)?;
+        test(&fields, ROUTE, report)
+    });
+    let metadata = fields
+        .get("metadata")
+        .map(|metadata| several(&metadata, MAX_PARTS, report, metadata_test));
+    let not = fields
+        .get("not")
+        .and_then(|not| nested(&not, depth.saturating_add(1), report));
     Some(Match {
         methods: methods.unwrap_or_default(),
-        path: path.flatten(),
-        headers: headers.unwrap_or_default(),
+        path,
+        host,
+        headers,
+        query,
+        cookies,
+        source: source.unwrap_or_default(),
+        route,
+        metadata: metadata.unwrap_or_default(),
+        not: not.map(Box::new),
     })
 }
 
-pub(super) fn key(cursor: &Cursor<'_>, report: &mut Report) -> Vec<KeyPart> {
-    several(cursor, report, key_part)
-}
-
-/// Reads a list of at most [`MAX_PARTS`] elements.
-fn several<T>(
+/// Reads a list of at most `most` elements.
+pub(super) fn several<T>(
     cursor: &Cursor<'_>,
+    most: usize,
     report: &mut Report,
     read: impl Fn(&Cursor<'_>, &mut Report) -> Option<T>,
 ) -> Vec<T> {
     let Some(cursors) = cursor.list(report) else {
         return Vec::new();
     };
-    if cursors.len() > MAX_PARTS {
-        report.error(cursor, "too long a list", &format!("at most {MAX_PARTS}"));
+    if cursors.len() > most {
+        report.error(cursor, "too long a list", &format!("at most {most}"));
         return Vec::new();
     }
     cursors
@@ -91,72 +143,161 @@ fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
 
 fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
     let fields = cursor.object(PATH, report)?;
-    let (kind, text) = fields.one_of(PATH, report)?;
-    let path = text.text(MAX_TEXT, report)?;
-    if !path.starts_with('/') || path.contains(['?', '#']) {
-        let problem = Problem::error(text.path.clone(), text.value, "not a path");
-        report.add(problem.allowed("a path that starts with / and has no query"));
+    let (kind, value) = fields.one_of(PATH, report)?;
+    let text = value.text(MAX_TEXT, report)?;
+    let (fits, message, allowed) = match kind {
+        "suffix" => (true, "not the end of a path", "a text that has no query"),
+        "template" => (
+            text.starts_with('/') && text.split('/').all(is_segment),
+            "not a template",
+            "a path like /users/{id}, where {id} is one whole segment",
+        ),
+        _ => (
+            text.starts_with('/'),
+            "not a path",
+            "a path that starts with / and has no query",
+        ),
+    };
+    if !fits || text.contains(['?', '#']) {
+        report.error(&value, message, allowed);
         return None;
     }
-    let path = path.to_string();
-    Some(if kind == "prefix" {
-        PathMatch::Prefix(path)
-    } else {
-        PathMatch::Exact(path)
+    let text = text.to_string();
+    Some(match kind {
+        "prefix" => PathMatch::Prefix(text),
+        "suffix" => PathMatch::Suffix(text),
+        "template" => PathMatch::Template(text),
+        _ => PathMatch::Exact(text),
     })
 }
 
-fn header_name(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
-    let text = cursor.text(MAX_HEADER_NAME, report)?;
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:".contains(&b);
-    if text.bytes().all(fits) {
-        return Some(text.to_ascii_lowercase());
+/// Whether braces only stand around a whole segment.
+fn is_segment(segment: &str) -> bool {
+    let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
+    let inner = name.unwrap_or(segment);
+    !inner.contains(['{', '}']) && name != Some("")
+}
+
+fn host(cursor: &Cursor<'_>, report: &mut Report) -> Option<Test> {
+    let fields = cursor.object(HOST, report)?;
+    let (_, value) = fields.one_of(HOST, report)?;
+    let text = value.text(MAX_NAME, report)?;
+    // An address in brackets has colons, a host has none but before its port.
+    let has_port = text.contains(':') && !text.contains(['[', ']']);
+    if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
+        let bare = text.rsplit_once("//").map_or(text, |(_, rest)| rest);
+        let bare = bare.split([':', '/']).next();
+        let problem = Problem::error(value.path.clone(), value.value, "not a host");
+        let problem = problem.allowed("a host without scheme, port and path: example.com");
+        report.add(problem.suggest(bare.filter(|bare| !bare.is_empty() && *bare != text)));
+        return None;
     }
-    report.error(
-        cursor,
-        "not a header name",
-        "letters, digits and !#$%&'*+-.^_`|~",
-    );
+    Some(match test(&fields, HOST, report)? {
+        Test::Exact(host) => Test::Exact(host.to_ascii_lowercase()),
+        Test::Prefix(host) => Test::Prefix(host.to_ascii_lowercase()),
+        Test::Suffix(host) => Test::Suffix(host.to_ascii_lowercase()),
+        other @ Test::Present(_) => other,
+    })
+}
+
+/// The only one of the tests `kinds` that is there.
+fn test(fields: &Fields<'_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
+    let (kind, value) = fields.one_of(kinds, report)?;
+    if kind == "present" {
+        return value.boolean(report).map(Test::Present);
+    }
+    let text = value.text(MAX_TEXT, report)?.to_string();
+    Some(match kind {
+        "prefix" => Test::Prefix(text),
+        "suffix" => Test::Suffix(text),
+        _ => Test::Exact(text),
+    })
+}
+
+fn named_test(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Option<NamedTest> {
+    let form = match kind {
+        Named::Header => "a header name",
+        Named::Query => "the name of a query parameter",
+        Named::Cookie => "the name of a cookie",
+    };
+    let fields = cursor.object(NAMED, report)?;
+    let name = fields.need("name", form, report);
+    let name = name.and_then(|name| self::name(&name, kind, report));
+    let test = test(&fields, TESTS, report)?;
+    Some(NamedTest { name: name?, test })
+}
+
+pub(super) fn name(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Option<String> {
+    let text = cursor.text(MAX_NAME, report)?;
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let (fits, message, allowed) = match kind {
+        Named::Header => (
+            text.bytes().all(|b| token(b) || b == b':'),
+            "not a header name",
+            "letters, digits and !#$%&'*+-.^_`|~",
+        ),
+        Named::Query => (
+            !text.contains(char::is_control),
+            "not the name of a query parameter",
+            "a text without control characters, decoded",
+        ),
+        Named::Cookie => (
+            text.bytes().all(token),
+            "not the name of a cookie",
+            "letters, digits and !#$%&'*+-.^_`|~",
+        ),
+    };
+    if !fits {
+        report.error(cursor, message, allowed);
+        return None;
+    }
+    Some(match kind {
+        Named::Header => text.to_ascii_lowercase(),
+        Named::Query | Named::Cookie => text.to_string(),
+    })
+}
+
+fn network(cursor: &Cursor<'_>, report: &mut Report) -> Option<Cidr> {
+    let (message, meant) = match Cidr::parse(cursor.value.as_str().unwrap_or_default()) {
+        Ok(cidr) => return Some(cidr),
+        Err(CidrError::Form) => ("not a network", None),
+        Err(CidrError::HostBits(meant)) => (
+            "the address has bits beyond the prefix",
+            Some(meant.to_string()),
+        ),
+    };
+    let problem = Problem::error(cursor.path.clone(), cursor.value, message);
+    report.add(problem.allowed(CIDR_FORM).suggest(meant.as_deref()));
     None
 }
 
-fn header(cursor: &Cursor<'_>, report: &mut Report) -> Option<HeaderMatch> {
-    let fields = cursor.object(HEADER, report)?;
-    let name = fields.need("name", "a header name", report);
-    let name = name.and_then(|name| header_name(&name, report));
-    let (kind, value) = fields.one_of(HEADER_TESTS, report)?;
-    let test = if kind == "present" {
-        HeaderTest::Present(value.boolean(report)?)
-    } else {
-        HeaderTest::Exact(value.text(MAX_TEXT, report)?.to_string())
-    };
-    Some(HeaderMatch { name: name?, test })
+fn metadata_test(cursor: &Cursor<'_>, report: &mut Report) -> Option<MetadataTest> {
+    let fields = cursor.object(METADATA, report)?;
+    let path = fields.need("path", METADATA_FORM, report);
+    let path = path.and_then(|path| metadata_path(&path, report));
+    let test = test(&fields, TESTS, report)?;
+    Some(MetadataTest { path: path?, test })
 }
 
-fn key_part(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
-    if let Some(word) = cursor.value.as_str() {
-        return key_word(word, cursor, report);
-    }
-    let fields = cursor.object(KEY_TEXTS, report)?;
-    let (kind, value) = fields.one_of(KEY_TEXTS, report)?;
-    if kind == "header" {
-        return header_name(&value, report).map(KeyPart::Header);
-    }
-    value
-        .text(MAX_LITERAL, report)
-        .map(|text| KeyPart::Literal(text.to_string()))
-}
+const METADATA_FORM: &str = "a name space and keys: [envoy.filters.http.jwt_authn, payload, sub]";
 
-fn key_word(word: &str, cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
-    match word {
-        "source" => Some(KeyPart::Source),
-        "path" => Some(KeyPart::Path),
-        "route" => Some(KeyPart::Route),
-        _ => {
-            let allowed = "source, path, route, { header: NAME }, { literal: TEXT }";
-            let problem = Problem::error(cursor.path.clone(), cursor.value, "unknown key part");
-            report.add(problem.allowed(allowed).suggest(nearest(word, KEY_WORDS)));
-            None
+/// The name space of metadata, and the keys below it.
+pub(super) fn metadata_path(cursor: &Cursor<'_>, report: &mut Report) -> Option<Vec<String>> {
+    let count = cursor.value.as_array().map(Vec::len);
+    if count.is_some_and(|count| !(2..=MAX_METADATA).contains(&count)) {
+        let message = "too short or too long a path";
+        let allowed = format!("2 to {MAX_METADATA} steps, {METADATA_FORM}");
+        report.error(cursor, message, &allowed);
+        return None;
+    }
+    let steps = several(cursor, MAX_METADATA, report, |step, report| {
+        let text = step.text(MAX_NAME, report)?;
+        if text.contains(char::is_control) {
+            let allowed = "a text without control characters";
+            report.error(step, "not a key of metadata", allowed);
+            return None;
         }
-    }
+        Some(text.to_string())
+    });
+    Some(steps).filter(|steps| Some(steps.len()) == count)
 }

@@ -1,7 +1,7 @@
 //! Reading one rule.
 
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, limits, matches, name, warnings};
+use super::{NameKind, keys, limits, matches, name, warnings};
 use crate::algorithm::MAX_AMOUNT;
 use crate::rule::{Match, Mode, OnError, OnMissingKey, RateLimitHeaders, Respond, Rule};
 
@@ -85,7 +85,7 @@ pub(super) fn rule(
         "a list of key parts; [] for one bucket for all",
         report,
     );
-    let key = key.map(|cursor| matches::key(&cursor, report));
+    let key = key.map(|cursor| keys::key(&cursor, report));
     let limits = fields.need("limits", "a list of limits", report);
     let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
     let cost = fields
@@ -118,7 +118,7 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
         matches::matches(&cursor, report);
     }
     if let Some(cursor) = defaults.get("key") {
-        matches::key(&cursor, report);
+        keys::key(&cursor, report);
     }
     if let Some(cursor) = defaults.get("limits") {
         limits::limits(&cursor, report);

@@ -9,11 +9,12 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
-use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, matches, rules};
+use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, rules};
 use crate::algorithm::{Algorithm, MAX_AMOUNT};
 
 mod form;
 mod limits;
+mod requests;
 
 use form::or_null;
 use limits::{limit, limits};
@@ -40,10 +41,9 @@ fn definitions() -> Value {
     define("store", object(STORE, &[], store));
     define("defaults", object(rules::DEFAULTABLE, &[], rule));
     define("rule", object(rules::FIELDS, &["name"], rule));
-    define("match", object(matches::MATCH, &[], match_part));
-    define("path", one_of(matches::PATH, matches::PATH, path));
-    define("header", header());
-    define("key", key());
+    for (name, schema) in requests::definitions() {
+        define(name, schema);
+    }
     define("limits", limits());
     for name in Algorithm::NAMES {
         define(name, limit(name));
@@ -205,76 +205,6 @@ fn rule(name: &str) -> Value {
         "respond" => reference("respond", "What responses carry."),
         _ => Value::Null,
     }
-}
-
-fn match_part(name: &str) -> Value {
-    match name {
-        "methods" => list(
-            "Any of these methods. Without: all.",
-            matches::MAX_PARTS,
-            &json!({ "type": "string", "pattern": "^[A-Z_-]+$", "maxLength": matches::MAX_METHOD }),
-        ),
-        "path" => reference("path", "The path without its query."),
-        "headers" => list(
-            "Tests of headers; all must hold.",
-            matches::MAX_PARTS,
-            &json!({ "$ref": "#/$defs/header" }),
-        ),
-        _ => Value::Null,
-    }
-}
-
-fn path(name: &str) -> Value {
-    let description = match name {
-        "prefix" => {
-            "It starts with this text, on whole segments: /reply is for /reply and /reply/7, not for /replyall."
-        }
-        "exact" => "It is this text.",
-        _ => return Value::Null,
-    };
-    json!({
-        "description": description,
-        "type": "string", "pattern": "^/[^?#]*$", "maxLength": matches::MAX_TEXT,
-    })
-}
-
-fn header_name(description: &str) -> Value {
-    json!({
-        "description": description,
-        "type": "string",
-        "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~:-]+$",
-        "maxLength": matches::MAX_HEADER_NAME,
-    })
-}
-
-fn header() -> Value {
-    one_of(matches::HEADER, matches::HEADER_TESTS, |name| match name {
-        "name" => header_name("The header's name."),
-        "present" => json!({ "description": "Whether it is there.", "type": "boolean" }),
-        "exact" => json!({
-            "description": "Its first value is this text.",
-            "type": "string", "minLength": 1, "maxLength": matches::MAX_TEXT,
-        }),
-        _ => Value::Null,
-    })
-}
-
-fn key() -> Value {
-    let word = json!({
-        "description": "source: the trusted client address. path: the path without its query. route: \
-                        the name of Envoy's route.",
-        "enum": matches::KEY_WORDS,
-    });
-    let text = one_of(matches::KEY_TEXTS, matches::KEY_TEXTS, |name| match name {
-        "header" => header_name("The first value of this header."),
-        "literal" => json!({
-            "description": "A fixed text.",
-            "type": "string", "minLength": 1, "maxLength": matches::MAX_LITERAL,
-        }),
-        _ => Value::Null,
-    });
-    let parts = json!({ "oneOf": [word, text] });
-    list("The parts of a key.", matches::MAX_PARTS, &parts)
 }
 
 fn respond(name: &str) -> Value {

@@ -9,10 +9,11 @@ use serde_json::Value;
 use super::problem::{Path, Problem};
 use crate::limit::{Limit, Limits};
 use crate::rate::Rate;
-use crate::request::without_query;
-use crate::rule::{HeaderTest, Match, Rule, RuleFile};
+use crate::rule::{Rule, RuleFile};
 use crate::store::page::SLOTS;
 use crate::time::Nanos;
+
+mod contradictions;
 
 /// From this much state per bucket on, reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;
@@ -33,7 +34,10 @@ pub fn advice(file: &RuleFile) -> Vec<Problem> {
 
 fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     let mut warnings = Vec::new();
-    warnings.extend(never_matches(&rule.matches, &at.field("match")));
+    warnings.extend(contradictions::never_matches(
+        &rule.matches,
+        &at.field("match"),
+    ));
     let at = at.field("limits");
     let limits = rule.limits.iter().enumerate();
     warnings.extend(
@@ -81,69 +85,6 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     );
     let value = Value::from(rule.cost);
     Some(Problem::error(at.field("cost"), &value, message).warning())
-}
-
-/// Parts of a match that cannot hold together.
-fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
-    let headers = &matches.headers;
-    let of_headers = headers.iter().enumerate().find_map(|(index, header)| {
-        let earlier = headers.iter().take(index);
-        let mut same_name = earlier.filter(|other| other.name == header.name);
-        let other = same_name.find(|other| contradict(&other.test, &header.test))?;
-        let name = &header.name;
-        let (one, two) = (in_words(name, &other.test), in_words(name, &header.test));
-        Some((index, format!("{one} and {two} never hold together")))
-    });
-    let of_parts = || {
-        headers.iter().enumerate().find_map(|(index, header)| {
-            let why = contradicts_parts(matches, &header.name, &header.test)?;
-            Some((
-                index,
-                format!("{} {why}", in_words(&header.name, &header.test)),
-            ))
-        })
-    };
-    let (index, why) = of_headers.or_else(of_parts)?;
-    let at = at.field("headers").index(index);
-    let message = format!("no request ever matches: {why}");
-    Some(Problem::error(at, &Value::Null, message).warning())
-}
-
-fn contradict(one: &HeaderTest, two: &HeaderTest) -> bool {
-    match (one, two) {
-        (HeaderTest::Present(one), HeaderTest::Present(two)) => one != two,
-        (HeaderTest::Exact(one), HeaderTest::Exact(two)) => one != two,
-        (HeaderTest::Present(present), HeaderTest::Exact(_))
-        | (HeaderTest::Exact(_), HeaderTest::Present(present)) => !present,
-    }
-}
-
-/// Why a pseudo-header's test never holds beside the method and the path.
-fn contradicts_parts(matches: &Match, name: &str, test: &HeaderTest) -> Option<&'static str> {
-    match (name, test) {
-        (":method" | ":path" | ":authority" | ":scheme", HeaderTest::Present(false)) => {
-            Some("never holds: every request has it")
-        }
-        (":method", HeaderTest::Exact(method)) => {
-            let methods = &matches.methods;
-            let odd = !methods.is_empty() && !methods.contains(method);
-            odd.then_some("is none of the methods")
-        }
-        (":path", HeaderTest::Exact(exact)) => {
-            let path = without_query(exact.as_bytes());
-            let test = matches.path.as_ref()?;
-            (!test.holds(path)).then_some("is not the path")
-        }
-        _ => None,
-    }
-}
-
-fn in_words(name: &str, test: &HeaderTest) -> String {
-    match test {
-        HeaderTest::Present(true) => format!("`{name}` present"),
-        HeaderTest::Present(false) => format!("`{name}` absent"),
-        HeaderTest::Exact(exact) => format!("`{name}` = `{exact}`"),
-    }
 }
 
 /// A `max_wait` below the time that one request takes: all but the luckiest are refused.

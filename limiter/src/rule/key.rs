@@ -4,8 +4,10 @@
 //! a key is safe to show anywhere, and no two different lists of parts give the same key. A key over
 //! [`MAX_KEY`] bytes is cut, and a hash of all of it follows after a `~`, which no escaped part has.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 
+use super::parts;
 use super::{KeyPart, OnMissingKey, Rule};
 use crate::hash::{HashSeed, SeqHasher};
 use crate::request::{Request, without_query};
@@ -53,18 +55,24 @@ impl Rule {
 /// Adds one part; whether it was there.
 fn add(key: &mut KeyText<'_>, part: &KeyPart, request: &mut dyn Request) -> bool {
     let value = match part {
-        KeyPart::Literal(text) => {
-            key.push(text.as_bytes());
-            return true;
-        }
+        KeyPart::Literal(text) => Some(Cow::Borrowed(text.as_bytes())),
         KeyPart::Header(name) => request.header(name),
-        KeyPart::Source => request.source(),
+        KeyPart::Query(name) => parts::query(request, name),
+        KeyPart::Cookie(name) => parts::cookie(request, name),
+        KeyPart::Metadata(path) => request.metadata(path),
+        KeyPart::Method => request.method(),
         KeyPart::Route => request.route(),
-        KeyPart::Path => {
+        KeyPart::Peer => request.peer(),
+        KeyPart::Host => parts::host(request).map(Cow::Owned),
+        KeyPart::Source(prefix) => request.source().map(|source| {
+            let network = prefix.apply(&source);
+            network.map_or(source, |network| Cow::Owned(network.into_bytes()))
+        }),
+        KeyPart::Path { segments } => {
             let Some(path) = request.path() else {
                 return false;
             };
-            let path = without_query(&path);
+            let path = first_segments(without_query(&path), *segments);
             key.push(path);
             return !path.is_empty();
         }
@@ -74,6 +82,14 @@ fn add(key: &mut KeyText<'_>, part: &KeyPart, request: &mut dyn Request) -> bool
     };
     key.push(&value);
     true
+}
+
+/// The first segments of a path: two of `/a/b/c` are `/a/b`.
+fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
+    let Some(count) = count else { return path };
+    let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
+    let end = slashes.map(|(at, _)| at).nth(usize::from(count));
+    end.and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
 /// A key under construction, of bounded length whatever the parts.

@@ -1,12 +1,85 @@
 //! Whether a rule is for a request.
 
-use super::{HeaderTest, Match, PathMatch};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use super::cidr::{self, Cidr};
+use super::parts;
+use super::text::{MetadataTest, NamedTest, Test};
 use crate::request::{Request, without_query};
 
+/// All given parts must hold; none means every request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Match {
+    /// Any of these methods; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<String>,
+    /// The path without its query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathMatch>,
+    /// The host without its port, in lower case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Test>,
+    /// All of these headers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<NamedTest>,
+    /// All of these query parameters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<NamedTest>,
+    /// All of these cookies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cookies: Vec<NamedTest>,
+    /// Any of these networks has the client's address; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<Cidr>,
+    /// The name of Envoy's route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Test>,
+    /// All of these values in Envoy's dynamic metadata.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metadata: Vec<MetadataTest>,
+    /// This must not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not: Option<Box<Self>>,
+}
+
+/// A test of the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathMatch {
+    /// It starts with this text, on whole segments: `/reply` matches `/reply` and `/reply/7` but not
+    /// `/replyall`.
+    Prefix(String),
+    /// It is this text.
+    Exact(String),
+    /// It ends with this text.
+    Suffix(String),
+    /// It has these segments, where `{name}` is any one that is not empty: `/users/{id}`.
+    Template(String),
+}
+
 impl Match {
-    /// Whether all given parts hold. Cheap tests come first; headers are read only when needed.
+    /// Whether every request matches.
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether all given parts hold. Cheap tests come first; what costs a call of the host is read only
+    /// when needed.
     pub fn holds(&self, request: &mut dyn Request) -> bool {
-        self.method_holds(request) && self.path_holds(request) && self.headers_hold(request)
+        self.method_holds(request)
+            && self.path_holds(request)
+            && self.host_holds(request)
+            && self.headers_hold(request)
+            && self.query_holds(request)
+            && self.cookies_hold(request)
+            && self.source_holds(request)
+            && self.route_holds(request)
+            && self.metadata_holds(request)
+            && !self.not.as_ref().is_some_and(|not| not.holds(request))
     }
 
     fn method_holds(&self, request: &mut dyn Request) -> bool {
@@ -29,14 +102,48 @@ impl Match {
         test.holds(without_query(&path))
     }
 
+    fn host_holds(&self, request: &mut dyn Request) -> bool {
+        let Some(test) = &self.host else { return true };
+        test.holds(parts::host(request).as_deref())
+    }
+
     fn headers_hold(&self, request: &mut dyn Request) -> bool {
-        self.headers.iter().all(|header| {
-            let value = request.header(&header.name);
-            match &header.test {
-                HeaderTest::Present(present) => value.is_some() == *present,
-                HeaderTest::Exact(exact) => value.is_some_and(|v| v.as_ref() == exact.as_bytes()),
-            }
+        let mut headers = self.headers.iter();
+        headers.all(|header| header.test.holds(request.header(&header.name).as_deref()))
+    }
+
+    fn query_holds(&self, request: &mut dyn Request) -> bool {
+        let mut query = self.query.iter();
+        query.all(|part| {
+            let value = parts::query(request, &part.name);
+            part.test.holds(value.as_deref())
         })
+    }
+
+    fn cookies_hold(&self, request: &mut dyn Request) -> bool {
+        let mut cookies = self.cookies.iter();
+        cookies.all(|cookie| {
+            let value = parts::cookie(request, &cookie.name);
+            cookie.test.holds(value.as_deref())
+        })
+    }
+
+    fn source_holds(&self, request: &mut dyn Request) -> bool {
+        if self.source.is_empty() {
+            return true;
+        }
+        let address = request.source().and_then(|source| cidr::address(&source));
+        address.is_some_and(|address| self.source.iter().any(|cidr| cidr.contains(address)))
+    }
+
+    fn route_holds(&self, request: &mut dyn Request) -> bool {
+        let Some(test) = &self.route else { return true };
+        test.holds(request.route().as_deref())
+    }
+
+    fn metadata_holds(&self, request: &mut dyn Request) -> bool {
+        let mut metadata = self.metadata.iter();
+        metadata.all(|part| part.test.holds(request.metadata(&part.path).as_deref()))
     }
 }
 
@@ -46,6 +153,8 @@ impl PathMatch {
         match self {
             Self::Exact(exact) => path == exact.as_bytes(),
             Self::Prefix(prefix) => has_segments(path, prefix.as_bytes()),
+            Self::Suffix(suffix) => path.ends_with(suffix.as_bytes()),
+            Self::Template(template) => fits(path, template.as_bytes()),
         }
     }
 }
@@ -54,6 +163,20 @@ impl PathMatch {
 fn has_segments(path: &[u8], prefix: &[u8]) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with(b"/") || rest.starts_with(b"/"))
+}
+
+/// Whether `path` has the segments of `template`.
+fn fits(path: &[u8], template: &[u8]) -> bool {
+    let mut segments = path.split(|b| *b == b'/');
+    let mut wanted = template.split(|b| *b == b'/');
+    loop {
+        match (segments.next(), wanted.next()) {
+            (None, None) => return true,
+            (Some(segment), Some([b'{', ..])) if !segment.is_empty() => {}
+            (Some(segment), Some(wanted)) if segment == wanted => {}
+            _ => return false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,5 +191,24 @@ mod tests {
         assert!(has_segments(b"/anything", b"/"));
         assert!(!has_segments(b"/replyall", b"/reply"));
         assert!(!has_segments(b"/", b"/reply"));
+    }
+
+    #[test]
+    fn templates_have_as_many_segments() {
+        assert!(fits(b"/users/7", b"/users/{id}"));
+        assert!(fits(b"/users/\xff/posts", b"/users/{id}/posts"));
+        for path in [
+            &b"/users"[..],
+            b"/users/",
+            b"/users/7/",
+            b"/users/7/posts",
+            b"/user/7",
+            b"users/7",
+            b"",
+        ] {
+            assert!(!fits(path, b"/users/{id}"), "{path:?}");
+        }
+        // What a client writes is never a wildcard.
+        assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

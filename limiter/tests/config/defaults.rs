@@ -1,6 +1,6 @@
 //! Defaults: any field of a rule but its name, where the rule is silent.
 
-use loudou_limiter::rule::{KeyPart, Mode, OnError};
+use loudou_limiter::rule::{KeyPart, Mode, OnError, SourcePrefix};
 use serde_json::json;
 
 use super::{problems, read, rule};
@@ -37,7 +37,7 @@ fn a_rule_goes_before_the_defaults() {
         (loud.mode, loud.on_error, loud.cost),
         (Mode::Off, OnError::Admit, 3)
     );
-    assert_eq!(loud.key, [KeyPart::Source]);
+    assert_eq!(loud.key, [KeyPart::Source(SourcePrefix::default())]);
     assert!(loud.matches.is_everything());
     assert_ne!(loud.limits, silent.limits);
     assert_ne!(loud.on_missing_key, silent.on_missing_key);
@@ -74,7 +74,7 @@ fn a_problem_in_the_defaults_is_told_once() {
 #[test]
 fn a_problem_in_unused_defaults_is_told() {
     let expected = [
-        "defaults.match.path: nothing chosen; allowed: exactly one of prefix, exact",
+        "defaults.match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template",
         "defaults.mode: \"on\": unknown value; allowed: enforce, shadow, off",
     ];
     let own = rule(&json!({ "mode": "off", "match": {} }));

@@ -9,6 +9,7 @@ mod advice;
 mod arbitrary;
 mod defaults;
 mod parts;
+mod requests;
 mod right;
 mod schema;
 mod valid;

@@ -94,8 +94,11 @@ fn methods_and_parts_of_a_match() {
             &["methods: \"GET\": a text where a list belongs; allowed: a list"],
         ),
         (
-            json!({ "host": {} }),
-            &["host: unknown field; allowed: methods, path, headers"],
+            json!({ "hosts": {} }),
+            &[
+                "hosts: unknown field; allowed: methods, path, host, headers, query, cookies, source, \
+                 route, metadata, not; did you mean `host`?",
+            ],
         ),
     ]);
     let many: Vec<Value> = (0..17).map(|_| json!("GET")).collect();
@@ -121,7 +124,7 @@ fn paths() {
     }
     say(&[(
         json!({ "path": { "prefix": "/a", "exact": "/a" } }),
-        &["path: several chosen; allowed: exactly one of prefix, exact"],
+        &["path: several chosen; allowed: exactly one of prefix, exact, suffix, template"],
     )]);
 }
 
@@ -144,7 +147,7 @@ fn headers() {
                  !#$%&'*+-.^_`|~",
                 "headers[0].exact: \"\": empty; allowed: a text of 1 to 1024 bytes",
                 "headers[1]: `name` is missing; allowed: a header name",
-                "headers[2]: nothing chosen; allowed: exactly one of present, exact",
+                "headers[2]: nothing chosen; allowed: exactly one of present, exact, prefix, suffix",
             ],
         ),
     ]);
@@ -152,27 +155,28 @@ fn headers() {
 
 #[test]
 fn keys() {
-    let allowed = "source, path, route, { header: NAME }, { literal: TEXT }";
+    let parts = "header, query, cookie, literal, metadata, path, source";
+    let allowed = format!("source, path, route, method, host, peer, or an object with {parts}");
     let cases = [
         (
-            json!(["sourc", "method"]),
+            json!(["sourc", "anybody"]),
             vec![
                 format!(
                     "key[0]: \"sourc\": unknown key part; allowed: {allowed}; did you mean `source`?"
                 ),
-                format!("key[1]: \"method\": unknown key part; allowed: {allowed}"),
+                format!("key[1]: \"anybody\": unknown key part; allowed: {allowed}"),
             ],
         ),
         (
-            json!([{ "cookie": "session" }]),
+            json!([{ "cookies": "session" }]),
             vec![
-                "key[0].cookie: unknown field; allowed: header, literal".to_string(),
-                "key[0]: nothing chosen; allowed: exactly one of header, literal".to_string(),
+                format!("key[0].cookies: unknown field; allowed: {parts}; did you mean `cookie`?"),
+                format!("key[0]: nothing chosen; allowed: exactly one of {parts}"),
             ],
         ),
         (
             json!([{ "header": "x", "literal": "y" }]),
-            vec!["key[0]: several chosen; allowed: exactly one of header, literal".to_string()],
+            vec![format!("key[0]: several chosen; allowed: exactly one of {parts}")],
         ),
         (
             json!([{ "header": "" }, { "literal": "" }, { "header": "a b" }, 7]),
@@ -182,8 +186,7 @@ fn keys() {
                 "key[2].header: \"a b\": not a header name; allowed: letters, digits and \
                  !#$%&'*+-.^_`|~"
                     .to_string(),
-                "key[3]: 7: a number where an object belongs; allowed: an object with header, literal"
-                    .to_string(),
+                format!("key[3]: 7: a number where an object belongs; allowed: an object with {parts}"),
             ],
         ),
         (

@@ -3,8 +3,8 @@
 use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
 use loudou_limiter::config::{parse_rule, parse_store};
 use loudou_limiter::rule::{
-    HeaderMatch, HeaderTest, KeyPart, Match, Mode, OnError, OnMissingKey, PathMatch,
-    RateLimitHeaders, Respond, Rule, RuleFile, StoreSettings,
+    KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, PathMatch, RateLimitHeaders, Respond,
+    Rule, RuleFile, SourcePrefix, StoreSettings, Test,
 };
 use loudou_limiter::{Limit, Limits, Nanos, Rate};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn every_field_is_read() {
         share: "team_a-1".to_string(),
     };
     assert_eq!(read.store, settings);
-    let header = |name: &str, test| HeaderMatch {
+    let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
     };
@@ -84,16 +84,17 @@ fn every_field_is_read() {
             methods: vec!["POST".to_string(), "M-SEARCH".to_string()],
             path: Some(PathMatch::Prefix("/reply".to_string())),
             headers: vec![
-                header("x-plan", HeaderTest::Exact("free".to_string())),
-                header("x-internal", HeaderTest::Present(false)),
-                header(":authority", HeaderTest::Present(true)),
+                header("x-plan", Test::Exact("free".to_string())),
+                header("x-internal", Test::Present(false)),
+                header(":authority", Test::Present(true)),
             ],
+            ..Match::default()
         },
         key: vec![
             KeyPart::Header("x-user-id".to_string()),
             KeyPart::Literal("v2".to_string()),
-            KeyPart::Source,
-            KeyPart::Path,
+            KeyPart::Source(SourcePrefix::default()),
+            KeyPart::Path { segments: None },
             KeyPart::Route,
         ],
         on_missing_key: OnMissingKey::Share,

@@ -65,7 +65,20 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ("match", in_rule(json!({ "match": zz() }))),
         ("path", in_rule(json!({ "match": { "path": zz() } }))),
         ("header", in_rule(json!({ "match": { "headers": [zz()] } }))),
+        ("host", in_rule(json!({ "match": { "host": zz() } }))),
+        ("query", in_rule(json!({ "match": { "query": [zz()] } }))),
+        ("cookie", in_rule(json!({ "match": { "cookies": [zz()] } }))),
+        ("route", in_rule(json!({ "match": { "route": zz() } }))),
+        (
+            "metadata",
+            in_rule(json!({ "match": { "metadata": [zz()] } })),
+        ),
         ("key", in_rule(json!({ "key": [zz()] }))),
+        ("key_path", in_rule(json!({ "key": [{ "path": zz() }] }))),
+        (
+            "key_source",
+            in_rule(json!({ "key": [{ "source": zz() }] })),
+        ),
         ("respond", in_rule(json!({ "respond": zz() }))),
         (
             "admin_file",

@@ -108,44 +108,108 @@ fn limits() -> Values {
         .boxed()
 }
 
-fn header() -> Values {
-    let name = || text("[A-Za-z0-9!#$%&'*+.^_`|~:-]{1,30}");
-    let test = |field: &'static str, value: Values| {
-        with(
-            Just(json!({})).boxed(),
-            vec![("name", name()), (field, value)],
-        )
+/// One of the tests `kinds`, besides the fields of `base`.
+fn test(base: Values, kinds: &'static [&'static str]) -> Values {
+    let asked = |kind: &str| match kind {
+        "present" => any::<bool>().prop_map(Value::from).boxed(),
+        _ => text("\\PC{1,30}"),
     };
-    prop_oneof![
-        test("present", any::<bool>().prop_map(Value::from).boxed()),
-        test("exact", text("\\PC{1,30}")),
-    ]
-    .boxed()
+    prop::sample::select(kinds)
+        .prop_flat_map(move |kind| with(base.clone(), vec![(kind, asked(kind))]))
+        .boxed()
+}
+
+const TESTS: &[&str] = &["present", "exact", "prefix", "suffix"];
+
+fn named(pattern: &'static str) -> Values {
+    let base = with(Just(json!({})).boxed(), vec![("name", text(pattern))]);
+    list(test(base, TESTS), 4)
+}
+
+fn metadata_path() -> Values {
+    let steps = prop::collection::vec(text("\\PC{1,12}"), 2..=8);
+    steps.prop_map(Value::from).boxed()
+}
+
+fn network() -> Values {
+    let four = (any::<[u8; 4]>(), 0..=32_u8).prop_map(|(address, length)| {
+        let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        let bits = u32::from_be_bytes(address) & mask;
+        format!("{}/{length}", std::net::Ipv4Addr::from_bits(bits))
+    });
+    let six = any::<[u16; 4]>().prop_map(|[a, b, c, d]| format!("{a:x}:{b:X}:{c:x}:{d:x}::/64"));
+    let fixed = prop::sample::select(vec!["10.0.0.1", "::1", "::ffff:10.0.0.0/104", "::/0"]);
+    prop_oneof![four, six, fixed.prop_map(str::to_string)]
+        .prop_map(Value::from)
+        .boxed()
 }
 
 fn key() -> Values {
-    let header = text("[A-Za-z0-9-]{1,20}").prop_map(|name| json!({ "header": name }));
-    let literal = text("\\PC{1,16}").prop_map(|text| json!({ "literal": text, "header": null }));
-    let part = prop_oneof![one_of(&["source", "path", "route"]), header, literal];
+    let token = || text("[A-Za-z0-9-]{1,20}");
+    let part = prop_oneof![
+        one_of(&["source", "path", "route", "method", "host", "peer"]),
+        token().prop_map(|name| json!({ "header": name })),
+        token().prop_map(|name| json!({ "cookie": name })),
+        text("\\PC{1,16}").prop_map(|name| json!({ "query": name })),
+        text("\\PC{1,16}").prop_map(|text| json!({ "literal": text, "header": null })),
+        metadata_path().prop_map(|path| json!({ "metadata": path })),
+        (1..=64_u8).prop_map(|n| json!({ "path": { "segments": n } })),
+        Just(json!({ "path": {} })),
+        (0..=32_u8).prop_map(|n| json!({ "source": { "v4_prefix": n } })),
+        (0..=128_u8).prop_map(|n| json!({ "source": { "v6_prefix": n, "v4_prefix": 9.0 } })),
+    ];
     list(part.boxed(), 6)
 }
 
 fn path() -> Values {
     let path = || text("/[a-z0-9/*.]{0,20}");
+    let template = text("(/[a-z]{0,5}|/\\{[a-z_]{1,5}\\}){1,5}");
     prop_oneof![
         path().prop_map(|path| json!({ "prefix": path })),
         path().prop_map(|path| json!({ "exact": path })),
+        text("[a-z0-9/*.]{1,20}").prop_map(|path| json!({ "suffix": path })),
+        template.prop_map(|path| json!({ "template": path })),
     ]
     .boxed()
 }
 
-/// What a rule may have, and `defaults`.
-fn defaultable() -> Vec<(&'static str, Values)> {
-    let matches = optional(vec![
+/// A match that may have others in it.
+fn matching(depth: u32) -> Values {
+    let empty = || Just(json!({})).boxed();
+    let host = text("[A-Za-z0-9.-]{1,20}");
+    let host = (
+        prop::sample::select(&["exact", "prefix", "suffix"][..]),
+        host,
+    );
+    let mut fields = vec![
         ("methods", list(text("[A-Z_-]{1,12}"), 4)),
         ("path", path()),
-        ("headers", list(header(), 4)),
-    ]);
+        (
+            "host",
+            host.prop_map(|(kind, host)| json!({ kind: host })).boxed(),
+        ),
+        ("headers", named("[A-Za-z0-9!#$%&'*+.^_`|~:-]{1,30}")),
+        ("query", named("\\PC{1,16}")),
+        ("cookies", named("[A-Za-z0-9_.-]{1,16}")),
+        ("source", list(network(), 4)),
+        ("route", test(empty(), &["exact", "prefix"])),
+        (
+            "metadata",
+            list(
+                test(with(empty(), vec![("path", metadata_path())]), TESTS),
+                3,
+            ),
+        ),
+    ];
+    if depth > 0 {
+        fields.push(("not", matching(depth - 1)));
+    }
+    optional(fields)
+}
+
+/// What a rule may have, and `defaults`.
+fn defaultable() -> Vec<(&'static str, Values)> {
+    let matches = matching(2);
     let mode = prop_oneof![4 => one_of(&["enforce", "shadow", "off"]), 1 => Just(json!(false))];
     let headers = one_of(&["draft11", "none"]);
     vec![

@@ -43,8 +43,8 @@ fn names_of_fields() {
     assert_eq!(
         of_rule(&json!({ "match": { "path": { "prefx": "/x" } } })),
         [
-            "match.path.prefx: unknown field; allowed: prefix, exact; did you mean `prefix`?",
-            "match.path: nothing chosen; allowed: exactly one of prefix, exact",
+            "match.path.prefx: unknown field; allowed: prefix, exact, suffix, template; did you mean `prefix`?",
+            "match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template",
         ]
     );
     assert_eq!(

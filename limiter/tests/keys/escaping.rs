@@ -42,7 +42,7 @@ fn every_part_has_its_value() {
     };
     assert_eq!(
         key_of(&json!({ "key": key }), &mut request),
-        bucket("alice:2001%3Adb8%3A%3A1:/reply/7:replies:v%3A2")
+        bucket("alice:2001%3Adb8%3A%3A/64:/reply/7:replies:v%3A2")
     );
     assert_eq!(key_of(&json!({}), &mut request), bucket(KEY_OF_ALL));
     assert_eq!(

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 mod escaping;
 mod evaluating;
 mod matching;
+mod parts;
 
 /// A request made of whatever bytes a test wants.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,9 @@ struct Fake {
     source: Option<Vec<u8>>,
     route: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
+    peer: Option<Vec<u8>>,
+    /// By the path, with `/` between the steps.
+    metadata: BTreeMap<String, Vec<u8>>,
     /// The names of the headers that were asked for.
     asked: Vec<String>,
 }
@@ -64,6 +68,14 @@ impl Request for Fake {
 
     fn route(&mut self) -> Option<Cow<'_, [u8]>> {
         bytes(self.route.as_ref())
+    }
+
+    fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
+        bytes(self.peer.as_ref())
+    }
+
+    fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
+        bytes(self.metadata.get(&path.join("/")))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules, limits, spans and dates in words.
 
-use loudou_limiter::rule::{KeyPart, Rule};
+use loudou_limiter::rule::{KeyPart, Rule, SourcePrefix};
 use loudou_limiter::{Limit, Nanos};
 use serde_json::Value;
 
@@ -76,16 +76,33 @@ pub(super) fn who(rule: &Rule) -> String {
         .iter()
         .map(|part| match part {
             KeyPart::Header(name) => format!("header {name}"),
+            KeyPart::Query(name) => format!("query parameter {name}"),
+            KeyPart::Cookie(name) => format!("cookie {name}"),
             KeyPart::Literal(text) => format!("\"{text}\""),
-            KeyPart::Source => "client address".to_owned(),
-            KeyPart::Path => "path".to_owned(),
+            KeyPart::Metadata(path) => format!("metadata {}", path.join(".")),
+            KeyPart::Source(prefix) => source(*prefix),
+            KeyPart::Path { segments: None } => "path".to_owned(),
+            KeyPart::Path { segments: Some(1) } => "first segment of the path".to_owned(),
+            KeyPart::Path { segments: Some(n) } => format!("first {n} segments of the path"),
             KeyPart::Route => "route".to_owned(),
+            KeyPart::Method => "method".to_owned(),
+            KeyPart::Host => "host".to_owned(),
+            KeyPart::Peer => "client certificate".to_owned(),
         })
         .collect();
     if parts.is_empty() {
         "one bucket for all requests".to_owned()
     } else {
         format!("a bucket for each {}", parts.join(" and "))
+    }
+}
+
+/// Which clients share a bucket: `client address (IPv4 /24, IPv6 /64)`.
+fn source(SourcePrefix { v4, v6 }: SourcePrefix) -> String {
+    match (v4, v6) {
+        (32, 128) => "client address".to_owned(),
+        (32, _) => format!("client address (IPv6 /{v6})"),
+        _ => format!("client address (IPv4 /{v4}, IPv6 /{v6})"),
     }
 }
 

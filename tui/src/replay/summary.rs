@@ -1,12 +1,13 @@
 //! A whole run as a document: `--output json`, and what the tables are made from.
 
 use loudou_limiter::Verdict;
-use loudou_limiter::rule::{KeyPart, Rule};
+use loudou_limiter::rule::Rule;
 use serde::Serialize;
 
 use super::changes::Changes;
 use super::format::Form;
 use super::input::Input;
+use super::missing::missing;
 use super::run::{Run, Side};
 use super::tally::{RuleCounts, Tally};
 use super::timeline::Counts;
@@ -394,25 +395,4 @@ fn notes(input: &Input, run: &Run) -> Vec<String> {
     }
     notes.dedup();
     notes
-}
-
-/// What of a rule no request of a form can have.
-fn missing(rule: &Rule, form: Form) -> Vec<String> {
-    let mut missing: Vec<String> = Vec::new();
-    for part in &rule.key {
-        match part {
-            KeyPart::Header(name) if !form.has_header(name) => {
-                missing.push(format!("header {name}"));
-            }
-            KeyPart::Route if !form.has_route() => missing.push("the route".to_owned()),
-            _ => {}
-        }
-    }
-    for header in &rule.matches.headers {
-        if !form.has_header(&header.name) {
-            missing.push(format!("header {}", header.name));
-        }
-    }
-    missing.dedup();
-    missing
 }

@@ -1,0 +1,130 @@
+//! Matches whose parts cannot hold together.
+
+use alloc::format;
+use alloc::string::String;
+
+use serde_json::Value;
+
+use crate::config::problem::{Path, Problem};
+use crate::request::without_query;
+use crate::rule::{Match, NamedTest, PathMatch, Test};
+
+/// Parts of a match that cannot hold together.
+pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
+    let (at, why) = of_tests(&matches.headers, at, "headers")
+        .or_else(|| of_tests(&matches.query, at, "query"))
+        .or_else(|| of_tests(&matches.cookies, at, "cookies"))
+        .or_else(|| of_pseudo_headers(matches, at))
+        .or_else(|| of_not(matches, at))?;
+    let message = format!("no request ever matches: {why}");
+    Some(Problem::error(at, &Value::Null, message).warning())
+}
+
+/// Two tests of one value.
+fn of_tests(tests: &[NamedTest], at: &Path, list: &str) -> Option<(Path, String)> {
+    tests.iter().enumerate().find_map(|(index, part)| {
+        let earlier = tests.iter().take(index);
+        let mut same_name = earlier.filter(|other| other.name == part.name);
+        let other = same_name.find(|other| contradict(&other.test, &part.test))?;
+        let (one, two) = (in_words(other), in_words(part));
+        let why = format!("{one} and {two} never hold together");
+        Some((at.field(list).index(index), why))
+    })
+}
+
+fn of_pseudo_headers(matches: &Match, at: &Path) -> Option<(Path, String)> {
+    let mut headers = matches.headers.iter().enumerate();
+    headers.find_map(|(index, header)| {
+        let why = contradicts_parts(matches, &header.name, &header.test)?;
+        let why = format!("{} {why}", in_words(header));
+        Some((at.field("headers").index(index), why))
+    })
+}
+
+/// A `not` that holds whenever the rest does.
+fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
+    let not = matches.not.as_ref()?;
+    let why = if not.is_everything() {
+        "every request is in `not`"
+    } else if follows(not, matches) {
+        "what the rest asks for is in `not`"
+    } else {
+        return None;
+    };
+    Some((at.field("not"), String::from(why)))
+}
+
+/// Whether `other` holds wherever the rest of `matches` does, as far as can be told part by part.
+fn follows(other: &Match, matches: &Match) -> bool {
+    let methods = other.methods.is_empty()
+        || (!matches.methods.is_empty()
+            && matches.methods.iter().all(|m| other.methods.contains(m)));
+    let path = match (&other.path, &matches.path) {
+        (None, _) => true,
+        (Some(other), Some(PathMatch::Exact(path))) => other.holds(path.as_bytes()),
+        (Some(PathMatch::Prefix(_)), Some(PathMatch::Prefix(prefix))) => other
+            .path
+            .as_ref()
+            .is_some_and(|p| p.holds(prefix.as_bytes())),
+        (other, own) => other == own,
+    };
+    let source = other.source.is_empty()
+        || (!matches.source.is_empty()
+            && matches
+                .source
+                .iter()
+                .all(|own| other.source.iter().any(|cidr| cidr.covers(own))));
+    methods
+        && path
+        && source
+        && (other.host.is_none() || other.host == matches.host)
+        && (other.route.is_none() || other.route == matches.route)
+        && other.headers.iter().all(|t| matches.headers.contains(t))
+        && other.query.iter().all(|t| matches.query.contains(t))
+        && other.cookies.iter().all(|t| matches.cookies.contains(t))
+        && other.metadata.iter().all(|t| matches.metadata.contains(t))
+        && other.not.is_none()
+}
+
+fn contradict(one: &Test, two: &Test) -> bool {
+    match (one, two) {
+        (Test::Present(one), Test::Present(two)) => one != two,
+        (Test::Present(present), _) | (_, Test::Present(present)) => !present,
+        (Test::Exact(text), other) | (other, Test::Exact(text)) => {
+            !other.holds(Some(text.as_bytes()))
+        }
+        (Test::Prefix(one), Test::Prefix(two)) => !one.starts_with(two) && !two.starts_with(one),
+        (Test::Suffix(one), Test::Suffix(two)) => !one.ends_with(two) && !two.ends_with(one),
+        _ => false,
+    }
+}
+
+/// Why a pseudo-header's test never holds beside the method and the path.
+fn contradicts_parts(matches: &Match, name: &str, test: &Test) -> Option<&'static str> {
+    match (name, test) {
+        (":method" | ":path" | ":authority" | ":scheme", Test::Present(false)) => {
+            Some("never holds: every request has it")
+        }
+        (":method", Test::Exact(method)) => {
+            let methods = &matches.methods;
+            let odd = !methods.is_empty() && !methods.contains(method);
+            odd.then_some("is none of the methods")
+        }
+        (":path", Test::Exact(exact)) => {
+            let path = without_query(exact.as_bytes());
+            let test = matches.path.as_ref()?;
+            (!test.holds(path)).then_some("is not the path")
+        }
+        _ => None,
+    }
+}
+
+fn in_words(NamedTest { name, test }: &NamedTest) -> String {
+    match test {
+        Test::Present(true) => format!("`{name}` present"),
+        Test::Present(false) => format!("`{name}` absent"),
+        Test::Exact(exact) => format!("`{name}` = `{exact}`"),
+        Test::Prefix(text) => format!("`{name}` = `{text}…`"),
+        Test::Suffix(text) => format!("`{name}` = `…{text}`"),
+    }
+}

@@ -1,0 +1,76 @@
+//! What rules ask for that a kind of log does not have.
+
+use loudou_limiter::rule::{KeyPart, Match, Rule};
+
+use super::format::Form;
+
+/// What of a rule no request of a form can have.
+pub(crate) fn missing(rule: &Rule, form: Form) -> Vec<String> {
+    let mut missing = Missing {
+        form,
+        found: Vec::new(),
+    };
+    for part in &rule.key {
+        match part {
+            KeyPart::Header(name) => missing.header(name),
+            KeyPart::Cookie(_) => missing.header("cookie"),
+            KeyPart::Host => missing.header(":authority"),
+            KeyPart::Route => missing.route(),
+            KeyPart::Metadata(_) => missing.add("metadata"),
+            KeyPart::Peer => missing.add("client certificates"),
+            KeyPart::Query(_)
+            | KeyPart::Literal(_)
+            | KeyPart::Source(_)
+            | KeyPart::Path { .. }
+            | KeyPart::Method => {}
+        }
+    }
+    missing.of_match(&rule.matches);
+    missing.found
+}
+
+struct Missing {
+    form: Form,
+    found: Vec<String>,
+}
+
+impl Missing {
+    fn of_match(&mut self, matches: &Match) {
+        for header in &matches.headers {
+            self.header(&header.name);
+        }
+        if !matches.cookies.is_empty() {
+            self.header("cookie");
+        }
+        if matches.host.is_some() {
+            self.header(":authority");
+        }
+        if matches.route.is_some() {
+            self.route();
+        }
+        if !matches.metadata.is_empty() {
+            self.add("metadata");
+        }
+        if let Some(not) = &matches.not {
+            self.of_match(not);
+        }
+    }
+
+    fn header(&mut self, name: &str) {
+        if !self.form.has_header(name) {
+            self.add(&format!("header {name}"));
+        }
+    }
+
+    fn route(&mut self) {
+        if !self.form.has_route() {
+            self.add("the route");
+        }
+    }
+
+    fn add(&mut self, what: &str) {
+        if !self.found.iter().any(|found| found == what) {
+            self.found.push(what.to_owned());
+        }
+    }
+}
