@@ -1,7 +1,7 @@
 //! Counters as Envoy metrics: process-wide, so that any worker can read what all of them counted.
 //!
 //! ```text
-//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors      counters
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | odd_costs      counters
 //! <share>.wait_ms                                           histogram of what held requests wait
 //! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
@@ -56,6 +56,7 @@ pub(crate) struct RuleMetrics {
     skipped: Option<MetricId>,
     errors: Option<MetricId>,
     held: Option<MetricId>,
+    odd_costs: Option<MetricId>,
 }
 
 /// What a rule did with a request.
@@ -67,6 +68,8 @@ pub(crate) enum Counted {
     ShadowRefused,
     Skipped,
     Error,
+    /// A request named a cost that is none; the rule's default was charged.
+    OddCost,
 }
 
 impl RuleMetrics {
@@ -90,6 +93,7 @@ impl RuleMetrics {
             skipped: counter("skipped"),
             errors: counter("errors"),
             held: counter("held"),
+            odd_costs: counter("odd_costs"),
         }
     }
 
@@ -97,6 +101,7 @@ impl RuleMetrics {
         let id = match what {
             Counted::Admitted => self.admitted,
             Counted::Held => self.held,
+            Counted::OddCost => self.odd_costs,
             Counted::Refused => self.refused,
             Counted::ShadowRefused => self.shadow_refused,
             Counted::Skipped => self.skipped,

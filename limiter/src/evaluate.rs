@@ -13,7 +13,7 @@ use crate::decision::Verdict;
 use crate::limit::BucketDecision;
 use crate::request::Request;
 use crate::rule::key::Key;
-use crate::rule::{Mode, OnError, Rule};
+use crate::rule::{Mode, OnError, Price, Rule};
 use crate::store::SharedData;
 use crate::store::attempt::Take;
 use crate::store::table::{GaveUp, StoreStats, Table};
@@ -75,6 +75,8 @@ pub struct RuleOutcome {
     pub key: Option<String>,
     /// What it said.
     pub answer: Answer,
+    /// What it asked for, where it came to that.
+    pub price: Option<Price>,
 }
 
 /// What a rule said.
@@ -180,16 +182,17 @@ pub fn evaluate(
         if rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
-        let (key, answer) = match rule.key_of(request, table.seed()) {
-            Key::Skip => (None, Answer::Skipped),
-            Key::Refuse => (None, Answer::KeyMissing),
+        let (key, answer, price) = match rule.key_of(request, table.seed()) {
+            Key::Skip => (None, Answer::Skipped, None),
+            Key::Refuse => (None, Answer::KeyMissing, None),
             Key::Bucket(key) => {
+                let price = price(rule, request);
                 let take = Take {
                     versions: &active.versions,
                     rule_tag: active.tag,
                     key: &key,
                     ask: Ask {
-                        cost: request.cost().unwrap_or_else(|| rule.cost.into()),
+                        cost: price.cost,
                         now: clock.now,
                         wall: clock.wall,
                         max_wait: request.max_wait(),
@@ -197,7 +200,7 @@ pub fn evaluate(
                 };
                 let taken = table.take(store, &take, stats);
                 let answer = taken.map_or_else(Answer::GaveUp, Answer::Decided);
-                (Some(key), answer)
+                (Some(key), answer, Some(price))
             }
         };
         outcome.refused = rule.mode == Mode::Enforce && answer.refuses(rule.on_error);
@@ -205,12 +208,22 @@ pub fn evaluate(
             rule: index,
             key,
             answer,
+            price,
         });
         if outcome.refused {
             break;
         }
     }
     outcome
+}
+
+/// What a rule asks of a request, unless the request says what it costs.
+fn price(rule: &Rule, request: &mut dyn Request) -> Price {
+    let is_odd = false;
+    match request.cost() {
+        Some(cost) => Price { cost, is_odd },
+        None => rule.cost.price(request),
+    }
 }
 
 impl Answer {

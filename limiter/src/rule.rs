@@ -12,13 +12,15 @@ use crate::hash::tag;
 use crate::limit::Limits;
 
 pub mod cidr;
+pub mod cost;
 pub mod key;
 pub mod matcher;
 pub mod part;
-mod parts;
+pub(crate) mod parts;
 pub mod text;
 
 pub use cidr::{Cidr, SourcePrefix};
+pub use cost::{Cost, Price};
 pub use matcher::{Match, PathMatch};
 pub use part::KeyPart;
 pub use text::{MetadataTest, NamedTest, Test};
@@ -78,7 +80,7 @@ pub struct Rule {
     /// What a bucket holds.
     pub limits: Limits,
     /// What a request takes.
-    pub cost: u32,
+    pub cost: Cost,
     /// Whether refusals are carried out.
     pub mode: Mode,
     /// What a request gets when the store gives up.

@@ -271,7 +271,7 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
     let idle_at = Nanos::from_millis(slot.idle_at_ms);
     let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
     let level = limits.peek(&bucket, 0, now);
-    let asked = limits.peek(&bucket, rule.rule().cost.into(), now);
+    let asked = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
     let views = limits.iter().zip(level.decisions().zip(asked.decisions()));
     let views = views.map(|(limit, (level, asked))| {
         let algorithm = limit.algorithm();

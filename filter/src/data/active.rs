@@ -153,7 +153,7 @@ impl Active {
             Some(Place {
                 rule_tag: active.tag(),
                 key: outcome.key.filter(|_| holds)?,
-                cost: active.rule().cost.into(),
+                cost: outcome.price?.cost,
                 taken_at: decision.at(),
             })
         };
@@ -185,6 +185,7 @@ impl Active {
         for RuleOutcome {
             rule: index,
             answer,
+            price,
             ..
         } in &outcome.rules
         {
@@ -195,6 +196,9 @@ impl Active {
             };
             if matches!(answer, Answer::GaveUp(_)) {
                 metrics.count(host, Counted::Error);
+            }
+            if price.is_some_and(|price| price.is_odd) {
+                metrics.count(host, Counted::OddCost);
             }
             let refused = answer.refuses(rule.rule().on_error);
             let counted = match (answer, refused, rule.rule().mode) {

@@ -109,17 +109,30 @@ pub(super) fn several<T>(
     report: &mut Report,
     read: impl Fn(&Cursor<'_>, &mut Report) -> Option<T>,
 ) -> Vec<T> {
+    let mut read_ones = Vec::new();
+    each(cursor, most, report, &mut |cursor, report| {
+        read_ones.extend(read(cursor, report));
+    });
+    read_ones
+}
+
+/// The same for whatever is read: one copy of it in the code.
+fn each(
+    cursor: &Cursor<'_>,
+    most: usize,
+    report: &mut Report,
+    read: &mut dyn FnMut(&Cursor<'_>, &mut Report),
+) {
     let Some(cursors) = cursor.list(report) else {
-        return Vec::new();
+        return;
     };
     if cursors.len() > most {
         report.error(cursor, "too long a list", &format!("at most {most}"));
-        return Vec::new();
+        return;
     }
-    cursors
-        .iter()
-        .filter_map(|cursor| read(cursor, report))
-        .collect()
+    for cursor in &cursors {
+        read(cursor, report);
+    }
 }
 
 fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
@@ -185,11 +198,10 @@ fn host(cursor: &Cursor<'_>, report: &mut Report) -> Option<Test> {
     // An address in brackets has colons, a host has none but before its port.
     let has_port = text.contains(':') && !text.contains(['[', ']']);
     if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
-        let bare = text.rsplit_once("//").map_or(text, |(_, rest)| rest);
-        let bare = bare.split([':', '/']).next();
+        let bare = text.split([':', '/']).find(|part| part.contains('.'));
         let problem = Problem::error(value.path.clone(), value.value, "not a host");
         let problem = problem.allowed("a host without scheme, port and path: example.com");
-        report.add(problem.suggest(bare.filter(|bare| !bare.is_empty() && *bare != text)));
+        report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
     }
     Some(match test(&fields, HOST, report)? {

@@ -1,9 +1,8 @@
 //! Reading one rule.
 
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, keys, limits, matches, name, warnings};
-use crate::algorithm::MAX_AMOUNT;
-use crate::rule::{Match, Mode, OnError, OnMissingKey, RateLimitHeaders, Respond, Rule};
+use super::{NameKind, cost, keys, limits, matches, name, warnings};
+use crate::rule::{Cost, Match, Mode, OnError, OnMissingKey, RateLimitHeaders, Respond, Rule};
 
 /// The fields of a rule.
 pub(super) const FIELDS: &[&str] = &[
@@ -90,7 +89,7 @@ pub(super) fn rule(
     let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
     let cost = fields
         .get("cost")
-        .map_or(Some(1), |cost| cost.integer(1, MAX_AMOUNT, report));
+        .map_or(Some(Cost::Fixed(1)), |cost| cost::cost(&cost, report));
     let on_missing_key = fields.word("on_missing_key", &MISSING, report);
     let mode = fields.word("mode", &MODES, report);
     let on_error = fields.word("on_error", &ERRORS, report);
@@ -124,7 +123,7 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
         limits::limits(&cursor, report);
     }
     if let Some(cursor) = defaults.get("cost") {
-        cursor.integer(1, MAX_AMOUNT, report);
+        cost::cost(&cursor, report);
     }
     if let Some(cursor) = defaults.get("on_missing_key") {
         cursor.word(&MISSING, report);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
-use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, rules};
+use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, cost, rules};
 use crate::algorithm::{Algorithm, MAX_AMOUNT};
 
 mod form;
@@ -44,6 +44,7 @@ fn definitions() -> Value {
     for (name, schema) in requests::definitions() {
         define(name, schema);
     }
+    define("cost", choose(object(cost::FIELDS, &[], cost), cost::KINDS));
     define("limits", limits());
     for name in Algorithm::NAMES {
         define(name, limit(name));
@@ -84,7 +85,11 @@ fn one_of(names: &[&str], choices: &[&str], field: impl Fn(&str) -> Value) -> Va
         .copied()
         .filter(|n| !choices.contains(n))
         .collect();
-    let mut object = object(names, &others, field);
+    choose(object(names, &others, field), choices)
+}
+
+/// The same object with exactly one of `choices`.
+fn choose(mut object: Value, choices: &[&str]) -> Value {
     let is_there = |name: &&str| json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } });
     let choices: Vec<Value> = choices.iter().map(is_there).collect();
     if let Some(object) = object.as_object_mut() {
@@ -189,8 +194,13 @@ fn rule(name: &str) -> Value {
             "What a bucket holds. A request passes all limits or takes from none.",
         ),
         "cost" => json!({
-            "description": "What a request takes, in cost units.",
-            "type": "integer", "minimum": 1, "maximum": MAX_AMOUNT, "default": 1,
+            "description": "What a request takes, in cost units: a number, what a header says, or by the \
+                            length of the body.",
+            "anyOf": [
+                { "type": "integer", "minimum": 1, "maximum": MAX_AMOUNT },
+                { "$ref": "#/$defs/cost" },
+            ],
+            "default": 1,
         }),
         "mode" => words(
             "Whether refusals are carried out: enforce, shadow (only counted), or off (the rule is not asked).",
@@ -203,6 +213,28 @@ fn rule(name: &str) -> Value {
             Some("admit"),
         ),
         "respond" => reference("respond", "What responses carry."),
+        _ => Value::Null,
+    }
+}
+
+fn cost(name: &str) -> Value {
+    let amount = |description: &str| {
+        json!({
+            "description": description,
+            "type": "integer", "minimum": 1, "maximum": MAX_AMOUNT,
+        })
+    };
+    match name {
+        "header" => requests::header_name("What this header says, a whole number from 1."),
+        "default" => {
+            amount("The cost without the header, or if it says no such number. Without: 1.")
+        }
+        "max" => amount("With `header`: more than this counts as this."),
+        "request_bytes" => json!({
+            "description": "One for each so many bytes of the body that are started, by the content \
+                            length; at least one.",
+            "type": "integer", "minimum": 1, "maximum": u32::MAX,
+        }),
         _ => Value::Null,
     }
 }

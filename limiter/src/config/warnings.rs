@@ -40,11 +40,9 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     ));
     let at = at.field("limits");
     let limits = rule.limits.iter().enumerate();
-    warnings.extend(
-        limits.filter_map(|(index, limit)| {
-            hardly_holds(limit, u64::from(rule.cost), &at.index(index))
-        }),
-    );
+    warnings.extend(limits.filter_map(|(index, limit)| {
+        hardly_holds(limit, u64::from(rule.cost.least()), &at.index(index))
+    }));
     warnings.extend(large_state(&rule.limits, &at));
     warnings
 }
@@ -69,7 +67,7 @@ fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
 
 /// A cost above a capacity is refused for ever: probably not meant.
 pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
-    let cost = u64::from(rule.cost);
+    let cost = u64::from(rule.cost.least());
     let small: Vec<_> = rule
         .limits
         .iter()
@@ -83,7 +81,7 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
         "no request is ever admitted: the cost is above the capacity of {}",
         small.join(", ")
     );
-    let value = Value::from(rule.cost);
+    let value = Value::from(rule.cost.least());
     Some(Problem::error(at.field("cost"), &value, message).warning())
 }
 

@@ -5,8 +5,6 @@ use alloc::string::String;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::{Serialize, Serializer};
-
 /// What a CIDR looks like.
 pub const CIDR_FORM: &str = "an address or a network: 203.0.113.7, 203.0.113.0/24, 2001:db8::/32";
 
@@ -76,12 +74,6 @@ impl fmt::Display for Cidr {
             return write!(f, "{}", self.network);
         }
         write!(f, "{}/{}", self.network, self.length)
-    }
-}
-
-impl Serialize for Cidr {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Whether a rule is for a request.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use super::cidr::{self, Cidr};
 use super::parts;
@@ -12,43 +14,32 @@ use super::text::{MetadataTest, NamedTest, Test};
 use crate::request::{Request, without_query};
 
 /// All given parts must hold; none means every request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// Any of these methods; empty for all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
     /// The path without its query.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathMatch>,
     /// The host without its port, in lower case.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Test>,
     /// All of these headers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<NamedTest>,
     /// All of these query parameters.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub query: Vec<NamedTest>,
     /// All of these cookies.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cookies: Vec<NamedTest>,
     /// Any of these networks has the client's address; empty for all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<Cidr>,
     /// The name of Envoy's route.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Test>,
     /// All of these values in Envoy's dynamic metadata.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metadata: Vec<MetadataTest>,
     /// This must not hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub not: Option<Box<Self>>,
 }
 
 /// A test of the path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
     /// It starts with this text, on whole segments: `/reply` matches `/reply` and `/reply/7` but not
     /// `/replyall`.
@@ -61,7 +52,55 @@ pub enum PathMatch {
     Template(String),
 }
 
+impl Serialize for Match {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.fields().serialize(serializer)
+    }
+}
+
 impl Match {
+    /// As in a rule file. By hand: a derived one is compiled for each serializer.
+    fn fields(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: Value| fields.insert(String::from(name), value);
+        if !self.methods.is_empty() {
+            put("methods", self.methods.iter().map(String::as_str).collect());
+        }
+        if let Some(path) = &self.path {
+            let (kind, text) = path.parts();
+            put("path", [(kind, text)].into_iter().collect());
+        }
+        if let Some(host) = &self.host {
+            put("host", Value::Object(host.fields(None)));
+        }
+        for (name, tests) in [
+            ("headers", &self.headers),
+            ("query", &self.query),
+            ("cookies", &self.cookies),
+        ] {
+            if !tests.is_empty() {
+                put(name, tests.iter().map(NamedTest::value).collect());
+            }
+        }
+        if !self.source.is_empty() {
+            let networks = self.source.iter().map(|network| format!("{network}"));
+            put("source", networks.collect());
+        }
+        if let Some(route) = &self.route {
+            put("route", Value::Object(route.fields(None)));
+        }
+        if !self.metadata.is_empty() {
+            put(
+                "metadata",
+                self.metadata.iter().map(MetadataTest::value).collect(),
+            );
+        }
+        if let Some(not) = &self.not {
+            put("not", Value::Object(not.fields()));
+        }
+        fields
+    }
+
     /// Whether every request matches.
     pub fn is_everything(&self) -> bool {
         *self == Self::default()
@@ -148,6 +187,16 @@ impl Match {
 }
 
 impl PathMatch {
+    /// Its name in rule files, and what it asks for.
+    fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Prefix(text) => ("prefix", text),
+            Self::Exact(text) => ("exact", text),
+            Self::Suffix(text) => ("suffix", text),
+            Self::Template(text) => ("template", text),
+        }
+    }
+
     /// Whether it holds for a path without its query.
     pub fn holds(&self, path: &[u8]) -> bool {
         match self {

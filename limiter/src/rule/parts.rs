@@ -37,7 +37,7 @@ pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow
 }
 
 /// The host that the client names: without the port, in lower case, without the dot of the root.
-pub(super) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
+pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     let authority = request.header(":authority")?;
     let host = without_port(&authority);
     let host = host.strip_suffix(b".").unwrap_or(host);

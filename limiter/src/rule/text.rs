@@ -3,7 +3,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// What must hold of a value, compared byte by byte.
@@ -55,18 +54,12 @@ impl Test {
     }
 
     /// The fields of a rule file, after one more.
-    fn fields(&self, name: &str, value: Value) -> Map<String, Value> {
-        let fields = [(name, value), (self.kind(), self.asked())];
+    pub(super) fn fields(&self, first: Option<(&str, Value)>) -> Map<String, Value> {
+        let mut fields = Map::new();
+        for (name, value) in first.into_iter().chain([(self.kind(), self.asked())]) {
+            fields.insert(String::from(name), value);
+        }
         fields
-            .into_iter()
-            .map(|(name, value)| (String::from(name), value))
-            .collect()
-    }
-}
-
-impl Serialize for Test {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map([(self.kind(), self.asked())])
     }
 }
 
@@ -79,10 +72,11 @@ pub struct NamedTest {
     pub test: Test,
 }
 
-impl Serialize for NamedTest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = self.test.fields("name", self.name.as_str().into());
-        fields.serialize(serializer)
+impl NamedTest {
+    /// As in a rule file.
+    pub(super) fn value(&self) -> Value {
+        let name = Value::from(self.name.as_str());
+        Value::Object(self.test.fields(Some(("name", name))))
     }
 }
 
@@ -95,10 +89,10 @@ pub struct MetadataTest {
     pub test: Test,
 }
 
-impl Serialize for MetadataTest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let path = self.path.iter().map(String::as_str);
-        let path: Vec<Value> = path.map(Value::from).collect();
-        self.test.fields("path", path.into()).serialize(serializer)
+impl MetadataTest {
+    /// As in a rule file.
+    pub(super) fn value(&self) -> Value {
+        let path = self.path.iter().map(String::as_str).collect();
+        Value::Object(self.test.fields(Some(("path", path))))
     }
 }

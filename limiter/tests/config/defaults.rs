@@ -1,6 +1,6 @@
 //! Defaults: any field of a rule but its name, where the rule is silent.
 
-use loudou_limiter::rule::{KeyPart, Mode, OnError, SourcePrefix};
+use loudou_limiter::rule::{Cost, KeyPart, Mode, OnError, SourcePrefix};
 use serde_json::json;
 
 use super::{problems, read, rule};
@@ -28,14 +28,14 @@ fn a_rule_goes_before_the_defaults() {
         panic!("three rules");
     };
     assert_eq!(
-        (silent.mode, silent.on_error, silent.cost),
-        (Mode::Shadow, OnError::Refuse, 2)
+        (silent.mode, silent.on_error, &silent.cost),
+        (Mode::Shadow, OnError::Refuse, &Cost::Fixed(2))
     );
     assert_eq!(silent.key, [KeyPart::Route]);
     assert_eq!(silent.matches.methods, ["GET"]);
     assert_eq!(
-        (loud.mode, loud.on_error, loud.cost),
-        (Mode::Off, OnError::Admit, 3)
+        (loud.mode, loud.on_error, &loud.cost),
+        (Mode::Off, OnError::Admit, &Cost::Fixed(3))
     );
     assert_eq!(loud.key, [KeyPart::Source(SourcePrefix::default())]);
     assert!(loud.matches.is_everything());

@@ -3,8 +3,8 @@
 use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
 use loudou_limiter::config::{parse_rule, parse_store};
 use loudou_limiter::rule::{
-    KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, PathMatch, RateLimitHeaders, Respond,
-    Rule, RuleFile, SourcePrefix, StoreSettings, Test,
+    Cost, KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, PathMatch, RateLimitHeaders,
+    Respond, Rule, RuleFile, SourcePrefix, StoreSettings, Test,
 };
 use loudou_limiter::{Limit, Limits, Nanos, Rate};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ fn every_field_is_read() {
         ],
         on_missing_key: OnMissingKey::Share,
         limits: Limits::new(limits).expect("three"),
-        cost: 3,
+        cost: Cost::Fixed(3),
         mode: Mode::Enforce,
         on_error: OnError::Refuse,
         respond: Respond {
@@ -125,7 +125,7 @@ fn what_is_not_said_has_a_default() {
         key: Vec::new(),
         on_missing_key: OnMissingKey::Skip,
         limits: limits.expect("one"),
-        cost: 1,
+        cost: Cost::Fixed(1),
         mode: Mode::Enforce,
         on_error: OnError::Admit,
         respond: Respond {
@@ -199,7 +199,7 @@ fn whole_doubles_are_whole_numbers() {
     }));
     assert_eq!(read.store.buckets, 16_777_216);
     let rule = read.rules.first().expect("one");
-    assert_eq!(rule.cost, 15);
+    assert_eq!(rule.cost, Cost::Fixed(15));
     let capacities: Vec<u64> = rule
         .limits
         .iter()

@@ -79,6 +79,7 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
             "key_source",
             in_rule(json!({ "key": [{ "source": zz() }] })),
         ),
+        ("cost", in_rule(json!({ "cost": zz() }))),
         ("respond", in_rule(json!({ "respond": zz() }))),
         (
             "admin_file",

@@ -207,6 +207,16 @@ fn matching(depth: u32) -> Values {
     optional(fields)
 }
 
+fn cost() -> Values {
+    prop_oneof![
+        3 => (1..=1_000_000_000_u32).prop_map(Value::from),
+        1 => (1..100_u32).prop_map(|n| json!({ "request_bytes": n, "header": null })),
+        1 => (1..100_u32).prop_map(|n| json!({ "header": "x-cost", "default": n, "max": 2 * n })),
+        1 => Just(json!({ "header": "X-Cost", "max": 100.0, "request_bytes": null })),
+    ]
+    .boxed()
+}
+
 /// What a rule may have, and `defaults`.
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = matching(2);
@@ -215,10 +225,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
     vec![
         ("match", matches),
         ("on_missing_key", one_of(&["skip", "refuse", "share"])),
-        (
-            "cost",
-            (1..=1_000_000_000_u32).prop_map(Value::from).boxed(),
-        ),
+        ("cost", cost()),
         ("mode", mode.boxed()),
         ("on_error", one_of(&["admit", "refuse"])),
         ("respond", optional(vec![("ratelimit_headers", headers)])),

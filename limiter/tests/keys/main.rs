@@ -9,6 +9,7 @@ use loudou_limiter::request::Request;
 use loudou_limiter::rule::Rule;
 use serde_json::{Value, json};
 
+mod costs;
 mod escaping;
 mod evaluating;
 mod matching;

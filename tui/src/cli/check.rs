@@ -112,8 +112,8 @@ fn summary(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
             rule.mode.name(),
             escape(&who)
         )?;
-        if rule.cost > 1 {
-            writeln!(out, "    a request takes {}", rule.cost)?;
+        if let Some(cost) = words::cost(&rule.cost) {
+            writeln!(out, "    a request takes {}", escape(&cost))?;
         }
         for limit in &rule.limits {
             let meaning = words::meaning(limit, !rule.key.is_empty());

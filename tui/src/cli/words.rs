@@ -1,6 +1,6 @@
 //! Rules, limits, spans and dates in words.
 
-use loudou_limiter::rule::{KeyPart, Rule, SourcePrefix};
+use loudou_limiter::rule::{Cost, KeyPart, Rule, SourcePrefix};
 use loudou_limiter::{Limit, Nanos};
 use serde_json::Value;
 
@@ -94,6 +94,20 @@ pub(super) fn who(rule: &Rule) -> String {
         "one bucket for all requests".to_owned()
     } else {
         format!("a bucket for each {}", parts.join(" and "))
+    }
+}
+
+/// What a request takes; nothing for the one that goes without saying.
+pub(super) fn cost(cost: &Cost) -> Option<String> {
+    match cost {
+        Cost::Fixed(1) => None,
+        Cost::Fixed(cost) => Some(cost.to_string()),
+        Cost::Header { name, default, max } => Some(format!(
+            "what its header {name} says, at most {max}, and {default} without it"
+        )),
+        Cost::RequestBytes(size) => {
+            Some(format!("1 for each {} of its body", bytes((*size).into())))
+        }
     }
 }
 

@@ -88,6 +88,8 @@ pub(super) fn or_null(mut schema: Value) -> Value {
         fields.insert("type".to_string(), kinds);
     } else if let Some(Value::Array(words)) = fields.get_mut("enum") {
         words.push(Value::Null);
+    } else if let Some(Value::Array(any)) = fields.get_mut("anyOf") {
+        any.push(json!({ "type": "null" }));
     } else if let Some(reference) = fields.shift_remove("$ref") {
         let either = Vec::from([json!({ "$ref": reference }), json!({ "type": "null" })]);
         fields.insert("anyOf".to_string(), Value::Array(either));

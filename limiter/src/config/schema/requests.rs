@@ -95,10 +95,9 @@ fn test(kind: &str, what: &str) -> Value {
         "suffix" => format!("The {what} ends with this text."),
         _ => return Value::Null,
     };
-    let mut schema = if kind == "present" {
-        json!({ "type": "boolean" })
-    } else {
-        json!({ "type": "string", "minLength": 1, "maxLength": matches::MAX_TEXT })
+    let mut schema = match kind {
+        "present" => json!({ "type": "boolean" }),
+        _ => json!({ "type": "string", "minLength": 1, "maxLength": matches::MAX_TEXT }),
     };
     describe(&mut schema, &description);
     schema
@@ -133,7 +132,7 @@ fn name(description: &str, pattern: &str) -> Value {
     })
 }
 
-fn header_name(description: &str) -> Value {
+pub(super) fn header_name(description: &str) -> Value {
     name(description, "^[A-Za-z0-9!#$%&'*+.^_`|~:-]+$")
 }
 
