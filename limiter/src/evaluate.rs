@@ -19,6 +19,8 @@ use crate::store::attempt::Take;
 use crate::store::table::{GaveUp, StoreStats, Table};
 use crate::time::Nanos;
 
+pub use crate::rule_set::RuleSet;
+
 /// A rule in force, with the limits its live buckets may still be in.
 #[derive(Clone, Debug)]
 pub struct ActiveRule {
@@ -169,7 +171,7 @@ impl Clock {
 
 /// Evaluates `rules` for `request`, and takes its cost from every bucket that admits it.
 pub fn evaluate(
-    rules: &[ActiveRule],
+    rules: &RuleSet,
     table: &Table,
     store: &mut dyn SharedData,
     request: &mut dyn Request,
@@ -177,9 +179,10 @@ pub fn evaluate(
     stats: &mut StoreStats,
 ) -> Outcome {
     let mut outcome = Outcome::default();
+    let candidates = rules.candidates(request);
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
-        if rule.mode == Mode::Off || !rule.matches.holds(request) {
+        if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
         let (key, answer, price) = match rule.key_of(request, table.seed()) {

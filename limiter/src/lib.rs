@@ -27,10 +27,12 @@ mod decimal;
 mod decision;
 pub mod evaluate;
 mod hash;
+mod index;
 mod limit;
 mod rate;
 pub mod request;
 pub mod rule;
+mod rule_set;
 pub mod store;
 mod time;
 

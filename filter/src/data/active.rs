@@ -1,7 +1,9 @@
 //! A configuration in force: the rules as they are now, the table of buckets, and one request
 //! against them.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
+use loudou_limiter::evaluate::{
+    ActiveRule, Answer, Clock, Outcome, RuleOutcome, RuleSet, evaluate,
+};
 use loudou_limiter::rule::{Mode, RateLimitHeaders, RuleFile};
 use loudou_limiter::store::release::Give;
 use loudou_limiter::store::table::{StoreStats, Table};
@@ -38,7 +40,7 @@ pub(super) struct Decided {
 #[derive(Debug)]
 pub(super) struct Active {
     table: Table,
-    rules: Vec<ActiveRule>,
+    rules: RuleSet,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
     rule_metrics: Vec<RuleMetrics>,
@@ -50,14 +52,14 @@ pub(super) struct Active {
 
 impl Active {
     /// A table without rules yet; the metrics are those of the rules to come, in their order.
-    pub(super) const fn new(
+    pub(super) fn new(
         table: Table,
         rule_metrics: Vec<RuleMetrics>,
         store_metrics: StoreMetrics,
     ) -> Self {
         Self {
             table,
-            rules: Vec::new(),
+            rules: RuleSet::default(),
             reads_wall: false,
             rule_metrics,
             store_metrics,

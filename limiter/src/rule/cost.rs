@@ -53,7 +53,7 @@ impl Cost {
                 };
                 let cost = whole(value.trim_ascii()).filter(|cost| *cost > 0);
                 Price {
-                    cost: cost.map_or((*default).into(), |cost| cost.min((*max).into())),
+                    cost: cost.map_or_else(|| (*default).into(), |cost| cost.min((*max).into())),
                     is_odd: cost.is_none(),
                 }
             }

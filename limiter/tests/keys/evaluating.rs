@@ -1,6 +1,6 @@
 //! A rule set against requests.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, evaluate};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleSet, evaluate};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
@@ -12,7 +12,7 @@ use super::{Fake, rule};
 struct World {
     store: MemoryStore,
     table: Table,
-    rules: Vec<ActiveRule>,
+    rules: RuleSet,
     stats: StoreStats,
 }
 
@@ -138,7 +138,7 @@ fn buckets_belong_to_their_rule() {
         .collect();
     assert_eq!(world.ask(&alice), answer("0a 1a", false));
     assert_eq!(world.ask(&alice), answer("0r", true));
-    world.rules.remove(0);
+    world.rules = world.rules.iter().skip(1).cloned().collect();
     assert_eq!(world.ask(&alice), answer("0r", true));
 }
 

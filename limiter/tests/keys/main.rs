@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 mod costs;
 mod escaping;
 mod evaluating;
+mod indexed;
 mod matching;
 mod parts;
 

@@ -1,7 +1,7 @@
 //! One rule file at work: the filter's own decision code over a store in memory.
 
 use loudou_limiter::Verdict;
-use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, evaluate};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleSet, evaluate};
 use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::paged::PagedStore;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
@@ -15,7 +15,7 @@ const SEED: [u8; 16] = *b"loudou replay 01";
 /// A rule file with its buckets.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    rules: Vec<ActiveRule>,
+    rules: RuleSet,
     table: Table,
     store: PagedStore,
     stats: StoreStats,
@@ -53,13 +53,10 @@ impl Engine {
 
     /// Edits a rule; whether there is one of that name.
     pub(crate) fn edit(&mut self, set: &Set, now: Nanos) -> bool {
-        let rule = self
-            .rules
-            .iter_mut()
-            .find(|rule| rule.rule().name == set.rule);
-        let Some(rule) = rule else { return false };
-        rule.edit(set.edit.clone(), set.carry, now);
-        true
+        let Set {
+            rule, edit, carry, ..
+        } = set;
+        self.rules.edit(rule, edit.clone(), *carry, now)
     }
 
     pub(crate) fn rules(&self) -> &[ActiveRule] {
