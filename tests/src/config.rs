@@ -29,6 +29,7 @@ pub struct Config {
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
     upstream: Option<SocketAddr>,
+    before: Vec<Value>,
 }
 
 impl Config {
@@ -52,6 +53,7 @@ impl Config {
             log_level: "info".to_owned(),
             wasm: None,
             upstream: None,
+            before: Vec::new(),
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -80,6 +82,13 @@ impl Config {
     #[must_use]
     pub const fn upstream(mut self, address: SocketAddr) -> Self {
         self.upstream = Some(address);
+        self
+    }
+
+    /// Puts an HTTP filter of Envoy's in front of the limiter on the data listener.
+    #[must_use]
+    pub fn filter_before(mut self, filter: Value) -> Self {
+        self.before.push(filter);
         self
     }
 
@@ -184,7 +193,8 @@ impl Config {
         } else {
             json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
         };
-        listener("data", &action, &plugin("loudou", wasm, &self.data_plugin))
+        let plugin = plugin("loudou", wasm, &self.data_plugin);
+        listener("data", &action, &self.before, &plugin)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
@@ -192,7 +202,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &plugin)
+        listener("admin", &action, &[], &plugin)
     }
 }
 
@@ -247,11 +257,18 @@ fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
     })
 }
 
-fn listener(name: &str, action: &Value, plugin: &Value) -> Value {
+fn listener(name: &str, action: &Value, before: &[Value], plugin: &Value) -> Value {
     let mut route = json!({ "name": name, "match": { "prefix": "/" } });
     if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
         route.extend(action.clone());
     }
+    let mut filters = before.to_vec();
+    filters.extend([
+        json!({ "name": "loudou", "typed_config": {
+            "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+        } }),
+        json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } }),
+    ]);
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
@@ -262,12 +279,7 @@ fn listener(name: &str, action: &Value, plugin: &Value) -> Value {
         "route_config": { "name": name, "virtual_hosts": [
             { "name": name, "domains": ["*"], "routes": [route] },
         ] },
-        "http_filters": [
-            { "name": "loudou", "typed_config": {
-                "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-            } },
-            { "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } },
-        ],
+        "http_filters": filters,
     });
     json!({
         "name": name,
