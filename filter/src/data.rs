@@ -194,13 +194,12 @@ impl DataPlane {
     /// A request is over, however it ended, perhaps while it was waiting: gives back what it held.
     pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
         let Some(active) = &self.active else { return };
-        if let Some(ticket) = stay.ticket
-            && self.waiting.leave(ticket)
-        {
+        let left = stay.ticket.is_some_and(|ticket| self.waiting.leave(ticket));
+        if left {
             active.store_metrics.waited(host, 1);
         }
         if !stay.places.is_empty() {
-            active.give_back(host, &stay.places);
+            active.give_back(host, &stay.places, left);
         }
     }
 

@@ -52,6 +52,19 @@ pub(crate) type Used = u128;
 /// One cost unit as [`Used`].
 pub(crate) const USED_ONE: Used = 1 << 32;
 
+/// What a request took from one limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Back<'a> {
+    /// How it was taken.
+    pub(crate) ask: Ask,
+    /// The state that it found.
+    pub(crate) before: &'a [u64],
+    /// What other requests gave back since, which it may have found, in cost units.
+    pub(crate) given: u64,
+    /// When the bucket was last touched. All that has happened since is that time has passed.
+    pub(crate) last: Nanos,
+}
+
 /// What every algorithm can do with its state. `words` always has [`Meter::words`] elements, and
 /// `now` is never earlier than the instant of the previous call on the same state. Words that are all
 /// zero at the end of a state are not stored, so what is rare belongs there.
@@ -92,6 +105,12 @@ pub(crate) trait Meter {
     }
     /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
+    /// Gives back what a request took that came to nothing, as far as nobody is better off for it than
+    /// if it had never been made; whether that changed the state. It is no longer the last one that
+    /// took: of that one, everything is given back without asking.
+    fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
+        false
+    }
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true

@@ -32,6 +32,7 @@ mod rate;
 pub mod request;
 pub mod rule;
 pub mod store;
+mod taken;
 mod time;
 
 pub use ask::Ask;
@@ -41,4 +42,5 @@ pub use decision::{Decision, Verdict};
 pub use hash::HashSeed;
 pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 pub use rate::{RATE_FORM, Rate};
+pub use taken::Taken;
 pub use time::{DURATION_FORM, Nanos};

@@ -55,9 +55,15 @@ impl Limit {
 pub struct Bucket {
     /// The latest instant at which it was touched. Decisions never see an earlier `now`.
     pub last: Nanos,
+    /// What was given back by requests after which others took, in cost units. It wraps around at
+    /// [`GIVEN`].
+    pub(crate) given: u64,
     /// Zeros at the end may be missing.
     pub(crate) words: Words,
 }
+
+/// The largest number in [`Bucket::given`]: five bytes.
+pub(crate) const GIVEN: u64 = (1 << 40) - 1;
 
 impl Bucket {
     /// The words, in the order of the limits, without zeros at the end.
@@ -201,6 +207,7 @@ impl Limits {
     pub fn start(&self, now: Nanos) -> Bucket {
         let mut bucket = Bucket {
             last: now,
+            given: 0,
             words: Words::new(),
         };
         self.each(&mut bucket, |_, meter, words| meter.start(words, now));

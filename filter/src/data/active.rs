@@ -3,7 +3,7 @@
 
 use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
 use loudou_limiter::rule::{Mode, RateLimitHeaders, RuleFile};
-use loudou_limiter::store::release::Give;
+use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{StoreStats, Table};
 use loudou_limiter::{Nanos, Verdict};
 
@@ -18,13 +18,12 @@ use crate::respond::{AdmittedHeaders, key_missing, over_limit, store_gave_up};
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// What a request took from a bucket that wants it back at its end.
+/// What a request took from a bucket that may want it back: when it ends, or if it never passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     rule_tag: u32,
     key: String,
-    cost: u64,
-    taken_at: Nanos,
+    receipt: Receipt,
 }
 
 /// A decision on a request.
@@ -127,8 +126,7 @@ impl Active {
         );
         self.store_metrics.add(host, &stats);
         self.count(host, &outcome);
-        let reply = || self.refusal(outcome.rules.last()?);
-        let verdict = match reply().filter(|_| outcome.refused) {
+        let verdict = match outcome.refusal().and_then(|said| self.refusal(said)) {
             Some(reply) => Err(reply),
             None => Ok((
                 outcome.due(&self.rules).unwrap_or(now),
@@ -141,42 +139,41 @@ impl Active {
         }
     }
 
-    /// What the request holds until it ends. That is so of a refused one, too: a rule before the
-    /// refusing one has let it in.
+    /// What the request may have to give back. If it waits, that is all it took: its client may leave.
     fn places(&self, outcome: Outcome) -> Vec<Place> {
-        let place = |outcome: RuleOutcome| {
-            let active = self.rules.get(outcome.rule)?;
-            let Answer::Decided(decision) = outcome.answer else {
-                return None;
-            };
-            let holds = active.rule().limits.holds_until_end() && !decision.is_refused();
+        let waits = outcome.wait(&self.rules) > Nanos::ZERO;
+        let place = |said: RuleOutcome| {
+            let active = self.rules.get(said.rule)?;
+            let rule = active.rule();
+            let may_leave = waits && rule.mode == Mode::Enforce;
+            let receipt = said
+                .receipt
+                .filter(|_| may_leave || rule.limits.holds_until_end())?;
             Some(Place {
                 rule_tag: active.tag(),
-                key: outcome.key.filter(|_| holds)?,
-                cost: active.rule().cost.into(),
-                taken_at: decision.at(),
+                key: said.key?,
+                receipt,
             })
         };
         outcome.rules.into_iter().filter_map(place).collect()
     }
 
-    /// Gives back what an ended request held. A rule that is gone has nothing to give it to.
-    pub(super) fn give_back(&self, host: &dyn Host, places: &[Place]) {
+    /// Gives back what a request took that has ended, or whose client left while it waited. A rule
+    /// that is gone has nothing to give it to; one in shadow mode would not have let it wait.
+    pub(super) fn give_back(&self, host: &dyn Host, places: &[Place], left: bool) {
         let mut stats = StoreStats::default();
         for place in places {
             let Some(active) = self.rules.iter().find(|rule| rule.tag() == place.rule_tag) else {
                 continue;
             };
-            let give = Give {
-                versions: active.versions(),
-                rule_tag: place.rule_tag,
-                key: &place.key,
-                cost: place.cost,
-                taken_at: place.taken_at,
-                now: host.now(),
+            let why = if left && active.rule().mode == Mode::Enforce {
+                Why::Left
+            } else {
+                Why::Ended
             };
-            // What is lost is counted, and runs out with its lease.
-            let _lost = self.table.release(&mut HostStore(host), &give, &mut stats);
+            let give = active.give(&place.key, &place.receipt, why, host.now());
+            // What is lost is counted, and runs out by itself.
+            let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
         }
         self.store_metrics.add(host, &stats);
     }
@@ -185,6 +182,7 @@ impl Active {
         for RuleOutcome {
             rule: index,
             answer,
+            overruled,
             ..
         } in &outcome.rules
         {
@@ -199,6 +197,8 @@ impl Active {
             let refused = answer.refuses(rule.rule().on_error);
             let counted = match (answer, refused, rule.rule().mode) {
                 (Answer::Skipped, _, _) => Counted::Skipped,
+                // It is neither admitted nor refused by this rule.
+                _ if *overruled => continue,
                 (Answer::Decided(decision), false, Mode::Enforce)
                     if decision.verdict() == Verdict::Hold =>
                 {
@@ -212,9 +212,9 @@ impl Active {
         }
     }
 
-    fn refusal(&self, last: &RuleOutcome) -> Option<Reply> {
-        let rule = self.rules.get(last.rule)?.rule();
-        Some(match &last.answer {
+    fn refusal(&self, said: &RuleOutcome) -> Option<Reply> {
+        let rule = self.rules.get(said.rule)?.rule();
+        Some(match &said.answer {
             Answer::Decided(decision) => over_limit(rule, decision),
             Answer::KeyMissing | Answer::Skipped => key_missing(rule),
             Answer::GaveUp(_) => store_gave_up(rule),

@@ -16,7 +16,7 @@
 
 use serde::Serialize;
 
-use super::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_PERIOD, Meter, USED_ONE, Used};
+use super::{Algorithm, Back, BadNumbers, MAX_AMOUNT, MAX_PERIOD, Meter, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -195,6 +195,11 @@ impl Meter for Concurrency {
             return;
         }
         flight.write(words);
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        self.release(words, back.ask.cost, back.ask.now, back.last);
+        true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

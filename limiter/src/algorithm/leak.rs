@@ -10,7 +10,7 @@
 //! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
 //! what waits: *debt*. It never exceeds what leaks in the longest wait there is.
 
-use super::{MAX_WAIT, USED_ONE, Used};
+use super::{Back, MAX_WAIT, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -108,6 +108,24 @@ impl Level {
             *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
             *rest = drops;
         }
+    }
+
+    /// Gives back what has not leaked away of a cost; what was there before it leaks first. Above
+    /// `free` somebody may be waiting for what is in front of him, and the instants that were
+    /// promised have no gaps that could be filled: nothing then.
+    pub(super) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
+        let level = self.read(words, back.last);
+        if level > free {
+            return false;
+        }
+        let found = self.read(back.before, back.ask.now);
+        let room = self.most.saturating_sub(found);
+        let taken = self.drops(back.ask.cost).min(room);
+        let leaked = self.leaks_in(back.last.since(back.ask.now));
+        let ahead = found.saturating_sub(self.drops(back.given));
+        let left = taken.saturating_sub(leaked.saturating_sub(ahead));
+        self.write(words, level.saturating_sub(left), back.last);
+        left.min(level) > 0
     }
 
     pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {

@@ -16,7 +16,7 @@
 use serde::Serialize;
 
 use super::window::{carried, check, rate, units, used};
-use super::{Algorithm, BadNumbers, Meter, Used};
+use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -134,6 +134,31 @@ impl Meter for SlidingLog {
         let kept = Self::live(words, ask.now).len();
         self.push(words, entries(cost), kept, ask.now);
         true
+    }
+
+    /// Its own entries. Where refusals make entries a full log may have forgotten some for them that
+    /// would still count, so nothing then.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let live = Self::live(words, back.last);
+        if self.count_refused && count(live) >= self.capacity {
+            return false;
+        }
+        let end = at.saturating_add(self.window).get();
+        let newer = live.iter().take_while(|entry| **entry > end).count();
+        let own = live.iter().skip(newer).take_while(|entry| **entry == end);
+        let own = own.take(entries(cost)).count();
+        let live = live.len();
+        let Some(from_own) = words.get_mut(newer..live) else {
+            return false;
+        };
+        from_own.rotate_left(own.min(from_own.len()));
+        from_own
+            .iter_mut()
+            .rev()
+            .take(own)
+            .for_each(|word| *word = 0);
+        own > 0
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

@@ -6,11 +6,13 @@
 use alloc::vec::Vec;
 
 use super::page::{Evicted, FLAG_KEEPS_GAIN, Page, Slot};
+use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::ask::Ask;
 use crate::carry::Versions;
 use crate::limit::{BucketDecision, Limits};
+use crate::taken::Taken;
 use crate::time::Nanos;
 
 /// How often a conflict is tried again. Every failed try means that another worker succeeded in the
@@ -30,6 +32,15 @@ pub struct Take<'a> {
     pub ask: Ask,
 }
 
+/// A decision of a bucket.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    /// What it answered.
+    pub answer: BucketDecision,
+    /// For giving back what was taken; `None` of a refusal.
+    pub receipt: Option<Receipt>,
+}
+
 /// A [`Take`] in progress: reads and writes in turn until one write succeeds.
 #[derive(Debug)]
 pub struct Attempt<'a> {
@@ -47,7 +58,7 @@ pub struct Attempt<'a> {
 #[derive(Debug)]
 struct Planned {
     page: Page,
-    answer: BucketDecision,
+    charge: Charge,
     is_new: bool,
     evicted: Evicted,
 }
@@ -81,17 +92,25 @@ impl<'a> Attempt<'a> {
         let Take { versions, ask, .. } = self.take;
         let now = ask.now;
         let limits = versions.current();
+        let origin = page.origins.wrapping_add(1);
         let mut evicted = Evicted::Nothing;
         let is_new = page.find(self.id.fingerprint).is_none();
         if is_new {
             evicted = page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
-            page.slots.push(self.new_slot());
+            page.slots.push(self.new_slot(origin));
         }
         let slot = page.find(self.id.fingerprint).ok_or(GaveUp::PageFull)?;
-        let idle_at = Nanos::from_millis(slot.idle_at_ms);
-        slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
-        slot.limits_tag = versions.tag();
+        if !versions.is_current(slot.limits_tag, slot.bucket.last) {
+            let idle_at = Nanos::from_millis(slot.idle_at_ms);
+            slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
+            slot.limits_tag = versions.tag();
+            slot.origin = origin;
+        }
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+        let receipt = Receipt {
+            taken: Taken::new(&slot.bucket, &ask),
+            origin: slot.origin,
+        };
         let answer = limits.answer(&mut slot.bucket, &ask);
         let counter = if answer.is_refused() {
             &mut slot.refused
@@ -104,15 +123,21 @@ impl<'a> Attempt<'a> {
             .max(slot.bucket.last)
             .saturating_add(answer.reset_after())
             .millis_ceil();
+        if slot.origin == origin {
+            page.origins = origin;
+        }
         Ok(Planned {
             page,
-            answer,
+            charge: Charge {
+                receipt: (!answer.is_refused()).then_some(receipt),
+                answer,
+            },
             is_new,
             evicted,
         })
     }
 
-    fn new_slot(&self) -> Slot {
+    fn new_slot(&self, origin: u32) -> Slot {
         let limits = self.take.versions.current();
         Slot {
             fingerprint: self.id.fingerprint,
@@ -122,6 +147,7 @@ impl<'a> Attempt<'a> {
             admitted: 0,
             refused: 0,
             flags: gain_flag(limits),
+            origin,
             bucket: limits.start(self.take.ask.now),
         }
     }
@@ -131,7 +157,7 @@ impl<'a> Attempt<'a> {
         &mut self,
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
-    ) -> Option<Result<BucketDecision, GaveUp>> {
+    ) -> Option<Result<Charge, GaveUp>> {
         let planned = self.planned.take()?;
         planned.page.encode(&mut self.bytes);
         match store.set(&self.page_key, &self.bytes, self.expected) {
@@ -142,26 +168,26 @@ impl<'a> Attempt<'a> {
                     self.table
                         .add_name(store, self.id, self.take.key, &planned.page);
                 }
-                Some(Ok(planned.answer))
+                Some(Ok(planned.charge))
             }
-            Ok(Written::Conflict) => self.conflict(&planned, stats),
+            Ok(Written::Conflict) => self.conflict(planned, stats),
         }
     }
 
     fn conflict(
         &mut self,
-        planned: &Planned,
+        planned: Planned,
         stats: &mut StoreStats,
-    ) -> Option<Result<BucketDecision, GaveUp>> {
+    ) -> Option<Result<Charge, GaveUp>> {
         self.tries = self.tries.saturating_add(1);
         if self.tries <= MAX_RETRIES {
             stats.cas_retries = stats.cas_retries.saturating_add(1);
             return None;
         }
-        if planned.answer.is_refused() {
+        if planned.charge.answer.is_refused() {
             // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
             stats.lost_counts = stats.lost_counts.saturating_add(1);
-            return Some(Ok(planned.answer));
+            return Some(Ok(planned.charge));
         }
         stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
         Some(Err(GaveUp::Conflicts))

@@ -1,27 +1,30 @@
 //! A page: up to [`SLOTS`] buckets in one value of the store.
 //!
 //! ```text
-//! page  "LP" | version u8 | slots u8 | slot…                               4 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      50 or 58 bytes for a funnel
-//!       idle at ms u40 | admitted u40 | refused u40 | flags u8 | words u16 | word u64…
+//! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
+//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      59 or 67 bytes for a funnel
+//!       idle at ms u40 | admitted u40 | refused u40 | flags u8
+//!       origin u32 | given u40 | words u16 | word u64…
 //! ```
-//! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will be as good as new, so that eviction needs neither the
-//! rule nor the limits that wrote it. Old and new code overlap while Envoy drains: a reader that does
+//! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
+//! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
+//! numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
+//! it: what was taken before that is not given back after it. Old and new code overlap while Envoy drains: a reader that does
 //! not know the version leaves the page alone.
 
 use alloc::vec::Vec;
 
-use crate::limit::{Bucket, MAX_BUCKET_WORDS, Words};
+use crate::limit::{Bucket, GIVEN, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
 /// The bytes of a page before its slots.
-pub const PAGE_HEAD: usize = 4;
+pub const PAGE_HEAD: usize = 8;
 /// The bytes of a slot without its words.
-const SLOT_HEAD: usize = 42;
+const SLOT_HEAD: usize = 51;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
@@ -57,6 +60,8 @@ pub struct Slot {
     pub refused: u64,
     /// [`FLAG_BANNED`] and so on.
     pub flags: u8,
+    /// Which of the page's origins its state goes back to.
+    pub origin: u32,
     /// When it was last touched, and the state of the limits.
     pub bucket: Bucket,
 }
@@ -64,6 +69,8 @@ pub struct Slot {
 /// The buckets of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
+    /// How often a state began in this page; it wraps around.
+    pub origins: u32,
     /// At most [`SLOTS`].
     pub slots: Vec<Slot>,
 }
@@ -80,11 +87,12 @@ impl Page {
         if [a, b] != MAGIC || version != VERSION || usize::from(count) > SLOTS {
             return Err(UnknownPage);
         }
+        let origins = reader.u32()?;
         let slots = (0..count)
             .map(|_| reader.slot())
             .collect::<Result<_, _>>()?;
         if reader.0.is_empty() {
-            Ok(Self { slots })
+            Ok(Self { origins, slots })
         } else {
             Err(UnknownPage)
         }
@@ -96,6 +104,7 @@ impl Page {
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
         out.push(u8::try_from(self.slots.len().min(SLOTS)).unwrap_or(0));
+        out.extend_from_slice(&self.origins.to_le_bytes());
         for slot in self.slots.iter().take(SLOTS) {
             slot.encode(out);
         }
@@ -176,6 +185,8 @@ impl Slot {
             out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
         }
         out.push(self.flags);
+        out.extend_from_slice(&self.origin.to_le_bytes());
+        out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
         out.extend_from_slice(&count.to_le_bytes());
@@ -213,6 +224,7 @@ impl Bytes<'_> {
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
         let [flags] = self.take()?;
+        let (origin, given) = (self.u32()?, self.u40()?);
         let count = usize::from(u16::from_le_bytes(self.take()?));
         if count > MAX_BUCKET_WORDS {
             return Err(UnknownPage);
@@ -223,7 +235,7 @@ impl Bytes<'_> {
         if words.last() == Some(&0) {
             return Err(UnknownPage);
         }
-        let bucket = Bucket { last, words };
+        let bucket = Bucket { last, given, words };
         Ok(Slot {
             fingerprint,
             rule_tag,
@@ -232,6 +244,7 @@ impl Bytes<'_> {
             admitted,
             refused,
             flags,
+            origin,
             bucket,
         })
     }

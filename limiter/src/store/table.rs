@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use super::attempt::{Attempt, MAX_RETRIES, Take};
+use super::attempt::{Attempt, Charge, MAX_RETRIES, Take};
 use super::names::Names;
 use super::page::{Page, SLOTS, Slot};
 use super::release::{Give, Giving};
@@ -55,7 +55,7 @@ pub struct StoreStats {
     pub cas_give_ups: u64,
     /// Refusals that were not counted in their bucket.
     pub lost_counts: u64,
-    /// Costs that were not given back: they expire.
+    /// Costs that could not be given back: they stay taken until they expire.
     pub lost_returns: u64,
 }
 
@@ -167,13 +167,23 @@ impl Table {
         key
     }
 
-    /// Decides, and takes when admitted.
+    /// The same as [`Table::charge`], for good.
     pub fn take(
         &self,
         store: &mut dyn SharedData,
         take: &Take<'_>,
         stats: &mut StoreStats,
     ) -> Result<BucketDecision, GaveUp> {
+        self.charge(store, take, stats).map(|charge| charge.answer)
+    }
+
+    /// Decides, and takes when admitted.
+    pub fn charge(
+        &self,
+        store: &mut dyn SharedData,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<Charge, GaveUp> {
         let mut attempt = Attempt::new(self, *take);
         loop {
             attempt.read(store)?;
@@ -183,8 +193,8 @@ impl Table {
         }
     }
 
-    /// Gives back what a request took that has ended now. What fails is lost, and expires.
-    pub fn release(
+    /// Gives back what a request took, as far as it comes back. What fails is lost, and counted.
+    pub fn give(
         &self,
         store: &mut dyn SharedData,
         give: &Give<'_>,

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use super::{RULE, SHARE, World, page_key, per_day, versions};
 
 const MAX_U40: u64 = (1 << 40) - 1;
+/// How many states began in [`raw_page`].
+const ORIGINS: u32 = 0x0807_0605;
 
 /// The fields of a slot as they stand in a page.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ struct RawSlot {
     last: u64,
     u40s: [u64; 3],
     flags: u8,
+    origin: u32,
+    given: u64,
     words: Vec<u64>,
 }
 
@@ -30,29 +34,34 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         any::<(u32, u32)>(),
         any::<u64>(),
         [u40(), u40(), u40()],
-        any::<u8>(),
+        (any::<u8>(), any::<u32>(), u40()),
         prop::collection::vec(any::<u64>(), 0..=16),
     )
-        .prop_map(|(fingerprint, tags, last, u40s, flags, mut words)| {
-            // Zeros at the end are left out.
-            while words.last() == Some(&0) {
-                words.pop();
-            }
-            RawSlot {
-                fingerprint,
-                tags,
-                last,
-                u40s,
-                flags,
-                words,
-            }
-        })
+        .prop_map(
+            |(fingerprint, tags, last, u40s, (flags, origin, given), mut words)| {
+                // Zeros at the end are left out.
+                while words.last() == Some(&0) {
+                    words.pop();
+                }
+                RawSlot {
+                    fingerprint,
+                    tags,
+                    last,
+                    u40s,
+                    flags,
+                    origin,
+                    given,
+                    words,
+                }
+            },
+        )
 }
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x02".to_vec();
+    let mut out = b"LP\x03".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
+    out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
         out.extend(slot.fingerprint.to_le_bytes());
         out.extend(slot.tags.0.to_le_bytes());
@@ -62,6 +71,8 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
             out.extend(&number.to_le_bytes()[..5]);
         }
         out.push(slot.flags);
+        out.extend(slot.origin.to_le_bytes());
+        out.extend(&slot.given.to_le_bytes()[..5]);
         let words = u16::try_from(slot.words.len()).expect("at most 1024");
         out.extend(words.to_le_bytes());
         for word in &slot.words {
@@ -115,7 +126,7 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.limits_tag), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            prop_assert_eq!(slot.flags, raw.flags);
+            prop_assert_eq!((slot.flags, slot.origin), (raw.flags, raw.origin));
             prop_assert_eq!(slot.bucket.words(), raw.words.as_slice());
         }
         let mut written = vec![1, 2, 3];
@@ -130,7 +141,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x02".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x03".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -199,6 +210,8 @@ fn a_page_has_bounds() {
         last: 4,
         u40s: [5, 6, 7],
         flags: 8,
+        origin: 9,
+        given: 10,
         words: vec![9; words],
     };
     assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
@@ -207,8 +220,8 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[slot(1025)])).is_err());
     // Nor is one more believed that is not there.
     let mut claimed = raw_page(&[slot(16)]);
-    assert_eq!(claimed[44], 16, "the number of words");
-    claimed[44] = 17;
+    assert_eq!(claimed[57], 16, "the number of words");
+    claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
 }
 
@@ -229,13 +242,13 @@ fn counters_saturate() {
 
 /// The sizes that the memory bound is computed from.
 #[test]
-fn a_funnel_takes_50_to_58_bytes() {
+fn a_funnel_takes_59_to_67_bytes() {
     let mut world = World::new(16);
     // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
     let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
     let (even, uneven) = (per_day(1), versions(&uneven));
     let mut bytes = Vec::new();
-    for (key, limits, size) in [("a", &even, 4 + 50), ("b", &uneven, 4 + 50 + 58)] {
+    for (key, limits, size) in [("a", &even, 8 + 59), ("b", &uneven, 8 + 59 + 67)] {
         assert!(world.admits(limits, key, 0));
         world.store.get(&page_key(0), &mut bytes).expect("works");
         assert_eq!(bytes.len(), size);

@@ -18,6 +18,8 @@ mod names;
 mod opening;
 mod paged;
 mod races;
+mod refunds;
+mod returns;
 mod stepwise;
 
 const RULE: u32 = 7;

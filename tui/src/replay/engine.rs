@@ -107,7 +107,7 @@ impl<'a> Reported<'a> {
             let Some(active) = rules.get(said.rule) else {
                 continue;
             };
-            let refuses = outcome.refused && position + 1 == outcome.rules.len();
+            let refuses = outcome.refused_by == Some(position);
             let bucket = match &said.answer {
                 Answer::Decided(bucket) => Some(bucket),
                 _ if refuses => None,
