@@ -5,6 +5,9 @@
 //!
 //! A rule in shadow mode behaves as if it were the only one: it never affects the verdict, a refusal of
 //! another rule gives nothing back to it, and it is asked behind one that refused, too.
+//!
+//! An enforced rule with `stop` ends the search for the requests that it is for, whatever it says of
+//! them: rules behind it are for others.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -113,6 +116,19 @@ pub struct RuleOutcome {
     pub overruled: bool,
 }
 
+impl RuleOutcome {
+    /// A rule that does not apply.
+    const fn new(rule: usize) -> Self {
+        Self {
+            rule,
+            key: None,
+            answer: Answer::Skipped,
+            receipt: None,
+            overruled: false,
+        }
+    }
+}
+
 /// What a rule said.
 #[derive(Clone, Debug)]
 #[expect(
@@ -185,7 +201,7 @@ impl Outcome {
     }
 
     /// The last of the rules has refused: the enforced ones before it are given back what they took.
-    fn overrule(&mut self, rules: &[ActiveRule], mut give: impl FnMut(&Give<'_>), now: Nanos) {
+    fn overrule(&mut self, rules: &[ActiveRule], give: &mut dyn FnMut(&Give<'_>), now: Nanos) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
         };
@@ -243,44 +259,41 @@ pub fn evaluate(
     let mut outcome = Outcome::default();
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
-        let is_enforced = rule.mode == Mode::Enforce;
-        let is_asked = !is_enforced || !outcome.is_refused();
-        if rule.mode == Mode::Off || !is_asked || !rule.matches.holds(request) {
+        if rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
-        let mut said = RuleOutcome {
-            rule: index,
-            key: None,
-            answer: Answer::Skipped,
-            receipt: None,
-            overruled: false,
-        };
-        match rule.key_of(request, table.seed()) {
-            Key::Skip => {}
-            Key::Refuse => said.answer = Answer::KeyMissing,
-            Key::Bucket(key) => {
-                let ask = Ask {
-                    cost: request.cost().unwrap_or_else(|| rule.cost.into()),
-                    now: clock.now,
-                    wall: clock.wall,
-                    max_wait: request.max_wait(),
-                };
-                let charge = table.charge(store, &active.take(&key, ask), stats);
-                (said.answer, said.receipt) = Answer::of(charge);
-                said.key = Some(key);
+        let is_enforced = rule.mode == Mode::Enforce;
+        let key = rule.key_of(request, table.seed());
+        let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
+        if !is_enforced || !outcome.is_refused() {
+            let mut said = RuleOutcome::new(index);
+            match key {
+                Key::Skip => {}
+                Key::Refuse => said.answer = Answer::KeyMissing,
+                Key::Bucket(key) => {
+                    let ask = Ask {
+                        cost: request.cost().unwrap_or_else(|| rule.cost.into()),
+                        now: clock.now,
+                        wall: clock.wall,
+                        max_wait: request.max_wait(),
+                    };
+                    let charge = table.charge(store, &active.take(&key, ask), stats);
+                    (said.answer, said.receipt) = Answer::of(charge);
+                    said.key = Some(key);
+                }
             }
-        }
-        let refuses = is_enforced && said.answer.refuses(rule.on_error);
-        outcome.rules.push(said);
-        if refuses {
-            outcome.overrule(
-                rules,
-                |give| {
+            let refuses = is_enforced && said.answer.refuses(rule.on_error);
+            outcome.rules.push(said);
+            if refuses {
+                let mut give = |give: &Give<'_>| {
                     // What is lost is counted.
                     let _lost = table.give(store, give, stats);
-                },
-                clock.now,
-            );
+                };
+                outcome.overrule(rules, &mut give, clock.now);
+            }
+        }
+        if stops {
+            break;
         }
     }
     outcome

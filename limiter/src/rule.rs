@@ -73,6 +73,9 @@ pub struct Rule {
     pub cost: u32,
     /// Whether refusals are carried out.
     pub mode: Mode,
+    /// Whether the rules behind it are not asked about a request that it is for.
+    #[serde(skip_serializing_if = "is_false")]
+    pub stop: bool,
     /// What a request gets when the store gives up.
     pub on_error: OnError,
     /// What answers carry.
@@ -84,6 +87,11 @@ impl Rule {
     pub fn tag(&self) -> u32 {
         tag(self.name.as_bytes())
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// All given parts must hold; none means every request.

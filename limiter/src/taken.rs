@@ -2,7 +2,7 @@
 //! it, or the client left while it waited.
 //!
 //! Nobody may be better off for it than if the request had never been made. If nobody took after it,
-//! the bucket is as it found it. Else each limit comes_back back what certainly would still be there: what
+//! the bucket is as it found it. Else each limit gives back what certainly would still be there: what
 //! has drained since is gone (what it found in front of it drains first), and of a queue in which
 //! somebody may be waiting nothing comes back, because those who wait were promised their instants and
 //! a gap in front of them cannot be filled by who comes after them.

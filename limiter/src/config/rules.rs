@@ -14,6 +14,7 @@ pub(super) const FIELDS: &[&str] = &[
     "limits",
     "cost",
     "mode",
+    "stop",
     "on_error",
     "respond",
 ];
@@ -93,6 +94,9 @@ pub(super) fn rule(
         .map_or(Some(1), |cost| cost.integer(1, MAX_AMOUNT, report));
     let on_missing_key = fields.word("on_missing_key", &MISSING, report);
     let mode = fields.word("mode", &MODES, report);
+    let stop = fields
+        .get("stop")
+        .map_or(Some(false), |stop| stop.boolean(report));
     let on_error = fields.word("on_error", &ERRORS, report);
     let respond = fields.get("respond").map(|cursor| respond(&cursor, report));
     let rule = Rule {
@@ -103,6 +107,7 @@ pub(super) fn rule(
         limits: limits?,
         cost: cost?,
         mode,
+        stop: stop?,
         on_error,
         respond: respond.unwrap_or_default(),
     };
@@ -131,6 +136,9 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     }
     if let Some(cursor) = defaults.get("mode") {
         cursor.word(&MODES, report);
+    }
+    if let Some(cursor) = defaults.get("stop") {
+        cursor.boolean(report);
     }
     if let Some(cursor) = defaults.get("on_error") {
         cursor.word(&ERRORS, report);

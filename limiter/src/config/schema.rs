@@ -197,6 +197,11 @@ fn rule(name: &str) -> Value {
             &rules::MODES,
             Some("enforce"),
         ),
+        "stop" => json!({
+            "description": "Whether the rules behind this one are not asked about a request that it is for. \
+                            In shadow mode it has no effect.",
+            "type": "boolean", "default": false,
+        }),
         "on_error" => words(
             "What a request gets when the store gives up; counted either way.",
             &rules::ERRORS,

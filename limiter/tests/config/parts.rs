@@ -205,12 +205,13 @@ fn keys() {
 fn words() {
     assert_eq!(
         of_rule(&json!({
-            "on_missing_key": "deny", "mode": "Enforce", "on_error": 1,
+            "on_missing_key": "deny", "mode": "Enforce", "stop": "yes", "on_error": 1,
             "respond": { "ratelimit_headers": "draft-11", "explain": true },
         })),
         [
             "on_missing_key: \"deny\": unknown value; allowed: skip, refuse, share",
             "mode: \"Enforce\": unknown value; allowed: enforce, shadow, off; did you mean `enforce`?",
+            "stop: \"yes\": a text where true or false belongs; allowed: true, false",
             "on_error: 1: unknown value; allowed: admit, refuse",
             "respond.explain: unknown field; allowed: ratelimit_headers",
             "respond.ratelimit_headers: \"draft-11\": unknown value; allowed: draft11, none; \

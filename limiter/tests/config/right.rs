@@ -44,6 +44,7 @@ fn everything() -> Value {
                 ],
                 "cost": 3,
                 "mode": "enforce",
+                "stop": true,
                 "respond": { "ratelimit_headers": "draft11" }
             },
             {
@@ -100,6 +101,7 @@ fn every_field_is_read() {
         limits: Limits::new(limits).expect("three"),
         cost: 3,
         mode: Mode::Enforce,
+        stop: true,
         on_error: OnError::Refuse,
         respond: Respond {
             ratelimit_headers: RateLimitHeaders::Draft11,
@@ -126,6 +128,7 @@ fn what_is_not_said_has_a_default() {
         limits: limits.expect("one"),
         cost: 1,
         mode: Mode::Enforce,
+        stop: false,
         on_error: OnError::Admit,
         respond: Respond {
             ratelimit_headers: RateLimitHeaders::None,

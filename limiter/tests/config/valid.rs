@@ -156,6 +156,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
             (1..=1_000_000_000_u32).prop_map(Value::from).boxed(),
         ),
         ("mode", mode.boxed()),
+        ("stop", any::<bool>().prop_map(Value::from).boxed()),
         ("on_error", one_of(&["admit", "refuse"])),
         ("respond", optional(vec![("ratelimit_headers", headers)])),
     ]

@@ -141,6 +141,42 @@ fn a_shadow_rule_behaves_as_if_alone() {
     }
 }
 
+/// A rule that stops is the last one for its requests, whether it admits or refuses; in shadow mode,
+/// and without a key, it does not stop.
+#[test]
+fn a_rule_may_end_the_search() {
+    let with = |fields: Value| {
+        let mut first = json!({ "name": "first", "stop": true, "limits": limit(2) });
+        for (field, value) in fields.as_object().expect("fields") {
+            first[field.as_str()] = value.clone();
+        }
+        let behind = json!({ "name": "behind", "limits": limit(1) });
+        let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(9) });
+        World::new(&[first, behind, shadow])
+    };
+    let request = Fake::to("/");
+    let mut world = with(json!({}));
+    for (answers, refused) in [("0a", false), ("0a", false), ("0r", true)] {
+        assert_eq!(world.ask(&request), answer(answers, refused));
+    }
+    let mut world = with(json!({ "match": { "path": { "prefix": "/first" } } }));
+    assert_eq!(world.ask(&Fake::to("/first")), answer("0a", false));
+    assert_eq!(world.ask(&request), answer("1a 2a", false));
+    assert_eq!(world.ask(&request), answer("1r 2a", true));
+    let mut world = with(json!({ "mode": "shadow" }));
+    assert_eq!(world.ask(&request), answer("0a 1a 2a", false));
+    assert_eq!(world.ask(&request), answer("0a 1r 2a", true));
+    let mut world = with(json!({ "key": ["source"] }));
+    assert_eq!(world.ask(&request), answer("0s 1a 2a", false));
+    // Behind a refusal it still stops what is behind it.
+    let mut world = with(json!({}));
+    let before = json!({ "name": "before", "limits": limit(1) });
+    let before = ActiveRule::new(rule(&before), Vec::new());
+    world.rules.insert(0, before);
+    assert_eq!(world.ask(&request), answer("0a 1a", false));
+    assert_eq!(world.ask(&request), answer("0r", true));
+}
+
 /// Whoever said something before a refusal said it in vain; whoever skipped it is not concerned.
 #[test]
 fn only_what_let_the_request_in_is_overruled() {

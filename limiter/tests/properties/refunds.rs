@@ -18,8 +18,8 @@ fn train(most: usize) -> impl Strategy<Value = Vec<Step>> {
 
 /// Kinds of which the same requests without one of them are a bucket in which they all fit.
 fn is_monotone(kind: Kind) -> bool {
-    // A window of FixedFirst begins with the request; a refusal is one to StrictLog; a cold Warmup is
-    // slower; and generations of InFlight begin with the first one.
+    // A window of `FixedFirst` begins with the request; a refusal is one to `StrictLog`; a cold `Warmup` is
+    // slower; and generations of `InFlight` begin with the first one.
     !matches!(
         kind,
         Kind::FixedFirst | Kind::StrictLog | Kind::Warmup | Kind::InFlight

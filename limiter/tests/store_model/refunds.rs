@@ -54,7 +54,7 @@ impl Rules {
 /// What a worker does at the moment.
 #[derive(Debug)]
 enum Doing<'a> {
-    Take(usize, Attempt<'a>),
+    Take(usize, Box<Attempt<'a>>),
     Give(Giving<'a>),
 }
 
@@ -80,7 +80,7 @@ impl<'a> Worker<'a> {
             key: KEY,
             ask: Ask::new(1, Nanos::new(self.now)),
         };
-        Doing::Take(rule, Attempt::new(self.table, take))
+        Doing::Take(rule, Box::new(Attempt::new(self.table, take)))
     }
 
     fn give(&self, receipt: &'a Receipt, now: u64) -> Doing<'a> {
