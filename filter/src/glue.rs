@@ -145,7 +145,6 @@ impl Vm {
     fn rest(&mut self, context: u32, is_whole: bool) -> Action {
         match self.find(context) {
             Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
-            Some((_, Root::Data(_))) => Action::Continue,
             Some((stream, Root::Admin(plane))) => {
                 if stream.awaits_body && is_whole {
                     stream.awaits_body = false;
@@ -153,7 +152,7 @@ impl Vm {
                 }
                 Action::Pause
             }
-            Some((_, Root::Unconfigured)) | None => Action::Continue,
+            Some((_, Root::Data(_) | Root::Unconfigured)) | None => Action::Continue,
         }
     }
 
