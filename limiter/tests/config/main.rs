@@ -9,6 +9,7 @@ mod arbitrary;
 mod defaults;
 mod parts;
 mod right;
+mod shaping;
 mod windows;
 mod wrong;
 
