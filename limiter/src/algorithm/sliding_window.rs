@@ -4,7 +4,8 @@
 //! admitted in the current slot and the `slots - 1` before it is at most `capacity`, and what is
 //! admitted in one slot at most `slot_capacity`: the second number keeps a whole window from being
 //! spent at once, so a client sees a steady trickle come back instead of one lump. A cost above
-//! `slot_capacity` never fits. What is left is what one slot still takes.
+//! `slot_capacity` never fits. What an answer calls left is what could be taken at once: of a new
+//! bucket, that is a slot's capacity.
 //!
 //! A request counts for between `window - window/slots` and `window`. So a time of length w that
 //! touches k slots admits at most `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))`;

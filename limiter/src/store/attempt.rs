@@ -159,7 +159,7 @@ impl<'a> Attempt<'a> {
             return None;
         }
         if planned.answer.is_refused() {
-            // Nothing had to be taken, so the verdict stands; only the count is lost.
+            // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
             stats.lost_counts = stats.lost_counts.saturating_add(1);
             return Some(Ok(planned.answer));
         }

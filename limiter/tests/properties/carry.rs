@@ -2,7 +2,7 @@
 
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, timed, train};
-use loudou_limiter::carry::convert;
+use loudou_limiter::carry::{Versions, convert};
 use loudou_limiter::{Bucket, Carry, Decision, Limits, Nanos};
 use proptest::prelude::*;
 
@@ -116,5 +116,29 @@ proptest! {
         let converted = convert(&old_limits, &new_limits, Carry::Reset, &bucket, at);
         let fresh = new_limits.start(at);
         prop_assert_eq!(each(&new_limits, &converted, at), each(&new_limits, &fresh, at));
+    }
+
+    /// Limits that nobody remembers: of their state only the reset time goes on.
+    #[test]
+    fn forgotten_limits_never_punish_beyond_their_reset(
+        (old, new) in pair(), train in train(20), wait in 0..=200_u64, more in train(20),
+    ) {
+        let (bucket, last) = used(&old, &train);
+        let now = Nanos::new(last + wait * (old[0].period / 64).max(1));
+        let idle_at = now.saturating_add(limits(&old).peek(&bucket, 0, now).reset_after());
+        let new_limits = limits(&new);
+        let versions = Versions::new(new_limits.clone(), Vec::new());
+        let mut kept = versions.bring_forward(&bucket, !new_limits.tag(), idle_at, now);
+        for is in each(&new_limits, &kept, now) {
+            prop_assert!(is.remaining <= is.capacity);
+            prop_assert!(now.saturating_add(is.reset_after) <= idle_at);
+        }
+        let mut sum = 0;
+        for (at, cost) in timed(&more, new[0].period, now.get()) {
+            if !new_limits.decide(&mut kept, cost, Nanos::new(at)).is_refused() {
+                sum += u128::from(cost) * u128::from(new[0].period);
+            }
+            prop_assert!(sum <= new[0].bound(at.saturating_sub(now.get())));
+        }
     }
 }
