@@ -80,7 +80,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        bytes.truncate(bytes.len() - cut);
+        bytes.truncate(bytes.len().saturating_sub(cut));
         let mut patched = PageBytes::default();
         patched.buffer().clone_from(&bytes);
         prop_assert_eq!(patched.check().is_ok(), Page::decode(&bytes).is_ok());
