@@ -12,11 +12,29 @@ use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
 
+pub mod concurrency;
+pub mod fixed_window;
 pub mod funnel;
 mod leak;
+pub mod leaky_queue;
+pub mod sliding_counter;
+pub mod sliding_log;
+pub mod sliding_window;
+pub mod smooth_bursty;
+pub mod smooth_warmup;
 pub mod token_bucket;
+mod wide;
+mod window;
 
+pub use concurrency::Concurrency;
+pub use fixed_window::{Align, FixedWindow};
 pub use funnel::Funnel;
+pub use leaky_queue::LeakyQueue;
+pub use sliding_counter::SlidingCounter;
+pub use sliding_log::SlidingLog;
+pub use sliding_window::SlidingWindow;
+pub use smooth_bursty::SmoothBursty;
+pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
 
 /// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
@@ -63,8 +81,17 @@ pub(crate) trait Meter {
     fn start(&self, words: &mut [u64], now: Nanos);
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that a request was refused, by this limit or by another one of the bucket.
-    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) {}
+    /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
+    /// changed the state.
+    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
+        false
+    }
+    /// Whether what is taken is given back when the request ends.
+    fn gives_back(&self) -> bool {
+        false
+    }
+    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
+    fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -72,12 +99,12 @@ pub(crate) trait Meter {
 
     /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
     fn used(&self, words: &[u64], now: Nanos) -> Used;
-    /// The used capacity of a wholly used bucket without debt.
+    /// The used capacity of a wholly used bucket without debt: where nobody waits yet.
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
     /// Writes the fullest state that has at most `used` taken at `now` and is as good as new again
-    /// by `now + reset_after`.
+    /// by `now + reset_after`. `used` is above [`Meter::full`] by what already waits.
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos);
     /// Goes on at `at` from `old`, a state of `from`, where that can be done better than through
     /// [`Meter::resume`]; false when it cannot. The bounds are the same: nothing above the capacity
@@ -135,6 +162,22 @@ algorithms! {
     "funnel": Funnel,
     /// Tokens that refill continuously or in lumps.
     "token_bucket": TokenBucket,
+    /// A count per window.
+    "fixed_window": FixedWindow,
+    /// A count per window that moves on slot by slot.
+    "sliding_window": SlidingWindow,
+    /// The end of every request that still counts.
+    "sliding_log": SlidingLog,
+    /// Two counts per window, weighted by overlap.
+    "sliding_counter": SlidingCounter,
+    /// A leaky bucket as a queue.
+    "leaky_queue": LeakyQueue,
+    /// Pay later, with stored permits.
+    "smooth_bursty": SmoothBursty,
+    /// Pay later, and slowly while cold.
+    "smooth_warmup": SmoothWarmup,
+    /// Requests in flight.
+    "concurrency": Concurrency,
 }
 
 impl Algorithm {
@@ -163,6 +206,11 @@ impl Algorithm {
         self.meter().may_hold()
     }
 
+    /// Whether it wants to hear of the end of each request that passed.
+    pub fn holds_until_end(&self) -> bool {
+        self.meter().gives_back()
+    }
+
     /// Whether it needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.meter().reads_wall()
@@ -185,6 +233,23 @@ pub enum BadNumbers {
     Drain,
     /// The initial amount is above the capacity.
     Initial,
+    /// The window is 0 or above [`MAX_PERIOD`].
+    Window,
+    /// The slots are fewer than [`sliding_window::MIN_SLOTS`] or more than
+    /// [`sliding_window::MAX_SLOTS`].
+    Slots,
+    /// A slot's capacity is above that of the window, or so low that the window's is out of reach.
+    SlotCapacity,
+    /// The longest wait is above [`MAX_WAIT`].
+    MaxWait,
+    /// The warm-up is 0 or above [`smooth_warmup::MAX_WARMUP`].
+    Warmup,
+    /// The cold factor is not one of [`smooth_warmup::COLD_FACTORS`] or between them.
+    ColdFactor,
+    /// The lease is 0 or above [`concurrency::MAX_LEASE`].
+    Lease,
+    /// The burst is above [`smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
+    Burst,
 }
 
 /// Checks what all algorithms with a capacity and a rate have in common.
@@ -197,6 +262,14 @@ fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     }
     if leak::drain_time(capacity, rate) > MAX_DRAIN {
         return Err(BadNumbers::Drain);
+    }
+    Ok(())
+}
+
+/// Checks the longest wait.
+fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
+    if max_wait > MAX_WAIT {
+        return Err(BadNumbers::MaxWait);
     }
     Ok(())
 }
@@ -231,9 +304,9 @@ mod tests {
             let mut words = state(meter);
             meter.resume(&mut words, 1, Nanos::MAX, Nanos::ZERO);
             assert!(meter.used(&words, Nanos::ZERO) >= 1);
-            meter.resume(&mut words, Used::MAX, Nanos::MAX, Nanos::ZERO);
+            meter.resume(&mut words, meter.full(), Nanos::MAX, Nanos::ZERO);
             assert_eq!(meter.used(&words, one_second), USED_ONE);
-            meter.resume(&mut words, Used::MAX, one_second, Nanos::ZERO);
+            meter.resume(&mut words, meter.full(), one_second, Nanos::ZERO);
             assert_eq!(meter.used(&words, Nanos::ZERO), USED_ONE);
         }
     }

@@ -1,5 +1,6 @@
 //! What a request asks of a bucket.
 
+use crate::algorithm::MAX_WAIT;
 use crate::time::Nanos;
 
 /// A cost at an instant.
@@ -11,7 +12,7 @@ pub struct Ask {
     pub now: Nanos,
     /// The same instant on the wall clock, since the Unix epoch: only where windows are aligned to it.
     pub wall: Nanos,
-    /// How long this request is ready to wait, instead of what the limits say.
+    /// How long this request is ready to wait, instead of what the limits say; at most [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
 }
 
@@ -38,8 +39,18 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
+    /// The same at `earliest`, on both clocks, if it is earlier than that.
+    pub(crate) fn not_before(self, earliest: Nanos) -> Self {
+        let behind = earliest.since(self.now);
+        Self {
+            now: self.now.max(earliest),
+            wall: self.wall.saturating_add(behind),
+            ..self
+        }
+    }
+
     /// The longest wait it accepts from a limit whose own bound is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
-        self.max_wait.unwrap_or(limit)
+        self.max_wait.unwrap_or(limit).min(MAX_WAIT)
     }
 }

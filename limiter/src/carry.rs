@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::algorithm::Used;
 use crate::ask::Ask;
 use crate::limit::{Bucket, Limit, Limits};
+use crate::rate::Rate;
 use crate::time::Nanos;
 
 /// What happens to the level of a live bucket when its numbers change.
@@ -145,14 +146,15 @@ impl Versions {
         };
         let reset_after = idle_at.since(now);
         self.current.each(&mut bucket, |_, meter, words| {
-            meter.resume(words, Used::MAX, reset_after, now);
+            meter.resume(words, meter.full(), reset_after, now);
         });
         bucket
     }
 }
 
 /// `bucket`, written under `old`, as it is under `new` from the instant `at` on. Whatever the carry,
-/// no limit is fuller than its capacity nor as good as new later than it was under `old`.
+/// no limit is fuller than its capacity nor as good as new later than it was under `old`. What waits
+/// already passes when it was told to, so new requests wait for it as long as they did before, too.
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
     let at = at.max(bucket.last);
     let levels = levels(old, bucket, at);
@@ -170,10 +172,12 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Na
         if meter.adopt(words, level.limit.algorithm(), &level.words, carry, at) {
             return;
         }
+        let taken = level.used.min(level.full);
         let target = match carry {
-            Carry::Proportional => scale(level.used, level.full, meter.full()),
-            Carry::Keep | Carry::Reset => level.used,
+            Carry::Proportional => scale(taken, level.full, meter.full()),
+            Carry::Keep | Carry::Reset => taken.min(meter.full()),
         };
+        let target = target.saturating_add(level.owed(meter.rate()));
         meter.resume(words, target, level.reset_after, at);
     });
     converted
@@ -186,6 +190,23 @@ struct Level<'a> {
     used: Used,
     full: Used,
     reset_after: Nanos,
+}
+
+impl Level<'_> {
+    /// The debt in units of a limit with that rate, so that it lasts as long as before.
+    fn owed(&self, rate: Option<Rate>) -> Used {
+        let (Some(old), Some(new)) = (self.limit.algorithm().rate(), rate) else {
+            return 0;
+        };
+        // Of a rate of `a` per `p` at most `a · 10 years / p` units: all products are below 2^121.
+        let debt = self.used.saturating_sub(self.full);
+        let lasts = debt
+            .saturating_mul(old.period().get().into())
+            .div_ceil(old.amount().into());
+        lasts
+            .saturating_mul(new.amount().into())
+            .div_ceil(new.period().get().into())
+    }
 }
 
 fn levels<'a>(limits: &'a Limits, bucket: &Bucket, at: Nanos) -> Vec<Level<'a>> {

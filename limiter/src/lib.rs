@@ -23,6 +23,7 @@ pub mod algorithm;
 mod ask;
 pub mod carry;
 pub mod config;
+mod decimal;
 mod decision;
 pub mod evaluate;
 mod hash;
@@ -35,6 +36,7 @@ mod time;
 
 pub use ask::Ask;
 pub use carry::Carry;
+pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};
 pub use hash::HashSeed;
 pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};

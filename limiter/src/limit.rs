@@ -71,6 +71,7 @@ impl Bucket {
 /// What a bucket answered: the verdict, and the decision of every limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketDecision {
+    at: Nanos,
     decisions: [Option<Decision>; MAX_LIMITS],
     reported: usize,
 }
@@ -80,6 +81,11 @@ impl BucketDecision {
     /// have admitted show their numbers as they stay: nothing was taken.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter().flatten()
+    }
+
+    /// The instant it was taken at, on the bucket's clock.
+    pub const fn at(&self) -> Nanos {
+        self.at
     }
 
     /// The index of the limit to report: the refusing one with the longest wait, else the one with
@@ -169,6 +175,11 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.may_hold())
     }
 
+    /// Whether any limit wants [`Limits::release`] when a request that passed has ended.
+    pub fn holds_until_end(&self) -> bool {
+        self.0.iter().any(|limit| limit.algorithm.holds_until_end())
+    }
+
     /// Whether any limit needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.0.iter().any(|limit| limit.algorithm.reads_wall())
@@ -200,8 +211,8 @@ impl Limits {
     /// refusal changes only [`Bucket::last`] and what an algorithm notes of refusals, a cost of 0
     /// nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
-        let now = ask.now.max(bucket.last);
-        let ask = Ask { now, ..*ask };
+        let ask = ask.not_before(bucket.last);
+        let now = ask.now;
         let mut after = bucket.clone();
         after.last = now;
         let answer = self.decide_each(&mut after, &ask);
@@ -213,6 +224,16 @@ impl Limits {
             *bucket = after;
         }
         answer
+    }
+
+    /// Gives back `cost` of a request that has ended, to the limits that take it only until then.
+    /// `taken_at` is the [`BucketDecision::at`] of the decision that took it.
+    pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
+        let now = now.max(bucket.last);
+        bucket.last = now;
+        self.each(bucket, |_, meter, words| {
+            meter.release(words, cost, taken_at, now);
+        });
     }
 
     /// The same as [`Limits::decide`] without touching the bucket.
@@ -230,16 +251,20 @@ impl Limits {
         });
         let reported = reported(&decisions);
         BucketDecision {
+            at: ask.now,
             decisions,
             reported,
         }
     }
 
-    /// The answer to a refused request: limits that would have admitted took nothing.
+    /// The answer to a refused request: what the limits say after they have noted the refusal. Those
+    /// that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
-        if ask.cost > 0 {
-            self.each(bucket, |_, meter, words| meter.note_refusal(words, ask));
-        }
+        let refused = if self.note_refusal(bucket, ask) {
+            self.decide_each(&mut bucket.clone(), ask)
+        } else {
+            *refused
+        };
         let look = Ask { cost: 0, ..*ask };
         let unchanged = self.decide_each(&mut bucket.clone(), &look);
         let decisions = array::from_fn(|i| {
@@ -251,9 +276,20 @@ impl Limits {
             }
         });
         BucketDecision {
+            at: ask.now,
             decisions,
             reported: refused.reported,
         }
+    }
+
+    fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
+        let mut is_noted = false;
+        if ask.cost > 0 {
+            self.each(bucket, |_, meter, words| {
+                is_noted |= meter.note_refusal(words, ask);
+            });
+        }
+        is_noted
     }
 
     /// Calls `f` with the index, the meter and the words of each limit.

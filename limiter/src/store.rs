@@ -13,6 +13,7 @@ pub mod memory;
 pub mod names;
 pub mod page;
 pub mod paged;
+pub mod release;
 pub mod table;
 
 /// A version of a value; every successful write gives a new one. Never 0.

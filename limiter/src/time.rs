@@ -52,6 +52,12 @@ impl Nanos {
         self.0
     }
 
+    /// Whether it is no time at all.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(crate) const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// The later instant of `self + span`, or the end of time.
     #[must_use]
     pub const fn saturating_add(self, span: Self) -> Self {

@@ -4,6 +4,10 @@
 //! its cost still fits. In any window of length w at most `capacity + rate·w` is admitted.
 //! `CL.THROTTLE key b n p` is `capacity: b+1, rate: n/p s`.
 //!
+//! With `max_wait` a request that does not fit is not refused but held until it does, if that is soon
+//! enough; it takes its turn at once, so later ones wait behind it. The instants at which requests
+//! pass keep the same bound, to the nanosecond to which a wait is rounded up.
+//!
 //! Source: the Generic Cell Rate Algorithm, ITU-T I.371; the exact arithmetic is in `leak`.
 //!
 //! ```
@@ -20,7 +24,7 @@
 use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
-use super::{BadNumbers, Meter, Used, check};
+use super::{BadNumbers, Meter, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -31,13 +35,25 @@ use crate::time::Nanos;
 pub struct Funnel {
     capacity: u64,
     rate: Rate,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
 }
 
 impl Funnel {
     /// A funnel that holds `capacity` cost units and leaks at `rate`.
     pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
         check(capacity, rate)?;
-        Ok(Self { capacity, rate })
+        Ok(Self {
+            capacity,
+            rate,
+            max_wait: Nanos::ZERO,
+        })
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
     }
 
     const fn leak(&self) -> Leak {
@@ -61,23 +77,27 @@ impl Meter for Funnel {
         drain_time(self.capacity, self.rate)
     }
 
+    fn may_hold(&self) -> bool {
+        self.max_wait > Nanos::ZERO
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().resume(words, 0, Nanos::ZERO, now);
+        self.leak().level().resume(words, 0, Nanos::ZERO, now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        self.leak().decide(words, ask)
+        self.leak().decide(words, ask, self.max_wait)
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
-        self.leak().used(words, now)
+        self.leak().level().used(words, now)
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        self.leak().resume(words, used, reset_after, now);
+        self.leak().level().resume(words, used, reset_after, now);
     }
 }

@@ -6,8 +6,11 @@
 //! nothing is ever rounded. The state is the theoretical arrival time of GCRA (ITU-T I.371): the
 //! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
 //! nanosecond.
+//!
+//! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
+//! what waits: *debt*. It never exceeds what leaks in the longest wait there is.
 
-use super::{USED_ONE, Used};
+use super::{MAX_WAIT, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -34,7 +37,7 @@ fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     quotient.saturating_add(u128::from(rest > 0))
 }
 
-fn clamp(wide: u128) -> u64 {
+pub(super) fn clamp(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
@@ -50,6 +53,81 @@ pub(super) fn drain_time(capacity: u64, rate: Rate) -> Nanos {
     )))
 }
 
+/// A level that falls at `rate`, in drops.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) rate: Rate,
+    /// The highest that any request can have left.
+    pub(super) most: u128,
+}
+
+impl Level {
+    fn amount(self) -> u64 {
+        self.rate.amount().into()
+    }
+
+    const fn period(self) -> u64 {
+        self.rate.period().get()
+    }
+
+    /// `cost` units in drops.
+    pub(super) fn drops(self, cost: u64) -> u128 {
+        times(cost, self.period())
+    }
+
+    /// Drops in cost units, rounded down.
+    pub(super) fn units(self, drops: u128) -> u64 {
+        clamp(div_rem(drops, self.period()).0)
+    }
+
+    /// What leaks in `span`, in drops.
+    pub(super) fn leaks_in(self, span: Nanos) -> u128 {
+        times(span.get(), self.amount())
+    }
+
+    /// The time in which so many drops leak away, rounded up.
+    pub(super) fn leak_time(self, drops: u128) -> Nanos {
+        Nanos::new(clamp(div_ceil(drops, self.amount())))
+    }
+
+    /// The level at `now`; whatever the words, never above what requests leave.
+    pub(super) fn read(self, words: &[u64], now: Nanos) -> u128 {
+        let [tat_ns, drops] = words else { return 0 };
+        if *tat_ns < now.get() {
+            return 0;
+        }
+        let ahead = Nanos::new(*tat_ns).since(now);
+        self.leaks_in(ahead)
+            .saturating_add(u128::from(*drops))
+            .min(self.most)
+    }
+
+    pub(super) fn write(self, words: &mut [u64], level: u128, now: Nanos) {
+        let (ahead, drops) = div_rem(level.min(self.most), self.amount());
+        if let [tat_ns, rest] = words {
+            *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
+            *rest = drops;
+        }
+    }
+
+    pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {
+        self.to_used(self.read(words, now))
+    }
+
+    pub(super) fn to_used(self, drops: u128) -> Used {
+        div_ceil(drops.saturating_mul(USED_ONE), self.period())
+    }
+
+    /// `used` is above the capacity by what waits.
+    pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        let level = used
+            .saturating_mul(u128::from(self.period()))
+            .div_ceil(USED_ONE)
+            .min(self.leaks_in(reset_after));
+        self.write(words, level, now);
+    }
+}
+
 /// A meter with `capacity` that leaks at `rate`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leak {
@@ -58,84 +136,45 @@ pub(super) struct Leak {
 }
 
 impl Leak {
-    const fn amount(self) -> u64 {
-        #[expect(
-            clippy::as_conversions,
-            reason = "From is not const; u32 always fits u64"
-        )]
-        let amount = self.rate.amount() as u64;
-        amount
+    pub(super) fn full(self) -> u128 {
+        times(self.capacity, self.rate.period().get())
     }
 
-    const fn period(self) -> u64 {
-        self.rate.period().get()
-    }
-
-    fn full(self) -> u128 {
-        times(self.capacity, self.period())
-    }
-
-    /// The level at `now`, in drops; never above full.
-    fn level(self, words: &[u64], now: Nanos) -> u128 {
-        let [tat_ns, drops] = words else { return 0 };
-        if *tat_ns < now.get() {
-            return 0;
-        }
-        let ahead = Nanos::new(*tat_ns).since(now).get();
-        times(ahead, self.amount())
-            .saturating_add(u128::from(*drops))
-            .min(self.full())
-    }
-
-    fn write(self, words: &mut [u64], level: u128, now: Nanos) {
-        let (ahead, drops) = div_rem(level, self.amount());
-        if let [tat_ns, rest] = words {
-            *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
-            *rest = drops;
+    /// Its level: at most full, and what waits.
+    pub(super) fn level(self) -> Level {
+        let debt = times(MAX_WAIT.get(), self.rate.amount().into());
+        Level {
+            rate: self.rate,
+            most: self.full().saturating_add(debt),
         }
     }
 
-    fn leak_time(self, drops: u128) -> Nanos {
-        Nanos::new(clamp(div_ceil(drops, self.amount())))
-    }
-
-    pub(super) fn decide(self, words: &mut [u64], ask: &Ask) -> Decision {
+    /// Decides. A request that does not fit yet is held if it fits within `max_wait`, or within its
+    /// own bound: its turn is reserved.
+    pub(super) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;
-        let (full, old) = (self.full(), self.level(words, now));
-        let new = old.saturating_add(times(cost, self.period()));
-        if new > full {
-            let over = self.leak_time(new.saturating_sub(full));
-            return self
-                .at(old)
-                .refused((cost <= self.capacity).then_some(over));
+        let level = self.level();
+        let old = level.read(words, now);
+        if cost == 0 {
+            return self.at(old);
         }
-        if cost > 0 {
-            self.write(words, new, now);
+        if cost > self.capacity {
+            return self.at(old).refused(None);
         }
-        self.at(new)
+        let new = old.saturating_add(level.drops(cost));
+        let wait = level.leak_time(new.saturating_sub(self.full()));
+        let longest = ask.longest_wait(max_wait);
+        if wait > longest {
+            return self.at(old).refused(Some(wait.since(longest)));
+        }
+        level.write(words, new, now);
+        self.at(new).after(wait)
     }
 
     /// The answer that leaves `level`.
     fn at(self, level: u128) -> Decision {
         let left = self.full().saturating_sub(level);
-        let remaining = clamp(div_rem(left, self.period()).0);
-        Decision::admit(self.capacity, remaining, self.leak_time(level))
-    }
-
-    pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {
-        div_ceil(
-            self.level(words, now).saturating_mul(USED_ONE),
-            self.period(),
-        )
-    }
-
-    pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let used = used.min(u128::from(self.capacity).saturating_mul(USED_ONE));
-        let level = used
-            .saturating_mul(u128::from(self.period()))
-            .div_ceil(USED_ONE)
-            .min(times(reset_after.get(), self.amount()))
-            .min(self.full());
-        self.write(words, level, now);
+        let remaining = self.level().units(left);
+        Decision::admit(self.capacity, remaining, self.level().leak_time(level))
     }
 }

@@ -7,13 +7,17 @@
 //! without loss. In any window of length w at most `capacity + amount·(⌊w/period⌋ + 1)` is admitted
 //! by interval refill, `capacity + rate·w` by greedy.
 //!
+//! With `max_wait` a request for which there are not enough tokens is held until they have come, if
+//! that is soon enough; it takes them at once, so later ones wait behind it. The instants at which
+//! requests pass keep the same bounds, to the nanosecond to which a wait is rounded up.
+//!
 //! `initial` is what a bucket starts with. Below the capacity, a full bucket is better than a new
 //! one, so forgetting it is a loss.
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS, drain_time};
-use super::{BadNumbers, Meter, USED_ONE, Used, check};
+use super::leak::{Leak, WORDS, clamp, drain_time};
+use super::{BadNumbers, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -42,6 +46,8 @@ pub struct TokenBucket {
     rate: Rate,
     refill: Refill,
     initial: u64,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
 }
 
 impl TokenBucket {
@@ -61,7 +67,14 @@ impl TokenBucket {
             rate,
             refill,
             initial,
+            max_wait: Nanos::ZERO,
         })
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
     }
 
     const fn leak(&self) -> Leak {
@@ -82,18 +95,28 @@ impl TokenBucket {
         Nanos::new(instant.saturating_mul(self.rate.period().get())).since(now)
     }
 
+    /// The most tokens that any request can have left used: the capacity, and what is waited for.
+    fn most_used(&self) -> u64 {
+        let lumps = MAX_WAIT.get().checked_div(self.rate.period().get());
+        let debt = lumps
+            .unwrap_or(0)
+            .saturating_add(1)
+            .saturating_mul(self.rate.amount().into());
+        self.capacity.saturating_add(debt)
+    }
+
     /// The tokens used at `now`; the state is the lump count and the tokens used as of then.
     fn used_tokens(&self, words: &[u64], now: Nanos) -> u64 {
         let [seen, used] = words else { return 0 };
         let lumps = self.lumps(now).saturating_sub(*seen);
         used.saturating_sub(lumps.saturating_mul(self.rate.amount().into()))
-            .min(self.capacity)
+            .min(self.most_used())
     }
 
     fn write_used(&self, words: &mut [u64], used: u64, now: Nanos) {
         if let [seen, tokens] = words {
             *seen = self.lumps(now);
-            *tokens = used.min(self.capacity);
+            *tokens = used;
         }
     }
 
@@ -104,26 +127,29 @@ impl TokenBucket {
     fn decide_interval(&self, words: &mut [u64], ask: &Ask) -> Decision {
         let Ask { cost, now, .. } = *ask;
         let used = self.used_tokens(words, now);
+        if cost == 0 {
+            return self.at(used, now);
+        }
+        if cost > self.capacity {
+            return self.at(used, now).refused(None);
+        }
         let new = used.saturating_add(cost);
-        if new > self.capacity {
-            let lumps = self.lumps_for(new.saturating_sub(self.capacity));
-            let retry_after = (cost <= self.capacity).then(|| self.until_lumps(lumps, now));
-            return self.at(used, now).refused(retry_after);
+        let over = new.saturating_sub(self.capacity);
+        let wait = self.until_lumps(self.lumps_for(over), now);
+        let longest = ask.longest_wait(self.max_wait);
+        if wait > longest {
+            let retry_after = wait.since(longest);
+            return self.at(used, now).refused(Some(retry_after));
         }
-        if cost > 0 {
-            self.write_used(words, new, now);
-        }
-        self.at(new, now)
+        self.write_used(words, new, now);
+        self.at(new, now).after(wait)
     }
 
     /// The answer that leaves `used` tokens taken.
     fn at(&self, used: u64, now: Nanos) -> Decision {
         let remaining = self.capacity.saturating_sub(used);
-        Decision::admit(
-            self.capacity,
-            remaining,
-            self.until_lumps(self.lumps_for(used), now),
-        )
+        let reset_after = self.until_lumps(self.lumps_for(used), now);
+        Decision::admit(self.capacity, remaining, reset_after)
     }
 }
 
@@ -140,6 +166,10 @@ impl Meter for TokenBucket {
         drain_time(self.capacity, self.rate)
     }
 
+    fn may_hold(&self) -> bool {
+        self.max_wait > Nanos::ZERO
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
@@ -151,7 +181,7 @@ impl Meter for TokenBucket {
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         match self.refill {
-            Refill::Greedy => self.leak().decide(words, ask),
+            Refill::Greedy => self.leak().decide(words, ask, self.max_wait),
             Refill::Interval => self.decide_interval(words, ask),
         }
     }
@@ -162,16 +192,16 @@ impl Meter for TokenBucket {
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         match self.refill {
-            Refill::Greedy => self.leak().used(words, now),
+            Refill::Greedy => self.leak().level().used(words, now),
             Refill::Interval => u128::from(self.used_tokens(words, now)).saturating_mul(USED_ONE),
         }
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
         match self.refill {
-            Refill::Greedy => self.leak().resume(words, used, reset_after, now),
+            Refill::Greedy => self.leak().level().resume(words, used, reset_after, now),
             Refill::Interval => {
-                let tokens = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
+                let tokens = clamp(used.div_ceil(USED_ONE)).min(self.most_used());
                 let lumps = self
                     .lumps(now.saturating_add(reset_after))
                     .saturating_sub(self.lumps(now));

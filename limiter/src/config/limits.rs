@@ -10,11 +10,15 @@ use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use super::{NameKind, name};
-use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN};
+use crate::algorithm::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_WAIT};
 use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
+use crate::time::Nanos;
 
+mod concurrency;
 mod field;
 mod leaks;
+mod shaping;
+mod windows;
 
 use field::Numbers;
 pub use field::{Field, Form};
@@ -29,7 +33,18 @@ struct Entry {
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
 type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
-const ENTRIES: [Entry; 2] = [leaks::FUNNEL, leaks::TOKEN_BUCKET];
+const ENTRIES: &[Entry] = &[
+    leaks::FUNNEL,
+    leaks::TOKEN_BUCKET,
+    windows::FIXED_WINDOW,
+    windows::SLIDING_WINDOW,
+    windows::SLIDING_LOG,
+    windows::SLIDING_COUNTER,
+    shaping::LEAKY_QUEUE,
+    shaping::SMOOTH_BURSTY,
+    shaping::SMOOTH_WARMUP,
+    concurrency::CONCURRENCY,
+];
 
 /// The fields that every limit has.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
@@ -45,6 +60,13 @@ const RATE: Field = Field {
     form: Form::Rate,
     default: None,
     doc: "How fast capacity comes back.",
+};
+
+const MAX_WAIT_FIELD: Field = Field {
+    name: "max_wait",
+    form: Form::Duration(Nanos::ZERO, MAX_WAIT),
+    default: Some("0s"),
+    doc: "How long a request may be held instead of being refused.",
 };
 
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
@@ -180,6 +202,32 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
+        BadNumbers::Window => ("window", "out of range", windows::WINDOW.form.allowed()),
+        BadNumbers::Slots => ("slots", "out of range", windows::SLOTS.form.allowed()),
+        BadNumbers::SlotCapacity => {
+            let allowed = "capacity/slots, rounded up, to capacity".to_string();
+            (
+                "slot_capacity",
+                "the capacity is out of reach with it",
+                allowed,
+            )
+        }
+        BadNumbers::Burst => {
+            let allowed = format!("numbers with which at most {MAX_AMOUNT} pass at once");
+            ("burst_seconds", "too much for this rate", allowed)
+        }
+        BadNumbers::Warmup => ("warmup", "out of range", shaping::WARMUP.form.allowed()),
+        BadNumbers::ColdFactor => (
+            "cold_factor",
+            "out of range",
+            shaping::COLD_FACTOR.form.allowed(),
+        ),
+        BadNumbers::Lease => (
+            "lease",
+            "out of range",
+            concurrency::LEASE_FIELD.form.allowed(),
+        ),
+        BadNumbers::MaxWait => ("max_wait", "out of range", MAX_WAIT_FIELD.form.allowed()),
     };
     let value = numbers.fields.get(field);
     let value = value.map_or(&Value::Null, |field| field.value);

@@ -169,7 +169,7 @@ impl<'a> Attempt<'a> {
             return None;
         }
         if planned.answer.is_refused() {
-            // Nothing had to be taken, so the verdict stands; only the count is lost.
+            // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
             stats.lost_counts = stats.lost_counts.saturating_add(1);
             return Some(Ok(planned.answer));
         }
@@ -179,7 +179,7 @@ impl<'a> Attempt<'a> {
 }
 
 /// Whether a full bucket of these limits is worth more than a new one.
-fn gain_flag(limits: &Limits) -> u8 {
+pub(super) fn gain_flag(limits: &Limits) -> u8 {
     if limits.forgets_losslessly() {
         0
     } else {

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use super::attempt::{Attempt, MAX_RETRIES, Take};
 use super::names::Names;
 use super::page::{Page, SLOTS, Slot};
+use super::release::{Give, Giving};
 use super::{CAS_ABSENT, CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 use crate::hash::HashSeed;
 use crate::limit::BucketDecision;
@@ -54,6 +55,8 @@ pub struct StoreStats {
     pub cas_give_ups: u64,
     /// Refusals that were not counted in their bucket.
     pub lost_counts: u64,
+    /// Costs that were not given back: they expire.
+    pub lost_returns: u64,
 }
 
 /// Why there is no decision.
@@ -175,6 +178,22 @@ impl Table {
         loop {
             attempt.read(store)?;
             if let Some(outcome) = attempt.write(store, stats) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Gives back what a request took that has ended now. What fails is lost, and expires.
+    pub fn release(
+        &self,
+        store: &mut dyn SharedData,
+        give: &Give<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<(), GaveUp> {
+        let mut giving = Giving::new(self, *give);
+        loop {
+            giving.read(store, stats)?;
+            if let Some(outcome) = giving.write(store, stats) {
                 return outcome;
             }
         }

@@ -5,47 +5,69 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 /// Names and values that rule files have, so that the readers get below the surface.
+const WORDS: &[&str] = &[
+    "version",
+    "store",
+    "defaults",
+    "rules",
+    "name",
+    "match",
+    "key",
+    "limits",
+    "cost",
+    "mode",
+    "methods",
+    "path",
+    "headers",
+    "prefix",
+    "exact",
+    "present",
+    "header",
+    "literal",
+    "source",
+    "algorithm",
+    "capacity",
+    "rate",
+    "refill",
+    "initial",
+    "funnel",
+    "token_bucket",
+    "interval",
+    "fixed_window",
+    "sliding_window",
+    "sliding_log",
+    "sliding_counter",
+    "window",
+    "align",
+    "clock",
+    "slots",
+    "slot_capacity",
+    "count_refused",
+    "1h",
+    "leaky_queue",
+    "smooth_bursty",
+    "smooth_warmup",
+    "concurrency",
+    "immediate",
+    "burst_seconds",
+    "warmup",
+    "cold_factor",
+    "lease",
+    "max_wait",
+    "1/s",
+    "30/60s",
+    "0/s",
+    "/x",
+    "GET",
+    "buckets",
+    "share",
+    "respond",
+    "ratelimit_headers",
+];
+
 fn word() -> impl Strategy<Value = String> {
-    let words = [
-        "version",
-        "store",
-        "defaults",
-        "rules",
-        "name",
-        "match",
-        "key",
-        "limits",
-        "cost",
-        "mode",
-        "methods",
-        "path",
-        "headers",
-        "prefix",
-        "exact",
-        "present",
-        "header",
-        "literal",
-        "source",
-        "algorithm",
-        "capacity",
-        "rate",
-        "refill",
-        "initial",
-        "funnel",
-        "token_bucket",
-        "interval",
-        "1/s",
-        "30/60s",
-        "0/s",
-        "/x",
-        "GET",
-        "buckets",
-        "share",
-        "respond",
-        "ratelimit_headers",
-    ];
     prop_oneof![
-        4 => prop::sample::select(words.to_vec()).prop_map(str::to_string),
+        4 => prop::sample::select(WORDS.to_vec()).prop_map(str::to_string),
         1 => any::<String>(),
     ]
 }
@@ -68,29 +90,43 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+const PLACES: &[&str] = &[
+    "/version",
+    "/store",
+    "/store/buckets",
+    "/defaults",
+    "/defaults/mode",
+    "/rules",
+    "/rules/0",
+    "/rules/0/name",
+    "/rules/0/match",
+    "/rules/0/match/headers/0",
+    "/rules/0/match/path",
+    "/rules/0/key",
+    "/rules/0/key/0",
+    "/rules/0/limits",
+    "/rules/0/limits/0",
+    "/rules/0/limits/0/rate",
+    "/rules/0/limits/0/capacity",
+    "/rules/0/limits/1",
+    "/rules/0/limits/1/window",
+    "/rules/0/limits/1/slots",
+    "/rules/0/limits/1/slot_capacity",
+    "/rules/0/limits/2/align",
+    "/rules/0/limits/3/capacity",
+    "/rules/0/limits/3/count_refused",
+    "/rules/0/limits/5",
+    "/rules/0/limits/5/immediate",
+    "/rules/0/limits/5/max_wait",
+    "/rules/0/limits/6/burst_seconds",
+    "/rules/0/limits/7/cold_factor",
+    "/rules/0/limits/7/warmup",
+    "/rules/0/cost",
+];
+
 /// A right file with one value somewhere replaced.
 fn nearly_right() -> impl Strategy<Value = Value> {
-    let places = [
-        "/version",
-        "/store",
-        "/store/buckets",
-        "/defaults",
-        "/defaults/mode",
-        "/rules",
-        "/rules/0",
-        "/rules/0/name",
-        "/rules/0/match",
-        "/rules/0/match/headers/0",
-        "/rules/0/match/path",
-        "/rules/0/key",
-        "/rules/0/key/0",
-        "/rules/0/limits",
-        "/rules/0/limits/0",
-        "/rules/0/limits/0/rate",
-        "/rules/0/limits/0/capacity",
-        "/rules/0/cost",
-    ];
-    (prop::sample::select(places.to_vec()), any_json()).prop_map(|(place, value)| {
+    (prop::sample::select(PLACES.to_vec()), any_json()).prop_map(|(place, value)| {
         let mut document = json!({
             "version": 1,
             "store": { "buckets": 64 },
@@ -99,7 +135,30 @@ fn nearly_right() -> impl Strategy<Value = Value> {
                 "name": "r",
                 "match": { "headers": [{ "name": "x", "exact": "y" }], "path": { "prefix": "/" } },
                 "key": [{ "header": "x" }],
-                "limits": [{ "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" }],
+                "limits": [
+                    { "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" },
+                    {
+                        "algorithm": "sliding_window", "capacity": 5, "window": "1m", "slots": 5,
+                        "slot_capacity": 2
+                    },
+                    {
+                        "algorithm": "fixed_window", "capacity": 5, "window": "1d", "align": "clock"
+                    },
+                    {
+                        "algorithm": "sliding_log", "capacity": 5, "window": "1m",
+                        "count_refused": true
+                    },
+                    { "algorithm": "sliding_counter", "capacity": 5, "window": "1m" },
+                    {
+                        "algorithm": "leaky_queue", "capacity": 5, "rate": "1/s", "immediate": 2,
+                        "max_wait": "3s"
+                    },
+                    { "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 0.5 },
+                    {
+                        "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "1m",
+                        "cold_factor": 2.5
+                    },
+                ],
                 "cost": 1
             }],
         });

@@ -9,6 +9,8 @@ mod arbitrary;
 mod defaults;
 mod parts;
 mod right;
+mod shaping;
+mod windows;
 mod wrong;
 
 /// A rule that is right, with the given fields instead of or besides its own; null takes one away.

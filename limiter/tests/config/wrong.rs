@@ -1,5 +1,6 @@
 //! Wrong files, and the exact lines that are said about them.
 
+use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::config::{Severity, parse};
 use serde_json::{Value, json};
 
@@ -56,7 +57,7 @@ fn names_of_fields() {
     // A funnel has no refill, and nothing is near to what it has.
     assert_eq!(
         of_limit(&funnel("refill", &json!("greedy"))),
-        ["refill: unknown field; allowed: name, algorithm, capacity, rate"]
+        ["refill: unknown field; allowed: name, algorithm, capacity, rate, max_wait"]
     );
 }
 
@@ -128,21 +129,25 @@ fn algorithms() {
     let unknown =
         |name: Value| of_limit(&json!({ "algorithm": name, "capacity": 0, "rate": "0/s" }));
     let lines = unknown(json!("funel"));
+    let names = Algorithm::NAMES.join(", ");
     assert_eq!(
         lines[0],
-        "algorithm: \"funel\": unknown algorithm; allowed: funnel, token_bucket; \
-         did you mean `funnel`?"
+        format!(
+            "algorithm: \"funel\": unknown algorithm; allowed: {names}; did you mean `funnel`?"
+        )
     );
     assert!(lines[1].starts_with("capacity: 0: out of range"));
     assert!(lines[2].starts_with("rate: \"0/s\": a rate of nothing never admits"));
     assert_eq!(lines.len(), 3);
     assert_eq!(
-        unknown(json!("sliding_window"))[0],
-        "algorithm: \"sliding_window\": unknown algorithm; allowed: funnel, token_bucket"
+        unknown(json!("bucket"))[0],
+        format!("algorithm: \"bucket\": unknown algorithm; allowed: {names}")
     );
     assert_eq!(
         of_limit(&json!({ "capacity": 5 })),
-        ["limits[0]: `algorithm` is missing; allowed: funnel, token_bucket"]
+        [format!(
+            "limits[0]: `algorithm` is missing; allowed: {names}"
+        )]
     );
     assert_eq!(
         of_limit(&json!("funnel")),
@@ -233,6 +238,9 @@ fn three_at_once() {
         rule(&json!({ "name": "b", "limits": [funnel("rate", &json!("0/s"))] })),
         rule(&json!({ "name": "a", "limits": [funnel("algorithm", &json!("bucket"))] })),
     ]);
+    let names = Algorithm::NAMES.join(", ");
+    let unknown =
+        format!("rules[2].limits[0].algorithm: \"bucket\": unknown algorithm; allowed: {names}");
     assert_eq!(
         problems(&document),
         [
@@ -240,8 +248,7 @@ fn three_at_once() {
              mode, on_error, respond; did you mean `match`?",
             "rules[1].limits[0].rate: \"0/s\": a rate of nothing never admits; allowed: an amount \
              per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d",
-            "rules[2].limits[0].algorithm: \"bucket\": unknown algorithm; allowed: funnel, \
-             token_bucket",
+            unknown.as_str(),
             "rules[2].name: \"a\": another rule has this name",
         ]
     );

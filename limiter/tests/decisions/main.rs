@@ -5,9 +5,15 @@ use loudou_limiter::config::parse_limits;
 use loudou_limiter::{Decision, Limits, Nanos};
 use serde_json::Value;
 
+mod extremes;
+mod in_flight;
 mod many;
+mod queues;
 mod single;
+mod smooth;
 mod traps;
+mod waiting;
+mod windows;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

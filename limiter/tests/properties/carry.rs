@@ -1,7 +1,8 @@
 //! Numbers that change under a live bucket.
 
-use super::{Spec, config, limits, spec, timed, train};
-use loudou_limiter::carry::convert;
+use super::spec::{Kind, Spec, spec, spec_of};
+use super::{config, limits, timed, train};
+use loudou_limiter::carry::{Versions, convert};
 use loudou_limiter::{Bucket, Carry, Decision, Limits, Nanos};
 use proptest::prelude::*;
 
@@ -60,18 +61,14 @@ proptest! {
         let at = last + early;
         let (old, new_limits) = (limits(&[old]), limits(&[new]));
         let mut bucket = convert(&old, &new_limits, carry, &bucket, Nanos::new(at));
-        let period = u128::from(new.period);
-        let mut sum = 0;
+        let (mut sum, mut latest) = (0, at);
         for (now, cost) in timed(&more, new.period, last) {
-            if !new_limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
-                sum += u128::from(cost) * period;
+            let answer = new_limits.decide(&mut bucket, cost, Nanos::new(now));
+            if !answer.is_refused() {
+                sum += u128::from(cost) * u128::from(new.period);
+                latest = latest.max(answer.at().get() + answer.wait().get());
             }
-            let w = u128::from(now.saturating_sub(at));
-            let back = match new.kind {
-                super::Kind::Interval => period * (w / period + 1),
-                super::Kind::Funnel | super::Kind::Greedy => w,
-            };
-            let bound = u128::from(new.capacity) * period + u128::from(new.amount) * back;
+            let bound = new.bound(latest.max(now).saturating_sub(at));
             prop_assert!(sum <= bound, "{sum} of {bound} by {now}");
         }
     }
@@ -79,8 +76,11 @@ proptest! {
     /// Keep: what was used stays used, as far as capacity and old reset time allow.
     #[test]
     fn keep_keeps_the_level_and_proportional_the_share(
-        (old, new) in (spec(), spec()), train in train(20), carry in carry(),
+        (old, new) in (spec_of(Kind::is_level), spec_of(Kind::is_level)), train in train(20),
+        carry in carry(),
     ) {
+        // What is left must tell what is used.
+        let (old, new) = (old.with_wide_slots(), new.with_wide_slots());
         let (bucket, last) = used(&[old], &train);
         let at = Nanos::new(last);
         let (old_limits, new_limits) = (limits(&[old]), limits(&[new]));
@@ -104,11 +104,7 @@ proptest! {
         };
         // Only the old reset time may leave more than that.
         let more = u128::from(is.remaining) > new_cap - least_target.min(new_cap);
-        let (reset, period) = (u128::from(was.reset_after.get()), u128::from(new.period));
-        let within_reset = match new.kind {
-            super::Kind::Interval => reset / period * u128::from(new.amount),
-            _ => reset * u128::from(new.amount) / period,
-        };
+        let within_reset = new.most_used(at.get(), was.reset_after.get());
         prop_assert!(!more || within_reset <= least_target + 1);
     }
 
@@ -120,5 +116,29 @@ proptest! {
         let converted = convert(&old_limits, &new_limits, Carry::Reset, &bucket, at);
         let fresh = new_limits.start(at);
         prop_assert_eq!(each(&new_limits, &converted, at), each(&new_limits, &fresh, at));
+    }
+
+    /// Limits that nobody remembers: of their state only the reset time goes on.
+    #[test]
+    fn forgotten_limits_never_punish_beyond_their_reset(
+        (old, new) in pair(), train in train(20), wait in 0..=200_u64, more in train(20),
+    ) {
+        let (bucket, last) = used(&old, &train);
+        let now = Nanos::new(last + wait * (old[0].period / 64).max(1));
+        let idle_at = now.saturating_add(limits(&old).peek(&bucket, 0, now).reset_after());
+        let new_limits = limits(&new);
+        let versions = Versions::new(new_limits.clone(), Vec::new());
+        let mut kept = versions.bring_forward(&bucket, !new_limits.tag(), idle_at, now);
+        for is in each(&new_limits, &kept, now) {
+            prop_assert!(is.remaining <= is.capacity);
+            prop_assert!(now.saturating_add(is.reset_after) <= idle_at);
+        }
+        let mut sum = 0;
+        for (at, cost) in timed(&more, new[0].period, now.get()) {
+            if !new_limits.decide(&mut kept, cost, Nanos::new(at)).is_refused() {
+                sum += u128::from(cost) * u128::from(new[0].period);
+            }
+            prop_assert!(sum <= new[0].bound(at.saturating_sub(now.get())));
+        }
     }
 }

@@ -1,18 +1,10 @@
-//! The promises of algorithms.md that every algorithm with a rate makes.
+//! The promises of algorithms.md that every algorithm makes.
 
-use super::{Kind, Spec, config, one, only, spec, timed, train};
+use super::spec::{Kind, Spec, kind, spec};
+use super::{config, one, only, timed, train};
 use loudou_limiter::Nanos;
+use loudou_limiter::algorithm::{MAX_DRAIN, MAX_WAIT};
 use proptest::prelude::*;
-
-/// The most that may be admitted in a closed window of length `w`, in 1/period cost units.
-fn bound(spec: &Spec, w: u64) -> u128 {
-    let (amount, period) = (u128::from(spec.amount), u128::from(spec.period));
-    let back = match spec.kind {
-        Kind::Funnel | Kind::Greedy => amount * u128::from(w),
-        Kind::Interval => amount * period * (u128::from(w / spec.period) + 1),
-    };
-    u128::from(spec.capacity) * period + back
-}
 
 proptest! {
     #![proptest_config(config(512))]
@@ -25,15 +17,18 @@ proptest! {
         let mut bucket = limits.start(Nanos::new(start));
         let mut admitted = Vec::new();
         for (now, cost) in timed(&train, spec.period, start) {
-            if !limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
-                admitted.push((now, cost));
+            let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
+            if !answer.is_refused() && cost > 0 {
+                admitted.push((now + answer.wait().get(), cost));
             }
         }
+        // Nobody overtakes who waits.
+        prop_assert!(admitted.is_sorted_by_key(|(passes, _)| *passes));
         for (first, (from, _)) in admitted.iter().enumerate() {
             let mut sum = 0;
             for (now, cost) in &admitted[first..] {
                 sum += u128::from(*cost) * u128::from(spec.period);
-                prop_assert!(sum <= bound(&spec, now - from), "{from} to {now}");
+                prop_assert!(sum <= spec.bound(now - from), "{from} to {now}");
             }
         }
     }
@@ -50,10 +45,12 @@ proptest! {
         for (place, cost) in steps {
             let now = place * (spec.period / 16).max(1);
             latest = latest.max(now);
-            if !limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
+            let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
+            if !answer.is_refused() {
                 sum += u128::from(cost) * u128::from(spec.period);
+                latest = latest.max(answer.at().get() + answer.wait().get());
             }
-            prop_assert!(sum <= bound(&spec, latest));
+            prop_assert!(sum <= spec.bound(latest));
         }
     }
 
@@ -73,6 +70,7 @@ proptest! {
 
     #[test]
     fn peeks_and_refusals_change_nothing(spec in spec(), train in train(40)) {
+        prop_assume!(spec.forgets_refusals());
         let limits = one(spec);
         let mut bucket = limits.start(Nanos::ZERO);
         let mut taken = Vec::new();
@@ -84,6 +82,7 @@ proptest! {
                 prop_assert!(!refused);
             } else if refused {
                 prop_assert_eq!(bucket.words(), before.words());
+                prop_assert!(bucket.last == Nanos::new(now));
             } else {
                 taken.push((now, cost));
             }
@@ -102,6 +101,7 @@ proptest! {
     fn waits_are_monotone(
         spec in spec(), train in train(20), later in 0..=5_000_u64, cost in 1..=12_u64,
     ) {
+        prop_assume!(spec.forgets_refusals());
         let limits = one(spec);
         let mut bucket = limits.start(Nanos::ZERO);
         let mut now = 0;
@@ -137,6 +137,8 @@ proptest! {
     fn a_cost_can_be_split(
         spec in spec(), train in train(20), (a, b) in (1..=6_u64, 1..=6_u64),
     ) {
+        // In parts more can be held than the capacity.
+        prop_assume!(!spec.kind.holds() || a + b <= spec.algorithm().max_cost());
         let limits = one(spec);
         let mut whole = limits.start(Nanos::ZERO);
         let mut now = Nanos::ZERO;
@@ -148,6 +150,14 @@ proptest! {
         let at_once = only(&limits.decide(&mut whole, a + b, now));
         let first = only(&limits.decide(&mut parts, a, now));
         let second = only(&limits.decide(&mut parts, b, now));
+        if spec.kind.pays_later() {
+            // The second part waits for the first one.
+            prop_assert!(at_once.is_refused() || !first.is_refused());
+            if !at_once.is_refused() && !second.is_refused() {
+                prop_assert_eq!(whole, parts);
+            }
+            return Ok(());
+        }
         prop_assert_eq!(at_once.is_refused(), first.is_refused() || second.is_refused());
         if !at_once.is_refused() {
             prop_assert_eq!(whole, parts);
@@ -158,7 +168,7 @@ proptest! {
     /// Every number that can be asked for: nothing overflows, and the values stay within bounds.
     #[test]
     fn extreme_numbers_are_survived(
-        kind in super::kind(),
+        kind in kind(), seed in 0..100_u64,
         capacity in prop_oneof![Just(1), Just(1_000_000_000), 1..=1_000_000_000_u64],
         amount in prop_oneof![Just(1), Just(1_000_000_000), 1..=1_000_000_000_u32],
         period in prop_oneof![Just(1), Just(366 * 86_400_000_000_000), 1..=366 * 86_400_000_000_000_u64],
@@ -169,18 +179,21 @@ proptest! {
         // The longest period with which a full bucket still empties in time.
         let most = 3_660 * 86_400_000_000_000 * u128::from(amount) / u128::from(capacity);
         let period = period.min(u64::try_from(most).unwrap_or(u64::MAX));
-        let limits = one(Spec { kind, capacity, amount, period, initial: capacity / 2 });
+        let spec = Spec::new(kind, capacity, amount, period, seed);
+        let (limits, algorithm) = (one(spec), spec.algorithm());
         let mut bucket = limits.start(Nanos::new(steps[0].0));
         for (now, cost) in steps {
             let decision = only(&limits.decide(&mut bucket, cost, Nanos::new(now)));
-            prop_assert!(decision.remaining <= capacity);
+            prop_assert!(decision.remaining <= spec.capacity);
             prop_assert_eq!(
                 decision.retry_after.is_some(),
-                decision.is_refused() && cost <= capacity
+                decision.is_refused() && cost <= algorithm.max_cost() && kind != Kind::InFlight
             );
-            let most = limits.iter().map(|limit| limit.algorithm().drain_time()).max();
             // Lumps come on the clock: up to a period later than the drain would end.
-            let most = most.expect("one").saturating_add(Nanos::new(period));
+            let most = algorithm.drain_time().saturating_add(Nanos::new(spec.period));
+            // And what waits comes on top: nobody waits longer than an hour, or pays for ten years.
+            let debt = if kind.pays_later() { MAX_DRAIN } else { MAX_WAIT };
+            let most = if kind.holds() { most.saturating_add(debt) } else { most };
             prop_assert!(decision.reset_after <= most);
         }
     }

@@ -2,15 +2,23 @@
 //! plain to be wrong.
 #![cfg(test)]
 
-use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
-use loudou_limiter::{Decision, Limit, Limits, Nanos, Rate};
+use loudou_limiter::{Decision, Limits};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
+mod cold;
+mod edits;
+mod holders;
+mod in_flight;
 mod laws;
 mod model;
+mod naive;
+mod spec;
 mod versions;
+mod windows;
+
+use spec::Spec;
 
 /// Failing cases are kept beside the source, so that they are tried first for ever.
 fn config(cases: u32) -> ProptestConfig {
@@ -18,39 +26,6 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         failure_persistence: Some(Box::new(regressions)),
         ..ProptestConfig::with_cases(cases)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Funnel,
-    Greedy,
-    Interval,
-}
-
-/// The numbers of a limit.
-#[derive(Clone, Copy, Debug)]
-struct Spec {
-    kind: Kind,
-    capacity: u64,
-    amount: u32,
-    period: u64,
-    initial: u64,
-}
-
-impl Spec {
-    fn limit(&self, name: &str) -> Limit {
-        let rate = Rate::new(self.amount, Nanos::new(self.period)).expect("positive");
-        let refill = match self.kind {
-            Kind::Funnel => {
-                let funnel = Funnel::new(self.capacity, rate).expect("in range");
-                return Limit::new(name, Algorithm::Funnel(funnel));
-            }
-            Kind::Greedy => Refill::Greedy,
-            Kind::Interval => Refill::Interval,
-        };
-        let bucket = TokenBucket::new(self.capacity, rate, refill, self.initial).expect("in range");
-        Limit::new(name, Algorithm::TokenBucket(bucket))
     }
 }
 
@@ -70,33 +45,7 @@ fn only(answer: &loudou_limiter::BucketDecision) -> Decision {
     *answer.reported().expect("a decision")
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::Funnel), Just(Kind::Greedy), Just(Kind::Interval)]
-}
-
-/// Limits within the bounds, most of them so small that every edge is met.
-fn spec() -> impl Strategy<Value = Spec> {
-    let small = (1..=12_u64, 1..=7_u32, 1..=20_u64);
-    let usual = (
-        1..=1_000_u64,
-        1..=100_u32,
-        prop::sample::select(vec![1_000_000_000, 60_000_000_000, 999_999_937]),
-    );
-    let large = (1..=10_u64, 1..=3_u32, 1..=366 * 86_400_000_000_000_u64);
-    let numbers = prop_oneof![3 => small, 1 => usual, 1 => large];
-    (kind(), numbers, 0..=4_u64).prop_map(|(kind, (capacity, amount, period), missing)| Spec {
-        kind,
-        capacity,
-        amount,
-        period,
-        initial: match kind {
-            Kind::Funnel => capacity,
-            Kind::Greedy | Kind::Interval => capacity.saturating_sub(missing),
-        },
-    })
-}
-
-/// A request: how long after the one before it, in 64ths of the rate's period, and its cost.
+/// A request: how long after the one before it, in 64ths of the limit's period, and its cost.
 type Step = (u64, u64);
 
 fn train(most: usize) -> impl Strategy<Value = Vec<Step>> {

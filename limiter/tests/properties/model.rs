@@ -1,110 +1,81 @@
-//! The naive model: the level itself, as an exact fraction, brought forward step by step.
-//!
-//! It has no arrival time and no formula for a wait: a wait is right when the model refuses one
-//! nanosecond before it and admits at it.
+//! Equality with the naive models.
 
-use super::{Kind, Spec, config, limits, spec, timed, train};
-use loudou_limiter::{Decision, Nanos};
+use super::naive::{Model, model};
+use super::spec::{Kind, Spec, spec, spec_of};
+use super::{config, limits, timed, train};
+use loudou_limiter::{Decision, Nanos, Verdict};
 use proptest::prelude::*;
 
-#[derive(Clone, Debug)]
-pub(super) struct Naive {
-    spec: Spec,
-    /// The used capacity, in 1/period cost units.
-    level: u128,
-    last: u64,
-}
-
-impl Naive {
-    pub(super) fn new(spec: Spec, now: u64) -> Self {
-        let level = u128::from(spec.capacity - spec.initial) * u128::from(spec.period);
-        Self {
-            spec,
-            level,
-            last: now,
+/// Compares a decision on `cost` at `now` with the model, as it is after it.
+fn agrees(
+    (spec, model): (&Spec, &dyn Model),
+    (now, cost): (u64, u64),
+    decision: &Decision,
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!(decision.capacity, spec.capacity);
+    let left = decision.remaining;
+    prop_assert!(left <= decision.capacity);
+    if spec.kind.holds() {
+        prop_assert_eq!(left, model.left(now).unwrap_or(left));
+    } else {
+        prop_assert!(left == 0 || model.fits(left, now), "what is left fits");
+        prop_assert!(!model.fits(left + 1, now), "and no more");
+    }
+    let reset = decision.reset_after.get();
+    prop_assert!(model.is_new(now + reset), "as good as new at reset_after");
+    prop_assert!(
+        reset == 0 || !model.is_new(now + reset - 1),
+        "but not before"
+    );
+    match decision.retry_after {
+        None => prop_assert!(!decision.is_refused() || cost > spec.algorithm().max_cost()),
+        Some(wait) => {
+            prop_assert!(decision.is_refused() && wait > Nanos::ZERO);
+            prop_assert!(cost <= spec.algorithm().max_cost());
+            prop_assert!(
+                model.fits(cost, now + wait.get()),
+                "admitted at retry_after"
+            );
+            prop_assert!(!model.fits(cost, now + wait.get() - 1), "but not before");
         }
     }
-
-    fn full(&self) -> u128 {
-        u128::from(self.spec.capacity) * u128::from(self.spec.period)
-    }
-
-    pub(super) fn at(&self, now: u64) -> Self {
-        let period = u128::from(self.spec.period);
-        let now = now.max(self.last);
-        let units = match self.spec.kind {
-            Kind::Funnel | Kind::Greedy => u128::from(now - self.last),
-            Kind::Interval => {
-                u128::from(now / self.spec.period - self.last / self.spec.period) * period
-            }
-        };
-        let gone = units * u128::from(self.spec.amount);
-        Self {
-            spec: self.spec,
-            level: self.level.saturating_sub(gone),
-            last: now,
-        }
-    }
-
-    pub(super) fn fits(&self, cost: u64) -> bool {
-        self.level + u128::from(cost) * u128::from(self.spec.period) <= self.full()
-    }
-
-    pub(super) fn take(&mut self, cost: u64) {
-        self.level += u128::from(cost) * u128::from(self.spec.period);
-    }
-
-    fn remaining(&self) -> u128 {
-        (self.full() - self.level) / u128::from(self.spec.period)
-    }
-
-    /// Compares a decision on `cost` with this model, which stands at its instant and after it.
-    pub(super) fn agrees(&self, cost: u64, decision: &Decision) -> Result<(), TestCaseError> {
-        let ahead = |span: u64| self.at(self.last + span);
-        prop_assert_eq!(decision.capacity, self.spec.capacity);
-        prop_assert_eq!(u128::from(decision.remaining), self.remaining());
-        let reset = decision.reset_after.get();
-        prop_assert_eq!(ahead(reset).level, 0, "full again at reset_after");
-        prop_assert!(reset == 0 || ahead(reset - 1).level > 0, "but not before");
-        match decision.retry_after {
-            None => prop_assert!(!decision.is_refused() || cost > self.spec.capacity),
-            Some(wait) => {
-                prop_assert!(decision.is_refused() && wait > Nanos::ZERO);
-                prop_assert!(ahead(wait.get()).fits(cost), "admitted at retry_after");
-                prop_assert!(!ahead(wait.get() - 1).fits(cost), "but not before");
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Verdicts and all five values of every limit equal the model's, for one to three limits.
+    /// Verdicts and all values of every limit equal the model's, for one to three limits.
     #[test]
     fn decisions_equal_the_naive_model(
-        specs in prop::collection::vec(spec(), 1..=3),
+        specs in prop::collection::vec(spec_of(Kind::has_model), 1..=3),
         train in train(40),
         start in prop_oneof![Just(0), 1..=1_000_000_000_000_u64],
     ) {
         let limits = limits(&specs);
         let mut bucket = limits.start(Nanos::new(start));
-        let mut models: Vec<Naive> = specs.iter().map(|spec| Naive::new(*spec, start)).collect();
+        let mut models: Vec<_> = specs.iter().map(|spec| model(*spec, start)).collect();
         for (now, cost) in timed(&train, specs[0].period, start) {
             let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
-            for model in &mut models {
-                *model = model.at(now);
-            }
-            let verdicts: Vec<bool> = models.iter().map(|model| model.fits(cost)).collect();
-            let admitted = verdicts.iter().all(|fits| *fits);
+            let waits: Vec<_> = models.iter().map(|model| model.wait(cost, now)).collect();
+            let admitted = waits.iter().all(Option::is_some);
             prop_assert_eq!(answer.is_refused(), !admitted);
-            for ((model, decision), fits) in models.iter_mut().zip(answer.decisions()).zip(verdicts) {
-                if admitted {
-                    model.take(cost);
+            for model in &mut models {
+                match admitted {
+                    true if cost > 0 => model.take(cost, now),
+                    true => {}
+                    false => model.note_refusal(cost, now),
                 }
-                prop_assert_eq!(decision.is_refused(), !fits);
-                model.agrees(cost, decision)?;
+            }
+            let limits = specs.iter().zip(&models).zip(waits);
+            for (((spec, model), wait), decision) in limits.zip(answer.decisions()) {
+                if admitted {
+                    let hold = wait.unwrap_or(0);
+                    prop_assert_eq!(decision.verdict == Verdict::Hold, hold > 0);
+                    prop_assert_eq!(decision.wait.get(), hold);
+                }
+                prop_assert_eq!(decision.is_refused(), !admitted && !model.fits(cost, now));
+                agrees((spec, model.as_ref()), (now, cost), decision)?;
             }
         }
     }

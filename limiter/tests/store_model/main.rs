@@ -18,6 +18,7 @@ mod names;
 mod opening;
 mod paged;
 mod races;
+mod returns;
 mod stepwise;
 
 const RULE: u32 = 7;

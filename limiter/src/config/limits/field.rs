@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::algorithm::{MAX_AMOUNT, MAX_PERIOD};
 use crate::config::problem::Problem;
 use crate::config::reader::{Cursor, Fields, Report};
+use crate::decimal::Decimal;
 use crate::rate::{RATE_FORM, Rate};
 use crate::time::{DURATION_FORM, Nanos};
 
@@ -29,6 +30,8 @@ pub struct Field {
 pub enum Form {
     /// A whole number from the first to the second.
     Integer(u32, u32),
+    /// A number with up to three decimals, from the first to the second.
+    Decimal(Decimal, Decimal),
     /// A rate: `30/60s`.
     Rate,
     /// A duration from the first to the second: `60s`.
@@ -44,6 +47,9 @@ impl Form {
     pub fn allowed(self) -> String {
         match self {
             Self::Integer(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Decimal(least, most) => {
+                format!("a number from {least} to {most} with at most 3 decimals")
+            }
             Self::Rate => format!("{RATE_FORM}; at most {MAX_AMOUNT} per {MAX_PERIOD}"),
             Self::Duration(least, most) => format!("{DURATION_FORM}; from {least} to {most}"),
             Self::Word(words) => words.join(", "),
@@ -96,6 +102,20 @@ impl<'a> Numbers<'a> {
         }
     }
 
+    pub(super) fn decimal(&self, name: &str, report: &mut Report) -> Option<Decimal> {
+        let (cursor, form) = self.field(name, report)?;
+        let Form::Decimal(least, most) = form else {
+            return None;
+        };
+        let number = cursor.value.as_number().map(ToString::to_string);
+        let decimal = number.as_deref().and_then(Decimal::parse);
+        let fits = decimal.filter(|decimal| (least..=most).contains(decimal));
+        if fits.is_none() {
+            report.error(&cursor, "out of range", &form.allowed());
+        }
+        fits
+    }
+
     pub(super) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {
         self.field(name, report)?.0.boolean(report)
     }
@@ -109,6 +129,12 @@ impl<'a> Numbers<'a> {
             (cursor, Form::Duration(least, most)) => duration(&cursor, least, most, report),
             _ => None,
         }
+    }
+
+    /// The field `max_wait`, or what holds without it.
+    pub(super) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
+        let max_wait = self.duration("max_wait", report);
+        self.or("max_wait", max_wait, default)
     }
 
     pub(super) fn word<T: Copy>(

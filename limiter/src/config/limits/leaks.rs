@@ -1,18 +1,22 @@
 //! The fields of `funnel` and `token_bucket`.
 
 use super::field::{Field, Form, Numbers};
-use super::{CAPACITY, Entry, RATE};
+use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
 use crate::algorithm::{Funnel, MAX_AMOUNT, Refill, TokenBucket};
+use crate::time::Nanos;
 
 const REFILLS: [(&str, Refill); 2] = [("greedy", Refill::Greedy), ("interval", Refill::Interval)];
 
 pub(super) const FUNNEL: Entry = Entry {
     name: "funnel",
-    fields: &[CAPACITY, RATE],
+    fields: &[CAPACITY, RATE, MAX_WAIT_FIELD],
     read: |numbers: &Numbers<'_>, report| {
         let capacity = numbers.integer("capacity", report);
         let rate = numbers.rate("rate", report);
-        Some(Funnel::new(capacity?.into(), rate?).map(Into::into))
+        let max_wait = numbers.max_wait(Nanos::ZERO, report);
+        let (capacity, rate, max_wait) = (capacity?.into(), rate?, max_wait?);
+        let funnel = Funnel::new(capacity, rate).and_then(|funnel| funnel.waiting(max_wait));
+        Some(funnel.map(Into::into))
     },
 };
 
@@ -33,6 +37,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
             default: Some("the capacity"),
             doc: "The tokens a new bucket starts with.",
         },
+        MAX_WAIT_FIELD,
     ],
     read: |numbers: &Numbers<'_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -42,7 +47,11 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
         let most = capacity.unwrap_or(MAX_AMOUNT);
         let initial = numbers.integer_up_to("initial", most, report);
         let initial = numbers.or("initial", initial, most);
+        let max_wait = numbers.max_wait(Nanos::ZERO, report);
         let (capacity, initial) = (capacity?.into(), initial?.into());
-        Some(TokenBucket::new(capacity, rate?, refill?, initial).map(Into::into))
+        let (rate, refill, max_wait) = (rate?, refill?, max_wait?);
+        let bucket = TokenBucket::new(capacity, rate, refill, initial)
+            .and_then(|bucket| bucket.waiting(max_wait));
+        Some(bucket.map(Into::into))
     },
 };

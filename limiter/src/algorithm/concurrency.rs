@@ -1,0 +1,233 @@
+//! `concurrency`: requests in flight. A request is admitted if its cost still fits beside those that
+//! have not ended, and gives it back when its stream ends, however it ends. For what can do only so
+//! much at once.
+//!
+//! A return that is lost (a worker died, the store was too busy) heals: what is not given back expires
+//! between `lease` and 2·`lease` after it was taken. A request that lives longer is no longer counted,
+//! so the lease is to be longer than any request. At every instant at most `capacity` is in flight of
+//! what is younger than the lease.
+//!
+//! There is no rate and no wait to tell: only the end of others makes room.
+//!
+//! The state is two generations of counters, each as long as the lease: what was taken since an
+//! instant, and what was taken in the lease before it. A return is taken off the generation of the
+//! instant at which the cost was taken; what is older has expired already, and what a bucket does not
+//! know (it was forgotten, or reset) is not taken off others.
+
+use serde::Serialize;
+
+use super::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_PERIOD, Meter, USED_ONE, Used};
+use crate::ask::Ask;
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// The longest lease.
+pub const MAX_LEASE: Nanos = MAX_PERIOD;
+/// The lease of a rule that has none: five minutes.
+pub const LEASE: Nanos = Nanos::from_secs(300);
+
+/// Numbers of a limit on requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Concurrency {
+    capacity: u64,
+    lease: Nanos,
+}
+
+/// What is in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// When the young generation expires: two leases after it began. The old one does a lease before.
+    ends: Nanos,
+    young: u64,
+    old: u64,
+}
+
+impl Flight {
+    const fn all(self) -> u64 {
+        self.young.saturating_add(self.old)
+    }
+
+    fn write(self, words: &mut [u64]) {
+        if let [ends, young, old] = words {
+            *ends = self.ends.get();
+            *young = self.young;
+            *old = self.old;
+        }
+    }
+}
+
+impl Concurrency {
+    /// At most `capacity` in flight; what is not given back expires after `lease`.
+    pub fn new(capacity: u64, lease: Nanos) -> Result<Self, BadNumbers> {
+        if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
+            return Err(BadNumbers::Capacity);
+        }
+        if lease == Nanos::ZERO || lease > MAX_LEASE {
+            return Err(BadNumbers::Lease);
+        }
+        Ok(Self { capacity, lease })
+    }
+
+    const fn two_leases(&self) -> Nanos {
+        self.lease.saturating_add(self.lease)
+    }
+
+    /// Nothing in flight; a generation begins.
+    const fn none(&self, now: Nanos) -> Flight {
+        Flight {
+            ends: now.saturating_add(self.two_leases()),
+            young: 0,
+            old: 0,
+        }
+    }
+
+    fn read(&self, words: &[u64], now: Nanos) -> Flight {
+        let [ends, young, old] = *words else {
+            return self.none(now);
+        };
+        let ends = Nanos::new(ends);
+        let left = ends.since(now);
+        if left == Nanos::ZERO || left > self.two_leases() {
+            // Expired; or no such generation can have begun.
+            return self.none(now);
+        }
+        if left > self.lease {
+            return Flight { ends, young, old };
+        }
+        Flight {
+            ends: ends.saturating_add(self.lease),
+            young: 0,
+            old: young,
+        }
+    }
+
+    fn reset_after(&self, flight: Flight, now: Nanos) -> Nanos {
+        let left = flight.ends.since(now);
+        match (flight.young, flight.old) {
+            (0, 0) => Nanos::ZERO,
+            (0, _) => left.since(self.lease),
+            _ => left,
+        }
+    }
+
+    fn at(&self, flight: Flight, now: Nanos) -> Decision {
+        let remaining = self.capacity.saturating_sub(flight.all());
+        Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
+    }
+
+    /// `count` in flight, all expired by `now + reset_after`.
+    fn until(&self, count: u64, reset_after: Nanos, now: Nanos) -> Flight {
+        let none = self.none(now);
+        if reset_after > self.lease {
+            let left = reset_after.min(self.two_leases());
+            let ends = now.saturating_add(left);
+            return Flight {
+                ends,
+                young: count,
+                ..none
+            };
+        }
+        if reset_after > Nanos::ZERO {
+            let ends = now.saturating_add(self.lease).saturating_add(reset_after);
+            return Flight {
+                ends,
+                old: count,
+                ..none
+            };
+        }
+        none
+    }
+}
+
+impl Meter for Concurrency {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.lease.saturating_add(self.lease)
+    }
+
+    /// When the young generation expires, and what is in flight of either.
+    fn words(&self) -> usize {
+        3
+    }
+
+    fn start(&self, words: &mut [u64], now: Nanos) {
+        self.none(now).write(words);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let flight = self.read(words, now);
+        if cost == 0 {
+            return self.at(flight, now);
+        }
+        if flight.all().saturating_add(cost) > self.capacity {
+            return self.at(flight, now).refused(None);
+        }
+        let flight = Flight {
+            young: flight.young.saturating_add(cost),
+            ..flight
+        };
+        flight.write(words);
+        self.at(flight, now)
+    }
+
+    fn gives_back(&self) -> bool {
+        true
+    }
+
+    fn release(&self, words: &mut [u64], cost: u64, taken_at: Nanos, now: Nanos) {
+        let mut flight = self.read(words, now);
+        let expires = taken_at.saturating_add(self.two_leases());
+        if expires >= flight.ends {
+            flight.young = flight.young.saturating_sub(cost);
+        } else if expires.saturating_add(self.lease) >= flight.ends {
+            flight.old = flight.old.saturating_sub(cost);
+        } else {
+            return;
+        }
+        flight.write(words);
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        Used::from(self.read(words, now).all()).saturating_mul(USED_ONE)
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        let count = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
+        let count = count.min(self.capacity);
+        self.until(count, reset_after, now).write(words);
+    }
+
+    /// What is in flight stays so, even if it is more than the new capacity. What a rate has used is
+    /// not in flight.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        _carry: Carry,
+        at: Nanos,
+    ) -> bool {
+        let Algorithm::Concurrency(from) = from else {
+            self.start(words, at);
+            return true;
+        };
+        let before = from.read(old, at);
+        let flight = if from.lease == self.lease {
+            before
+        } else {
+            self.until(before.all(), from.reset_after(before, at), at)
+        };
+        flight.write(words);
+        true
+    }
+}

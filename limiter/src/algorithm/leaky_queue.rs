@@ -1,0 +1,161 @@
+//! `leaky_queue`: the leaky bucket as a queue, with constant outflow.
+//!
+//! Every admitted request gets the next free slot of length 1/rate and is held until then; at most
+//! `capacity` requests wait, more are refused. The first `immediate` of a backlog do not wait; they
+//! take their slots all the same. For what smooths a burst instead of letting it through or cutting
+//! it off.
+//!
+//! The level falls at the rate. A request of cost c that finds level V is refused if V + c is above
+//! `capacity` + 1, or if it would wait longer than `max_wait`; else it waits until V has fallen to
+//! `immediate`, and the level rises by c. With cost 1 that is nginx's `limit_req`: its excess is V, its
+//! `burst` the capacity, its `delay` the immediate, and `nodelay` an immediate of at least the
+//! capacity. (`burst=0` is a `funnel` of capacity 1.) In any window of length w the requests that
+//! pass have a cost of at most `immediate + rate·w` and the last one's, to the nanosecond to which a
+//! wait is rounded up.
+//!
+//! What waits is promised, so an edit scales only the part of the level that nobody waits for.
+//!
+//! Source: nginx, `ngx_http_limit_req_module`; the exact arithmetic is in `leak`.
+
+use serde::Serialize;
+
+use super::leak::{Leak, WORDS, drain_time};
+use super::{BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
+use crate::ask::Ask;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// Numbers of a leaky queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeakyQueue {
+    capacity: u64,
+    rate: Rate,
+    immediate: u32,
+    #[serde(skip_serializing_if = "is_longest")]
+    max_wait: Nanos,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_longest(max_wait: &Nanos) -> bool {
+    max_wait.get() == MAX_WAIT.get()
+}
+
+impl LeakyQueue {
+    /// A queue with `capacity` places for those who wait, which lets one pass at a time, at `rate`.
+    /// None of a backlog passes without waiting, and none waits longer than [`MAX_WAIT`].
+    pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
+        check(capacity, rate)?;
+        let queue = Self {
+            capacity,
+            rate,
+            immediate: 0,
+            max_wait: MAX_WAIT,
+        };
+        if queue.drain_time() > MAX_DRAIN {
+            return Err(BadNumbers::Drain);
+        }
+        Ok(queue)
+    }
+
+    /// The same of whose backlog the first `immediate` do not wait.
+    #[must_use]
+    pub const fn immediate(self, immediate: u32) -> Self {
+        Self { immediate, ..self }
+    }
+
+    /// The same that refuses what would wait longer than `max_wait`.
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    /// The most that the level can be: all places, and the one whose turn it is.
+    const fn places(&self) -> u64 {
+        self.capacity.saturating_add(1)
+    }
+
+    const fn leak(&self) -> Leak {
+        Leak {
+            capacity: self.places(),
+            rate: self.rate,
+        }
+    }
+
+    /// The answer that leaves `drops`.
+    fn at(&self, drops: u128) -> Decision {
+        let (leak, level) = (self.leak(), self.leak().level());
+        let places = level.units(leak.full().saturating_sub(drops));
+        Decision::admit(
+            self.capacity,
+            places.min(self.capacity),
+            level.leak_time(drops),
+        )
+    }
+}
+
+impl Meter for LeakyQueue {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        drain_time(self.places(), self.rate)
+    }
+
+    fn max_cost(&self) -> u64 {
+        self.places()
+    }
+
+    fn may_hold(&self) -> bool {
+        self.max_wait > Nanos::ZERO && u64::from(self.immediate) < self.capacity
+    }
+
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], now: Nanos) {
+        self.leak().level().resume(words, 0, Nanos::ZERO, now);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let (leak, level) = (self.leak(), self.leak().level());
+        let old = level.read(words, now);
+        if cost == 0 {
+            return self.at(old);
+        }
+        if cost > self.places() {
+            return self.at(old).refused(None);
+        }
+        let new = old.saturating_add(level.drops(cost));
+        let until_it_fits = level.leak_time(new.saturating_sub(leak.full()));
+        let ahead = old.saturating_sub(level.drops(self.immediate.into()));
+        let wait = level.leak_time(ahead);
+        let too_long = wait.since(ask.longest_wait(self.max_wait));
+        let retry_after = until_it_fits.max(too_long);
+        if retry_after > Nanos::ZERO {
+            return self.at(old).refused(Some(retry_after));
+        }
+        level.write(words, new, now);
+        self.at(new).after(wait)
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        self.leak().level().used(words, now)
+    }
+
+    fn full(&self) -> Used {
+        let unheld = self.capacity.min(self.immediate.into()).saturating_add(1);
+        Used::from(unheld).saturating_mul(USED_ONE)
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        self.leak().level().resume(words, used, reset_after, now);
+    }
+}

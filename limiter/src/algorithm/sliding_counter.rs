@@ -1,0 +1,221 @@
+//! `sliding_counter`: about so many in any window, from two counters.
+//!
+//! Windows lie at multiples of `window` on the process's clock. What counts is all of the current
+//! window's requests and, of those of the window before it, the share that still overlaps with a window
+//! that ends now: `previous·(window - elapsed) + current·window ≤ capacity·window`, in whole numbers.
+//! It is as cheap as a fixed window and has no lump at its end.
+//!
+//! It can be wrong because it takes the previous window's requests to have come evenly. Against an
+//! exact count of the last window it is at most `previous·elapsed/window` too low (they came late)
+//! and `previous·(window - elapsed)/window` too high (they came early), so never by more than
+//! the capacity. In any time of length w it admits at most `capacity + capacity·w/window`, as a funnel of
+//! the same capacity and rate does: a capacity at the very end of one window is followed by almost
+//! another one spread over the next.
+//!
+//! Source: Cloudflare's "How we built rate limiting capable of scaling to millions of domains" (2017).
+
+use serde::Serialize;
+
+use super::window::{carried, check, clamp, rate, times, units};
+use super::{Algorithm, BadNumbers, Meter, USED_ONE, Used};
+use crate::ask::Ask;
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// Numbers of a sliding counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SlidingCounter {
+    capacity: u64,
+    window: Nanos,
+}
+
+/// The largest count in half a word.
+const LOW: u64 = 0xffff_ffff;
+
+/// The two counters, as they are at some instant.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    previous: u64,
+    current: u64,
+    /// What is left of the current window; at least 1 ns.
+    left: Nanos,
+}
+
+impl SlidingCounter {
+    /// About `capacity` in any `window`.
+    pub fn new(capacity: u64, window: Nanos) -> Result<Self, BadNumbers> {
+        check(capacity, window)?;
+        Ok(Self { capacity, window })
+    }
+
+    fn index(&self, instant: Nanos) -> u64 {
+        instant.get().checked_div(self.window.get()).unwrap_or(0)
+    }
+
+    fn left(&self, now: Nanos) -> Nanos {
+        let elapsed = now.get().checked_rem(self.window.get()).unwrap_or(0);
+        self.window.since(Nanos::new(elapsed))
+    }
+
+    /// The state is the number of the window that was current, and its count with the one before.
+    fn read(&self, words: &[u64], now: Nanos) -> State {
+        let [index, packed] = words else {
+            return self.state(0, 0, now);
+        };
+        let (current, previous) = (packed & LOW, packed >> 32);
+        match self.index(now).saturating_sub(*index) {
+            0 => self.state(previous, current, now),
+            1 => self.state(current, 0, now),
+            _ => self.state(0, 0, now),
+        }
+    }
+
+    fn state(&self, previous: u64, current: u64, now: Nanos) -> State {
+        State {
+            previous,
+            current,
+            left: self.left(now),
+        }
+    }
+
+    fn write(&self, words: &mut [u64], state: State, now: Nanos) {
+        let packed = state.current.min(LOW) | state.previous.min(LOW) << 32;
+        if let [index, counts] = words {
+            *index = if packed == 0 { 0 } else { self.index(now) };
+            *counts = packed;
+        }
+    }
+
+    /// `units` in the 1/window units that levels are counted in.
+    fn scaled(&self, units: u64) -> u128 {
+        times(units, self.window.get())
+    }
+
+    fn level(&self, state: State) -> u128 {
+        let overlap = times(state.previous, state.left.get());
+        overlap.saturating_add(self.scaled(state.current))
+    }
+
+    /// What is left of a window when `count` in the one before it takes up no more than `room`, at the
+    /// earliest.
+    fn left_when(&self, room: u64, count: u64) -> Nanos {
+        let left = self.scaled(room).checked_div(count.into());
+        Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
+    }
+
+    /// The time until a cost fits that does not now.
+    fn retry_after(&self, state: State, cost: u64) -> Option<Nanos> {
+        let room = self.capacity.checked_sub(cost)?;
+        if let Some(room) = room.checked_sub(state.current) {
+            // In this window, as the previous one weighs less and less; or just at its end.
+            return Some(state.left.since(self.left_when(room, state.previous)));
+        }
+        let next = self.window.since(self.left_when(room, state.current));
+        Some(state.left.saturating_add(next))
+    }
+
+    /// The answer that leaves `state`.
+    fn at(&self, state: State) -> Decision {
+        let free = self.scaled(self.capacity).saturating_sub(self.level(state));
+        let remaining = free.checked_div(self.window.get().into()).unwrap_or(0);
+        let reset_after = match (state.current, state.previous) {
+            (0, 0) => Nanos::ZERO,
+            (0, _) => state.left,
+            _ => state.left.saturating_add(self.window),
+        };
+        Decision::admit(self.capacity, clamp(remaining), reset_after)
+    }
+
+    /// What the previous window has to count for a level of at least `level`.
+    fn previous_for(&self, level: u128, left: Nanos) -> u64 {
+        clamp(level.div_ceil(u128::from(left.get()).max(1))).min(self.capacity)
+    }
+}
+
+impl Meter for SlidingCounter {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        rate(self.capacity, self.window)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.window.saturating_add(self.window)
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    fn start(&self, words: &mut [u64], _now: Nanos) {
+        words.fill(0);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let mut state = self.read(words, now);
+        let level = self.level(state).saturating_add(self.scaled(cost));
+        if cost > 0 && level > self.scaled(self.capacity) {
+            return self.at(state).refused(self.retry_after(state, cost));
+        }
+        if cost > 0 {
+            state.current = state.current.saturating_add(cost);
+            self.write(words, state, now);
+        }
+        self.at(state)
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        let level = self.level(self.read(words, now));
+        level
+            .saturating_mul(USED_ONE)
+            .div_ceil(u128::from(self.window.get()).max(1))
+    }
+
+    /// In the current window if there is time until the end of the next; else in the previous one.
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        let mut state = self.state(0, 0, now);
+        let count = units(used).min(self.capacity);
+        if reset_after >= state.left.saturating_add(self.window) {
+            state.current = count;
+        } else if reset_after >= state.left {
+            state.previous = self.previous_for(self.scaled(count), state.left);
+        }
+        self.write(words, state, now);
+    }
+
+    /// With the same window both counters go on.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        at: Nanos,
+    ) -> bool {
+        let before = match from {
+            Algorithm::SlidingCounter(before) if before.window == self.window => before,
+            _ => return false,
+        };
+        let old = before.read(old, at);
+        let level = before.level(old);
+        let level = match carry {
+            Carry::Proportional => level
+                .saturating_mul(self.capacity.into())
+                .div_ceil(u128::from(before.capacity).max(1)),
+            Carry::Keep | Carry::Reset => level,
+        };
+        let current = carried(old.current, carry, before.capacity, self.capacity);
+        let rest = level.saturating_sub(self.scaled(current));
+        let room = self.scaled(self.capacity.saturating_sub(current));
+        let previous = self.previous_for(rest, old.left);
+        let most = clamp(room.checked_div(old.left.get().into()).unwrap_or(0));
+        let state = self.state(previous.min(most), current, at);
+        self.write(words, state, at);
+        true
+    }
+}

@@ -1,0 +1,181 @@
+//! `sliding_log`: so many in any window whatsoever, to the nanosecond.
+//!
+//! For small limits that must be exact ("five passwords in ten minutes"): one entry is kept for each
+//! admitted cost unit. An entry made at t counts while `now < t + window`, so at most `capacity` is
+//! admitted in any half-open time of a window's length, and in one of length w at most
+//! `capacity·(⌊w/window⌋ + 1)`. The price is memory, 8 bytes for each entry that counts; a page of
+//! buckets is read for every request, so the capacity is at most [`MAX_ENTRIES`].
+//!
+//! With `count_refused` a refused request makes entries as well, for its cost or the capacity if that
+//! is less, and the oldest make room for them: who keeps hammering stays out until he has left a
+//! window alone. It makes them also when another limit of the rule refused.
+//!
+//! Source: the sorted set of timestamps in Redis that Figma and others describe, with the end of each
+//! entry instead of its beginning, and without its unbounded growth under refusals.
+
+use serde::Serialize;
+
+use super::window::{carried, check, rate, units, used};
+use super::{Algorithm, BadNumbers, Meter, Used};
+use crate::ask::Ask;
+use crate::carry::Carry;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// The largest capacity.
+pub const MAX_ENTRIES: u32 = 256;
+
+/// Numbers of a sliding log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SlidingLog {
+    capacity: u64,
+    window: Nanos,
+    count_refused: bool,
+}
+
+impl SlidingLog {
+    /// `capacity` in any `window`.
+    pub fn new(capacity: u64, window: Nanos, count_refused: bool) -> Result<Self, BadNumbers> {
+        check(capacity, window)?;
+        if capacity > u64::from(MAX_ENTRIES) {
+            return Err(BadNumbers::Capacity);
+        }
+        Ok(Self {
+            capacity,
+            window,
+            count_refused,
+        })
+    }
+
+    fn left(&self, end: u64, now: Nanos) -> Nanos {
+        Nanos::new(end).since(now).min(self.window)
+    }
+
+    /// The ends of the entries that count, newest first. The state is these, and then zeros or what
+    /// has ended.
+    fn live(words: &[u64], now: Nanos) -> &[u64] {
+        let live = words.iter().take_while(|end| **end > now.get()).count();
+        words.get(..live).unwrap_or(&[])
+    }
+
+    /// Puts `count` entries before the newest `kept`, and forgets the others.
+    fn push(&self, words: &mut [u64], count: usize, kept: usize, now: Nanos) {
+        let end = now.saturating_add(self.window).get();
+        words.rotate_right(count.min(words.len()));
+        let mut words = words.iter_mut();
+        words.by_ref().take(count).for_each(|word| *word = end);
+        words.skip(kept).for_each(|word| *word = 0);
+    }
+
+    /// The answer that leaves `live`.
+    fn at(&self, live: &[u64], now: Nanos) -> Decision {
+        let remaining = self.capacity.saturating_sub(count(live));
+        let newest = live.first().copied().unwrap_or(0);
+        Decision::admit(self.capacity, remaining, self.left(newest, now))
+    }
+}
+
+fn count(entries: &[u64]) -> u64 {
+    u64::try_from(entries.len()).unwrap_or(u64::MAX)
+}
+
+/// `count` as a number of entries; it is at most a capacity.
+fn entries(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+impl Meter for SlidingLog {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        rate(self.capacity, self.window)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.window
+    }
+
+    fn words(&self) -> usize {
+        entries(self.capacity)
+    }
+
+    fn start(&self, words: &mut [u64], _now: Nanos) {
+        words.fill(0);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let live = Self::live(words, now);
+        let over = count(live)
+            .saturating_add(cost)
+            .saturating_sub(self.capacity);
+        if over > 0 {
+            // The one that makes room is the `over`th from the end.
+            let place = live.len().checked_sub(entries(over));
+            let maker = place.and_then(|place| live.get(place));
+            let retry_after = maker.map(|end| self.left(*end, now));
+            return self.at(live, now).refused(retry_after);
+        }
+        let kept = live.len();
+        if cost > 0 {
+            self.push(words, entries(cost), kept, now);
+        }
+        self.at(Self::live(words, now), now)
+    }
+
+    fn note_refusal(&self, words: &mut [u64], ask: &Ask) -> bool {
+        if !self.count_refused || ask.cost == 0 {
+            return false;
+        }
+        let cost = ask.cost.min(self.capacity);
+        let kept = Self::live(words, ask.now).len();
+        self.push(words, entries(cost), kept, ask.now);
+        true
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        used(count(Self::live(words, now)))
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        let count = entries(units(used).min(self.capacity));
+        let end = now.saturating_add(reset_after.min(self.window)).get();
+        for (place, word) in words.iter_mut().enumerate() {
+            let is_used = place < count && reset_after > Nanos::ZERO;
+            *word = if is_used { end } else { 0 };
+        }
+    }
+
+    /// The entries go on, the newest of them if not all fit; in proportion, every so manieth once or
+    /// more often.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        at: Nanos,
+    ) -> bool {
+        let Algorithm::SlidingLog(before) = from else {
+            return false;
+        };
+        let old = Self::live(old, at);
+        let target = carried(count(old), carry, before.capacity, self.capacity);
+        let latest = at.saturating_add(self.window).get();
+        for (place, word) in words.iter_mut().enumerate() {
+            let source = match carry {
+                Carry::Keep | Carry::Reset => place,
+                Carry::Proportional => place
+                    .saturating_mul(old.len())
+                    .checked_div(entries(target))
+                    .unwrap_or(0),
+            };
+            let end = old.get(source).filter(|_| place < entries(target));
+            *word = end.map_or(0, |end| (*end).min(latest));
+        }
+        true
+    }
+}

@@ -1,0 +1,184 @@
+//! `smooth_bursty`: pay later. A request of any cost passes as soon as the ones before it are paid
+//! for; its own cost is what the next one waits for.
+//!
+//! While nothing is asked for, permits are stored, at most those of `burst_seconds`; stored permits
+//! are free. A new bucket has none. For few large jobs of very different size, which a capacity would
+//! refuse.
+//!
+//! A request that would wait longer than `max_wait` is refused. In any window of length w the requests
+//! that pass have a cost of at most `rate·(burst + w)` and the last one's, to the nanosecond to which a
+//! wait is rounded up. A debt is no longer than ten years.
+//!
+//! Source: Guava's `RateLimiter.create(permitsPerSecond)`, class `SmoothBursty` of 31.1. Its state is one
+//! value, the instant at which the next request is free less the time in which the stored permits
+//! came: here a level (`leak`) that falls to zero when the bucket is full of permits and is the burst
+//! when it has none. Guava cuts waits to microseconds; here nothing is rounded but the wait itself.
+
+use serde::Serialize;
+
+use super::leak::{Level, WORDS};
+use super::wide::{mul_div, mul_div_ceil};
+use super::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN, Meter, Used, check, check_wait};
+use crate::ask::Ask;
+use crate::carry::Carry;
+use crate::decimal::Decimal;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// The longest burst, in seconds: a day.
+pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
+
+/// Numbers of a bursty pay-later limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SmoothBursty {
+    rate: Rate,
+    burst_seconds: Decimal,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
+}
+
+impl SmoothBursty {
+    /// A limiter that stores the permits of up to `burst_seconds` and holds nobody.
+    pub fn new(rate: Rate, burst_seconds: Decimal) -> Result<Self, BadNumbers> {
+        check(1, rate)?;
+        let bursty = Self {
+            rate,
+            burst_seconds,
+            max_wait: Nanos::ZERO,
+        };
+        if burst_seconds > MAX_BURST || bursty.capacity() > MAX_AMOUNT.into() {
+            return Err(BadNumbers::Burst);
+        }
+        Ok(bursty)
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    fn burst(&self) -> Nanos {
+        Nanos::from_millis(self.burst_seconds.thousandths().into())
+    }
+
+    /// Where nothing is stored and nothing owed.
+    fn even(&self) -> u128 {
+        self.level().leaks_in(self.burst())
+    }
+
+    fn level(&self) -> Level {
+        let level = Level {
+            rate: self.rate,
+            most: 0,
+        };
+        let most = level.leaks_in(self.burst().saturating_add(MAX_DRAIN));
+        Level { most, ..level }
+    }
+
+    /// The answer that leaves `drops`.
+    fn at(&self, drops: u128) -> Decision {
+        let stored = self.even().checked_sub(drops);
+        let remaining = stored.map_or(0, |stored| self.level().units(stored).saturating_add(1));
+        let reset_after = self.level().leak_time(drops);
+        Decision::admit(self.capacity(), remaining, reset_after)
+    }
+}
+
+impl Meter for SmoothBursty {
+    /// The most requests of cost 1 that pass at once: one for each stored permit, and one to pay for
+    /// later.
+    fn capacity(&self) -> u64 {
+        self.level().units(self.even()).saturating_add(1)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        let one = self.level().drops(1);
+        self.level().leak_time(self.even().saturating_add(one))
+    }
+
+    fn max_cost(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn may_hold(&self) -> bool {
+        self.max_wait > Nanos::ZERO
+    }
+
+    fn words(&self) -> usize {
+        WORDS
+    }
+
+    fn start(&self, words: &mut [u64], now: Nanos) {
+        self.level().write(words, self.even(), now);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let level = self.level();
+        let old = level.read(words, now);
+        if cost == 0 {
+            return self.at(old);
+        }
+        let wait = level.leak_time(old.saturating_sub(self.even()));
+        let longest = ask.longest_wait(self.max_wait);
+        if wait > longest {
+            return self.at(old).refused(Some(wait.since(longest)));
+        }
+        let new = old.saturating_add(level.drops(cost)).min(level.most);
+        level.write(words, new, now);
+        self.at(new).after(wait)
+    }
+
+    fn forgets_losslessly(&self) -> bool {
+        self.burst() == Nanos::ZERO
+    }
+
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        self.level().used(words, now)
+    }
+
+    fn full(&self) -> Used {
+        self.level().to_used(self.even())
+    }
+
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        self.level().resume(words, used, reset_after, now);
+    }
+    /// From another burst or rate: free at the same instant, and the same number or share of permits.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        at: Nanos,
+    ) -> bool {
+        let Algorithm::SmoothBursty(from) = from else {
+            return false;
+        };
+        let drops = from.level().read(old, at);
+        let reset_after = from.level().leak_time(drops);
+        let (was_even, even) = (from.even(), self.even());
+        let amount = |of: &Self| u128::from(of.rate.amount());
+        let permit = |of: &Self| of.level().drops(1);
+        let new = match was_even.checked_sub(drops) {
+            None => {
+                let debt = drops.saturating_sub(was_even);
+                even.saturating_add(mul_div_ceil(debt, amount(self), amount(from)))
+            }
+            Some(stored) if carry == Carry::Keep => {
+                even.saturating_sub(mul_div(stored, permit(self), permit(from)))
+            }
+            Some(_) => mul_div_ceil(drops, even, was_even),
+        };
+        let level = self.level();
+        level.write(words, new.min(level.leaks_in(reset_after)), at);
+        true
+    }
+}

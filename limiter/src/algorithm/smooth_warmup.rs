@@ -1,0 +1,335 @@
+//! `smooth_warmup`: pay later, and slowly while cold. As `smooth_bursty`, a request of any cost passes
+//! as soon as the ones before it are paid for; but stored permits are no reserve, they say how cold
+//! what is behind is, and cost more time the colder it is. For what has to fill caches or open
+//! connections before it is fast.
+//!
+//! A new bucket is cold: the most is stored. In steady use the interval between permits falls from
+//! `cold_factor`/rate to 1/rate within `warmup`, and it takes `warmup` without requests to be as cold
+//! again. A request that would wait longer than `max_wait` is refused. In any window of length w the
+//! requests that pass have a cost of at most `rate·w` and the last one's, to the nanosecond to which a
+//! wait is rounded up. A debt is no longer than ten years.
+//!
+//! Source: Guava's `RateLimiter.create(permitsPerSecond, warmupPeriod)`, class `SmoothWarmingUp` of
+//! 31.1. With stored permits counted as the time u they take at the stable rate, and f for the cold
+//! factor: at most warmup/2 + 2·warmup/(1+f) is stored; above the threshold warmup/2, with x = u −
+//! threshold, the first u of them cost u + x²·(f²−1)/(4·warmup); fresh permits cost 1/rate each.
+//!
+//! The arithmetic is in drops of which a permit, a nanosecond, the threshold and the maximum are whole
+//! numbers: 1/(2·(1+f)·1000·amount) ns, at most 1/4000 ns. Only the square is rounded, down to a
+//! drop, and as what is stored costs the difference of two such sums, any split of a cost costs the
+//! same: requests without a pause between them are off by less than a drop in all. What a pause
+//! stores is rounded up to a drop.
+
+use serde::Serialize;
+
+use super::wide::{mul_div, mul_div_ceil};
+use super::{
+    Algorithm, BadNumbers, MAX_DRAIN, MAX_PERIOD, Meter, USED_ONE, Used, check, check_wait,
+};
+use crate::ask::Ask;
+use crate::carry::Carry;
+use crate::decimal::Decimal;
+use crate::decision::Decision;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// The longest warm-up.
+pub const MAX_WARMUP: Nanos = MAX_PERIOD;
+/// The smallest and the largest cold factor.
+pub const COLD_FACTORS: [Decimal; 2] = [
+    Decimal::from_thousandths(1_000),
+    Decimal::from_thousandths(1_000_000),
+];
+/// A factor of 1.
+const ONE: u128 = 1_000;
+
+/// Numbers of a pay-later limiter with a warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SmoothWarmup {
+    rate: Rate,
+    warmup: Nanos,
+    cold_factor: Decimal,
+    #[serde(skip_serializing_if = "Nanos::is_zero")]
+    max_wait: Nanos,
+}
+
+/// A bucket at an instant, in drops.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// The time until everything is paid for.
+    debt: u128,
+    /// What is missing to the most that can be stored; it comes back once the debt is paid.
+    missing: u128,
+}
+
+/// All numbers, in drops. With amounts up to 10^9, periods and warm-ups up to 2^55 ns and factors up
+/// to 1000, all are below 2^110.
+impl SmoothWarmup {
+    /// A limiter that is warm after `warmup` and holds nobody.
+    pub fn new(rate: Rate, warmup: Nanos, cold_factor: Decimal) -> Result<Self, BadNumbers> {
+        check(1, rate)?;
+        if warmup == Nanos::ZERO || warmup > MAX_WARMUP {
+            return Err(BadNumbers::Warmup);
+        }
+        let [least, most] = COLD_FACTORS;
+        if !(least..=most).contains(&cold_factor) {
+            return Err(BadNumbers::ColdFactor);
+        }
+        Ok(Self {
+            rate,
+            warmup,
+            cold_factor,
+            max_wait: Nanos::ZERO,
+        })
+    }
+
+    /// The same that holds requests for up to `max_wait` instead of refusing them.
+    pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
+        check_wait(max_wait)?;
+        Ok(Self { max_wait, ..self })
+    }
+
+    fn factor(&self) -> u128 {
+        self.cold_factor.thousandths().into()
+    }
+
+    fn amount(&self) -> u128 {
+        self.rate.amount().into()
+    }
+
+    /// The warm-up as a number of 1/amount ns.
+    fn warmup(&self) -> u128 {
+        u128::from(self.warmup.get()).saturating_mul(self.amount())
+    }
+
+    /// What makes all products whole: 2·(1 + f), in thousandths.
+    fn scale(&self) -> u128 {
+        self.factor().saturating_add(ONE).saturating_mul(2)
+    }
+
+    /// A nanosecond.
+    fn nano(&self) -> u128 {
+        self.amount().saturating_mul(self.scale())
+    }
+
+    /// A permit at the stable rate.
+    fn permit(&self) -> u128 {
+        u128::from(self.rate.period().get()).saturating_mul(self.scale())
+    }
+
+    /// Below it stored permits cost no more than fresh ones: warmup/2.
+    fn threshold(&self) -> u128 {
+        self.warmup()
+            .saturating_mul(self.factor().saturating_add(ONE))
+    }
+
+    /// How much is stored in one [`SmoothWarmup::scale`]-th of a nanosecond, times the amount:
+    /// 1/2 + 2/(1+f) of it.
+    fn restores(&self) -> u128 {
+        self.factor().saturating_add(ONE.saturating_mul(5))
+    }
+
+    /// The most that is stored: warmup/2 + 2·warmup/(1+f).
+    fn most_stored(&self) -> u128 {
+        self.warmup().saturating_mul(self.restores())
+    }
+
+    fn most_debt(&self) -> u128 {
+        u128::from(MAX_DRAIN.get()).saturating_mul(self.nano())
+    }
+
+    fn span(&self, span: Nanos) -> u128 {
+        u128::from(span.get()).saturating_mul(self.nano())
+    }
+
+    fn nanos_ceil(&self, drops: u128) -> Nanos {
+        let nanos = drops.div_ceil(self.nano().max(1));
+        Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// What comes back in so many drops of time, rounded up.
+    fn restored_in(&self, time: u128) -> u128 {
+        // Saturated, it is more than can be missing.
+        time.saturating_mul(self.restores())
+            .div_ceil(self.scale().max(1))
+    }
+
+    /// The drops of time in which so much comes back.
+    fn restore_time(&self, missing: u128) -> u128 {
+        let Some(but_one) = missing.checked_sub(1) else {
+            return 0;
+        };
+        let not_yet = mul_div(but_one, self.scale(), self.restores());
+        not_yet.saturating_add(1)
+    }
+
+    /// What the first `stored` cost, taken last.
+    fn price_of(&self, stored: u128) -> u128 {
+        let above = stored.saturating_sub(self.threshold());
+        let steep = self.factor().saturating_sub(ONE);
+        let over = self.warmup().saturating_mul(8_000_000);
+        let extra = mul_div(above, above.saturating_mul(steep), over);
+        stored.saturating_add(extra)
+    }
+
+    fn read(&self, words: &[u64], now: Nanos) -> State {
+        let [free_ns, rest, low, high] = words else {
+            return State {
+                debt: 0,
+                missing: 0,
+            };
+        };
+        let missing = u128::from(*high) << 64 | u128::from(*low);
+        let missing = missing.min(self.most_stored());
+        let free = Nanos::new(*free_ns);
+        let debt = self
+            .span(free.since(now))
+            .saturating_add((*rest).into())
+            .min(self.most_debt());
+        // Of the part of a nanosecond that is owed beyond `free`, too.
+        let idle = self.span(now.since(free));
+        let back = self.restored_in(idle.saturating_sub(debt));
+        State {
+            debt: debt.saturating_sub(idle),
+            missing: missing.saturating_sub(back),
+        }
+    }
+
+    fn write(&self, words: &mut [u64], state: State, now: Nanos) {
+        let nano = self.nano().max(1);
+        let debt = state.debt.min(self.most_debt());
+        let ahead = Nanos::new(u64::try_from(debt.div_euclid(nano)).unwrap_or(u64::MAX));
+        let part = |wide: u128| u64::try_from(wide & u128::from(u64::MAX)).unwrap_or(u64::MAX);
+        if let [free_ns, rest, low, high] = words {
+            *free_ns = now.saturating_add(ahead).get();
+            *rest = part(debt.rem_euclid(nano));
+            *low = part(state.missing);
+            *high = part(state.missing >> 64);
+        }
+    }
+
+    fn take(&self, state: State, cost: u64) -> State {
+        let cost = u128::from(cost).saturating_mul(self.permit());
+        let stored = self.most_stored().saturating_sub(state.missing);
+        let spent = cost.min(stored);
+        let price = self
+            .price_of(stored)
+            .saturating_sub(self.price_of(stored.saturating_sub(spent)))
+            .saturating_add(cost.saturating_sub(spent));
+        State {
+            debt: state.debt.saturating_add(price),
+            missing: state.missing.saturating_add(spent),
+        }
+    }
+
+    fn reset_after(&self, state: State) -> Nanos {
+        let restored = self.restore_time(state.missing);
+        self.nanos_ceil(state.debt.min(self.most_debt()).saturating_add(restored))
+    }
+
+    /// The answer that leaves `state`.
+    fn at(&self, state: State) -> Decision {
+        Decision::admit(1, u64::from(state.debt == 0), self.reset_after(state))
+    }
+
+    /// The same, as good as new by `reset_after`.
+    fn within(&self, state: State, reset_after: Nanos) -> State {
+        let span = self.span(reset_after);
+        let debt = state.debt.min(span);
+        let left = span.saturating_sub(debt);
+        let comes_back = mul_div(left, self.restores(), self.scale());
+        State {
+            debt,
+            missing: state.missing.min(comes_back),
+        }
+    }
+}
+
+impl Meter for SmoothWarmup {
+    /// One request; whatever its cost, it is paid for later.
+    fn capacity(&self) -> u64 {
+        1
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
+    fn drain_time(&self) -> Nanos {
+        self.warmup.saturating_add(self.nanos_ceil(self.permit()))
+    }
+
+    fn max_cost(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn may_hold(&self) -> bool {
+        self.max_wait > Nanos::ZERO
+    }
+
+    /// The instant at which everything is paid for, in nanoseconds and drops, and what is missing.
+    fn words(&self) -> usize {
+        4
+    }
+
+    fn start(&self, words: &mut [u64], now: Nanos) {
+        self.resume(words, 0, Nanos::ZERO, now);
+    }
+
+    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
+        let Ask { cost, now, .. } = *ask;
+        let old = self.read(words, now);
+        if cost == 0 {
+            return self.at(old);
+        }
+        let wait = self.nanos_ceil(old.debt);
+        let longest = ask.longest_wait(self.max_wait);
+        if wait > longest {
+            return self.at(old).refused(Some(wait.since(longest)));
+        }
+        let new = self.take(old, cost);
+        self.write(words, new, now);
+        self.at(new).after(wait)
+    }
+
+    /// What is owed; how warm it is is nothing that is used up.
+    fn used(&self, words: &[u64], now: Nanos) -> Used {
+        mul_div_ceil(self.read(words, now).debt, USED_ONE, self.permit())
+    }
+
+    fn full(&self) -> Used {
+        0
+    }
+
+    /// Cold: that is as good as new.
+    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+        let debt = mul_div_ceil(used, self.permit(), USED_ONE);
+        let state = State { debt, missing: 0 };
+        self.write(words, self.within(state, reset_after), now);
+    }
+
+    /// From another warm-up: the same debt in time, and as warm as before.
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        at: Nanos,
+    ) -> bool {
+        let Algorithm::SmoothWarmup(from) = from else {
+            return false;
+        };
+        let before = from.read(old, at);
+        let missing = match carry {
+            Carry::Keep => mul_div(before.missing, self.permit(), from.permit()),
+            _ => mul_div(before.missing, self.most_stored(), from.most_stored()),
+        };
+        let state = State {
+            debt: mul_div_ceil(before.debt, self.nano(), from.nano()),
+            missing: missing.min(self.most_stored()),
+        };
+        self.write(words, self.within(state, from.reset_after(before)), at);
+        true
+    }
+}

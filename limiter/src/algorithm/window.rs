@@ -1,0 +1,128 @@
+//! What the algorithms with a window have in common.
+
+use super::{BadNumbers, MAX_AMOUNT, MAX_PERIOD, USED_ONE, Used};
+use crate::carry::Carry;
+use crate::rate::Rate;
+use crate::time::Nanos;
+
+/// Checks a capacity and a window.
+pub(super) fn check(capacity: u64, window: Nanos) -> Result<(), BadNumbers> {
+    if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
+        return Err(BadNumbers::Capacity);
+    }
+    if window == Nanos::ZERO || window > MAX_PERIOD {
+        return Err(BadNumbers::Window);
+    }
+    Ok(())
+}
+
+/// The capacity per window.
+pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {
+    Rate::new(u32::try_from(capacity).ok()?, window)
+}
+
+/// So many cost units.
+pub(super) fn used(units: u64) -> Used {
+    Used::from(units).saturating_mul(USED_ONE)
+}
+
+/// The whole cost units of a level, rounded up.
+pub(super) fn units(used: Used) -> u64 {
+    clamp(used.div_ceil(USED_ONE))
+}
+
+/// What a count becomes when a capacity of `old` becomes one of `new`; never above it.
+pub(super) fn carried(count: u64, carry: Carry, old: u64, new: u64) -> u64 {
+    let target = match carry {
+        Carry::Keep => count,
+        Carry::Proportional => clamp(times(count, new).div_ceil(u128::from(old.max(1)))),
+        Carry::Reset => 0,
+    };
+    target.min(new)
+}
+
+pub(super) fn times(a: u64, b: u64) -> u128 {
+    u128::from(a).saturating_mul(u128::from(b))
+}
+
+pub(super) fn clamp(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{
+        Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    };
+    use crate::ask::Ask;
+    use alloc::vec;
+
+    /// Two per two seconds, in every way.
+    fn all() -> [Algorithm; 6] {
+        let window = Nanos::from_secs(2);
+        let log = |count_refused| SlidingLog::new(2, window, count_refused).expect("valid");
+        let fixed = |align| FixedWindow::new(2, window, align).expect("valid");
+        [
+            fixed(Align::First).into(),
+            fixed(Align::Clock).into(),
+            SlidingWindow::new(2, window, 2, None)
+                .expect("valid")
+                .into(),
+            log(false).into(),
+            log(true).into(),
+            SlidingCounter::new(2, window).expect("valid").into(),
+        ]
+    }
+
+    #[test]
+    fn a_meter_writes_only_what_it_admits() {
+        for algorithm in all() {
+            let meter = algorithm.meter();
+            let mut words = vec![7; meter.words()];
+            meter.start(&mut words, Nanos::ZERO);
+            assert_eq!(words, vec![0; meter.words()]);
+            let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
+            assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());
+            let before = words.clone();
+            let later = Nanos::from_millis(1_500);
+            assert!(decide(&mut words, 2, later).is_refused());
+            assert!(decide(&mut words, 3, later).is_refused());
+            assert!(!decide(&mut words, 0, later).is_refused());
+            // Also when nothing of it counts any more.
+            assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
+            assert_eq!(words, before);
+            let noted = meter.note_refusal(&mut words, &Ask::new(1, later));
+            assert_eq!(words != before, noted, "{algorithm:?}");
+            let noted = words.clone();
+            assert!(!meter.note_refusal(&mut words, &Ask::new(0, later)));
+            assert_eq!(words, noted);
+        }
+    }
+
+    /// Nothing is given away by a conversion, and nothing is owed beyond the capacity.
+    #[test]
+    fn levels_are_written_rounded_up_and_at_most_full() {
+        let now = Nanos::from_secs(1);
+        for algorithm in all() {
+            let meter = algorithm.meter();
+            let mut words = vec![7; meter.words()];
+            for (used, expected) in [
+                (0, 0),
+                (1, 1),
+                (USED_ONE, 1),
+                (USED_ONE + 1, 2),
+                (Used::MAX, 2),
+            ] {
+                meter.resume(&mut words, used, Nanos::MAX, now);
+                assert_eq!(
+                    meter.used(&words, now),
+                    expected * USED_ONE,
+                    "{algorithm:?}"
+                );
+            }
+            meter.resume(&mut words, Used::MAX, Nanos::ZERO, now);
+            assert_eq!(words, vec![0; meter.words()], "{algorithm:?}");
+        }
+    }
+}

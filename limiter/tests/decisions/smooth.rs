@@ -1,0 +1,295 @@
+//! The pay-later limiters, worked out by hand.
+
+use loudou_limiter::algorithm::smooth_bursty::MAX_BURST;
+use loudou_limiter::algorithm::smooth_warmup::{COLD_FACTORS, MAX_WARMUP};
+use loudou_limiter::algorithm::{BadNumbers, MAX_WAIT, SmoothBursty, SmoothWarmup};
+use loudou_limiter::carry::convert;
+use loudou_limiter::{Bucket, Carry, Decimal, Limits, Nanos, Rate};
+use serde_json::json;
+
+use super::waiting::{Admitted, Held, Is, Refused, is, run};
+use super::{DAY, MS, S, limits};
+
+/// Two permits per second, four stored.
+fn bursty(max_wait: &str) -> serde_json::Value {
+    json!([{
+        "algorithm": "smooth_bursty", "rate": "2/s", "burst_seconds": 2, "max_wait": max_wait
+    }])
+}
+
+#[test]
+fn the_next_one_pays() {
+    run(
+        &bursty("0s"),
+        &[
+            // Nothing is stored at first, but the first one need not pay.
+            (0, 0, Admitted, 1, 2 * S),
+            (0, 7, Admitted, 0, 5_500 * MS),
+            (0, 0, Admitted, 0, 5_500 * MS),
+            (0, 1, Refused(3_500 * MS), 0, 5_500 * MS),
+            (3_500 * MS - 1, 1, Refused(1), 0, 2 * S + 1),
+            (3_500 * MS, 1, Admitted, 0, 2_500 * MS),
+            (4 * S, 0, Admitted, 1, 2 * S),
+            (4_250 * MS, 0, Admitted, 1, 1_750 * MS),
+            (4_500 * MS, 0, Admitted, 2, 1_500 * MS),
+            (6 * S, 0, Admitted, 5, 0),
+            // Four are stored and free; six are left to pay for.
+            (99 * S, 10, Admitted, 0, 5 * S),
+            (99 * S, 1, Refused(3 * S), 0, 5 * S),
+        ],
+    );
+}
+
+#[test]
+fn a_bursty_limiter_holds() {
+    run(
+        &bursty("1s"),
+        &[
+            (5 * S, 1, Admitted, 0, 2_500 * MS),
+            (5 * S, 2, Held(500 * MS), 0, 3_500 * MS),
+            (5 * S, 1, Refused(500 * MS), 0, 3_500 * MS),
+            (5_500 * MS - 1, 1, Refused(1), 0, 3 * S + 1),
+            (5_500 * MS, 1, Held(S), 0, 3_500 * MS),
+        ],
+    );
+}
+
+/// A third of a second is no whole number of nanoseconds.
+#[test]
+fn thirds_do_not_drift() {
+    run(
+        &json!([{ "algorithm": "smooth_bursty", "rate": "3/s", "burst_seconds": 0, "max_wait": "1h" }]),
+        &[
+            (0, 1, Admitted, 0, 333_333_334),
+            (0, 1, Held(333_333_334), 0, 666_666_667),
+            (0, 1, Held(666_666_667), 0, S),
+            (0, 1, Held(S), 0, 1_333_333_334),
+        ],
+    );
+}
+
+/// The most permits that are stored need not be a whole number.
+#[test]
+fn a_burst_has_fractions() {
+    let tenth = json!([{ "algorithm": "smooth_bursty", "rate": "5/s", "burst_seconds": 0.5 }]);
+    run(
+        &tenth,
+        &[
+            (S, 0, Admitted, 1, 500 * MS),
+            (9 * S, 0, Admitted, 3, 0),
+            (9 * S, 1, Admitted, 2, 200 * MS),
+            (9 * S, 1, Admitted, 1, 400 * MS),
+            (9 * S, 1, Admitted, 0, 600 * MS),
+            (9 * S, 1, Refused(100 * MS), 0, 600 * MS),
+        ],
+    );
+    let limits = limits(&tenth);
+    let algorithm = limits.iter().next().expect("one").algorithm().clone();
+    assert_eq!((algorithm.capacity(), algorithm.max_cost()), (3, u64::MAX));
+    assert_eq!(algorithm.drain_time(), Nanos::from_millis(700));
+}
+
+/// Any cost is taken, but no debt is longer than ten years.
+#[test]
+fn a_debt_has_an_end() {
+    let longest = 3_660 * DAY;
+    for limit in [
+        json!({ "algorithm": "smooth_bursty", "rate": "1/d", "burst_seconds": 0 }),
+        json!({ "algorithm": "smooth_warmup", "rate": "1/d", "warmup": "1ns", "cold_factor": 1 }),
+    ] {
+        for cost in [3_659, 3_660, 3_661, 1_000_000_000, u64::MAX] {
+            let limits = limits(&json!([limit]));
+            let mut bucket = limits.start(Nanos::ZERO);
+            limits.decide(&mut bucket, cost, Nanos::ZERO);
+            let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+            let decision = answer.reported().expect("one");
+            let expected = longest.min(cost.saturating_mul(DAY));
+            assert_eq!(is(decision), Refused(expected), "{cost}");
+        }
+    }
+}
+
+/// Guava 31.1, `RateLimiter.create(2, 4, SECONDS, 3)`: eight are stored, from the fifth on they cost
+/// no more than fresh ones.
+#[test]
+fn a_cold_limiter_is_slow() {
+    run(
+        &json!([{ "algorithm": "smooth_warmup", "rate": "2/s", "warmup": "4s", "max_wait": "10s" }]),
+        &[
+            (0, 0, Admitted, 1, 0),
+            // From 1.5 s a permit down to 1 s: 1.375, then 1.125, 0.875 and 0.625 s.
+            (0, 1, Admitted, 0, 1_875 * MS),
+            (0, 1, Held(1_375 * MS), 0, 3_500 * MS),
+            (0, 2, Held(2_500 * MS), 0, 6 * S),
+            // The last four and two fresh ones take half a second each.
+            (0, 6, Held(4 * S), 0, 11 * S),
+            (0, 1, Held(7 * S), 0, 11_500 * MS),
+            (7_500 * MS, 0, Admitted, 1, 4 * S),
+            // One is stored in half a second: at 9.5 s there are four, and the fifth costs more.
+            (9_500 * MS, 0, Admitted, 1, 2 * S),
+            (10 * S, 1, Admitted, 0, 2_625 * MS),
+        ],
+    );
+}
+
+/// A cost costs the same however it is split, also across the threshold and beyond what is stored.
+#[test]
+fn a_warmup_costs_the_same_in_parts() {
+    let limits = limits(&json!([
+        { "algorithm": "smooth_warmup", "rate": "7/3s", "warmup": "10s", "cold_factor": 2.7, "max_wait": "1h" }
+    ]));
+    let after = |costs: &[u64]| {
+        let mut bucket = limits.start(Nanos::ZERO);
+        for cost in costs {
+            assert!(!limits.decide(&mut bucket, *cost, Nanos::ZERO).is_refused());
+        }
+        bucket
+    };
+    let whole = after(&[60]);
+    assert_eq!(after(&[1; 60]), whole);
+    assert_eq!(after(&[13, 1, 29, 17]), whole);
+}
+
+#[test]
+fn smooth_limiters_have_bounds() {
+    let rate = |text: &str| Rate::parse(text).expect("a rate");
+    let bursty = |text: &str, burst: Decimal| SmoothBursty::new(rate(text), burst).err();
+    let seconds = |s: u32| Decimal::from_thousandths(s * 1_000);
+    assert_eq!(bursty("1/s", MAX_BURST), None);
+    let more = Decimal::from_thousandths(86_400_001);
+    assert_eq!(bursty("1/s", more), Some(BadNumbers::Burst));
+    assert_eq!(bursty("999999999/s", seconds(1)), None);
+    assert_eq!(bursty("1000000000/s", seconds(1)), Some(BadNumbers::Burst));
+    assert_eq!(bursty("1/367d", seconds(1)), Some(BadNumbers::Rate));
+    let warmup =
+        |warmup: Nanos, factor: Decimal| SmoothWarmup::new(rate("1/s"), warmup, factor).err();
+    let [least, most] = COLD_FACTORS;
+    assert_eq!(warmup(Nanos::new(1), least), None);
+    assert_eq!(warmup(MAX_WARMUP, most), None);
+    assert_eq!(warmup(Nanos::ZERO, least), Some(BadNumbers::Warmup));
+    let longer = MAX_WARMUP.saturating_add(Nanos::new(1));
+    assert_eq!(warmup(longer, least), Some(BadNumbers::Warmup));
+    let below = Decimal::from_thousandths(least.thousandths() - 1);
+    let above = Decimal::from_thousandths(most.thousandths() + 1);
+    assert_eq!(warmup(Nanos::new(1), below), Some(BadNumbers::ColdFactor));
+    assert_eq!(warmup(Nanos::new(1), above), Some(BadNumbers::ColdFactor));
+    let wrong = SmoothWarmup::new(rate("1/367d"), Nanos::new(1), least);
+    assert_eq!(wrong.err(), Some(BadNumbers::Rate));
+    let longer = MAX_WAIT.saturating_add(Nanos::new(1));
+    let bursty = SmoothBursty::new(rate("1/s"), least).expect("valid");
+    assert_eq!(bursty.waiting(longer), Err(BadNumbers::MaxWait));
+    let warmup = SmoothWarmup::new(rate("1/s"), Nanos::new(1), least).expect("valid");
+    assert_eq!(warmup.waiting(longer), Err(BadNumbers::MaxWait));
+    for (max_wait, holds) in [
+        (Nanos::ZERO, false),
+        (Nanos::new(1), true),
+        (MAX_WAIT, true),
+    ] {
+        let of = |limit: loudou_limiter::algorithm::Algorithm| limit.may_hold();
+        assert_eq!(of(bursty.waiting(max_wait).expect("valid").into()), holds);
+        assert_eq!(of(warmup.waiting(max_wait).expect("valid").into()), holds);
+    }
+}
+
+/// A full bucket of permits is better than a new one; a cold one is a new one.
+#[test]
+fn what_a_smooth_bucket_is_worth() {
+    let forgets = |limit: serde_json::Value| limits(&json!([limit])).forgets_losslessly();
+    assert!(!forgets(
+        json!({ "algorithm": "smooth_bursty", "rate": "1/s" })
+    ));
+    assert!(forgets(
+        json!({ "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 0 })
+    ));
+    assert!(forgets(
+        json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "1s" })
+    ));
+}
+
+fn first(limits: &Limits, bucket: &Bucket, now: u64) -> Is {
+    let answer = limits.peek(bucket, 1, Nanos::new(now));
+    is(answer.reported().expect("one"))
+}
+
+/// Guava's `setRate`: the instant at which the next one is free stays, and so does the share that is
+/// stored.
+#[test]
+fn a_rate_changes_under_a_bursty_limiter() {
+    let at_rate = |rate: &str| {
+        limits(&json!([{
+            "algorithm": "smooth_bursty", "rate": rate, "burst_seconds": 2, "max_wait": "1h"
+        }]))
+    };
+    let old = at_rate("2/s");
+    let mut bucket = old.start(Nanos::ZERO);
+    old.decide(&mut bucket, 6, Nanos::ZERO);
+    for rate in ["1/s", "2/s", "20/s", "7/3s"] {
+        let new = at_rate(rate);
+        for carry in [Carry::Keep, Carry::Proportional] {
+            let edited = convert(&old, &new, carry, &bucket, Nanos::from_secs(1));
+            assert_eq!(first(&new, &edited, S), Held(2 * S), "{rate}");
+        }
+    }
+    // Two stay two: at half the rate that is all that is stored.
+    let new = at_rate("1/s");
+    let at = Nanos::from_secs(4);
+    let edited = convert(&old, &new, Carry::Keep, &bucket, at);
+    let answer = new.peek(&edited, 0, at);
+    let decision = answer.reported().expect("one");
+    assert_eq!((decision.remaining, decision.reset_after), (3, Nanos::ZERO));
+    // At 4 s two of four are stored: at a tenth of the rate that is 0.2 of 0.4, at ten times 20.
+    for (rate, left) in [("2/s", 3), ("20/s", 21), ("2/10s", 1)] {
+        let new = at_rate(rate);
+        let at = Nanos::from_secs(4);
+        let edited = convert(&old, &new, Carry::Proportional, &bucket, at);
+        let answer = new.peek(&edited, 0, at);
+        let decision = answer.reported().expect("one");
+        assert_eq!(
+            (decision.remaining, decision.reset_after),
+            (left, Nanos::from_secs(1))
+        );
+    }
+}
+
+#[test]
+fn a_rate_changes_under_a_warmup() {
+    let with = |rate: &str, warmup: &str, factor: f64| {
+        limits(&json!([{
+            "algorithm": "smooth_warmup", "rate": rate, "warmup": warmup, "cold_factor": factor,
+            "max_wait": "1h"
+        }]))
+    };
+    let old = with("2/s", "4s", 3.0);
+    let mut bucket = old.start(Nanos::ZERO);
+    // Half of the eight are left, and 4 s are owed.
+    old.decide(&mut bucket, 4, Nanos::ZERO);
+    let at = Nanos::from_secs(1);
+    let reset = |limits: &Limits, bucket: &Bucket| {
+        let answer = limits.peek(bucket, 0, at);
+        answer.reset_after().get()
+    };
+    for (new, carry, reset_after) in [
+        (with("2/s", "4s", 3.0), Carry::Keep, 5 * S),
+        (with("20/s", "4s", 3.0), Carry::Proportional, 5 * S),
+        (with("1/s", "4s", 3.0), Carry::Proportional, 5 * S),
+        // Four of eighty are missing.
+        (with("20/s", "4s", 3.0), Carry::Keep, 3_200 * MS),
+        // Half of what is stored comes back in half of the warm-up, at most until 6 s.
+        (with("2/s", "2s", 3.0), Carry::Proportional, 4 * S),
+        (with("2/s", "40s", 3.0), Carry::Proportional, 5 * S),
+        (with("2/s", "4s", 9.0), Carry::Proportional, 5 * S),
+    ] {
+        let edited = convert(&old, &new, carry, &bucket, at);
+        assert_eq!(first(&new, &edited, S), Held(3 * S), "{carry:?} {new:?}");
+        assert_eq!(reset(&new, &edited), reset_after, "{carry:?} {new:?}");
+    }
+    // Another algorithm takes over the debt, and gives it on.
+    let other = limits(&json!([
+        { "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 0, "max_wait": "1h" }
+    ]));
+    let edited = convert(&old, &other, Carry::Proportional, &bucket, at);
+    assert_eq!(first(&other, &edited, S), Held(3 * S));
+    let back = convert(&other, &old, Carry::Proportional, &edited, at);
+    assert_eq!(first(&old, &back, S), Held(3 * S));
+    assert_eq!(reset(&old, &back), 3 * S, "cold");
+}
