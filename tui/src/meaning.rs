@@ -145,7 +145,7 @@ mod tests {
     use loudou_limiter::config::parse_rule;
     use serde_json::{Value, json};
 
-    fn rule(fields: Value) -> Rule {
+    fn rule(fields: &Value) -> Rule {
         let mut rule = json!({
             "name": "r", "key": ["source"],
             "limits": [{ "algorithm": "funnel", "capacity": 15, "rate": "30/60s" }],
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn matches_in_words() {
-        let say = |matches: Value| requests(&rule(json!({ "match": matches })).matches);
+        let say = |matches: Value| requests(&rule(&json!({ "match": matches })).matches);
         assert_eq!(say(json!({})), "every request");
         assert_eq!(say(json!({ "methods": ["GET"] })), "GET requests");
         let path = json!({ "methods": ["GET", "PUT", "POST"], "path": { "prefix": "/a" } });
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn keys_in_words() {
-        let say = |key: Value| who(&rule(json!({ "key": key })));
+        let say = |key: Value| who(&rule(&json!({ "key": key })));
         assert_eq!(say(json!([])), "all requests together");
         assert_eq!(say(json!([{ "literal": "v2" }])), "all requests together");
         assert_eq!(
@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn limits_are_joined() {
         assert_eq!(
-            limits(&rule(json!({}))),
+            limits(&rule(&json!({}))),
             ["each client address may do 15 at once, then one every 2s"]
         );
         let day = json!({ "name": "daily", "algorithm": "fixed_window", "capacity": 99, "window": "1d", "align": "clock" });
         let burst =
             json!({ "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "1/s" });
         assert_eq!(
-            limits(&rule(json!({ "limits": [burst, day] }))),
+            limits(&rule(&json!({ "limits": [burst, day] }))),
             [
                 "each client address may do 15 at once, then one every second (burst)",
                 "and may do 99 in each day, from midnight UTC (daily)",
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn notes_tell_what_happens_to_others() {
-        let say = |fields: Value| notes(&rule(fields));
+        let say = |fields: Value| notes(&rule(&fields));
         assert_eq!(say(json!({})), [""; 0]);
         let header = json!([{ "header": "x-a" }, "path", "route"]);
         for (policy, mode, told) in [

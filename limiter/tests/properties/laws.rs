@@ -1,8 +1,9 @@
 //! The promises of algorithms.md that every algorithm makes.
 
-use super::spec::{Spec, kind, spec};
+use super::spec::{Kind, Spec, kind, spec};
 use super::{config, one, only, timed, train};
 use loudou_limiter::Nanos;
+use loudou_limiter::algorithm::{MAX_DRAIN, MAX_WAIT};
 use proptest::prelude::*;
 
 proptest! {
@@ -16,10 +17,13 @@ proptest! {
         let mut bucket = limits.start(Nanos::new(start));
         let mut admitted = Vec::new();
         for (now, cost) in timed(&train, spec.period, start) {
-            if !limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
-                admitted.push((now, cost));
+            let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
+            if !answer.is_refused() && cost > 0 {
+                admitted.push((now + answer.wait().get(), cost));
             }
         }
+        // Nobody overtakes who waits.
+        prop_assert!(admitted.is_sorted_by_key(|(passes, _)| *passes));
         for (first, (from, _)) in admitted.iter().enumerate() {
             let mut sum = 0;
             for (now, cost) in &admitted[first..] {
@@ -41,8 +45,10 @@ proptest! {
         for (place, cost) in steps {
             let now = place * (spec.period / 16).max(1);
             latest = latest.max(now);
-            if !limits.decide(&mut bucket, cost, Nanos::new(now)).is_refused() {
+            let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
+            if !answer.is_refused() {
                 sum += u128::from(cost) * u128::from(spec.period);
+                latest = latest.max(answer.at().get() + answer.wait().get());
             }
             prop_assert!(sum <= spec.bound(latest));
         }
@@ -131,6 +137,8 @@ proptest! {
     fn a_cost_can_be_split(
         spec in spec(), train in train(20), (a, b) in (1..=6_u64, 1..=6_u64),
     ) {
+        // In parts more can be held than the capacity.
+        prop_assume!(!spec.kind.holds() || a + b <= spec.algorithm().max_cost());
         let limits = one(spec);
         let mut whole = limits.start(Nanos::ZERO);
         let mut now = Nanos::ZERO;
@@ -142,6 +150,14 @@ proptest! {
         let at_once = only(&limits.decide(&mut whole, a + b, now));
         let first = only(&limits.decide(&mut parts, a, now));
         let second = only(&limits.decide(&mut parts, b, now));
+        if spec.kind.pays_later() {
+            // The second part waits for the first one.
+            prop_assert!(at_once.is_refused() || !first.is_refused());
+            if !at_once.is_refused() && !second.is_refused() {
+                prop_assert_eq!(whole, parts);
+            }
+            return Ok(());
+        }
         prop_assert_eq!(at_once.is_refused(), first.is_refused() || second.is_refused());
         if !at_once.is_refused() {
             prop_assert_eq!(whole, parts);
@@ -171,10 +187,13 @@ proptest! {
             prop_assert!(decision.remaining <= spec.capacity);
             prop_assert_eq!(
                 decision.retry_after.is_some(),
-                decision.is_refused() && cost <= algorithm.max_cost()
+                decision.is_refused() && cost <= algorithm.max_cost() && kind != Kind::InFlight
             );
             // Lumps come on the clock: up to a period later than the drain would end.
-            let most = algorithm.drain_time().saturating_add(Nanos::new(period));
+            let most = algorithm.drain_time().saturating_add(Nanos::new(spec.period));
+            // And what waits comes on top: nobody waits longer than an hour, or pays for ten years.
+            let debt = if kind.pays_later() { MAX_DRAIN } else { MAX_WAIT };
+            let most = if kind.holds() { most.saturating_add(debt) } else { most };
             prop_assert!(decision.reset_after <= most);
         }
     }

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 mod carry;
+mod cold;
 mod edits;
+mod holders;
+mod in_flight;
 mod laws;
 mod model;
 mod naive;

@@ -3,6 +3,7 @@
 //! A model has no formula for a wait: a wait is right when the model refuses one nanosecond before it
 //! and admits at it.
 
+use super::holders::Line;
 use super::spec::{Kind, Spec};
 use std::fmt::Debug;
 
@@ -16,6 +17,11 @@ pub(super) trait Model: Debug {
     fn note_refusal(&mut self, _cost: u64, _now: u64) {}
     /// Whether nothing of what was taken is left.
     fn is_new(&self, now: u64) -> bool;
+
+    /// What is left; `None` where that is the largest cost that fits.
+    fn left(&self, _now: u64) -> Option<u64> {
+        None
+    }
 
     fn fits(&self, cost: u64, now: u64) -> bool {
         self.wait(cost, now).is_some()
@@ -31,6 +37,7 @@ pub(super) fn model(spec: Spec, now: u64) -> Box<dyn Model> {
         | Kind::Log
         | Kind::StrictLog
         | Kind::Counter => Box::new(History::new(spec)),
+        _ => Box::new(Line::new(spec, now)),
     }
 }
 

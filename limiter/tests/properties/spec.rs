@@ -21,9 +21,18 @@ pub(super) enum Kind {
     /// One that counts refused requests.
     StrictLog,
     Counter,
+    /// As the first three, with a longest wait.
+    HoldingFunnel,
+    HoldingGreedy,
+    HoldingInterval,
+    Queue,
+    Bursty,
+    Warmup,
+    /// Of which nothing is given back.
+    InFlight,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 16] = [
     Kind::Funnel,
     Kind::Greedy,
     Kind::Interval,
@@ -33,6 +42,13 @@ const KINDS: [Kind; 9] = [
     Kind::Log,
     Kind::StrictLog,
     Kind::Counter,
+    Kind::HoldingFunnel,
+    Kind::HoldingGreedy,
+    Kind::HoldingInterval,
+    Kind::Queue,
+    Kind::Bursty,
+    Kind::Warmup,
+    Kind::InFlight,
 ];
 
 /// The numbers of a limit: `amount` comes back per `period`, which is the window where there is one.
@@ -60,6 +76,7 @@ impl Spec {
             period,
             seed,
         }
+        .holding()
     }
 
     pub(super) fn rate(&self) -> Rate {
@@ -69,7 +86,9 @@ impl Spec {
     /// What a new bucket has used.
     pub(super) fn used_at_first(&self) -> u64 {
         match self.kind {
-            Kind::Greedy | Kind::Interval => self.capacity.min(self.seed % 5),
+            Kind::Greedy | Kind::Interval | Kind::HoldingGreedy | Kind::HoldingInterval => {
+                self.capacity.min(self.seed % 5)
+            }
             _ => 0,
         }
     }
@@ -109,6 +128,7 @@ impl Spec {
             Kind::Log => SlidingLog::new(capacity, window, false).map(Into::into),
             Kind::StrictLog => SlidingLog::new(capacity, window, true).map(Into::into),
             Kind::Counter => SlidingCounter::new(capacity, window).map(Into::into),
+            _ => self.holder(),
         };
         algorithm.expect("in range")
     }
@@ -127,6 +147,13 @@ impl Spec {
             Kind::FixedFirst | Kind::FixedClock => capacity * period * (w.div_ceil(period) + 1),
             Kind::Log | Kind::StrictLog => capacity * period * (w / period + 1),
             Kind::Counter => capacity * period + capacity * w,
+            Kind::HoldingFunnel
+            | Kind::HoldingGreedy
+            | Kind::HoldingInterval
+            | Kind::Queue
+            | Kind::Bursty
+            | Kind::Warmup
+            | Kind::InFlight => self.holders_bound(u64::try_from(w).expect("it was")),
             Kind::SlidingWindow => {
                 let (slots, in_slot) = (u128::from(self.slots()), u128::from(self.slot_capacity()));
                 // One instant is in one slot, the last of one and the first of the next in two; and so
@@ -152,8 +179,7 @@ impl Spec {
             [self.capacity, self.period, self.amount.into(), now, reset].map(u128::from);
         let ends = |part: u128| (now + reset) * part / period - now * part / period;
         let most = match self.kind {
-            Kind::Funnel | Kind::Greedy => reset * amount / period,
-            Kind::Interval => ends(1) * amount,
+            Kind::Interval | Kind::HoldingInterval => ends(1) * amount,
             Kind::FixedFirst | Kind::FixedClock | Kind::Log | Kind::StrictLog => capacity * reset,
             Kind::SlidingWindow => capacity * ends(self.slots().into()),
             Kind::Counter => match ends(1) {
@@ -161,6 +187,7 @@ impl Spec {
                 1 => capacity * (period - now % period) / period,
                 _ => capacity,
             },
+            _ => reset * amount / period,
         };
         most.min(capacity)
     }
@@ -168,6 +195,35 @@ impl Spec {
     /// Whether a refusal leaves the state as it is.
     pub(super) fn forgets_refusals(&self) -> bool {
         self.kind != Kind::StrictLog
+    }
+}
+
+impl Kind {
+    /// Whether what is left of the capacity tells what is used of it.
+    pub(super) const fn is_level(self) -> bool {
+        !matches!(
+            self,
+            Self::Queue | Self::Bursty | Self::Warmup | Self::InFlight
+        )
+    }
+
+    /// Whether a request waits for what was asked before it, not for its own cost.
+    pub(super) const fn pays_later(self) -> bool {
+        matches!(self, Self::Queue | Self::Bursty | Self::Warmup)
+    }
+
+    /// Whether it may hold a request.
+    pub(super) const fn holds(self) -> bool {
+        self.pays_later()
+            || matches!(
+                self,
+                Self::HoldingFunnel | Self::HoldingGreedy | Self::HoldingInterval
+            )
+    }
+
+    /// Whether there is a naive model of it here.
+    pub(super) const fn has_model(self) -> bool {
+        !matches!(self, Self::Warmup | Self::InFlight)
     }
 }
 
@@ -188,4 +244,9 @@ pub(super) fn spec() -> impl Strategy<Value = Spec> {
     (kind(), numbers, 0..100_u64).prop_map(|(kind, (capacity, amount, period), seed)| {
         Spec::new(kind, capacity, amount, period, seed)
     })
+}
+
+/// The same, of kinds for which the predicate holds.
+pub(super) fn spec_of(which: fn(Kind) -> bool) -> impl Strategy<Value = Spec> {
+    spec().prop_filter("of another kind", move |spec| which(spec.kind))
 }

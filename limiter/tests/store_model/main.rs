@@ -17,6 +17,7 @@ mod failures;
 mod names;
 mod opening;
 mod races;
+mod returns;
 mod stepwise;
 
 const RULE: u32 = 7;

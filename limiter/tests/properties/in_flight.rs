@@ -1,0 +1,122 @@
+//! Requests in flight: given back, lost, or late.
+
+use super::{config, only};
+use loudou_limiter::algorithm::{Algorithm, Concurrency};
+use loudou_limiter::carry::convert;
+use loudou_limiter::{Carry, Limit, Limits, Nanos};
+use proptest::prelude::*;
+
+fn at_most(capacity: u64, lease: u64) -> Limits {
+    let concurrency = Concurrency::new(capacity, Nanos::new(lease)).expect("in range");
+    let limit = Limit::new("c", Algorithm::Concurrency(concurrency));
+    Limits::new(vec![limit]).expect("one")
+}
+
+/// After a pause, take a cost or give back one of those in flight.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Take(u64),
+    Give(usize),
+    /// Its end is never heard of.
+    Lose(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let step = prop_oneof![
+        3 => (1..=3_u64).prop_map(Step::Take),
+        2 => any::<usize>().prop_map(Step::Give),
+        1 => any::<usize>().prop_map(Step::Lose),
+    ];
+    let pause = prop_oneof![3 => 0..=4_u64, 1 => 0..=60_u64];
+    prop::collection::vec((pause, step), 1..80)
+}
+
+proptest! {
+    #![proptest_config(config(1_024))]
+
+    /// What is younger than the lease counts, what is older than two does not, and nothing that was
+    /// given back does.
+    #[test]
+    fn what_counts_is_in_flight(
+        capacity in 1..=8_u64, lease in 1..=20_u64, start in 0..=50_u64, steps in steps(),
+    ) {
+        let limits = at_most(capacity, lease);
+        let mut bucket = limits.start(Nanos::new(start));
+        let mut now = start;
+        // Instants and costs, of those that will end, and of those whose end is lost.
+        let mut flying: Vec<(u64, u64)> = Vec::new();
+        let mut lost: Vec<(u64, u64)> = Vec::new();
+        for (pause, step) in steps {
+            now += pause;
+            match step {
+                Step::Take(cost) => {
+                    let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
+                    prop_assert_eq!(only(&answer).retry_after, None);
+                    if !answer.is_refused() {
+                        flying.push((answer.at().get(), cost));
+                    }
+                }
+                Step::Give(_) | Step::Lose(_) if flying.is_empty() => {}
+                Step::Give(which) => {
+                    let (at, cost) = flying.swap_remove(which % flying.len());
+                    limits.release(&mut bucket, cost, Nanos::new(at), Nanos::new(now));
+                }
+                Step::Lose(which) => lost.push(flying.swap_remove(which % flying.len())),
+            }
+            let within = |leases: u64| -> u64 {
+                let all = flying.iter().chain(&lost);
+                all.filter(|(at, _)| now < at + leases * lease).map(|(_, cost)| cost).sum()
+            };
+            let decision = only(&limits.peek(&bucket, 0, Nanos::new(now)));
+            let counted = capacity - decision.remaining;
+            prop_assert!(within(1) <= counted && counted <= within(2), "{counted} at {now}");
+            prop_assert!(within(1) <= capacity);
+            // As good as new when the last one has expired, and not before.
+            let reset = now + decision.reset_after.get();
+            let later = |at: u64| only(&limits.peek(&bucket, 0, Nanos::new(at))).remaining;
+            prop_assert_eq!(later(reset), capacity);
+            prop_assert!(reset == now || later(reset - 1) < capacity);
+        }
+    }
+
+    /// Edits forget nobody who is in flight while the old lease runs, and blame nobody for longer.
+    #[test]
+    fn edits_keep_what_is_in_flight(
+        (capacity, lease) in (1..=8_u64, 1..=20_u64), (new_capacity, new_lease) in (1..=8_u64, 1..=60_u64),
+        takes in prop::collection::vec((0..=10_u64, 1..=3_u64), 1..20), wait in 0..=50_u64,
+        carry in prop_oneof![Just(Carry::Keep), Just(Carry::Proportional)],
+    ) {
+        let (old, new) = (at_most(capacity, lease), at_most(new_capacity, new_lease));
+        let mut bucket = old.start(Nanos::ZERO);
+        let mut now = 0;
+        for (pause, cost) in takes {
+            now += pause;
+            old.decide(&mut bucket, cost, Nanos::new(now));
+        }
+        now += wait;
+        let before = only(&old.peek(&bucket, 0, Nanos::new(now)));
+        let edited = convert(&old, &new, carry, &bucket, Nanos::new(now));
+        let after = only(&new.peek(&edited, 0, Nanos::new(now)));
+        let counted = capacity - before.remaining;
+        prop_assert_eq!(after.remaining, new_capacity.saturating_sub(counted));
+        let most = before.reset_after.min(Nanos::new(2 * new_lease));
+        prop_assert_eq!(after.reset_after, most);
+    }
+
+    /// Whatever is given back, rightly or not: nothing below zero, nothing of another bucket's.
+    #[test]
+    fn any_return_is_survived(
+        start in any::<u64>(), lease in 1..=366 * 86_400_000_000_000_u64,
+        gives in prop::collection::vec(any::<(u64, u64, u64)>(), 1..10),
+    ) {
+        let limits = at_most(5, lease);
+        let mut bucket = limits.start(Nanos::new(start));
+        for (cost, taken_at, now) in gives {
+            let before = only(&limits.peek(&bucket, 0, Nanos::new(now))).remaining;
+            limits.release(&mut bucket, cost, Nanos::new(taken_at), Nanos::new(now));
+            let after = only(&limits.peek(&bucket, 0, Nanos::new(now))).remaining;
+            prop_assert!(before <= after && after <= 5);
+            limits.decide(&mut bucket, cost % 6, Nanos::new(now));
+        }
+    }
+}
