@@ -15,6 +15,7 @@ use crate::record::{Record, RecordError};
 mod auth;
 mod buckets;
 mod call;
+mod change;
 mod edit;
 mod rules;
 mod status;

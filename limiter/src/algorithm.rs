@@ -70,6 +70,10 @@ pub(crate) trait Meter {
     fn may_hold(&self) -> bool {
         false
     }
+    /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
+    fn drains(&self) -> bool {
+        false
+    }
     /// Whether it looks at [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
@@ -204,6 +208,12 @@ impl Algorithm {
     /// Whether it may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
+    }
+
+    /// Whether its level falls steadily with time: then it is the time until it is as good as new, as a
+    /// share of [`Algorithm::drain_time`].
+    pub fn drains(&self) -> bool {
+        self.meter().drains()
     }
 
     /// Whether it wants to hear of the end of each request that passed.

@@ -118,6 +118,10 @@ impl Meter for LeakyQueue {
         self.max_wait > Nanos::ZERO && u64::from(self.immediate) < self.capacity
     }
 
+    fn drains(&self) -> bool {
+        true
+    }
+
     fn words(&self) -> usize {
         WORDS
     }

@@ -60,8 +60,12 @@ fn held(limit: &Limit, at: &Path) -> Problem {
     let message = "this version of the filter cannot hold requests yet";
     let (field, value, instead) = match max_wait {
         Some(value) if refuses(fields) => ("max_wait", value, "no max_wait"),
-        _ => ("algorithm", limit.algorithm().name().into(), "funnel"),
+        _ => (
+            "algorithm",
+            limit.algorithm().name().into(),
+            "algorithm funnel",
+        ),
     };
-    let allowed = format!("{instead}, so that what is over the limit is refused; or mode off");
+    let allowed = format!("{instead} (what is over the limit is refused then), or mode off");
     Problem::error(at.field(field), &value, message).allowed(allowed)
 }

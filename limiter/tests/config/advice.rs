@@ -48,7 +48,7 @@ fn queue() -> Value {
 }
 
 const CANNOT: &str = "this version of the filter cannot hold requests yet; allowed:";
-const REFUSES: &str = "so that what is over the limit is refused; or mode off";
+const REFUSES: &str = "(what is over the limit is refused then), or mode off";
 
 #[test]
 fn what_holds_is_told_with_its_place() {
@@ -60,8 +60,10 @@ fn what_holds_is_told_with_its_place() {
             limits(&queue())
         ]),
         [
-            format!("rules[1].limits[1].max_wait: \"5s\": {CANNOT} no max_wait, {REFUSES}"),
-            format!("rules[2].limits[0].algorithm: \"leaky_queue\": {CANNOT} funnel, {REFUSES}"),
+            format!("rules[1].limits[1].max_wait: \"5s\": {CANNOT} no max_wait {REFUSES}"),
+            format!(
+                "rules[2].limits[0].algorithm: \"leaky_queue\": {CANNOT} algorithm funnel {REFUSES}"
+            ),
         ]
     );
     let waiting = |mut limit: Value| {
@@ -73,10 +75,12 @@ fn what_holds_is_told_with_its_place() {
         json!({ "algorithm": "smooth_bursty", "rate": "1/s" }),
         json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "5s" }),
     ] {
-        let line = format!("rules[0].limits[0].max_wait: \"5s\": {CANNOT} no max_wait, {REFUSES}");
+        let line = format!("rules[0].limits[0].max_wait: \"5s\": {CANNOT} no max_wait {REFUSES}");
         assert_eq!(waiting(limit), [line]);
     }
-    let line = format!("rules[0].limits[0].algorithm: \"leaky_queue\": {CANNOT} funnel, {REFUSES}");
+    let line = format!(
+        "rules[0].limits[0].algorithm: \"leaky_queue\": {CANNOT} algorithm funnel {REFUSES}"
+    );
     assert_eq!(waiting(queue()), [line]);
 }
 
@@ -109,9 +113,9 @@ fn an_edit_is_told_where_it_goes_wrong() {
         [""; 0],
         "it is off"
     );
-    let line = format!("mode: \"shadow\": {CANNOT} no max_wait, {REFUSES}");
+    let line = format!("mode: \"shadow\": {CANNOT} no max_wait {REFUSES}");
     assert_eq!(told(json!({ "mode": "shadow" })), [line]);
-    let line = format!("limits[0].max_wait: \"9s\": {CANNOT} no max_wait, {REFUSES}");
+    let line = format!("limits[0].max_wait: \"9s\": {CANNOT} no max_wait {REFUSES}");
     assert_eq!(
         told(json!({ "mode": "enforce", "limits": [funnel("9s")] })),
         [line]
