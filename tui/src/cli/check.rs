@@ -14,7 +14,8 @@ use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::json_list;
 use crate::text::escape;
-use summary::{Content, FileReport};
+pub(super) use summary::Content;
+use summary::FileReport;
 
 mod summary;
 
@@ -54,7 +55,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
 }
 
 /// All that is wrong with a text, and what it says when nothing is.
-fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
+pub(super) fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
     let mut report = Report::of_text(name, bytes);
     let Some(document) = &report.document else {
         return (report, None);

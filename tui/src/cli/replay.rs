@@ -11,7 +11,7 @@ use loudou_limiter::rule::RuleFile;
 
 use super::Outcome;
 use super::args::Format;
-use super::check::{bytes_of, check, name_of};
+use super::check::{Content, bytes_of, check, name_of};
 use super::context::Context;
 use super::world::{Io, Usage, json};
 use crate::replay::engine::Reported;
@@ -122,12 +122,18 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
 /// The rules of a file. What is wrong with them goes to standard error.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
-    let (report, file) = check(&name_of(path), &bytes);
+    let (report, content) = check(&name_of(path), &bytes);
     write!(context.io.err, "{}", report.lines(context.style))?;
-    if file.is_none() {
-        writeln!(context.io.err, "{}", report.count())?;
+    match content {
+        Some(Content::Rules(file)) => return Ok(Some(file)),
+        Some(Content::Admin(_)) => writeln!(
+            context.io.err,
+            "{}: the configuration of the admin role has no rules",
+            escape(&name_of(path))
+        )?,
+        None => writeln!(context.io.err, "{}", report.count())?,
     }
-    Ok(file)
+    Ok(None)
 }
 
 /// Runs the trace.
