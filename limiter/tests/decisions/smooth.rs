@@ -251,6 +251,27 @@ fn a_rate_changes_under_a_bursty_limiter() {
     }
 }
 
+/// What is used of a capacity is not stored, and what is not stored is used.
+#[test]
+fn a_burst_is_a_capacity() {
+    let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 4, "rate": "2/s" }]));
+    let smooth = limits(&bursty("0s"));
+    let left = |limits: &Limits, bucket: &Bucket| {
+        let answer = limits.peek(bucket, 0, Nanos::ZERO);
+        answer.reported().expect("one").remaining
+    };
+    for used in 0..=4 {
+        let mut bucket = funnel.start(Nanos::ZERO);
+        funnel.decide(&mut bucket, used, Nanos::ZERO);
+        for carry in [Carry::Keep, Carry::Proportional] {
+            let there = convert(&funnel, &smooth, carry, &bucket, Nanos::ZERO);
+            assert_eq!(left(&smooth, &there), 5 - used, "{carry:?}");
+            let back = convert(&smooth, &funnel, carry, &there, Nanos::ZERO);
+            assert_eq!(left(&funnel, &back), 4 - used, "{carry:?}");
+        }
+    }
+}
+
 #[test]
 fn a_rate_changes_under_a_warmup() {
     let with = |rate: &str, warmup: &str, factor: f64| {
