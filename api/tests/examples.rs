@@ -31,6 +31,7 @@ fn totals() -> RuleTotals {
         shadow_refused: 0,
         skipped: 5,
         errors: 0,
+        held: 7,
         edited: true,
     }
 }
@@ -109,8 +110,10 @@ fn status() -> serde_json::Result<()> {
             cas_retries: 12,
             cas_give_ups: 0,
             lost_counts: 0,
+            lost_returns: 0,
         },
         rules: vec![totals()],
+        waiting: 3,
         warnings: vec!["there are no rules".to_owned()],
     };
     holds(&status, include_str!("../examples/status.json"))

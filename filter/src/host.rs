@@ -20,6 +20,8 @@ pub enum MetricKind {
     Counter,
     /// Rises and falls.
     Gauge,
+    /// Single values, whose distribution Envoy keeps.
+    Histogram,
 }
 
 /// How important a log line is.
@@ -65,6 +67,10 @@ pub trait Host {
     fn add_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
+    /// Lets the paused request of a stream go on; only from the timer.
+    fn resume(&self, stream: u32);
+    /// Sets the period of the timer; 0 stops it.
+    fn set_timer_ms(&self, period: u32);
 
     /// Reads shared data; see [`SharedData::get`].
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
@@ -75,6 +81,8 @@ pub trait Host {
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId>;
     /// Adds to a metric; only gauges take a negative offset.
     fn add_to_metric(&self, id: MetricId, offset: i64);
+    /// Records one value of a histogram.
+    fn record(&self, id: MetricId, value: u64);
     /// Reads a metric.
     fn read_metric(&self, id: MetricId) -> Option<u64>;
 

@@ -38,12 +38,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
         problems.retain(|problem| problem.severity == Severity::Error);
         return Err(lines(&problems));
     };
-    let held = config::held_by_file(&file);
-    if held.is_empty() {
-        Ok((Plugin::Data(file), lines(&problems)))
-    } else {
-        Err(lines(&held))
-    }
+    Ok((Plugin::Data(file), lines(&problems)))
 }
 
 /// JSON text, as a `StringValue` carries it, or a `Struct`, as YAML in envoy.yaml becomes.
@@ -89,24 +84,5 @@ mod tests {
         assert!(read(b"{").is_err());
         assert!(read(b"[]").is_err());
         assert!(read(br#"{"version":1,"rules":[{}]}"#).is_err());
-    }
-
-    #[test]
-    fn rules_that_hold_are_refused_unless_they_are_off() {
-        let file = |mode: &str| {
-            let rule = format!(
-                r#"{{"name":"r","key":[],"mode":"{mode}","limits":[{{"algorithm":"funnel","capacity":1,
-                    "rate":"1/s","max_wait":"5s"}}]}}"#
-            );
-            read(format!(r#"{{"version":1,"rules":[{rule}]}}"#).as_bytes())
-        };
-        assert!(file("off").is_ok());
-        for mode in ["enforce", "shadow"] {
-            let problems = file(mode).expect_err("cannot be held");
-            assert_eq!(problems.len(), 1);
-            let start =
-                "rules[0].limits[0].max_wait: \"5s\": this version of the filter cannot hold";
-            assert!(problems[0].starts_with(start), "{problems:?}");
-        }
     }
 }

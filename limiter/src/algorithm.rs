@@ -86,7 +86,7 @@ pub(crate) trait Meter {
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
-    /// changed the state.
+    /// changed the state, which a cost of 0 never does.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }

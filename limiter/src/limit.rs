@@ -301,11 +301,9 @@ impl Limits {
 
     fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
         let mut is_noted = false;
-        if ask.cost > 0 {
-            self.each(bucket, |_, meter, words| {
-                is_noted |= meter.note_refusal(words, ask);
-            });
-        }
+        self.each(bucket, |_, meter, words| {
+            is_noted |= meter.note_refusal(words, ask);
+        });
         is_noted
     }
 

@@ -10,6 +10,7 @@ pub mod document;
 mod limit_edit;
 mod meaning;
 mod num;
+mod replay;
 pub mod runtime;
 mod term;
 pub mod text;

@@ -13,6 +13,7 @@ mod checks;
 mod command;
 mod demo;
 mod filter;
+mod pictures;
 mod setup;
 
 use std::process::ExitCode;
@@ -35,9 +36,15 @@ enum Task {
     /// Makes sure of the wasm target and of an Envoy; quick when they are there
     Setup,
     /// Builds the filter, checks its size and what it asks of its host
-    Build,
+    Build {
+        /// Builds the filter that panics on request instead, as a test of crashes wants it
+        #[arg(long)]
+        trap: bool,
+    },
     /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
     Demo,
+    /// Draws the pictures of docs/algorithms again
+    Pictures,
     /// Runs every test, those in a real Envoy included
     Test,
     /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
@@ -47,8 +54,10 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Setup => setup::run().map(drop),
-        Task::Build => filter::build().map(drop),
+        Task::Build { trap: false } => filter::build().map(drop),
+        Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Demo => demo::run(),
+        Task::Pictures => pictures::run_all(),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

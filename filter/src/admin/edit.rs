@@ -1,7 +1,7 @@
 //! `PUT` and `DELETE /v1/rules/{rule}`: editing a rule, with an eye on others who do.
 
 use loudou_api::{EditAnswer, EventKind, RuleProblem};
-use loudou_limiter::config::{self, Problem, RuleEdit};
+use loudou_limiter::config::{self, Problem};
 use loudou_limiter::rule::Rule;
 use serde_json::Value;
 
@@ -31,7 +31,6 @@ impl AdminPlane {
         let edited = Edited {
             name,
             kind: EventKind::Edit,
-            edit: Some(&edit),
             author: &author,
             dry_run: query.flag("dry_run")?,
         };
@@ -50,7 +49,6 @@ impl AdminPlane {
         let edited = Edited {
             name,
             kind: EventKind::EditDropped,
-            edit: None,
             author: &author,
             dry_run: query.flag("dry_run")?,
         };
@@ -72,7 +70,7 @@ impl AdminPlane {
         let (mut record, _) = record::change(host, &share, |record| {
             // Looked at anew in every try: another edit may have come in between.
             let looked_at = self.precondition(host, call, record, edited.name);
-            match looked_at.and_then(|rule| edited.possible(record, &change).map(|()| rule)) {
+            match looked_at {
                 Err(refused) => failure = Some(refused),
                 Ok(rule) => before = Some(rule),
             }
@@ -141,24 +139,11 @@ impl AdminPlane {
 struct Edited<'a> {
     name: &'a str,
     kind: EventKind,
-    /// What was asked for; `None` for going back to the base, which was found to be right before.
-    edit: Option<&'a RuleEdit>,
     author: &'a Author,
     dry_run: bool,
 }
 
 impl Edited<'_> {
-    /// Whether the rule that comes of it can be enforced by this version.
-    fn possible(&self, record: &Record, change: impl Fn(&mut RuleRecord)) -> Result<(), Failure> {
-        let Some(edit) = self.edit else { return Ok(()) };
-        let mut after = find(record, self.name)?.clone();
-        change(&mut after);
-        match config::held_by_edit(edit, &after.effective()).as_slice() {
-            [] => Ok(()),
-            problems => Err(not_an_edit(problems)),
-        }
-    }
-
     fn event(&self, host: &dyn Host, generation: u64, change: &str) -> loudou_api::Event {
         let mut event = events::event(host, self.kind, &self.author.by, generation);
         event.rule = Some(self.name.to_owned());

@@ -30,8 +30,9 @@ fn rules(mode: &str, extra: &[(&str, serde_json::Value)]) -> serde_json::Value {
 fn send(plane: &mut DataPlane, host: &FakeHost, user: Option<&[u8]>) -> u16 {
     let headers: Vec<(&str, &[u8])> = user.map(|user| ("x-user-id", user)).into_iter().collect();
     host.request("GET", "/", &headers);
-    match plane.decide(host) {
+    match plane.decide(host, 1).0 {
         Fate::Pass(_) => 0,
+        Fate::Hold(_) => 1,
         Fate::Refuse(reply) => reply.status,
     }
 }
@@ -66,7 +67,7 @@ fn refusals_say_what_and_how_long() {
     let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
     send(&mut plane, &host, Some(b"alice"));
     send(&mut plane, &host, Some(b"alice"));
-    let Fate::Refuse(reply) = plane.decide(&host) else {
+    let Fate::Refuse(reply) = plane.decide(&host, 1).0 else {
         panic!("refused")
     };
     let header = |name: &str| {
@@ -157,7 +158,7 @@ fn admitted_headers_only_where_asked() {
     );
     let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
     host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let Fate::Pass(headers) = plane.decide(&host) else {
+    let Fate::Pass(headers) = plane.decide(&host, 1).0 else {
         panic!("passes")
     };
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
 //!
 //! Statuses are read as plain numbers: a number this code does not know is a failure, not a trap. A
-//! buffer that the host returns was allocated by the SDK's `proxy_on_memory_allocate` with exactly
+//! buffer that the host returns was allocated by `proxy_on_memory_allocate` with exactly
 //! its length, and belongs to us.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
@@ -19,6 +19,7 @@ const CAS_MISMATCH: u32 = 8;
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 const REQUEST_BODY: u32 = 0;
+const REQUEST: u32 = 0;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const MONOTONIC: u32 = 1;
 const CRITICAL: u32 = 5;
@@ -81,6 +82,9 @@ unsafe extern "C" {
     ) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+    fn proxy_record_metric(id: u32, value: u64) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_continue_stream(kind: u32) -> u32;
     fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
 }
 
@@ -214,6 +218,20 @@ impl Host for EnvoyHost {
         }
     }
 
+    fn resume(&self, stream: u32) {
+        // SAFETY: no pointers. A stream that is gone is refused by the first call.
+        let _status = unsafe {
+            match proxy_set_effective_context(stream) {
+                OK => proxy_continue_stream(REQUEST),
+                status => status,
+            }
+        };
+    }
+
+    fn set_timer_ms(&self, period: u32) {
+        set_tick_period_ms(period);
+    }
+
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
         let mut cas = 0;
         // SAFETY: pointers and lengths are those of a live slice and of live locals.
@@ -255,6 +273,7 @@ impl Host for EnvoyHost {
         let kind = match kind {
             MetricKind::Counter => 0,
             MetricKind::Gauge => 1,
+            MetricKind::Histogram => 2,
         };
         let mut id = 0;
         // SAFETY: pointer and length are those of a live str and a live local.
@@ -265,6 +284,11 @@ impl Host for EnvoyHost {
     fn add_to_metric(&self, id: MetricId, offset: i64) {
         // SAFETY: no pointers.
         let _status = unsafe { proxy_increment_metric(id.0, offset) };
+    }
+
+    fn record(&self, id: MetricId, value: u64) {
+        // SAFETY: no pointers.
+        let _status = unsafe { proxy_record_metric(id.0, value) };
     }
 
     fn read_metric(&self, id: MetricId) -> Option<u64> {

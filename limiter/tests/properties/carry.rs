@@ -133,12 +133,19 @@ proptest! {
             prop_assert!(is.remaining <= is.capacity);
             prop_assert!(now.saturating_add(is.reset_after) <= idle_at);
         }
-        let mut sum = 0;
+        // What waits passes later, and the bound is on what passes.
+        let mut passed = Vec::new();
         for (at, cost) in timed(&more, new[0].period, now.get()) {
-            if !new_limits.decide(&mut kept, cost, Nanos::new(at)).is_refused() {
-                sum += u128::from(cost) * u128::from(new[0].period);
+            let answer = new_limits.decide(&mut kept, cost, Nanos::new(at));
+            if !answer.is_refused() {
+                passed.push((answer.at().saturating_add(answer.wait()), cost));
             }
-            prop_assert!(sum <= new[0].bound(at.saturating_sub(now.get())));
+        }
+        for (until, _) in &passed {
+            let so_far = passed.iter().filter(|(at, _)| at <= until);
+            let sum: u128 = so_far.map(|(_, cost)| u128::from(*cost)).sum();
+            let most = new[0].bound(until.since(now).get());
+            prop_assert!(sum * u128::from(new[0].period) <= most);
         }
     }
 }

@@ -103,6 +103,7 @@ fn status(now_ns: u64, poll: u64) -> Status {
             totals("search-per-key", "enforce", 5000 + 90 * poll, 3, 0),
             totals("by-source", "shadow", 7000 + 50 * poll, 0, 40 + poll),
         ],
+        waiting: 0,
         warnings: vec!["no tokens are configured: every loopback peer may edit".to_owned()],
     }
 }

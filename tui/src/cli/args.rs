@@ -10,6 +10,7 @@ use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
 use super::examples;
+use super::replay::ReplayArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -111,6 +112,9 @@ pub(crate) enum Command {
     /// Check rule files, and say in words what they do
     #[command(before_help = examples::CHECK)]
     Check(CheckArgs),
+    /// Run a rule file over recorded traffic, and say what it would have done
+    #[command(before_help = examples::REPLAY)]
+    Replay(ReplayArgs),
     /// Show how the filter and its store do
     #[command(before_help = examples::STATUS)]
     Status,

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use loudou_limiter::config::{self, MAX_FILE_BYTES, Problem, Severity};
+use loudou_limiter::config::{self, MAX_FILE_BYTES};
 
 use super::Outcome;
 use super::args::{CheckArgs, Format};
@@ -14,7 +14,8 @@ use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::json_list;
 use crate::text::escape;
-use summary::{Content, FileReport};
+pub(super) use summary::Content;
+use summary::FileReport;
 
 mod summary;
 
@@ -54,7 +55,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
 }
 
 /// All that is wrong with a text, and what it says when nothing is.
-fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
+pub(super) fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
     let mut report = Report::of_text(name, bytes);
     let Some(document) = &report.document else {
         return (report, None);
@@ -68,25 +69,12 @@ fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
         let mut parsed = config::parse(&document.value);
         if let Some(file) = &parsed.file {
             parsed.problems.extend(config::advice(file));
-            parsed
-                .problems
-                .extend(config::held_by_file(file).into_iter().map(replay_only));
         }
         (parsed.problems, parsed.file.map(Content::Rules))
     };
     report.add(&problems);
     let content = content.filter(|_| !report.has_errors());
     (report, content)
-}
-
-/// What the filter refuses to hold a replay holds.
-fn replay_only(problem: Problem) -> Problem {
-    let message = format!("replay only: {}, and refuses these rules", problem.message);
-    Problem {
-        severity: Severity::Warning,
-        message,
-        ..problem
-    }
 }
 
 /// What a file is called in messages.

@@ -20,6 +20,13 @@ Examples:
   loudou export | loudou check -
   loudou check --output json rules.yaml           for an editor or a pipeline";
 
+pub(crate) const REPLAY: &str = "\
+Examples:
+  loudou replay --config rules.yaml --trace access.log
+  loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
+  zcat access.log.gz | loudou replay --config rules.yaml --output json
+  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision";
+
 pub(crate) const STATUS: &str = "\
 Examples:
   loudou status

@@ -122,8 +122,9 @@ pub(super) fn one(
         (
             "so far",
             format!(
-                "{} admitted, {} refused, {} refused in shadow, {} skipped, {} errors",
+                "{} admitted, {} held, {} refused, {} refused in shadow, {} skipped, {} errors",
                 totals.admitted,
+                totals.held,
                 totals.refused,
                 totals.shadow_refused,
                 totals.skipped,
@@ -183,7 +184,7 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
 
 fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,\
-                   edited,edited_by,edit_expires_at_ns";
+                   held,edited,edited_by,edit_expires_at_ns";
     csv(out, heading.split(','))?;
     for rule in rules {
         let (totals, edit) = (&rule.totals, rule.edit.as_ref());
@@ -199,6 +200,7 @@ fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
             totals.shadow_refused.to_string(),
             totals.skipped.to_string(),
             totals.errors.to_string(),
+            totals.held.to_string(),
             totals.edited.to_string(),
             edit.map(|edit| edit.by.clone()).unwrap_or_default(),
             expires.map(|at| at.to_string()).unwrap_or_default(),

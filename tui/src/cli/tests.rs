@@ -52,6 +52,7 @@ impl Loudou<'_> {
             input: &mut BufReader::new(self.input.as_bytes()),
             out_terminal: self.terminal.is_some(),
             width: self.terminal,
+            err_terminal: false,
             input_terminal: self.terminal.is_some(),
             env: self.env,
         };

@@ -131,7 +131,7 @@ impl Columns {
         pen.within(self.mode, y, 7, &totals.mode, mode);
         let rates = track.and_then(Track::rates);
         let refused = totals.refused.saturating_add(totals.shadow_refused);
-        let all = totals.admitted.saturating_add(totals.refused);
+        let all = totals.passed().saturating_add(totals.refused);
         let share = percent(fraction(refused, all.max(refused)));
         let refused_rate = rate(rates.map(|rates| rates.refused));
         let share = format!("{} {share}", amount(refused));
@@ -140,7 +140,7 @@ impl Columns {
             (refused_rate.as_str(), bad),
             (share.as_str(), bad),
             (&rate(rates.map(|rates| rates.admitted)), theme.good),
-            (&amount(totals.admitted), theme.plain),
+            (&amount(totals.passed()), theme.plain),
         ];
         self.numbers(pen, y, texts);
         let limits = short::line(&rule.rule);

@@ -15,7 +15,7 @@ use crate::text::escape;
 
 /// What a valid file is.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(in crate::cli) enum Content {
     Rules(RuleFile),
     Admin(AdminSettings),
 }

@@ -128,6 +128,7 @@ fn a_reader_that_went_away_is_no_failure() {
         input: &mut io::empty(),
         out_terminal: false,
         width: None,
+        err_terminal: false,
         input_terminal: false,
         env: Env::default(),
     };
