@@ -5,6 +5,7 @@ use loudou_limiter::rule::{
 };
 
 mod limit;
+pub(crate) mod short;
 
 /// Which requests a rule is for: `POST requests to /reply and below`.
 pub(crate) fn requests(matches: &Match) -> String {

@@ -53,6 +53,7 @@ pub(crate) const SET: &str = "\
 Examples:
   loudou set per-user --capacity 100 --rate 200/60s
   loudou set per-user --limit burst --capacity 30 --for 30m --reason 'launch day'
+  loudou set per-user --limit daily window=1h slots=6
   loudou set per-user --mode shadow --dry-run
   loudou set per-user --file limits.yaml --carry keep";
 

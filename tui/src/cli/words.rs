@@ -1,44 +1,6 @@
-//! Rules, limits, spans and dates in words.
+//! Keys, sizes and dates in words.
 
-use loudou_limiter::config::spoken_value;
 use serde_json::Value;
-
-/// A limit of a rule as it travels: `funnel 15, 30/m`. Reads any algorithm, also one that is newer
-/// than this program.
-pub(super) fn limit(limit: &Value) -> String {
-    let Some(fields) = limit.as_object() else {
-        return limit.to_string();
-    };
-    let word = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    let mut text = fields.get("algorithm").map_or_else(|| "?".to_owned(), word);
-    let mut mark = " ";
-    for (name, value) in &spoken_value(fields) {
-        match name.as_str() {
-            "name" | "algorithm" => continue,
-            "capacity" | "rate" => text.extend([mark, word(value).as_str()]),
-            _ => text.extend([mark, name, " ", word(value).as_str()]),
-        }
-        mark = ", ";
-    }
-    text
-}
-
-/// The name and the words of each limit of a rule as it travels.
-pub(super) fn limits(rule: &Value) -> Vec<(String, String)> {
-    let limits = rule.get("limits").and_then(Value::as_array);
-    limits
-        .into_iter()
-        .flatten()
-        .map(|value| {
-            let name = value.get("name").and_then(Value::as_str);
-            (name.unwrap_or_default().to_owned(), limit(value))
-        })
-        .collect()
-}
 
 /// The parts of a rule's key as it travels: `header x-user-id : path`.
 pub(super) fn key(rule: &Value) -> String {
@@ -109,7 +71,6 @@ pub(super) fn date(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn dates() {
@@ -125,16 +86,6 @@ mod tests {
             assert_eq!(date(unix_s * 1_000), text);
         }
         assert!(!date(u64::MAX).is_empty());
-    }
-
-    #[test]
-    fn limits_of_unknown_algorithms_are_shown_too() {
-        let new = json!({"name": "x", "algorithm": "log", "capacity": 3, "window": "1m"});
-        assert_eq!(limit(&new), "log 3, window 1m");
-        assert_eq!(limit(&json!(7)), "7");
-        let tokens = json!({"algorithm": "token_bucket", "capacity": 9, "rate": "3/s",
-            "refill": "greedy", "initial": 9});
-        assert_eq!(limit(&tokens), "token_bucket 9, 3/s");
     }
 
     #[test]
