@@ -22,7 +22,10 @@ use crate::replay::summary::Summary;
 use crate::replay::{Observer, decisions, replay};
 use crate::text::escape;
 
+mod compared;
+mod plot;
 mod progress;
+mod view;
 
 use progress::Progress;
 
@@ -212,23 +215,22 @@ impl Watch<'_> {
 
 fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &Run) -> Result<()> {
     let summary = Summary::new(&name_of(&args.trace), input, run);
+    let style = context.style;
     match context.format() {
-        Format::Jsonl => bad_lines(context, input)?,
-        Format::Json | Format::Csv | Format::Table => {
-            json(context.io.out, Format::Json, &summary)?;
-        }
+        Format::Jsonl => {}
+        Format::Json => return Ok(json(context.io.out, Format::Json, &summary)?),
+        Format::Csv => view::csv_lines(&summary, context.io.out)?,
+        Format::Table => return Ok(view::print(&summary, context.io.out, style)?),
     }
-    Ok(())
+    bad_lines(context, input)
 }
 
 /// Says on standard error what was passed over, where standard output has no place for it.
 fn bad_lines(context: &mut Context<'_, '_>, input: &Input) -> Result<()> {
     if input.bad > 0 {
         let lines = BadLine::said(&input.first_bad);
-        context.note(&format!(
-            "{} bad lines passed over, the first:\n{lines}",
-            input.bad
-        ))?;
+        let bad = view::bad_lines(input.bad);
+        context.note(&format!("{bad}\n{lines}"))?;
     }
     Ok(())
 }
