@@ -125,9 +125,9 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
 /// The rules of a file. What is wrong with them goes to standard error.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
-    let (report, content) = check(&name_of(path), &bytes);
+    let (report, found) = check(&name_of(path), &bytes);
     write!(context.io.err, "{}", report.lines(context.style))?;
-    match content {
+    match found {
         Some(Content::Rules(file)) => return Ok(Some(file)),
         Some(Content::Admin(_)) => writeln!(
             context.io.err,
