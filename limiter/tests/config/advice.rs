@@ -27,10 +27,6 @@ fn funnel(max_wait: &str) -> Value {
     json!({ "algorithm": "funnel", "capacity": 5, "rate": "1/s", "max_wait": max_wait })
 }
 
-fn queue() -> Value {
-    json!({ "algorithm": "leaky_queue", "capacity": 5, "rate": "1/s" })
-}
-
 #[test]
 fn matches_that_never_hold() {
     let of = |match_: Value| advised(&json!({ "match": match_ }));

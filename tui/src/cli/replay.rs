@@ -22,7 +22,10 @@ use crate::replay::summary::Summary;
 use crate::replay::{Observer, decisions, replay};
 use crate::text::escape;
 
+mod compared;
+mod plot;
 mod progress;
+mod view;
 
 use progress::Progress;
 
@@ -122,9 +125,9 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
 /// The rules of a file. What is wrong with them goes to standard error.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
-    let (report, content) = check(&name_of(path), &bytes);
+    let (report, found) = check(&name_of(path), &bytes);
     write!(context.io.err, "{}", report.lines(context.style))?;
-    match content {
+    match found {
         Some(Content::Rules(file)) => return Ok(Some(file)),
         Some(Content::Admin(_)) => writeln!(
             context.io.err,
@@ -212,23 +215,22 @@ impl Watch<'_> {
 
 fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &Run) -> Result<()> {
     let summary = Summary::new(&name_of(&args.trace), input, run);
+    let style = context.style;
     match context.format() {
-        Format::Jsonl => bad_lines(context, input)?,
-        Format::Json | Format::Csv | Format::Table => {
-            json(context.io.out, Format::Json, &summary)?;
-        }
+        Format::Jsonl => {}
+        Format::Json => return Ok(json(context.io.out, Format::Json, &summary)?),
+        Format::Csv => view::csv_lines(&summary, context.io.out)?,
+        Format::Table => return Ok(view::print(&summary, context.io.out, style)?),
     }
-    Ok(())
+    bad_lines(context, input)
 }
 
 /// Says on standard error what was passed over, where standard output has no place for it.
 fn bad_lines(context: &mut Context<'_, '_>, input: &Input) -> Result<()> {
     if input.bad > 0 {
         let lines = BadLine::said(&input.first_bad);
-        context.note(&format!(
-            "{} bad lines passed over, the first:\n{lines}",
-            input.bad
-        ))?;
+        let bad = view::bad_lines(input.bad);
+        context.note(&format!("{bad}\n{lines}"))?;
     }
     Ok(())
 }

@@ -4,9 +4,11 @@ use loudou_limiter::Verdict;
 use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, evaluate};
 use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::paged::PagedStore;
+use loudou_limiter::store::release::Give;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::{BucketDecision, Decision, Nanos};
 
+use super::flight::{Ending, Flight};
 use super::record::{Record, Set};
 
 /// Every run puts the same keys into the same pages, so that its output is the same.
@@ -19,6 +21,11 @@ pub(crate) struct Engine {
     table: Table,
     store: PagedStore,
     stats: StoreStats,
+    flight: Flight,
+    /// Requests that a limit counts until their end, and whose end nobody knows: at once.
+    pub(crate) endless: u64,
+    /// Requests that ended early, as too many were under way.
+    pub(crate) ended_early: u64,
 }
 
 impl Engine {
@@ -36,19 +43,75 @@ impl Engine {
             table,
             store,
             stats: StoreStats::default(),
+            flight: Flight::default(),
+            endless: 0,
+            ended_early: 0,
         })
     }
 
     /// Decides on a request, and takes its cost.
     pub(crate) fn decide(&mut self, request: &mut Record<'_>, clock: Clock) -> Outcome {
-        evaluate(
+        while let Some(ended) = self.flight.next(clock.now) {
+            self.release(&ended, ended.end);
+        }
+        let outcome = evaluate(
             &self.rules,
             &self.table,
             &mut self.store,
             request,
             clock,
             &mut self.stats,
-        )
+        );
+        self.follow(request, &outcome, clock.now);
+        outcome
+    }
+
+    /// Remembers what a request gives back at its end.
+    fn follow(&mut self, request: &Record<'_>, outcome: &Outcome, now: Nanos) {
+        let mut is_endless = false;
+        for said in &outcome.rules {
+            let Some(rule) = self.rules.get(said.rule).map(ActiveRule::rule) else {
+                continue;
+            };
+            let (Answer::Decided(decision), Some(key)) = (&said.answer, &said.key) else {
+                continue;
+            };
+            if !rule.limits.holds_until_end() || decision.is_refused() {
+                continue;
+            }
+            let cost = request.cost.unwrap_or_else(|| rule.cost.into());
+            // One that is refused by a later rule is over.
+            let duration = request.duration.filter(|_| !outcome.refused);
+            is_endless |= duration.is_none() && !outcome.refused;
+            let end = duration.map_or(now, |duration| {
+                now.saturating_add(outcome.wait(&self.rules))
+                    .saturating_add(duration)
+            });
+            let ending = Ending::new(end, said.rule, key.as_str().into(), cost, decision.at());
+            if end == now {
+                self.release(&ending, now);
+            } else if let Some(first) = self.flight.add(ending) {
+                self.ended_early += 1;
+                self.release(&first, now);
+            }
+        }
+        self.endless += u64::from(is_endless);
+    }
+
+    fn release(&mut self, ended: &Ending, now: Nanos) {
+        let Some(rule) = self.rules.get(ended.rule) else {
+            return;
+        };
+        let give = Give {
+            versions: rule.versions(),
+            rule_tag: rule.tag(),
+            key: &ended.key,
+            cost: ended.cost,
+            taken_at: ended.taken_at,
+            now,
+        };
+        // What could not be given back is counted in `stats`, and expires.
+        let (Ok(()) | Err(_)) = self.table.release(&mut self.store, &give, &mut self.stats);
     }
 
     /// Edits a rule; whether there is one of that name.

@@ -15,6 +15,7 @@ fn asked(answers: Vec<Answer>, input: &str, line: &str) -> Ran {
             no_color: Some("1".into()),
             ..Env::default()
         },
+        ..Loudou::default()
     };
     loudou.run(line)
 }

@@ -47,6 +47,10 @@ fn wrong_uses_exit_with_2() {
         "unset per-user --carry over",
         "unset per-user -o csv",
         "--token hunter2 status",
+        "replay",
+        "replay --config - --trace -",
+        "replay --config a --trace b --compare c --output jsonl",
+        "replay --config a --format apache",
     ] {
         let ran = Loudou::default().run(line);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}: {}", ran.err);
