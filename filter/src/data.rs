@@ -43,6 +43,18 @@ pub struct Stay {
     places: Vec<Place>,
 }
 
+/// Puts headers into the current response. What an upstream says in those of the draft stays, since
+/// they are lists; the others hold one value, and it is ours.
+pub fn put(host: &dyn Host, headers: Headers) {
+    for (name, value) in headers {
+        if name.starts_with("x-") {
+            host.set_response_header(name, &value);
+        } else {
+            host.add_response_header(name, &value);
+        }
+    }
+}
+
 /// One worker's data role.
 #[derive(Debug)]
 pub struct DataPlane {

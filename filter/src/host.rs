@@ -65,6 +65,8 @@ pub trait Host {
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Adds a header to the current response.
     fn add_response_header(&self, name: &str, value: &str);
+    /// Sets a header of the current response, in place of what it has under this name.
+    fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
     /// Lets the paused request of a stream go on; only from the timer.

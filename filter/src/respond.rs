@@ -1,90 +1,29 @@
-//! What clients see: `RateLimit` headers, and the answer to a refused request.
-//!
-//! Headers follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>`
-//! with its capacity as the quota `q`, and as the window `w` the time in which all of it comes back.
+//! What clients see: rate-limit headers, and the answer to a refused request.
 
 use loudou_api::ProblemAnswer;
 use loudou_limiter::rule::Rule;
-use loudou_limiter::{BucketDecision, Decision, Limit, Nanos};
+use loudou_limiter::{BucketDecision, Nanos};
 
 use crate::host::Reply;
+
+mod headers;
+mod jitter;
+
+pub(crate) use headers::RateLimitHeaders;
+
+use headers::policy_name;
+use jitter::jittered;
 
 /// The status of refused requests.
 const REFUSED: u16 = 429;
 /// The problem type of the draft for an exhausted quota.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-fn policy_name(rule: &Rule, limit: &Limit) -> String {
-    format!("{}.{}", rule.name, limit.name())
-}
-
-/// The `RateLimit-Policy` of a rule: every limit.
-fn policies(rule: &Rule) -> String {
-    let policy = |limit: &Limit| {
-        let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().drain_time());
-        format!(
-            "\"{}\";q={quota};w={}",
-            policy_name(rule, limit),
-            window.secs_ceil().max(1)
-        )
-    };
-    rule.limits
-        .iter()
-        .map(policy)
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-/// The `RateLimit` of a decision: the reported limit.
-fn state(rule: &Rule, answer: &BucketDecision) -> Option<String> {
-    let (limit, decision) = reported(rule, answer)?;
-    let name = policy_name(rule, limit);
-    let until = if decision.is_refused() {
-        decision.retry_after
-    } else {
-        Some(decision.reset_after)
-    };
-    let until = until
-        .map(|t| format!(";t={}", t.secs_ceil()))
-        .unwrap_or_default();
-    Some(format!("\"{name}\";r={}{until}", decision.remaining))
-}
-
-fn reported<'a>(rule: &'a Rule, answer: &'a BucketDecision) -> Option<(&'a Limit, &'a Decision)> {
-    Some((
-        rule.limits.iter().nth(answer.reported_index())?,
-        answer.reported()?,
-    ))
-}
-
-/// Collects the headers of an admitted response.
-#[derive(Debug, Default)]
-pub(crate) struct AdmittedHeaders {
-    policies: Vec<String>,
-    states: Vec<String>,
-}
-
-impl AdmittedHeaders {
-    pub(crate) fn add(&mut self, rule: &Rule, answer: &BucketDecision) {
-        self.policies.push(policies(rule));
-        self.states.extend(state(rule, answer));
-    }
-
-    pub(crate) fn finish(self) -> Vec<(&'static str, String)> {
-        if self.policies.is_empty() {
-            return Vec::new();
-        }
-        vec![
-            ("ratelimit-policy", self.policies.join(", ")),
-            ("ratelimit", self.states.join(", ")),
-        ]
-    }
-}
-
-/// The answer to a request that a bucket refused.
-pub(crate) fn over_limit(rule: &Rule, answer: &BucketDecision) -> Reply {
-    let mut headers = vec![("ratelimit-policy", policies(rule))];
-    headers.extend(state(rule, answer).map(|state| ("ratelimit", state)));
+/// The answer to a request that a bucket refused at `now`.
+pub(crate) fn over_limit(rule: &Rule, answer: &BucketDecision, now: Nanos) -> Reply {
+    let mut headers = RateLimitHeaders::default();
+    headers.add(rule, answer);
+    let mut headers = headers.finish();
     let refusing = || {
         let both = rule.limits.iter().zip(answer.decisions());
         both.filter(|(_, decision)| decision.is_refused())
@@ -97,7 +36,8 @@ pub(crate) fn over_limit(rule: &Rule, answer: &BucketDecision) -> Reply {
         .map(|(_, decision)| decision.retry_after)
         .try_fold(Nanos::ZERO, |longest, wait| {
             wait.map(|wait| longest.max(wait))
-        });
+        })
+        .map(|wait| jittered(wait, rule.respond.retry_after_jitter, now));
     if let Some(wait) = wait {
         headers.push(("retry-after", wait.secs_ceil().to_string()));
     }

@@ -50,6 +50,13 @@ unsafe extern "C" {
         value: *const u8,
         value_len: usize,
     ) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
+    ) -> u32;
     fn proxy_get_property(
         path: *const u8,
         path_len: usize,
@@ -195,6 +202,10 @@ impl Host for EnvoyHost {
         };
     }
 
+    fn set_response_header(&self, name: &str, value: &str) {
+        set_header(RESPONSE_HEADERS, name, value);
+    }
+
     fn reply(&self, reply: &Reply) {
         let headers = serialize_pairs(&reply.headers);
         // SAFETY: pointers and lengths are those of live buffers; -1 is "no gRPC status".
@@ -306,6 +317,13 @@ impl Host for EnvoyHost {
         };
         log(level, line);
     }
+}
+
+fn set_header(map: u32, name: &str, value: &str) {
+    // SAFETY: pointers and lengths are those of live strs.
+    let _status = unsafe {
+        proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
+    };
 }
 
 /// Header pairs as the ABI wants them: the count, all lengths, then all texts with a NUL each.

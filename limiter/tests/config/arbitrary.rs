@@ -54,6 +54,8 @@ fn word() -> impl Strategy<Value = String> {
         "share",
         "respond",
         "ratelimit_headers",
+        "legacy",
+        "retry_after_jitter",
     ];
     prop_oneof![
         4 => prop::sample::select(words.to_vec()).prop_map(str::to_string),

@@ -6,7 +6,7 @@ use loudou_limiter::rule::{
     HeaderMatch, HeaderTest, KeyPart, Match, Mode, OnError, OnMissingKey, PathMatch,
     RateLimitHeaders, Respond, Rule, RuleFile, StoreSettings,
 };
-use loudou_limiter::{Limit, Limits, Nanos, Rate};
+use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
 use serde_json::{Value, json};
 
 use super::{file, read, read_rule, rule};
@@ -44,7 +44,7 @@ fn everything() -> Value {
                 ],
                 "cost": 3,
                 "mode": "enforce",
-                "respond": { "ratelimit_headers": "draft11" }
+                "respond": { "ratelimit_headers": "draft11", "retry_after_jitter": 0.125 }
             },
             {
                 "name": "all",
@@ -103,6 +103,7 @@ fn every_field_is_read() {
         on_error: OnError::Refuse,
         respond: Respond {
             ratelimit_headers: RateLimitHeaders::Draft11,
+            retry_after_jitter: Decimal::from_thousandths(125),
         },
     };
     assert_eq!(read.rules.first(), Some(&expected));
@@ -127,9 +128,7 @@ fn what_is_not_said_has_a_default() {
         cost: 1,
         mode: Mode::Enforce,
         on_error: OnError::Admit,
-        respond: Respond {
-            ratelimit_headers: RateLimitHeaders::None,
-        },
+        respond: Respond::default(),
     };
     assert_eq!(read.rules, [expected]);
     assert!(super::read(&file(&[])).rules.is_empty());

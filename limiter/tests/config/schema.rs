@@ -176,6 +176,17 @@ fn examples_pass() {
     }
 }
 
+/// Wrong in what clients are answered.
+fn wrong_answers() -> Vec<Value> {
+    let of_rule = |fields: Value| file(&[rule(&fields)]);
+    let respond = [
+        json!({ "ratelimit_headers": "draft-11" }),
+        json!({ "retry_after_jitter": 1.5 }),
+    ];
+    let respond = respond.map(|respond| of_rule(json!({ "respond": respond })));
+    respond.into()
+}
+
 /// Wrong in ways that a schema can tell.
 #[test]
 fn wrong_ones_are_refused() {
@@ -209,7 +220,6 @@ fn wrong_ones_are_refused() {
         of_rule(json!({ "mode": true })),
         of_rule(json!({ "cost": 0 })),
         of_rule(json!({ "limits": [] })),
-        of_rule(json!({ "respond": { "ratelimit_headers": "draft-11" } })),
         of_limit(json!({ "algorithm": "funel", "capacity": 5, "rate": "5/s" })),
         of_limit(json!({ "capacity": 5, "rate": "5/s" })),
         funnel("refill", json!("greedy")),
@@ -234,6 +244,7 @@ fn wrong_ones_are_refused() {
         "5/fortnight",
         "-1/s",
     ];
+    wrong.extend(wrong_answers());
     wrong.extend(rates.map(|rate| funnel("rate", json!(rate))));
     for document in wrong {
         assert!(!is_read(&document), "{document:#}");

@@ -147,7 +147,12 @@ fn defaultable() -> Vec<(&'static str, Values)> {
         ("headers", list(header(), 4)),
     ]);
     let mode = prop_oneof![4 => one_of(&["enforce", "shadow", "off"]), 1 => Just(json!(false))];
-    let headers = one_of(&["draft11", "none"]);
+    let headers = one_of(&["refused", "draft11", "legacy", "both", "none"]);
+    let jitter = (0..=1_000_u32).prop_map(|n| json!(Decimal::from_thousandths(n)));
+    let respond = vec![
+        ("ratelimit_headers", headers),
+        ("retry_after_jitter", jitter.boxed()),
+    ];
     vec![
         ("match", matches),
         ("on_missing_key", one_of(&["skip", "refuse", "share"])),
@@ -157,7 +162,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
         ),
         ("mode", mode.boxed()),
         ("on_error", one_of(&["admit", "refuse"])),
-        ("respond", optional(vec![("ratelimit_headers", headers)])),
+        ("respond", optional(respond)),
     ]
 }
 
