@@ -15,7 +15,7 @@ use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
-use crate::respond::store_gave_up;
+use crate::respond::Refusal;
 use crate::waiting::{TICK_MS, Ticket, Waiting};
 
 mod active;
@@ -257,7 +257,7 @@ impl DataPlane {
         });
         refusing.map_or_else(
             || Fate::Pass(Vec::new()),
-            |rule| Fate::Refuse(store_gave_up(rule)),
+            |rule| Fate::Refuse(Refusal::store_gave_up(rule).reply(host)),
         )
     }
 }

@@ -14,8 +14,10 @@ use crate::limit::Limits;
 
 pub mod key;
 pub mod matcher;
+mod refuse;
 mod respond;
 
+pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
 
 /// A whole rule file. `defaults` are already applied to the rules.
@@ -78,6 +80,9 @@ pub struct Rule {
     pub mode: Mode,
     /// What a request gets when the store gives up.
     pub on_error: OnError,
+    /// What refused requests are answered.
+    #[serde(skip_serializing_if = "Refuse::is_default")]
+    pub refuse: Refuse,
     /// What responses carry.
     pub respond: Respond,
 }

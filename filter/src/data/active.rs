@@ -13,7 +13,7 @@ use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::RecordError;
 use crate::request::HostRequest;
-use crate::respond::{RateLimitHeaders, key_missing, over_limit, store_gave_up};
+use crate::respond::{RateLimitHeaders, Refusal};
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -127,7 +127,7 @@ impl Active {
         );
         self.store_metrics.add(host, &stats);
         self.count(host, &outcome);
-        let reply = || self.refusal(outcome.rules.last()?, now);
+        let reply = || self.refusal(host, outcome.rules.last()?, now);
         let verdict = match reply().filter(|_| outcome.refused) {
             Some(reply) => Err(reply),
             None => Ok((
@@ -212,13 +212,9 @@ impl Active {
         }
     }
 
-    fn refusal(&self, last: &RuleOutcome, now: Nanos) -> Option<Reply> {
+    fn refusal(&self, host: &dyn Host, last: &RuleOutcome, now: Nanos) -> Option<Reply> {
         let rule = self.rules.get(last.rule)?.rule();
-        Some(match &last.answer {
-            Answer::Decided(decision) => over_limit(rule, decision, now),
-            Answer::KeyMissing | Answer::Skipped => key_missing(rule),
-            Answer::GaveUp(_) => store_gave_up(rule),
-        })
+        Some(Refusal::new(rule, &last.answer, now).reply(host))
     }
 
     fn admitted_headers(&self, outcome: &Outcome) -> Headers {

@@ -6,6 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::host::fake::FakeHost;
 
+mod answers;
+
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
     parsed
@@ -147,114 +149,4 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(host.store.borrow().is_empty(), "a canary leaves no trace");
     assert!(plane.start(&host));
     assert!(!host.store.borrow().is_empty());
-}
-
-/// The headers that alice's requests get, the second refused, and the third shadow of a wait.
-fn told(respond: &serde_json::Value) -> Vec<Vec<String>> {
-    let host = FakeHost::default();
-    let asked = rules("enforce", &[("respond", respond.clone())]);
-    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
-    let mut answers = Vec::new();
-    for _ in 0..3 {
-        host.request("GET", "/", &[("x-user-id", b"alice")]);
-        let headers = match plane.decide(&host, 1).0 {
-            Fate::Refuse(reply) => reply.headers,
-            Fate::Pass(headers) | Fate::Hold(headers) => headers,
-        };
-        let lines = headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}"));
-        answers.push(lines.filter(|line| !line.starts_with("content-")).collect());
-    }
-    answers
-}
-
-#[test]
-fn each_word_has_its_headers() {
-    let draft = |left: u32, t: u32| {
-        vec![
-            "ratelimit-policy: \"per-user.burst\";q=2;w=20".to_owned(),
-            format!("ratelimit: \"per-user.burst\";r={left};t={t}"),
-        ]
-    };
-    let legacy = |left: u32, t: u32| {
-        vec![
-            "x-ratelimit-limit: 2".to_owned(),
-            format!("x-ratelimit-remaining: {left}"),
-            format!("x-ratelimit-reset: {t}"),
-        ]
-    };
-    let nothing = |_: u32, _: u32| Vec::new();
-    let both = |left: u32, t: u32| [draft(left, t), legacy(left, t)].concat();
-    let cases: [(&str, [&dyn Fn(u32, u32) -> Vec<String>; 2]); 5] = [
-        ("refused", [&nothing, &draft]),
-        ("draft11", [&draft, &draft]),
-        ("legacy", [&legacy, &legacy]),
-        ("both", [&both, &both]),
-        ("none", [&nothing, &nothing]),
-    ];
-    for (word, [admitted, refused]) in cases {
-        let mut last = refused(0, 10);
-        last.push("retry-after: 10".to_owned());
-        let expected = [admitted(1, 10), admitted(0, 20), last];
-        assert_eq!(
-            told(&json!({ "ratelimit_headers": word })),
-            expected,
-            "{word}"
-        );
-    }
-    assert_eq!(
-        told(&json!({})),
-        told(&json!({ "ratelimit_headers": "refused" }))
-    );
-}
-
-#[test]
-fn jitter_makes_the_wait_longer_only_in_retry_after() {
-    let told = told(&json!({ "retry_after_jitter": 1 }));
-    let refused = told.last().expect("three");
-    assert!(refused[1].ends_with(";t=10"), "{refused:?}");
-    let wait: u32 = refused[2]
-        .strip_prefix("retry-after: ")
-        .expect("it")
-        .parse()
-        .expect("number");
-    assert!((10..=20).contains(&wait), "{wait}");
-}
-
-#[test]
-fn what_an_upstream_says_in_lists_stays() {
-    let host = FakeHost::default();
-    host.add_response_header("ratelimit", "\"upstream\";r=1");
-    host.add_response_header("x-ratelimit-limit", "77");
-    let ours = vec![
-        ("ratelimit", "\"r.l\";r=2".to_owned()),
-        ("x-ratelimit-limit", "3".to_owned()),
-    ];
-    put(&host, ours);
-    let headers = host.response_headers.borrow();
-    let of = |name: &str| headers.iter().filter(|(own, _)| own == name).count();
-    assert_eq!((of("ratelimit"), of("x-ratelimit-limit")), (2, 1));
-}
-
-#[test]
-fn admitted_headers_only_where_asked() {
-    let host = FakeHost::default();
-    let asked = rules(
-        "enforce",
-        &[("respond", json!({ "ratelimit_headers": "draft11" }))],
-    );
-    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
-    host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let Fate::Pass(headers) = plane.decide(&host, 1).0 else {
-        panic!("passes")
-    };
-    assert_eq!(
-        headers[0],
-        ("ratelimit-policy", "\"per-user.burst\";q=2;w=20".to_owned())
-    );
-    assert_eq!(
-        headers[1],
-        ("ratelimit", "\"per-user.burst\";r=1;t=10".to_owned())
-    );
 }

@@ -5,6 +5,7 @@
 //! its length, and belongs to us.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
+use std::borrow::Cow;
 use std::ptr::null_mut;
 
 use loudou_limiter::Nanos;
@@ -218,7 +219,7 @@ impl Host for EnvoyHost {
                 reply.body.len(),
                 headers.as_ptr(),
                 headers.len(),
-                -1,
+                reply.grpc_status.map_or(-1, i32::from),
             )
         };
         if status != OK {
@@ -327,7 +328,7 @@ fn set_header(map: u32, name: &str, value: &str) {
 }
 
 /// Header pairs as the ABI wants them: the count, all lengths, then all texts with a NUL each.
-fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
+fn serialize_pairs(pairs: &[(Cow<'static, str>, String)]) -> Vec<u8> {
     let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
     let mut out = number(pairs.len()).to_vec();
     for (name, value) in pairs {
@@ -335,7 +336,7 @@ fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
         out.extend(number(value.len()));
     }
     for (name, value) in pairs {
-        for text in [*name, value.as_str()] {
+        for text in [name.as_ref(), value.as_str()] {
             out.extend(text.as_bytes());
             out.push(0);
         }

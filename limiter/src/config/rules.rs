@@ -15,6 +15,7 @@ pub(super) const FIELDS: &[&str] = &[
     "cost",
     "mode",
     "on_error",
+    "refuse",
     "respond",
 ];
 /// The fields of a rule that `defaults` may have: all but the name.
@@ -88,6 +89,9 @@ pub(super) fn rule(
     let on_missing_key = fields.word("on_missing_key", &MISSING, report);
     let mode = fields.word("mode", &MODES, report);
     let on_error = fields.word("on_error", &ERRORS, report);
+    let refuse = fields
+        .get("refuse")
+        .map(|cursor| answers::refuse(&cursor, report));
     let respond = fields
         .get("respond")
         .map(|cursor| answers::respond(&cursor, report));
@@ -100,6 +104,7 @@ pub(super) fn rule(
         cost: cost?,
         mode,
         on_error,
+        refuse: refuse.unwrap_or_default(),
         respond: respond.unwrap_or_default(),
     };
     if let Some(warning) = warnings::never_admits(&rule, &cursor.path) {
@@ -130,6 +135,9 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     }
     if let Some(cursor) = defaults.get("on_error") {
         cursor.word(&ERRORS, report);
+    }
+    if let Some(cursor) = defaults.get("refuse") {
+        answers::refuse(&cursor, report);
     }
     if let Some(cursor) = defaults.get("respond") {
         answers::respond(&cursor, report);

@@ -50,6 +50,11 @@ fn definitions() -> Value {
         define(name, limit(name));
     }
     define(
+        "refuse",
+        object(super::answers::REFUSE, &[], answers::refuse),
+    );
+    define("refuse_text", answers::text());
+    define(
         "respond",
         object(super::answers::RESPOND, &[], answers::respond),
     );
@@ -206,6 +211,7 @@ fn rule(name: &str) -> Value {
             &rules::ERRORS,
             Some("admit"),
         ),
+        "refuse" => reference("refuse", "What refused requests are answered."),
         "respond" => reference("respond", "What responses carry."),
         _ => Value::Null,
     }

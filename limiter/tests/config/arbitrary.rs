@@ -55,6 +55,16 @@ fn word() -> impl Strategy<Value = String> {
         "respond",
         "ratelimit_headers",
         "legacy",
+        "refuse",
+        "status",
+        "body",
+        "text",
+        "content_type",
+        "x-a",
+        "connection",
+        "grpc",
+        "problem",
+        "text/html",
         "retry_after_jitter",
     ];
     prop_oneof![

@@ -66,6 +66,11 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ("path", in_rule(json!({ "match": { "path": zz() } }))),
         ("header", in_rule(json!({ "match": { "headers": [zz()] } }))),
         ("key", in_rule(json!({ "key": [zz()] }))),
+        ("refuse", in_rule(json!({ "refuse": zz() }))),
+        (
+            "refuse_text",
+            in_rule(json!({ "refuse": { "body": zz() } })),
+        ),
         ("respond", in_rule(json!({ "respond": zz() }))),
         (
             "admin_file",
@@ -184,7 +189,23 @@ fn wrong_answers() -> Vec<Value> {
         json!({ "retry_after_jitter": 1.5 }),
     ];
     let respond = respond.map(|respond| of_rule(json!({ "respond": respond })));
-    respond.into()
+    let refuse = [
+        json!({ "status": 399 }),
+        json!({ "status": 600 }),
+        json!({ "body": "problems" }),
+        json!({ "body": {} }),
+        json!({ "body": { "text": "" } }),
+        json!({ "body": { "text": "no", "content_type": "html" } }),
+        json!({ "headers": [] }),
+        json!({ "headers": { "x y": "z" } }),
+        json!({ "headers": { "connection": "close" } }),
+        json!({ "headers": { "x-ratelimit-limit": "1" } }),
+        json!({ "headers": { "x": " y" } }),
+        json!({ "headers": { "x": 1 } }),
+        json!({ "grpc": "ok" }),
+    ];
+    let refuse = refuse.map(|refuse| of_rule(json!({ "refuse": refuse })));
+    respond.into_iter().chain(refuse).collect()
 }
 
 /// Wrong in ways that a schema can tell.

@@ -139,6 +139,27 @@ fn path() -> Values {
     .boxed()
 }
 
+/// What refused requests are answered.
+fn refuse() -> Values {
+    let value = || text("[!-~]([ -~]{0,20}[!-~])?");
+    let text_body = with(
+        optional(vec![(
+            "content_type",
+            text("[a-z]{1,8}/[a-z+; =-]{0,8}[a-z]"),
+        )]),
+        vec![("text", text("\\PC{1,40}"))],
+    );
+    let body = prop_oneof![one_of(&["problem", "none"]), text_body];
+    let names = prop::collection::vec(("x-[a-z]{1,8}", value()), 0..4);
+    let headers = names.prop_map(|headers| Value::from(headers.into_iter().collect::<Map<_, _>>()));
+    optional(vec![
+        ("status", (400..=599_u32).prop_map(Value::from).boxed()),
+        ("body", body.boxed()),
+        ("headers", headers.boxed()),
+        ("grpc", one_of(&["resource_exhausted", "unavailable"])),
+    ])
+}
+
 /// What a rule may have, and `defaults`.
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = optional(vec![
@@ -162,6 +183,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
         ),
         ("mode", mode.boxed()),
         ("on_error", one_of(&["admit", "refuse"])),
+        ("refuse", refuse()),
         ("respond", optional(respond)),
     ]
 }
