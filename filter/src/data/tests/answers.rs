@@ -42,7 +42,8 @@ fn each_word_has_its_headers() {
     };
     let nothing = |_: u32, _: u32| Vec::new();
     let both = |left: u32, t: u32| [draft(left, t), legacy(left, t)].concat();
-    let cases: [(&str, [&dyn Fn(u32, u32) -> Vec<String>; 2]); 5] = [
+    type Form<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
+    let cases: [(&str, [Form<'_>; 2]); 5] = [
         ("refused", [&nothing, &draft]),
         ("draft11", [&draft, &draft]),
         ("legacy", [&legacy, &legacy]),
