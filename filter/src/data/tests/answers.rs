@@ -25,6 +25,9 @@ fn told(respond: &Value) -> Vec<Vec<String>> {
     answers
 }
 
+/// The lines of headers, for what is left and the seconds until more is.
+type Form<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
+
 #[test]
 fn each_word_has_its_headers() {
     let draft = |left: u32, t: u32| {
@@ -42,7 +45,6 @@ fn each_word_has_its_headers() {
     };
     let nothing = |_: u32, _: u32| Vec::new();
     let both = |left: u32, t: u32| [draft(left, t), legacy(left, t)].concat();
-    type Form<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
     let cases: [(&str, [Form<'_>; 2]); 5] = [
         ("refused", [&nothing, &draft]),
         ("draft11", [&draft, &draft]),
