@@ -13,7 +13,7 @@ use super::Outcome;
 use super::args::Format;
 use super::check::{Content, bytes_of, check, name_of};
 use super::context::Context;
-use super::world::{Io, Usage, json};
+use super::world::{Io, Style, Usage, json};
 use crate::replay::engine::Reported;
 use crate::replay::format::Form;
 use crate::replay::input::{BadLine, Input};
@@ -142,7 +142,10 @@ fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>>
 /// Runs the trace.
 fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Input> {
     let jsonl = context.format() == Format::Jsonl;
-    let style = context.style;
+    let style = Style {
+        width: context.io.width,
+        ..context.style
+    };
     let Io {
         out,
         err,

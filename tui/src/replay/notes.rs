@@ -55,6 +55,13 @@ fn side_notes(name: &str, side: &Side, form: Form, notes: &mut Vec<String>) {
             ));
         }
     }
+    let lossy = engine.stats().evicted_lossy;
+    if lossy > 0 {
+        let n = counted(lossy, "bucket");
+        notes.push(format!(
+            "{name}{n} made room with something taken: `store.buckets` is too small for these keys"
+        ));
+    }
     if engine.endless > 0 {
         let n = counted(engine.endless, "request");
         notes.push(format!(
