@@ -74,7 +74,7 @@ fn everything_that_is_wrong_is_said_at_once() {
 fn the_text_of_a_problem_is_that_of_the_filter() {
     let document = crate::document::read(THREE_JSON.as_bytes()).expect("readable");
     let out = check(THREE_JSON, "").out;
-    let problems = loudou_limiter::config::parse(&document.value).problems;
+    let problems = config::parse(&document.value).problems;
     assert!(problems.len() >= 3);
     for problem in problems {
         assert!(
@@ -129,7 +129,7 @@ fn texts_that_cannot_be_read() {
         "check_twice",
         check(&GOOD.replace("cost: 2", "mode: off"), "").seen()
     );
-    let large = "#".repeat(loudou_limiter::config::MAX_FILE_BYTES + 1);
+    let large = "#".repeat(config::MAX_FILE_BYTES + 1);
     assert_snapshot!("check_large", check(&large, "").seen());
 }
 
