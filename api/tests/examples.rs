@@ -69,7 +69,7 @@ fn rule(capacity: u32) -> Value {
         "cost": 1,
         "mode": "enforce",
         "on_error": "admit",
-        "respond": { "ratelimit_headers": "none" },
+        "respond": { "ratelimit_headers": "refused" },
     })
 }
 

@@ -9,7 +9,7 @@ use std::mem;
 
 use self::abi::EnvoyHost;
 use crate::admin::{AdminPlane, Begin, MAX_BODY};
-use crate::data::{DataPlane, Fate, Headers, Stay};
+use crate::data::{self, DataPlane, Fate, Headers, Stay};
 use crate::host::{Host, LogLevel};
 use crate::plugin::{self, Plugin};
 
@@ -158,9 +158,7 @@ impl Vm {
 
     fn response_headers(&mut self, context: u32) -> Action {
         if let Some(stream) = self.streams.get_mut(&context) {
-            for (name, value) in stream.response_headers.drain(..) {
-                EnvoyHost.add_response_header(name, &value);
-            }
+            data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
         }
         Action::Continue
     }

@@ -14,6 +14,7 @@ use crate::limit::Limits;
 use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
 
 mod admin;
+mod answers;
 mod limits;
 mod matches;
 mod problem;

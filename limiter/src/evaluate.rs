@@ -174,7 +174,11 @@ pub fn evaluate(
     clock: Clock,
     stats: &mut StoreStats,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        // Most requests match one rule; without this there would be room for four.
+        rules: Vec::with_capacity(1),
+        refused: false,
+    };
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
         if rule.mode == Mode::Off || !rule.matches.holds(request) {

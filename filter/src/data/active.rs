@@ -2,7 +2,7 @@
 //! against them.
 
 use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
-use loudou_limiter::rule::{Mode, RateLimitHeaders, RuleFile};
+use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::release::Give;
 use loudou_limiter::store::table::{StoreStats, Table};
 use loudou_limiter::{Nanos, Verdict};
@@ -13,7 +13,7 @@ use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::RecordError;
 use crate::request::HostRequest;
-use crate::respond::{AdmittedHeaders, key_missing, over_limit, store_gave_up};
+use crate::respond::{RateLimitHeaders, Refusal};
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -127,7 +127,7 @@ impl Active {
         );
         self.store_metrics.add(host, &stats);
         self.count(host, &outcome);
-        let reply = || self.refusal(outcome.rules.last()?);
+        let reply = || self.refusal(host, outcome.rules.last()?, now);
         let verdict = match reply().filter(|_| outcome.refused) {
             Some(reply) => Err(reply),
             None => Ok((
@@ -212,17 +212,13 @@ impl Active {
         }
     }
 
-    fn refusal(&self, last: &RuleOutcome) -> Option<Reply> {
+    fn refusal(&self, host: &dyn Host, last: &RuleOutcome, now: Nanos) -> Option<Reply> {
         let rule = self.rules.get(last.rule)?.rule();
-        Some(match &last.answer {
-            Answer::Decided(decision) => over_limit(rule, decision),
-            Answer::KeyMissing | Answer::Skipped => key_missing(rule),
-            Answer::GaveUp(_) => store_gave_up(rule),
-        })
+        Some(Refusal::new(rule, &last.answer, now).reply(host))
     }
 
     fn admitted_headers(&self, outcome: &Outcome) -> Headers {
-        let mut headers = AdmittedHeaders::default();
+        let mut headers = RateLimitHeaders::default();
         for RuleOutcome {
             rule: index,
             answer,
@@ -233,7 +229,6 @@ impl Active {
                 continue;
             };
             if rule.mode == Mode::Enforce
-                && rule.respond.ratelimit_headers == RateLimitHeaders::Draft11
                 && let Answer::Decided(decision) = answer
             {
                 headers.add(rule, decision);

@@ -94,6 +94,12 @@ impl Host for FakeHost {
             .push((name.to_owned(), value.to_owned()));
     }
 
+    fn set_response_header(&self, name: &str, value: &str) {
+        let mut headers = self.response_headers.borrow_mut();
+        headers.retain(|(own, _)| own != name);
+        headers.push((name.to_owned(), value.to_owned()));
+    }
+
     fn reply(&self, reply: &Reply) {
         self.replies.borrow_mut().push(reply.clone());
     }

@@ -63,6 +63,18 @@ const WORDS: &[&str] = &[
     "share",
     "respond",
     "ratelimit_headers",
+    "legacy",
+    "refuse",
+    "status",
+    "body",
+    "text",
+    "content_type",
+    "x-a",
+    "connection",
+    "grpc",
+    "problem",
+    "text/html",
+    "retry_after_jitter",
 ];
 
 fn word() -> impl Strategy<Value = String> {
