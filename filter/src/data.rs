@@ -22,8 +22,10 @@ mod active;
 
 use active::{Active, Place};
 
+/// A name and a value.
+pub type Header = (&'static str, String);
 /// Names and values.
-pub type Headers = Vec<(&'static str, String)>;
+pub type Headers = Vec<Header>;
 
 /// What becomes of a request.
 #[derive(Debug, PartialEq, Eq)]

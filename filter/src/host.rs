@@ -70,6 +70,10 @@ pub trait Host {
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Adds a header to the current response.
     fn add_response_header(&self, name: &str, value: &str);
+    /// Sets a header of the current request, in place of what it has under this name.
+    fn set_request_header(&self, name: &str, value: &str);
+    /// Sets a property of the current stream, for access logs: Envoy puts `wasm.` before its name.
+    fn set_property(&self, name: &str, value: &str);
     /// Sets a header of the current response, in place of what it has under this name.
     fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.

@@ -1,5 +1,6 @@
 //! What clients see: rate-limit headers, and the answer to a refused request.
 
+pub(crate) mod explain;
 mod grpc;
 mod headers;
 mod jitter;

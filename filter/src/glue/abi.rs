@@ -64,6 +64,12 @@ unsafe extern "C" {
         data: *mut *mut u8,
         len: *mut usize,
     ) -> u32;
+    fn proxy_set_property(
+        path: *const u8,
+        path_len: usize,
+        value: *const u8,
+        value_len: usize,
+    ) -> u32;
     fn proxy_get_shared_data(
         key: *const u8,
         key_len: usize,
@@ -201,6 +207,16 @@ impl Host for EnvoyHost {
                 value.len(),
             )
         };
+    }
+
+    fn set_request_header(&self, name: &str, value: &str) {
+        set_header(REQUEST_HEADERS, name, value);
+    }
+
+    fn set_property(&self, name: &str, value: &str) {
+        // SAFETY: pointers and lengths are those of live strs.
+        let _status =
+            unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
 
     fn set_response_header(&self, name: &str, value: &str) {

@@ -1,8 +1,8 @@
 //! Reading `refuse` and `respond`: what clients are answered.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ pub(super) const NOT_SETTABLE: &[&str] = &[
 pub(super) const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
 /// The fields of `respond`.
-pub(super) const RESPOND: &[&str] = &["ratelimit_headers", "retry_after_jitter"];
+pub(super) const RESPOND: &[&str] = &["ratelimit_headers", "retry_after_jitter", "explain_header"];
 
 pub(super) const HEADERS: [(&str, RateLimitHeaders); 5] = [
     ("refused", RateLimitHeaders::Refused),
@@ -74,9 +74,12 @@ pub(super) fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
     let headers = headers.and_then(|cursor| cursor.word(&HEADERS, report));
     let jitter = fields.get("retry_after_jitter");
     let jitter = jitter.and_then(|cursor| cursor.decimal(Decimal::default(), MAX_JITTER, report));
+    let explain = fields.get("explain_header");
+    let explain = explain.and_then(|cursor| cursor.boolean(report));
     Respond {
         ratelimit_headers: headers.unwrap_or_default(),
         retry_after_jitter: jitter.unwrap_or_default(),
+        explain_header: explain.unwrap_or_default(),
     }
 }
 
@@ -145,8 +148,8 @@ fn content_type<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str>
     Some(value)
 }
 
-fn headers(cursor: &Cursor<'_>, report: &mut Report) -> BTreeMap<String, String> {
-    let mut headers = BTreeMap::new();
+fn headers(cursor: &Cursor<'_>, report: &mut Report) -> Vec<(String, String)> {
+    let mut headers: Vec<(String, String)> = Vec::new();
     let Some(map) = cursor.value.as_object() else {
         report.error(
             cursor,
@@ -170,14 +173,16 @@ fn headers(cursor: &Cursor<'_>, report: &mut Report) -> BTreeMap<String, String>
         };
         let value = header_value(&at, report);
         let lower = name.to_ascii_lowercase();
-        if let Some((message, allowed)) = why_not(&lower, headers.contains_key(&lower)) {
+        if let Some((message, allowed)) =
+            why_not(&lower, headers.iter().any(|(name, _)| *name == lower))
+        {
             let problem = Problem::error(at.path, &Value::Null, message).allowed(allowed);
             report.add(Problem {
                 at_name: true,
                 ..problem
             });
         } else if let Some(value) = value {
-            headers.insert(lower, value.to_string());
+            headers.push((lower, value.to_string()));
         }
     }
     headers

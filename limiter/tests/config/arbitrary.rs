@@ -4,6 +4,24 @@ use loudou_limiter::config::{Severity, parse, parse_edit, parse_limits, parse_ru
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+/// The words of what clients are answered.
+const ANSWERS: &[&str] = &[
+    "body",
+    "connection",
+    "content_type",
+    "grpc",
+    "legacy",
+    "problem",
+    "ratelimit_headers",
+    "refuse",
+    "respond",
+    "retry_after_jitter",
+    "status",
+    "text",
+    "text/html",
+    "x-a",
+];
+
 /// Names and values that rule files have, so that the readers get below the surface.
 const WORDS: &[&str] = &[
     "version",

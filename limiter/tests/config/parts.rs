@@ -206,16 +206,17 @@ fn words() {
     assert_eq!(
         of_rule(&json!({
             "on_missing_key": "deny", "mode": "Enforce", "on_error": 1,
-            "respond": { "ratelimit_headers": "draft-11", "retry_after_jitter": 1.5, "explain": true },
+            "respond": { "ratelimit_headers": "draft-11", "retry_after_jitter": 1.5, "explain_header": 1, "explain": true },
         })),
         [
             "on_missing_key: \"deny\": unknown value; allowed: skip, refuse, share",
             "mode: \"Enforce\": unknown value; allowed: enforce, shadow, off; did you mean `enforce`?",
             "on_error: 1: unknown value; allowed: admit, refuse",
-            "respond.explain: unknown field; allowed: ratelimit_headers, retry_after_jitter",
+            "respond.explain: unknown field; allowed: ratelimit_headers, retry_after_jitter, explain_header",
             "respond.ratelimit_headers: \"draft-11\": unknown value; allowed: refused, draft11, legacy, both, \
              none; did you mean `draft11`?",
             "respond.retry_after_jitter: 1.5: out of range; allowed: a number from 0 to 1 with at most 3 decimals",
+            "respond.explain_header: 1: a number where true or false belongs; allowed: true, false",
         ]
     );
 }

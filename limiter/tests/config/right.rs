@@ -50,7 +50,7 @@ fn everything() -> Value {
                     "headers": { "X-Refused-By": "loudou 1" },
                     "grpc": "unavailable"
                 },
-                "respond": { "ratelimit_headers": "draft11", "retry_after_jitter": 0.125 }
+                "respond": { "ratelimit_headers": "draft11", "retry_after_jitter": 0.125, "explain_header": true }
             },
             {
                 "name": "all",
@@ -119,6 +119,7 @@ fn every_field_is_read() {
         respond: Respond {
             ratelimit_headers: RateLimitHeaders::Draft11,
             retry_after_jitter: Decimal::from_thousandths(125),
+            explain_header: true,
         },
     };
     assert_eq!(read.rules.first(), Some(&expected));

@@ -173,6 +173,10 @@ fn defaultable() -> Vec<(&'static str, Values)> {
     let respond = vec![
         ("ratelimit_headers", headers),
         ("retry_after_jitter", jitter.boxed()),
+        (
+            "explain_header",
+            any::<bool>().prop_map(Value::from).boxed(),
+        ),
     ];
     vec![
         ("match", matches),

@@ -25,8 +25,8 @@ fn told(respond: &Value) -> Vec<Vec<String>> {
     answers
 }
 
-/// The lines of headers, for what is left and the seconds until more is.
-type Form<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
+/// The headers of a response, from what is left and the seconds to come back.
+type Told<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
 
 #[test]
 fn each_word_has_its_headers() {
@@ -45,7 +45,7 @@ fn each_word_has_its_headers() {
     };
     let nothing = |_: u32, _: u32| Vec::new();
     let both = |left: u32, t: u32| [draft(left, t), legacy(left, t)].concat();
-    let cases: [(&str, [Form<'_>; 2]); 5] = [
+    let cases: [(&str, [Told<'_>; 2]); 5] = [
         ("refused", [&nothing, &draft]),
         ("draft11", [&draft, &draft]),
         ("legacy", [&legacy, &legacy]),
@@ -195,4 +195,76 @@ fn a_grpc_call_is_told_when_to_come_back() {
     // A cost above the capacity never fits.
     let reply = refused(&[("cost", json!(5))], &grpc);
     assert_eq!(header(&reply, "grpc-retry-pushback-ms"), Some("-1"));
+}
+
+fn property(host: &FakeHost) -> Option<String> {
+    let value = host.property("wasm.loudou")?;
+    Some(String::from_utf8(value).expect("text"))
+}
+
+#[test]
+fn a_rule_that_explains_says_what_it_decided() {
+    let host = FakeHost::default();
+    let mut asked = rules("enforce", &[("respond", json!({ "explain_header": true }))]);
+    let held =
+        json!([{ "name": "slow", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/2s" }]);
+    asked.as_array_mut().expect("rules").extend([
+        json!({ "name": "silent", "key": [], "limits": [{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }] }),
+        json!({
+            "name": "queue", "key": [], "limits": held, "match": { "path": { "exact": "/slow" } },
+            "respond": { "explain_header": true },
+        }),
+    ]);
+    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    let alice = format!("{:016x}", loudou_limiter::fingerprint("alice"));
+    let forged = [
+        ("x-user-id", &b"alice"[..]),
+        ("x-loudou-decision", b"forged"),
+    ];
+    host.request("GET", "/slow", &forged);
+    assert_eq!(plane.decide(&host, 1).0, Fate::Pass(Vec::new()));
+    let told = host.request_header("x-loudou-decision").expect("told");
+    assert_eq!(told, b"per-user;burst;admit, queue;slow;admit");
+    host.request("GET", "/slow", &forged);
+    let headers = vec![("x-loudou-wait-ms", "2000".to_owned())];
+    assert_eq!(plane.decide(&host, 2).0, Fate::Hold(headers));
+    let told = host.request_header("x-loudou-decision").expect("told");
+    assert_eq!(told, b"per-user;burst;admit, queue;slow;hold");
+    let said = property(&host).expect("said");
+    let expected = format!("per-user;burst;admit;0;{alice}, queue;slow;hold;2000;");
+    assert!(said.starts_with(&expected), "{said}");
+    host.request("GET", "/", &forged);
+    assert!(matches!(plane.decide(&host, 3).0, Fate::Refuse(_)));
+    assert_eq!(
+        property(&host),
+        Some(format!("per-user;burst;refuse;10000;{alice}"))
+    );
+    // A request that lacks the key, and one that no such rule is for.
+    host.request("GET", "/", &[]);
+    plane.decide(&host, 4);
+    assert_eq!(
+        host.request_header("x-loudou-decision").as_deref(),
+        Some(&b"per-user;-;skip"[..])
+    );
+}
+
+#[test]
+fn where_no_rule_explains_only_refusals_are_logged() {
+    let host = FakeHost::default();
+    let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        host.request(
+            "GET",
+            "/",
+            &[("x-user-id", b"alice"), ("x-loudou-decision", b"mine")],
+        );
+        plane.decide(&host, 1);
+        assert_eq!(
+            host.request_header("x-loudou-decision").as_deref(),
+            Some(&b"mine"[..])
+        );
+        said.push(property(&host).is_some());
+    }
+    assert_eq!(said, [false, false, true]);
 }

@@ -92,6 +92,12 @@ pub(super) fn respond(name: &str) -> Value {
                             decimals.",
             "type": "number", "minimum": 0, "maximum": MAX_JITTER, "default": 0,
         }),
+        "explain_header" => json!({
+            "description": "Whether upstreams and access logs are told what the rule decided (x-loudou-decision, \
+                            and the filter state wasm.loudou), and clients how long a request was held \
+                            (x-loudou-wait-ms). For debugging: Envoy chooses the route again.",
+            "type": "boolean", "default": false,
+        }),
         _ => Value::Null,
     }
 }
