@@ -200,6 +200,11 @@ impl Algorithm {
         self.meter().rate()
     }
 
+    /// The time in which the rate gives the capacity once, rounded up: the window of a quota.
+    pub fn quota_time(&self) -> Option<Nanos> {
+        Some(leak::drain_time(self.capacity(), self.rate()?))
+    }
+
     /// The time in which a wholly used bucket is as good as new, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()

@@ -1,7 +1,7 @@
 //! The rate-limit headers of responses.
 //!
 //! They follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>` with
-//! its capacity as the quota `q`, and as the window `w` the time in which all of it comes back. The
+//! its capacity as the quota `q`, and as the window `w` the time in which its rate gives that. The
 //! legacy ones are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
 
 use loudou_limiter::rule::Rule;
@@ -16,11 +16,12 @@ pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
 /// The `RateLimit-Policy` of a rule: every limit.
 fn policies(rule: &Rule) -> String {
     let policy = |limit: &Limit| {
-        let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().drain_time());
+        let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().quota_time());
+        let window = window.map(|time| format!(";w={}", time.secs_ceil().max(1)));
         format!(
-            "\"{}\";q={quota};w={}",
+            "\"{}\";q={quota}{}",
             policy_name(rule, limit),
-            window.secs_ceil().max(1)
+            window.unwrap_or_default()
         )
     };
     rule.limits
