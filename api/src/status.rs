@@ -1,5 +1,6 @@
 //! `GET /v1/status`.
 
+use loudou_limiter::config::Access;
 use serde::{Deserialize, Serialize};
 
 /// How the filter does.
@@ -23,19 +24,11 @@ pub struct Status {
     pub store: StoreStatus,
     /// The rules, in order of evaluation.
     pub rules: Vec<RuleTotals>,
+    /// Requests that wait now, on all workers.
+    #[serde(default)]
+    pub waiting: u64,
     /// What needs attention.
     pub warnings: Vec<String>,
-}
-
-/// What a token may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// Look.
-    #[default]
-    View,
-    /// Look and change.
-    Edit,
 }
 
 /// The bucket store. Counts are since Envoy started.
@@ -59,6 +52,10 @@ pub struct StoreStatus {
     pub cas_give_ups: u64,
     /// Refusals whose count could not be written.
     pub lost_counts: u64,
+    /// Places of ended requests that could not be given back; they are free again when their lease
+    /// is over.
+    #[serde(default)]
+    pub lost_returns: u64,
 }
 
 /// What a rule did since Envoy started.
@@ -68,7 +65,7 @@ pub struct RuleTotals {
     pub name: String,
     /// `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// Requests it admitted.
+    /// Requests it admitted at once.
     pub admitted: u64,
     /// Requests it refused.
     pub refused: u64,
@@ -78,6 +75,16 @@ pub struct RuleTotals {
     pub skipped: u64,
     /// Requests decided by `on_error`.
     pub errors: u64,
+    /// Requests it admitted after a wait; they are not among `admitted`.
+    #[serde(default)]
+    pub held: u64,
     /// Whether an edit is in force.
     pub edited: bool,
+}
+
+impl RuleTotals {
+    /// Requests it let through, at once or after a wait.
+    pub const fn passed(&self) -> u64 {
+        self.admitted.saturating_add(self.held)
+    }
 }

@@ -6,29 +6,53 @@
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
-use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
-use loudou_limiter::rule::{Mode, OnError, RateLimitHeaders, RuleFile};
-use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::rule::{Mode, OnError, Rule, RuleFile};
+use loudou_limiter::store::table::Table;
 
-use crate::current;
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
-use crate::metrics::{Counted, Registry, RuleMetrics, StoreMetrics};
+use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
-use crate::respond::{AdmittedHeaders, key_missing, over_limit, store_gave_up};
+use crate::respond::Refusal;
+use crate::waiting::{TICK_MS, Ticket, Waiting};
 
-/// When rules that could not be read are tried again.
-const RETRY_AFTER: Nanos = Nanos::from_secs(1);
+mod active;
+
+use active::{Active, Place};
+
+/// Names and values.
+pub type Headers = Vec<(&'static str, String)>;
 
 /// What becomes of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It passes; its response gets these headers.
-    Pass(Vec<(&'static str, String)>),
+    Pass(Headers),
+    /// It waits until the timer resumes it, and is answered like one that passes.
+    Hold(Headers),
     /// It is answered here.
     Refuse(Reply),
+}
+
+/// What a request holds until it ends.
+#[derive(Debug, Default)]
+pub struct Stay {
+    ticket: Option<Ticket>,
+    places: Vec<Place>,
+}
+
+/// Puts headers into the current response. What an upstream says in those of the draft stays, since
+/// they are lists; the others hold one value, and it is ours.
+pub fn put(host: &dyn Host, headers: Headers) {
+    for (name, value) in headers {
+        if name.starts_with("x-") {
+            host.set_response_header(name, &value);
+        } else {
+            host.add_response_header(name, &value);
+        }
+    }
 }
 
 /// One worker's data role.
@@ -38,20 +62,7 @@ pub struct DataPlane {
     configured_at: Nanos,
     registry: Registry,
     active: Option<Active>,
-}
-
-/// A configuration in force, compiled.
-#[derive(Debug)]
-struct Active {
-    table: Table,
-    rules: Vec<ActiveRule>,
-    /// Whether any rule needs the wall clock, which costs a call of the host.
-    reads_wall: bool,
-    rule_metrics: Vec<RuleMetrics>,
-    store_metrics: StoreMetrics,
-    /// The change count at which the rules were read; another one means that they are old.
-    changes_seen: u64,
-    next_expiry: Nanos,
+    waiting: Waiting,
 }
 
 impl DataPlane {
@@ -62,6 +73,7 @@ impl DataPlane {
             configured_at,
             registry: Registry::default(),
             active: None,
+            waiting: Waiting::default(),
         }
     }
 
@@ -100,19 +112,10 @@ impl DataPlane {
         }
         let store_metrics = StoreMetrics::define(host, &mut self.registry, &share);
         self.take_up(host, &store_metrics)?;
-        let mut active = Active {
-            table,
-            rules: Vec::new(),
-            reads_wall: false,
-            rule_metrics: Vec::new(),
-            store_metrics,
-            changes_seen: 0,
-            next_expiry: Nanos::MAX,
-        };
-        for rule in &self.file.rules {
-            let metrics = RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
-            active.rule_metrics.push(metrics);
-        }
+        let mut define =
+            |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
+        let rule_metrics = self.file.rules.iter().map(&mut define).collect();
+        let mut active = Active::new(table, rule_metrics, store_metrics);
         active.refresh(host, &self.file)?;
         Ok(active)
     }
@@ -175,28 +178,73 @@ impl DataPlane {
         events::add(host, share, event);
     }
 
-    /// Decides on the current request.
-    pub fn decide(&mut self, host: &dyn Host) -> Fate {
+    /// What the timer does: becomes active, and resumes requests whose time has come. It runs on
+    /// while there is more to do.
+    pub fn tick(&mut self, host: &dyn Host) {
         if !self.start(host) {
-            return self.without_store(host);
+            return;
+        }
+        let now = host.now();
+        let mut resumed: usize = 0;
+        while let Some(stream) = self.waiting.next_due(now) {
+            host.resume(stream);
+            resumed = resumed.saturating_add(1);
+        }
+        if let Some(active) = &self.active {
+            active.store_metrics.waited(host, resumed);
+        }
+        if self.waiting.is_empty() {
+            host.set_timer_ms(0);
+        }
+    }
+
+    /// Whether a request still waits.
+    pub fn waits(&self, stay: &Stay) -> bool {
+        stay.ticket.is_some_and(|ticket| self.waiting.holds(ticket))
+    }
+
+    /// A request is over, however it ended, perhaps while it was waiting: gives back what it held.
+    pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
+        let Some(active) = &self.active else { return };
+        if let Some(ticket) = stay.ticket
+            && self.waiting.leave(ticket)
+        {
+            active.store_metrics.waited(host, 1);
+        }
+        if !stay.places.is_empty() {
+            active.give_back(host, &stay.places);
+        }
+    }
+
+    /// Decides on the current request, which is that of `stream`. Whatever its fate, its stay has to
+    /// be ended.
+    pub fn decide(&mut self, host: &dyn Host, stream: u32) -> (Fate, Stay) {
+        if !self.start(host) {
+            return (self.without_store(host), Stay::default());
         }
         let Some(active) = &mut self.active else {
-            return Fate::Pass(Vec::new());
+            return (Fate::Pass(Vec::new()), Stay::default());
         };
         let now = host.now();
-        let is_old = active.changes_seen != active.store_metrics.changes(host);
-        if (is_old || now >= active.next_expiry)
-            && let Err(error) = active.refresh(host, &self.file)
-        {
-            host.log(
-                LogLevel::Error,
-                &format!("the rules could not be read again: {error:?}"),
-            );
-            // The rules stay as they are, and requests do not all try again at once.
-            active.changes_seen = active.store_metrics.changes(host);
-            active.next_expiry = now.saturating_add(RETRY_AFTER);
-        }
-        active.decide(host, now)
+        active.keep_current(host, &self.file, now);
+        let decided = active.decide(host, now, !self.waiting.is_full());
+        let mut stay = Stay {
+            ticket: None,
+            places: decided.places,
+        };
+        let fate = match decided.verdict {
+            Ok((due, headers)) if due > now => {
+                active.store_metrics.waits(host, due.since(now));
+                if self.waiting.is_empty() {
+                    host.set_timer_ms(TICK_MS);
+                }
+                stay.ticket = Some(self.waiting.enter(stream, due));
+                Fate::Hold(headers)
+            }
+            Ok((_, headers)) => Fate::Pass(headers),
+            Err(reply) => Fate::Refuse(reply),
+        };
+        (fate, stay)
     }
 
     /// The fate of a request while shared data cannot be used at all.
@@ -209,116 +257,8 @@ impl DataPlane {
         });
         refusing.map_or_else(
             || Fate::Pass(Vec::new()),
-            |rule| Fate::Refuse(store_gave_up(rule)),
+            |rule| Fate::Refuse(Refusal::store_gave_up(rule).reply(host)),
         )
-    }
-}
-
-impl Active {
-    /// Reads the rules again.
-    fn refresh(&mut self, host: &dyn Host, file: &RuleFile) -> Result<(), RecordError> {
-        // First the count, then the record: what is read is at least as new as what is counted.
-        let changes = self.store_metrics.changes(host);
-        let record = current::load(host, &file.store.share, &self.store_metrics)?;
-        self.rules = file
-            .rules
-            .iter()
-            .map(|own| match record.rule(&own.name) {
-                Some(shared) if shared.base == *own => shared.activate(),
-                // This configuration is older than the record's: its listener drains.
-                _ => ActiveRule::new(own.clone(), Vec::new()),
-            })
-            .collect();
-        self.reads_wall = self
-            .rules
-            .iter()
-            .any(|rule| rule.rule().limits.reads_wall());
-        self.next_expiry = record.next_expiry();
-        self.changes_seen = changes;
-        Ok(())
-    }
-
-    fn decide(&self, host: &dyn Host, now: Nanos) -> Fate {
-        let mut stats = StoreStats::default();
-        let clock = if self.reads_wall {
-            let wall = Nanos::from_millis(host.unix_ms());
-            Clock { now, wall }
-        } else {
-            Clock::at(now)
-        };
-        let mut request = HostRequest::new(host);
-        let mut store = HostStore(host);
-        let outcome = evaluate(
-            &self.rules,
-            &self.table,
-            &mut store,
-            &mut request,
-            clock,
-            &mut stats,
-        );
-        self.store_metrics.add(host, &stats);
-        self.count(host, &outcome);
-        if outcome.refused
-            && let Some(last) = outcome.rules.last()
-            && let Some(reply) = self.refusal(last)
-        {
-            return Fate::Refuse(reply);
-        }
-        Fate::Pass(self.admitted_headers(&outcome))
-    }
-
-    fn count(&self, host: &dyn Host, outcome: &Outcome) {
-        for RuleOutcome {
-            rule: index,
-            answer,
-        } in &outcome.rules
-        {
-            let (Some(rule), Some(metrics)) =
-                (self.rules.get(*index), self.rule_metrics.get(*index))
-            else {
-                continue;
-            };
-            if matches!(answer, Answer::GaveUp(_)) {
-                metrics.count(host, Counted::Error);
-            }
-            let refused = answer.refuses(rule.rule().on_error);
-            let counted = match (answer, refused, rule.rule().mode) {
-                (Answer::Skipped, _, _) => Counted::Skipped,
-                (_, false, _) => Counted::Admitted,
-                (_, true, Mode::Enforce) => Counted::Refused,
-                (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
-            };
-            metrics.count(host, counted);
-        }
-    }
-
-    fn refusal(&self, last: &RuleOutcome) -> Option<Reply> {
-        let rule = self.rules.get(last.rule)?.rule();
-        Some(match &last.answer {
-            Answer::Decided(decision) => over_limit(rule, decision),
-            Answer::KeyMissing | Answer::Skipped => key_missing(rule),
-            Answer::GaveUp(_) => store_gave_up(rule),
-        })
-    }
-
-    fn admitted_headers(&self, outcome: &Outcome) -> Vec<(&'static str, String)> {
-        let mut headers = AdmittedHeaders::default();
-        for RuleOutcome {
-            rule: index,
-            answer,
-        } in &outcome.rules
-        {
-            let Some(rule) = self.rules.get(*index).map(ActiveRule::rule) else {
-                continue;
-            };
-            if rule.mode == Mode::Enforce
-                && rule.respond.ratelimit_headers == RateLimitHeaders::Draft11
-                && let Answer::Decided(decision) = answer
-            {
-                headers.add(rule, decision);
-            }
-        }
-        headers.finish()
     }
 }
 

@@ -1,49 +1,82 @@
 //! The only module that knows proxy-wasm: Envoy's callbacks on one side, the roles on the other.
 //!
-//! Nothing is decided here. Host calls go through [`abi`], whose functions turn every status into a
-//! value; the SDK's own wrappers panic on a status they do not expect, and a panic takes this VM
-//! from every request of the worker.
+//! Nothing is decided here. [`exports`] are the functions that Envoy calls, [`abi`] those that it
+//! has; neither can panic, which would take this VM from every request of the worker. Both roles may
+//! share a VM, so a context is found by its number.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{Action, ContextType};
+use std::collections::BTreeMap;
+use std::mem;
 
 use self::abi::EnvoyHost;
-use crate::admin::{AdminPlane, Begin};
-use crate::data::{DataPlane, Fate};
+use crate::admin::{AdminPlane, Begin, MAX_BODY};
+use crate::data::{self, DataPlane, Fate, Headers, Stay};
 use crate::host::{Host, LogLevel};
 use crate::plugin::{self, Plugin};
 
 mod abi;
+mod exports;
 
 /// How long after being configured, and after a failure, the data role tries to become active.
 const START_TICK_MS: u32 = 50;
 
-mod entry {
-    proxy_wasm::main! {{
-        std::panic::set_hook(Box::new(|panic| super::abi::log_panic(&panic.to_string())));
-        proxy_wasm::set_root_context(|_| Box::new(super::Root::Unconfigured));
-    }}
+/// What Envoy does after a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Action {
+    /// It goes on to the next filter.
+    Continue = 0,
+    /// It stops here until the stream is resumed or answered.
+    Pause = 1,
+}
+
+/// All that lives in this sandbox.
+struct Vm {
+    roots: BTreeMap<u32, Root>,
+    streams: BTreeMap<u32, Stream>,
 }
 
 /// A plugin on this worker.
 enum Root {
     Unconfigured,
-    Data(Rc<RefCell<DataPlane>>),
-    Admin(Rc<RefCell<AdminPlane>>),
+    Data(Box<DataPlane>),
+    Admin(Box<AdminPlane>),
 }
 
-impl Context for Root {
-    fn on_done(&mut self) -> bool {
-        abi::set_tick_period_ms(0);
-        true
+/// One request.
+#[derive(Default)]
+struct Stream {
+    root: u32,
+    /// For the response to a request that passes.
+    response_headers: Headers,
+    /// What it holds until it ends, its place while it waits for its time included.
+    stay: Stay,
+    /// Whether it is a call of the admin API whose body is not whole yet.
+    awaits_body: bool,
+}
+
+impl Vm {
+    const fn new() -> Self {
+        Self {
+            roots: BTreeMap::new(),
+            streams: BTreeMap::new(),
+        }
     }
-}
 
-impl RootContext for Root {
-    fn on_configure(&mut self, _size: usize) -> bool {
+    /// A new context: a plugin when it has no root.
+    fn create(&mut self, context: u32, root: u32) {
+        if root == 0 {
+            self.roots.insert(context, Root::Unconfigured);
+        } else {
+            let stream = Stream {
+                root,
+                ..Stream::default()
+            };
+            self.streams.insert(context, stream);
+        }
+    }
+
+    /// Whether the plugin takes its configuration.
+    fn configure(&mut self, root: u32) -> bool {
         let host = EnvoyHost;
         let bytes = abi::plugin_configuration().unwrap_or_default();
         match plugin::read(&bytes) {
@@ -51,7 +84,7 @@ impl RootContext for Root {
                 for warning in warnings {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));
                 }
-                self.configure(plugin);
+                self.roots.insert(root, Root::new(plugin));
                 true
             }
             Err(problems) => {
@@ -68,39 +101,82 @@ impl RootContext for Root {
         }
     }
 
-    fn on_tick(&mut self) {
-        let started = match self {
-            Self::Data(plane) => plane
-                .try_borrow_mut()
-                .is_ok_and(|mut plane| plane.start(&EnvoyHost)),
-            Self::Admin(_) | Self::Unconfigured => true,
-        };
-        if started {
+    fn tick(&mut self, root: u32) {
+        match self.roots.get_mut(&root) {
+            Some(Root::Data(plane)) => plane.tick(&EnvoyHost),
+            Some(Root::Admin(_) | Root::Unconfigured) | None => abi::set_tick_period_ms(0),
+        }
+    }
+
+    /// A stream and its plugin.
+    fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
+        let stream = self.streams.get_mut(&context)?;
+        let root = self.roots.get_mut(&stream.root)?;
+        Some((stream, root))
+    }
+
+    fn request_headers(&mut self, context: u32, end_of_stream: bool) -> Action {
+        #[cfg(feature = "trap-for-tests")]
+        trap_when_asked();
+        match self.find(context) {
+            Some((stream, Root::Data(plane))) => stream.limit(context, plane),
+            Some((stream, Root::Admin(plane))) => {
+                match plane.begin(&EnvoyHost, !end_of_stream) {
+                    Begin::Answer(reply) => EnvoyHost.reply(&reply),
+                    Begin::AwaitBody => stream.awaits_body = true,
+                }
+                Action::Pause
+            }
+            Some((_, Root::Unconfigured)) | None => Action::Continue,
+        }
+    }
+
+    fn request_body(&mut self, context: u32, size: u32, end_of_stream: bool) -> Action {
+        // Past the largest body there is nothing to wait for.
+        let too_large = usize::try_from(size).is_ok_and(|size| size > MAX_BODY);
+        self.rest(context, end_of_stream || too_large)
+    }
+
+    fn request_trailers(&mut self, context: u32) -> Action {
+        self.rest(context, true)
+    }
+
+    /// What comes after the headers: it waits with a request that waits, and is the body of a call.
+    fn rest(&mut self, context: u32, is_whole: bool) -> Action {
+        match self.find(context) {
+            Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
+            Some((stream, Root::Admin(plane))) => {
+                if stream.awaits_body && is_whole {
+                    stream.awaits_body = false;
+                    EnvoyHost.reply(&plane.finish(&EnvoyHost));
+                }
+                Action::Pause
+            }
+            Some((_, Root::Data(_) | Root::Unconfigured)) | None => Action::Continue,
+        }
+    }
+
+    fn response_headers(&mut self, context: u32) -> Action {
+        if let Some(stream) = self.streams.get_mut(&context) {
+            data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
+        }
+        Action::Continue
+    }
+
+    /// A context that is over: a request however it ended, or a plugin that was replaced.
+    fn done(&mut self, context: u32) {
+        if let Some((stream, Root::Data(plane))) = self.find(context) {
+            plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
+        }
+        if self.streams.remove(&context).is_none() {
+            self.roots.remove(&context);
             abi::set_tick_period_ms(0);
         }
-    }
-
-    fn create_http_context(&self, _id: u32) -> Option<Box<dyn HttpContext>> {
-        match self {
-            Self::Data(plane) => Some(Box::new(DataStream {
-                plane: Rc::clone(plane),
-                response_headers: Vec::new(),
-            })),
-            Self::Admin(plane) => Some(Box::new(AdminStream {
-                plane: Rc::clone(plane),
-                waits: false,
-            })),
-            Self::Unconfigured => None,
-        }
-    }
-
-    fn get_type(&self) -> Option<ContextType> {
-        Some(ContextType::HttpContext)
     }
 }
 
 impl Root {
-    fn configure(&mut self, plugin: Plugin) {
+    fn new(plugin: Plugin) -> Self {
         let host = EnvoyHost;
         let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
         match plugin {
@@ -111,8 +187,8 @@ impl Root {
                     store.buckets, store.share
                 );
                 host.log(LogLevel::Info, &line);
-                *self = Self::Data(Rc::new(RefCell::new(DataPlane::new(file, host.now()))));
                 abi::set_tick_period_ms(START_TICK_MS);
+                Self::Data(Box::new(DataPlane::new(file, host.now())))
             }
             Plugin::Admin(settings) => {
                 let tokens = settings.tokens.len();
@@ -120,29 +196,24 @@ impl Root {
                     LogLevel::Info,
                     &format!("{about}: admin role, {tokens} tokens"),
                 );
-                *self = Self::Admin(Rc::new(RefCell::new(AdminPlane::new(settings))));
+                Self::Admin(Box::new(AdminPlane::new(settings)))
             }
         }
     }
 }
 
-/// One request that is limited.
-struct DataStream {
-    plane: Rc<RefCell<DataPlane>>,
-    response_headers: Vec<(&'static str, String)>,
-}
-
-impl Context for DataStream {}
-
-impl HttpContext for DataStream {
-    fn on_http_request_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
-        let Ok(mut plane) = self.plane.try_borrow_mut() else {
-            return Action::Continue;
-        };
-        match plane.decide(&EnvoyHost) {
+impl Stream {
+    fn limit(&mut self, context: u32, plane: &mut DataPlane) -> Action {
+        let (fate, stay) = plane.decide(&EnvoyHost, context);
+        self.stay = stay;
+        match fate {
             Fate::Pass(headers) => {
                 self.response_headers = headers;
                 Action::Continue
+            }
+            Fate::Hold(headers) => {
+                self.response_headers = headers;
+                Action::Pause
             }
             Fate::Refuse(reply) => {
                 EnvoyHost.reply(&reply);
@@ -150,53 +221,11 @@ impl HttpContext for DataStream {
             }
         }
     }
-
-    fn on_http_response_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
-        for (name, value) in self.response_headers.drain(..) {
-            EnvoyHost.add_response_header(name, &value);
-        }
-        Action::Continue
-    }
 }
 
-/// One call of the admin API.
-struct AdminStream {
-    plane: Rc<RefCell<AdminPlane>>,
-    waits: bool,
-}
-
-impl Context for AdminStream {}
-
-impl HttpContext for AdminStream {
-    fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
-        let Ok(mut plane) = self.plane.try_borrow_mut() else {
-            return Action::Continue;
-        };
-        match plane.begin(&EnvoyHost, !end_of_stream) {
-            Begin::Answer(reply) => EnvoyHost.reply(&reply),
-            Begin::AwaitBody => self.waits = true,
-        }
-        Action::Pause
-    }
-
-    fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
-        // Past the largest body there is nothing to wait for.
-        if self.waits && (end_of_stream || size > crate::admin::MAX_BODY) {
-            self.waits = false;
-            if let Ok(mut plane) = self.plane.try_borrow_mut() {
-                EnvoyHost.reply(&plane.finish(&EnvoyHost));
-            }
-        }
-        Action::Pause
-    }
-
-    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
-        if self.waits {
-            self.waits = false;
-            if let Ok(mut plane) = self.plane.try_borrow_mut() {
-                EnvoyHost.reply(&plane.finish(&EnvoyHost));
-            }
-        }
-        Action::Pause
-    }
+/// What no request can make the filter do, so that a test can have it.
+#[cfg(feature = "trap-for-tests")]
+fn trap_when_asked() {
+    let asked = EnvoyHost.request_header("x-loudou-trap").is_some();
+    assert!(!asked, "a test asked for it");
 }

@@ -3,6 +3,8 @@
 //! Nothing above this trait knows that it runs in wasm. No method can panic, whatever the host
 //! answers: a status that has no place in an answer becomes `None` or [`StoreFailed`].
 
+use std::borrow::Cow;
+
 use loudou_limiter::Nanos;
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 
@@ -20,6 +22,8 @@ pub enum MetricKind {
     Counter,
     /// Rises and falls.
     Gauge,
+    /// Single values, whose distribution Envoy keeps.
+    Histogram,
 }
 
 /// How important a log line is.
@@ -41,9 +45,12 @@ pub struct Reply {
     /// Envoy's response code details, without spaces.
     pub details: String,
     /// The headers.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// The status that a gRPC call gets: Envoy makes an answer to one of this reply, and a message of
+    /// its body.
+    pub grpc_status: Option<u8>,
 }
 
 /// The host. Methods take `&self`, because a request and the store are the same host.
@@ -63,8 +70,14 @@ pub trait Host {
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Adds a header to the current response.
     fn add_response_header(&self, name: &str, value: &str);
+    /// Sets a header of the current response, in place of what it has under this name.
+    fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
+    /// Lets the paused request of a stream go on; only from the timer.
+    fn resume(&self, stream: u32);
+    /// Sets the period of the timer; 0 stops it.
+    fn set_timer_ms(&self, period: u32);
 
     /// Reads shared data; see [`SharedData::get`].
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
@@ -75,6 +88,8 @@ pub trait Host {
     fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId>;
     /// Adds to a metric; only gauges take a negative offset.
     fn add_to_metric(&self, id: MetricId, offset: i64);
+    /// Records one value of a histogram.
+    fn record(&self, id: MetricId, value: u64);
     /// Reads a metric.
     fn read_metric(&self, id: MetricId) -> Option<u64>;
 

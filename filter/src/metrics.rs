@@ -1,14 +1,18 @@
 //! Counters as Envoy metrics: process-wide, so that any worker can read what all of them counted.
 //!
 //! ```text
-//! <share>.rule.<rule>.admitted | refused | shadow_refused | skipped | errors      counters
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors      counters
+//! <share>.wait_ms                                           histogram of what held requests wait
+//! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
+//! <share>.store.lost_returns
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
 //! ```
 //! The names carry the rule, never a key: a metric lives as long as Envoy.
 
 use loudou_api::{RuleTotals, StoreStatus};
+use loudou_limiter::Nanos;
 use loudou_limiter::rule::Mode;
 use loudou_limiter::store::table::StoreStats;
 
@@ -51,12 +55,14 @@ pub(crate) struct RuleMetrics {
     shadow_refused: Option<MetricId>,
     skipped: Option<MetricId>,
     errors: Option<MetricId>,
+    held: Option<MetricId>,
 }
 
 /// What a rule did with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Admitted,
+    Held,
     Refused,
     ShadowRefused,
     Skipped,
@@ -83,12 +89,14 @@ impl RuleMetrics {
             shadow_refused: counter("shadow_refused"),
             skipped: counter("skipped"),
             errors: counter("errors"),
+            held: counter("held"),
         }
     }
 
     pub(crate) fn count(&self, host: &dyn Host, what: Counted) {
         let id = match what {
             Counted::Admitted => self.admitted,
+            Counted::Held => self.held,
             Counted::Refused => self.refused,
             Counted::ShadowRefused => self.shadow_refused,
             Counted::Skipped => self.skipped,
@@ -112,6 +120,7 @@ impl RuleMetrics {
             shadow_refused: read(host, self.shadow_refused),
             skipped: read(host, self.skipped),
             errors: read(host, self.errors),
+            held: read(host, self.held),
             edited,
         }
     }
@@ -127,6 +136,9 @@ pub(crate) struct StoreMetrics {
     cas_retries: Option<MetricId>,
     cas_give_ups: Option<MetricId>,
     lost_counts: Option<MetricId>,
+    lost_returns: Option<MetricId>,
+    waiting: Option<MetricId>,
+    wait_ms: Option<MetricId>,
 }
 
 impl StoreMetrics {
@@ -140,6 +152,9 @@ impl StoreMetrics {
             cas_retries: metric(MetricKind::Counter, "store.cas_retries"),
             cas_give_ups: metric(MetricKind::Counter, "store.cas_give_ups"),
             lost_counts: metric(MetricKind::Counter, "store.lost_counts"),
+            lost_returns: metric(MetricKind::Counter, "store.lost_returns"),
+            waiting: metric(MetricKind::Gauge, "waiting"),
+            wait_ms: metric(MetricKind::Histogram, "wait_ms"),
         }
     }
 
@@ -161,6 +176,27 @@ impl StoreMetrics {
         add(host, self.cas_retries, stats.cas_retries);
         add(host, self.cas_give_ups, stats.cas_give_ups);
         add(host, self.lost_counts, stats.lost_counts);
+        add(host, self.lost_returns, stats.lost_returns);
+    }
+
+    /// A request waits for `wait`.
+    pub(crate) fn waits(&self, host: &dyn Host, wait: Nanos) {
+        add(host, self.waiting, 1);
+        if let Some(id) = self.wait_ms {
+            host.record(id, wait.millis_ceil());
+        }
+    }
+
+    /// `count` requests wait no longer.
+    pub(crate) fn waited(&self, host: &dyn Host, count: usize) {
+        if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
+            host.add_to_metric(id, count.saturating_neg());
+        }
+    }
+
+    /// The requests that wait now, on all workers.
+    pub(crate) fn waiting(&self, host: &dyn Host) -> u64 {
+        read(host, self.waiting)
     }
 
     /// One slot fewer is in use.
@@ -179,6 +215,7 @@ impl StoreMetrics {
             cas_retries: read(host, self.cas_retries),
             cas_give_ups: read(host, self.cas_give_ups),
             lost_counts: read(host, self.lost_counts),
+            lost_returns: read(host, self.lost_returns),
             ..StoreStatus::default()
         }
     }

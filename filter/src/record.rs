@@ -4,7 +4,7 @@
 //! configuration, the edit if there is one, and the limits that live buckets may still be in. Format
 //! 1; a worker that meets another format leaves it alone and goes by its own configuration.
 
-use loudou_limiter::carry::Past;
+use loudou_limiter::carry::{MAX_PAST, Past};
 use loudou_limiter::config::RuleEdit;
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::rule::{Mode, Rule, RuleFile};
@@ -15,9 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::host::Host;
 
 const FORMAT: u8 = 1;
-/// How many versions of a rule's limits are remembered. A bucket untouched through more edits than
-/// this keeps only its reset time.
-const MAX_PAST: usize = 8;
 /// How often a conflicting change is tried again.
 const MAX_TRIES: usize = 16;
 

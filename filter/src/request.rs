@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use loudou_limiter::Nanos;
 use loudou_limiter::request::Request;
 
 use crate::host::Host;
@@ -9,6 +10,7 @@ use crate::host::Host;
 /// A request that is read lazily: every value costs a call into Envoy.
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
+    may_wait: bool,
     /// By header name; [`SOURCE`] and [`ROUTE`] are no header names.
     known: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -20,8 +22,15 @@ impl<'a> HostRequest<'a> {
     pub(crate) const fn new(host: &'a dyn Host) -> Self {
         Self {
             host,
+            may_wait: true,
             known: Vec::new(),
         }
+    }
+
+    /// The same, which is refused where it would have to wait unless `may_wait`.
+    pub(crate) const fn waiting_if(mut self, may_wait: bool) -> Self {
+        self.may_wait = may_wait;
+        self
     }
 
     fn value(
@@ -60,6 +69,10 @@ impl Request for HostRequest<'_> {
 
     fn route(&mut self) -> Option<Cow<'_, [u8]>> {
         self.value(ROUTE, |host| host.property("xds\0route_name"))
+    }
+
+    fn max_wait(&mut self) -> Option<Nanos> {
+        (!self.may_wait).then_some(Nanos::ZERO)
     }
 }
 

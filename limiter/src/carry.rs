@@ -42,6 +42,10 @@ impl Carry {
     }
 }
 
+/// How many replaced versions of a rule's limits are remembered. A bucket untouched through more
+/// edits than this keeps only its reset time.
+pub const MAX_PAST: usize = 8;
+
 /// Limits that were replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
@@ -70,6 +74,22 @@ impl Versions {
             .map(|past| (past.limits.tag(), past))
             .collect();
         Self { current, tag, past }
+    }
+
+    /// Replaces the limits in force at the instant `at`; the same limits again are no change.
+    pub fn replace(&mut self, limits: Limits, carry: Carry, at: Nanos) {
+        if limits == self.current {
+            return;
+        }
+        let tag = core::mem::replace(&mut self.tag, limits.tag());
+        let past = Past {
+            limits: core::mem::replace(&mut self.current, limits),
+            carry,
+            until: at,
+        };
+        self.past.push((tag, past));
+        let surplus = self.past.len().saturating_sub(MAX_PAST);
+        self.past.drain(..surplus);
     }
 
     /// The limits in force.

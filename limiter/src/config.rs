@@ -13,15 +13,24 @@ use serde_json::Value;
 use crate::limit::Limits;
 use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
 
+mod admin;
+mod answers;
 mod limits;
 mod matches;
 mod problem;
 mod reader;
 mod rules;
+mod schema;
+mod spoken;
 mod suggest;
+mod warnings;
 
+pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
 pub use problem::{Path, Problem, Severity, Step};
+pub use schema::schema;
+pub use spoken::{spoken, spoken_value};
+pub use warnings::advice;
 
 use reader::{Cursor, Fields, Report};
 
@@ -34,7 +43,10 @@ pub const BUCKETS: core::ops::RangeInclusive<u32> = 64..=16_777_216;
 /// The most problems that are reported; a file with more has one cause.
 const MAX_PROBLEMS: usize = 100;
 
-const TOP: [&str; 4] = ["version", "store", "defaults", "rules"];
+/// The fields of a rule file.
+const TOP: &[&str] = &["version", "store", "defaults", "rules"];
+/// The fields of `store`.
+const STORE: &[&str] = &["buckets", "share"];
 
 /// The outcome of reading: the file if it has no errors, and all problems, warnings included.
 #[derive(Clone, Debug)]
@@ -141,14 +153,14 @@ fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
 }
 
 fn file(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleFile> {
-    let fields = cursor.object(&TOP, report)?;
+    let fields = cursor.object(TOP, report)?;
     if let Some(version) = fields.need("version", "1", report) {
         version.integer(1, 1, report);
     }
     let store = store(fields.get("store"), report);
     let defaults = fields
         .get("defaults")
-        .and_then(|defaults| defaults.object(&rules::DEFAULTABLE, report));
+        .and_then(|defaults| defaults.object(rules::DEFAULTABLE, report));
     if let Some(defaults) = &defaults {
         rules::check_defaults(defaults, report);
     }
@@ -211,7 +223,7 @@ fn all_rules(
 
 fn store(cursor: Option<Cursor<'_>>, report: &mut Report) -> StoreSettings {
     let mut settings = StoreSettings::default();
-    let Some(fields) = cursor.and_then(|store| store.object(&["buckets", "share"], report)) else {
+    let Some(fields) = cursor.and_then(|store| store.object(STORE, report)) else {
         return settings;
     };
     if let Some(buckets) = fields.get("buckets") {

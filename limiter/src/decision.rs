@@ -78,7 +78,7 @@ impl Decision {
     }
 
     /// Whether `self` has a smaller share of its capacity left than `other`.
-    pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
+    pub fn is_tighter_than(&self, other: &Self) -> bool {
         let (mine, theirs) = (u128::from(self.remaining), u128::from(other.remaining));
         mine.saturating_mul(u128::from(other.capacity))
             < theirs.saturating_mul(u128::from(self.capacity))

@@ -3,10 +3,12 @@
 //! Rules are evaluated in file order and every matching one must admit; the first refusal ends it.
 //! A rule in shadow mode decides on its own buckets and never affects the verdict.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ask::Ask;
-use crate::carry::{Past, Versions};
+use crate::carry::{Carry, Past, Versions};
+use crate::config::RuleEdit;
 use crate::decision::Verdict;
 use crate::limit::BucketDecision;
 use crate::request::Request;
@@ -37,6 +39,17 @@ impl ActiveRule {
         }
     }
 
+    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
+    pub fn edit(&mut self, edit: RuleEdit, carry: Carry, at: Nanos) {
+        if let Some(mode) = edit.mode {
+            self.rule.mode = mode;
+        }
+        if let Some(limits) = edit.limits {
+            self.rule.limits = limits.clone();
+            self.versions.replace(limits, carry, at);
+        }
+    }
+
     /// The rule.
     pub const fn rule(&self) -> &Rule {
         &self.rule
@@ -58,6 +71,8 @@ impl ActiveRule {
 pub struct RuleOutcome {
     /// The index of the rule in its set.
     pub rule: usize,
+    /// The key of the request; `None` when it lacks a part.
+    pub key: Option<String>,
     /// What it said.
     pub answer: Answer,
 }
@@ -100,20 +115,36 @@ impl Outcome {
         }
     }
 
+    /// When a request that is not refused may pass, if it has to wait: the latest instant of the
+    /// rules that are enforced. It is on the clock of their buckets, which another worker may have
+    /// moved on beyond this one's `now`.
+    pub fn due(&self, rules: &[ActiveRule]) -> Option<Nanos> {
+        let held = self
+            .enforced(rules)
+            .filter(|decision| decision.wait() > Nanos::ZERO);
+        held.map(|decision| decision.at().saturating_add(decision.wait()))
+            .max()
+            .filter(|_| !self.refused)
+    }
+
+    /// The decisions of the rules that are enforced.
+    fn enforced<'a>(&'a self, rules: &'a [ActiveRule]) -> impl Iterator<Item = &'a BucketDecision> {
+        self.rules.iter().filter_map(|outcome| {
+            let active = rules.get(outcome.rule)?;
+            match &outcome.answer {
+                Answer::Decided(decision) if active.rule.mode == Mode::Enforce => Some(decision),
+                _ => None,
+            }
+        })
+    }
+
     /// How long the request is held: the longest wait of the rules that are enforced; zero when it
     /// is refused.
     pub fn wait(&self, rules: &[ActiveRule]) -> Nanos {
         if self.refused {
             return Nanos::ZERO;
         }
-        let enforced = self.rules.iter().filter(|outcome| {
-            let rule = rules.get(outcome.rule);
-            rule.is_some_and(|active| active.rule.mode == Mode::Enforce)
-        });
-        let waits = enforced.map(|outcome| match &outcome.answer {
-            Answer::Decided(decision) => decision.wait(),
-            Answer::Skipped | Answer::KeyMissing | Answer::GaveUp(_) => Nanos::ZERO,
-        });
+        let waits = self.enforced(rules).map(BucketDecision::wait);
         waits.max().unwrap_or(Nanos::ZERO)
     }
 }
@@ -143,15 +174,19 @@ pub fn evaluate(
     clock: Clock,
     stats: &mut StoreStats,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        // Most requests match one rule; without this there would be room for four.
+        rules: Vec::with_capacity(1),
+        refused: false,
+    };
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
         if rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
-        let answer = match rule.key_of(request, table.seed()) {
-            Key::Skip => Answer::Skipped,
-            Key::Refuse => Answer::KeyMissing,
+        let (key, answer) = match rule.key_of(request, table.seed()) {
+            Key::Skip => (None, Answer::Skipped),
+            Key::Refuse => (None, Answer::KeyMissing),
             Key::Bucket(key) => {
                 let take = Take {
                     versions: &active.versions,
@@ -164,14 +199,15 @@ pub fn evaluate(
                         max_wait: request.max_wait(),
                     },
                 };
-                table
-                    .take(store, &take, stats)
-                    .map_or_else(Answer::GaveUp, Answer::Decided)
+                let taken = table.take(store, &take, stats);
+                let answer = taken.map_or_else(Answer::GaveUp, Answer::Decided);
+                (Some(key), answer)
             }
         };
         outcome.refused = rule.mode == Mode::Enforce && answer.refuses(rule.on_error);
         outcome.rules.push(RuleOutcome {
             rule: index,
+            key,
             answer,
         });
         if outcome.refused {

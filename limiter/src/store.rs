@@ -3,8 +3,8 @@
 //!
 //! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
 //! live in pages ([`page`]); [`table`] finds a bucket's page by a seeded hash and changes it with
-//! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] is a store for
-//! tests and replays.
+//! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
+//! stores for tests and replays.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,9 @@ pub mod attempt;
 pub mod memory;
 pub mod names;
 pub mod page;
+pub mod paged;
 pub mod release;
+pub mod size;
 pub mod table;
 
 /// A version of a value; every successful write gives a new one. Never 0.

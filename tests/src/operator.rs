@@ -42,6 +42,13 @@ impl Operator {
         expect(&answer, 200).context(path.to_owned())
     }
 
+    /// How many requests wait now, on all workers.
+    pub fn waiting(&mut self) -> Result<u64> {
+        let status = self.get("/v1/status")?;
+        let waiting = status.get("waiting").and_then(Value::as_u64);
+        waiting.with_context(|| format!("no number of waiting: {status}"))
+    }
+
     /// The generation of the rules now.
     pub fn generation(&mut self) -> Result<u64> {
         let rules = self.get("/v1/rules")?;
@@ -93,7 +100,10 @@ impl Operator {
             let buckets = page.get("buckets").and_then(Value::as_array);
             all.extend(buckets.context("a page without buckets")?.iter().cloned());
             match page.get("next_cursor").and_then(Value::as_str) {
-                Some(next) => next.clone_into(&mut cursor),
+                Some(next) => {
+                    ensure!(next != cursor, "the cursor stays at {cursor}");
+                    next.clone_into(&mut cursor);
+                }
                 None => return Ok(all),
             }
         }

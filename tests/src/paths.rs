@@ -1,7 +1,8 @@
 //! Where things are: the workspace, the build directory, Envoy and the `loudou` command.
 //!
 //! `cargo xtask test` hands paths over by environment; a plain `cargo test -p loudou-tests` finds
-//! the same files by itself once `cargo xtask setup` and `cargo xtask build` have run.
+//! the same files by itself once `cargo xtask setup`, `cargo xtask build` and, for the test of crashes,
+//! `cargo xtask build --trap` have run.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -19,6 +19,24 @@ pub fn wasm_path() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The filter that panics when a request asks for it: `LOUDOU_TRAP_WASM`, or what `cargo xtask test`
+/// makes; never older than its sources.
+pub fn trap_wasm_path() -> Result<PathBuf> {
+    let path = env::var_os("LOUDOU_TRAP_WASM").map_or_else(built_trap_wasm, PathBuf::from);
+    check_fresh(&path).context("`cargo xtask build --trap` builds the filter that panics")?;
+    Ok(path)
+}
+
+/// The build directory of the filter that panics, apart from that of the real one.
+pub fn trap_target_dir() -> PathBuf {
+    target_dir().join("trap")
+}
+
+/// Where `cargo xtask build --trap` leaves the filter that panics.
+pub fn built_trap_wasm() -> PathBuf {
+    trap_target_dir().join("wasm32-wasip1/wasm/loudou_filter.wasm")
+}
+
 /// Where `cargo xtask build` leaves the filter.
 pub fn built_wasm() -> PathBuf {
     target_dir().join("wasm32-wasip1/wasm/loudou_filter.wasm")

@@ -1,9 +1,8 @@
 //! Who may call the admin API, and what they may do.
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::{
-    Config, EDIT_TOKEN, Envoy, Operator, Request, VIEW_TOKEN, expect, expect_problem,
-};
+use loudou_tests::one_rule::config;
+use loudou_tests::{EDIT_TOKEN, Envoy, Operator, Request, VIEW_TOKEN, expect, expect_problem};
 use serde_json::{Value, json};
 
 const LOOKS: [&str; 6] = [
@@ -14,14 +13,6 @@ const LOOKS: [&str; 6] = [
     "/v1/events",
     "/v1/export",
 ];
-
-fn config() -> Config {
-    Config::new(json!([{
-        "name": "r",
-        "key": [{ "header": "x-user-id" }],
-        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
-    }]))
-}
 
 /// Every call that changes something, as complete as it gets.
 fn changes() -> [Request; 3] {
@@ -45,7 +36,7 @@ fn unchanged(envoy: &Envoy) -> Result<()> {
 
 #[test]
 fn without_a_known_token_nothing_is_told() -> Result<()> {
-    let envoy = Envoy::start(&config())?;
+    let envoy = Envoy::start(&config(2))?;
     let mut http = envoy.admin();
     let long = format!("Bearer {}", "x".repeat(50_000));
     let upper = format!("Bearer {}", EDIT_TOKEN.to_uppercase());
@@ -86,7 +77,7 @@ fn without_a_known_token_nothing_is_told() -> Result<()> {
 
 #[test]
 fn a_viewer_looks_and_does_not_touch() -> Result<()> {
-    let envoy = Envoy::start(&config())?;
+    let envoy = Envoy::start(&config(2))?;
     let mut viewer = Operator::viewer(&envoy);
     for path in LOOKS {
         viewer.get(path)?;
@@ -107,7 +98,7 @@ fn a_viewer_looks_and_does_not_touch() -> Result<()> {
 
 #[test]
 fn web_pages_are_refused() -> Result<()> {
-    let envoy = Envoy::start(&config())?;
+    let envoy = Envoy::start(&config(2))?;
     let mut http = envoy.admin();
     for origin in ["https://evil.example", "null", "", "http://127.0.0.1:9911"] {
         for request in changes().into_iter().chain([Request::get("/v1/status")]) {
@@ -122,7 +113,7 @@ fn web_pages_are_refused() -> Result<()> {
 
 #[test]
 fn two_tokens_are_none() -> Result<()> {
-    let envoy = Envoy::start(&config())?;
+    let envoy = Envoy::start(&config(2))?;
     let [put, ..] = changes();
     let answer = envoy
         .admin()
@@ -138,7 +129,7 @@ fn two_tokens_are_none() -> Result<()> {
 
 #[test]
 fn without_tokens_this_machine_may_edit_and_is_told_so() -> Result<()> {
-    let envoy = Envoy::start(&config().tokens(json!([])))?;
+    let envoy = Envoy::start(&config(2).tokens(json!([])))?;
     let mut http = envoy.admin();
     let status = expect(&http.get("/v1/status")?, 200)?;
     ensure!(status["access"] == "edit", "{status}");

@@ -1,48 +1,16 @@
 //! Bodies of the admin API: they arrive whole, and bad ones get all their problems told.
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, VIEW_TOKEN, expect_problem};
-use serde_json::{Value, json};
+use loudou_tests::one_rule::{config, edit, put, unharmed};
+use loudou_tests::{Envoy, Operator, Request, VIEW_TOKEN, expect_problem};
+use serde_json::json;
 
 /// The largest body the admin API takes.
 const MAX_BODY: usize = 64 * 1024;
 
-fn start() -> Result<Envoy> {
-    Envoy::start(&Config::new(json!([{
-        "name": "r",
-        "key": [{ "header": "x-user-id" }],
-        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
-    }])))
-}
-
-fn unharmed(envoy: &Envoy) -> Result<()> {
-    let mut ops = Operator::editor(envoy);
-    ensure!(ops.generation()? == 1, "something was changed");
-    let rule = ops.get("/v1/rules/r")?;
-    ensure!(
-        rule.get("edit").is_none() && rule.get("rule") == rule.get("base"),
-        "{rule}"
-    );
-    ensure!(
-        !envoy.log()?.contains("panicked"),
-        "the log tells of a panic"
-    );
-    Ok(())
-}
-
-fn put(path: &str) -> Request {
-    Request::new("PUT", path)
-        .token(EDIT_TOKEN)
-        .header("if-match", "*")
-}
-
-fn edit(capacity: u32) -> Value {
-    json!({ "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
-}
-
 #[test]
 fn bodies_that_are_no_edit() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
     let nested = format!("{}1{}", "{\"limits\":".repeat(5_000), "}".repeat(5_000));
     let bodies: [&[u8]; 16] = [
@@ -77,7 +45,7 @@ fn bodies_that_are_no_edit() -> Result<()> {
 
 #[test]
 fn every_problem_of_a_body_is_told() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let body = json!({ "mode": "enforced", "limits": [
         { "algorithm": "funel", "capacity": 1, "rate": "1/s" },
         { "algorithm": "funnel", "capacity": 0, "rate": "0/s" },
@@ -119,7 +87,7 @@ fn every_problem_of_a_body_is_told() -> Result<()> {
 
 #[test]
 fn bodies_of_the_wrong_type_are_refused() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let types = [
         None,
         Some("text/plain"),
@@ -160,7 +128,7 @@ fn sized(capacity: u32, bytes: usize) -> String {
 
 #[test]
 fn bodies_arrive_whole_up_to_the_largest() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let json = |body: String| {
         put("/v1/rules/r")
@@ -211,7 +179,7 @@ fn bodies_arrive_whole_up_to_the_largest() -> Result<()> {
 
 #[test]
 fn larger_bodies_are_refused() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let json = |body: String| {
         put("/v1/rules/r")
             .header("content-type", "application/json")

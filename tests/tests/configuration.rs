@@ -244,3 +244,32 @@ fn a_changed_rule_retires_its_edit_and_no_other() -> Result<()> {
     ensure!(status(&mut envoy.data(), "b", "alice")? == 429);
     envoy.stop()
 }
+
+#[test]
+fn a_rollback_is_in_force_like_any_configuration() -> Result<()> {
+    let (a, b) = (
+        Config::new(json!([rule("a", 2)])),
+        Config::new(json!([rule("a", 5)])),
+    );
+    let envoy = Envoy::start(&a)?;
+    let mut ops = Operator::editor(&envoy);
+    exhaust(&envoy, "a", "alice", 2)?;
+    ensure!(envoy.push(&b)? == Update::Accepted);
+    in_force(&mut ops, "a", Some(5))?;
+    exhaust(&envoy, "a", "bob", 5)?;
+    // While the first listener drains, Envoy would take its plugin up again as it is.
+    eventually(SOON, "the first configuration to be gone", || {
+        let draining = envoy.stats(r"^listener_manager\.total_.*_draining$")?;
+        Ok(draining.values().all(|count| *count == 0).then_some(()))
+    })?;
+    ensure!(envoy.push(&a)? == Update::Accepted);
+    in_force(&mut ops, "a", Some(2))?;
+    exhaust(&envoy, "a", "carol", 2)?;
+    ensure!(status(&mut envoy.data(), "a", "bob")? == 429);
+    // It can be edited like any other.
+    ops.edit("a", "carry=keep", &json!({ "mode": "shadow" }))?;
+    eventually(SOON, "the edit to be in force", || {
+        Ok((status(&mut envoy.data(), "a", "carol")? == 200).then_some(()))
+    })?;
+    envoy.stop()
+}

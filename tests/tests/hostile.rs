@@ -28,16 +28,8 @@ fn start() -> Result<Envoy> {
     Envoy::start(&Config::new(rules))
 }
 
-/// The life of the sandboxes: none came or went, none trapped, no log line of a panic.
-fn sandboxes(envoy: &Envoy) -> Result<BTreeMap<String, u64>> {
-    let mut stats = envoy.stats(r"^wasm\.|\.wasm\.|vm_reload|vm_failed")?;
-    stats.retain(|name, _| !name.contains("cache"));
-    ensure!(!stats.is_empty(), "Envoy tells nothing about sandboxes");
-    Ok(stats)
-}
-
 fn unharmed(envoy: &Envoy, before: &BTreeMap<String, u64>) -> Result<()> {
-    let after = sandboxes(envoy)?;
+    let after = envoy.sandboxes()?;
     ensure!(after == *before, "{before:?} became {after:?}");
     let log = envoy.log()?;
     ensure!(
@@ -109,7 +101,7 @@ fn escaped(bytes: &[u8]) -> String {
 #[test]
 fn odd_keys_are_limited_and_shown_escaped() -> Result<()> {
     let envoy = start()?;
-    let before = sandboxes(&envoy)?;
+    let before = envoy.sandboxes()?;
     let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
     let mut let_through = 0;
     for (value, key) in values() {
@@ -158,7 +150,7 @@ fn odd_keys_are_limited_and_shown_escaped() -> Result<()> {
 #[test]
 fn control_characters_stop_at_envoy_or_are_escaped() -> Result<()> {
     let envoy = start()?;
-    let before = sandboxes(&envoy)?;
+    let before = envoy.sandboxes()?;
     let mut ops = Operator::editor(&envoy);
     for byte in (0..0x20_u8).chain([0x7f]) {
         let value = [b"a", &[byte][..], b"z"].concat();
@@ -191,7 +183,7 @@ fn control_characters_stop_at_envoy_or_are_escaped() -> Result<()> {
 #[test]
 fn huge_keys_get_a_verdict() -> Result<()> {
     let envoy = start()?;
-    let before = sandboxes(&envoy)?;
+    let before = envoy.sandboxes()?;
     let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
     for (n, byte) in [(0, b'A'), (1, 0xff), (2, b'%')] {
         let mut long = vec![byte; LONG];
@@ -230,7 +222,7 @@ fn huge_keys_get_a_verdict() -> Result<()> {
 #[test]
 fn absent_keys_are_skipped_refused_or_shared() -> Result<()> {
     let envoy = start()?;
-    let before = sandboxes(&envoy)?;
+    let before = envoy.sandboxes()?;
     let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
     for empty in [Some(""), Some("   "), None] {
         let add = |request: Request| match empty {
@@ -267,7 +259,7 @@ fn absent_keys_are_skipped_refused_or_shared() -> Result<()> {
 #[test]
 fn of_two_headers_the_first_counts() -> Result<()> {
     let envoy = start()?;
-    let before = sandboxes(&envoy)?;
+    let before = envoy.sandboxes()?;
     let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
     let twice = |a: &str, b: &str| {
         let request = Request::get("/refuse").header("x-user-id", a);
@@ -303,7 +295,7 @@ fn odd_paths_and_methods_get_a_verdict() -> Result<()> {
         "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
     });
     let envoy = Envoy::start(&Config::new(json!([only_post, by_path])))?;
-    let before = sandboxes(&envoy)?;
+    let before = envoy.sandboxes()?;
     let mut ops = Operator::editor(&envoy);
     let long = format!("/{}", "x".repeat(LONG));
     let paths = [

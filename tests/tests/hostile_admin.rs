@@ -1,45 +1,13 @@
 //! Hostile calls of the admin API, bodies apart: each gets its error as a problem document, and changes nothing.
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, expect_problem};
-use serde_json::{Value, json};
-
-fn start() -> Result<Envoy> {
-    Envoy::start(&Config::new(json!([{
-        "name": "r",
-        "key": [{ "header": "x-user-id" }],
-        "limits": [{ "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
-    }])))
-}
-
-fn unharmed(envoy: &Envoy) -> Result<()> {
-    let mut ops = Operator::editor(envoy);
-    ensure!(ops.generation()? == 1, "something was changed");
-    let rule = ops.get("/v1/rules/r")?;
-    ensure!(
-        rule.get("edit").is_none() && rule.get("rule") == rule.get("base"),
-        "{rule}"
-    );
-    ensure!(
-        !envoy.log()?.contains("panicked"),
-        "the log tells of a panic"
-    );
-    Ok(())
-}
-
-fn put(path: &str) -> Request {
-    Request::new("PUT", path)
-        .token(EDIT_TOKEN)
-        .header("if-match", "*")
-}
-
-fn edit(capacity: u32) -> Value {
-    json!({ "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
-}
+use loudou_tests::one_rule::{config, edit, put, unharmed};
+use loudou_tests::{Envoy, Operator, Request, expect_problem};
+use serde_json::json;
 
 #[test]
 fn paths_that_are_none() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let long = format!("/v1/buckets/r/{}", "k".repeat(5_000));
     let escaped = format!("/v1/buckets/r/{}", "%25".repeat(10_000));
@@ -83,7 +51,7 @@ fn paths_that_are_none() -> Result<()> {
 
 #[test]
 fn methods_that_do_not_fit() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let cases = [
         ("POST", "/v1/status", "GET"),
@@ -108,7 +76,7 @@ fn methods_that_do_not_fit() -> Result<()> {
 
 #[test]
 fn queries_that_are_not_understood() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let queries = [
         "/v1/status?x=1",
@@ -163,7 +131,7 @@ fn queries_that_are_not_understood() -> Result<()> {
 
 #[test]
 fn reasons_are_one_short_line() -> Result<()> {
-    let envoy = start()?;
+    let envoy = Envoy::start(&config(2))?;
     let long = "x".repeat(201);
     for reason in ["a%0Ab", "%00", "%1B[31mred", "%7F", "%C2%85", long.as_str()] {
         let request = put(&format!("/v1/rules/r?reason={reason}")).json(&edit(9));

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
+use loudou_limiter::config;
 
 mod args;
 mod buckets;
@@ -17,6 +18,7 @@ mod context;
 mod edit;
 mod events;
 mod examples;
+mod replay;
 mod report;
 mod rules;
 mod status;
@@ -52,13 +54,14 @@ impl Outcome {
 /// Runs `loudou` with the arguments and the terminal of this process.
 pub fn main() -> ExitCode {
     // Not locked: the screen writes to the terminal from where it likes.
-    let (stdout, stdin) = (io::stdout(), io::stdin());
+    let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let size = crossterm::terminal::size().ok();
     let mut io = Io {
         out_terminal: stdout.is_terminal(),
+        err_terminal: stderr.is_terminal(),
         input_terminal: stdin.is_terminal(),
         out: &mut io::BufWriter::new(stdout),
-        err: &mut io::stderr(),
+        err: &mut &stderr,
         input: &mut io::BufReader::new(stdin),
         width: size.map(|(width, _)| usize::from(width)),
         env: Env::read(),
@@ -123,6 +126,7 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         None => top::run(context, None)?,
         Some(Command::Top(args)) => top::run(context, Some(args))?,
         Some(Command::Check(args)) => return check::run(context, args),
+        Some(Command::Replay(args)) => return replay::run(context, args),
         Some(Command::Status) => status::run(context)?,
         Some(Command::Rules(args)) => rules::run(context, args)?,
         Some(Command::Buckets(args)) => buckets::run(context, args)?,
@@ -132,9 +136,17 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Reset(args)) => return edit::reset(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export) => rules::export(context)?,
+        Some(Command::Schema) => schema(context)?,
         Some(Command::Completions { shell }) => {
             clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);
         }
     }
     Ok(Outcome::Done)
+}
+
+fn schema(context: &mut Context<'_, '_>) -> Result<()> {
+    context.no_csv()?;
+    let format = context.format();
+    world::json(context.io.out, format, &config::schema())?;
+    Ok(())
 }

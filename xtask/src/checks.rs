@@ -13,12 +13,15 @@ type Step = (&'static str, fn() -> Result<()>);
 const SETUP: Step = ("setup", || setup::run().map(drop));
 const UNIT: Step = ("unit tests", unit);
 const FILTER: Step = ("the filter (wasm)", || filter::build().map(drop));
+const TRAP: Step = ("the filter that panics for a test", || {
+    filter::build_trap().map(drop)
+});
 const LOUDOU: Step = ("the loudou command", || loudou().map(drop));
 const END_TO_END: Step = ("tests in a real Envoy", end_to_end);
 
 /// Everything a contributor must pass.
 pub(crate) fn test() -> Result<()> {
-    steps(&[SETUP, UNIT, FILTER, LOUDOU, END_TO_END])
+    steps(&[SETUP, UNIT, FILTER, TRAP, LOUDOU, END_TO_END])
 }
 
 /// Everything that must pass before a merge.
@@ -31,6 +34,7 @@ pub(crate) fn ci() -> Result<()> {
         UNIT,
         ("documentation", documentation),
         FILTER,
+        TRAP,
         LOUDOU,
         END_TO_END,
         ("cargo-deny", deny),
@@ -111,6 +115,7 @@ fn end_to_end() -> Result<()> {
     let mut test = cargo(&["test", "--package", "loudou-tests", "--no-fail-fast"]);
     test.env("ENVOY_BIN", loudou_tests::envoy_bin()?)
         .env("LOUDOU_WASM", loudou_tests::wasm::built_wasm())
+        .env("LOUDOU_TRAP_WASM", loudou_tests::wasm::built_trap_wasm())
         .env("LOUDOU_BIN", target_dir().join("debug/loudou"));
     run(&mut test)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::workspace_root;
-use loudou_tests::wasm::{built_wasm, check_fresh};
+use loudou_tests::wasm::{built_trap_wasm, built_wasm, check_fresh, trap_target_dir};
 
 use crate::command::{cargo, run};
 use crate::setup::WASM_TARGET;
@@ -18,20 +18,8 @@ const BUDGET_KIB: u64 = 400;
 
 /// Builds the filter and gives its path.
 pub(crate) fn build() -> Result<PathBuf> {
-    let arguments = [
-        // `rustc` for the crate type: a library that is also an rlib gets no link-time optimisation.
-        "rustc",
-        "--crate-type",
-        "cdylib",
-        "--package",
-        "loudou-filter",
-        "--target",
-        WASM_TARGET,
-        "--profile",
-        "wasm",
-    ];
     // The filter tells in Envoy's log and in its status which commit it is.
-    run(cargo(&arguments).env("LOUDOU_GIT", commit()))?;
+    run(compile().env("LOUDOU_GIT", commit()))?;
     let path = built_wasm();
     check_fresh(&path)?;
     let module = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -46,6 +34,32 @@ pub(crate) fn build() -> Result<PathBuf> {
         "the filter is {kib} KiB large; the budget is {BUDGET_KIB} KiB"
     );
     Ok(path)
+}
+
+/// Builds the filter that panics when a request asks for it, in a build directory of its own, so
+/// that it never stands where the real one is looked for.
+pub(crate) fn build_trap() -> Result<PathBuf> {
+    let mut compile = compile();
+    compile.args(["--features", "trap-for-tests", "--target-dir"]);
+    run(compile.arg(trap_target_dir()))?;
+    let path = built_trap_wasm();
+    check_fresh(&path)?;
+    Ok(path)
+}
+
+fn compile() -> Command {
+    cargo(&[
+        // `rustc` for the crate type: a library that is also an rlib gets no link-time optimisation.
+        "rustc",
+        "--crate-type",
+        "cdylib",
+        "--package",
+        "loudou-filter",
+        "--target",
+        WASM_TARGET,
+        "--profile",
+        "wasm",
+    ])
 }
 
 /// The commit that is checked out, with a `+` when files differ from it; `unknown` without git.

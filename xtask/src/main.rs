@@ -1,7 +1,7 @@
 //! `cargo xtask`: what a contributor runs, in plain Rust, so that it works wherever Cargo does.
 //!
-//! `setup` brings Envoy, `build` the filter, `demo` shows both at work; `test` is what must pass
-//! before a commit, `ci` everything that must pass before a merge.
+//! `setup` brings Envoy, `build` the filter, `demo` shows both at work, `bench` measures; `test` is
+//! what must pass before a commit, `ci` everything that must pass before a merge.
 
 #![expect(
     clippy::print_stdout,
@@ -9,10 +9,12 @@
     reason = "a command line tool speaks"
 )]
 
+mod bench;
 mod checks;
 mod command;
 mod demo;
 mod filter;
+mod pictures;
 mod setup;
 
 use std::process::ExitCode;
@@ -35,9 +37,20 @@ enum Task {
     /// Makes sure of the wasm target and of an Envoy; quick when they are there
     Setup,
     /// Builds the filter, checks its size and what it asks of its host
-    Build,
+    Build {
+        /// Builds the filter that panics on request instead, as a test of crashes wants it
+        #[arg(long)]
+        trap: bool,
+    },
     /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
     Demo,
+    /// Draws the pictures of docs/algorithms again
+    Pictures,
+    /// Measures
+    Bench {
+        /// What
+        what: bench::Bench,
+    },
     /// Runs every test, those in a real Envoy included
     Test,
     /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
@@ -47,8 +60,11 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Setup => setup::run().map(drop),
-        Task::Build => filter::build().map(drop),
+        Task::Build { trap: false } => filter::build().map(drop),
+        Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Demo => demo::run(),
+        Task::Pictures => pictures::run_all(),
+        Task::Bench { what } => bench::bench(what),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

@@ -1,12 +1,12 @@
 //! Who may call, and what they may do.
 
 use loudou_api::Access;
+use loudou_limiter::config::AdminSettings;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Failure;
 use crate::host::Host;
-use crate::plugin::AdminSettings;
 use crate::request::without_port;
 
 /// Who calls.

@@ -38,6 +38,7 @@ impl AdminPlane {
             unix_ms: host.unix_ms(),
             uptime_ns: now.since(table.started()).get(),
             access: call.caller.access,
+            waiting: metrics.waiting(host),
             warnings: self.warnings(&record, &store),
             store,
             rules,

@@ -1,10 +1,11 @@
 //! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
 //!
 //! Statuses are read as plain numbers: a number this code does not know is a failure, not a trap. A
-//! buffer that the host returns was allocated by the SDK's `proxy_on_memory_allocate` with exactly
+//! buffer that the host returns was allocated by `proxy_on_memory_allocate` with exactly
 //! its length, and belongs to us.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
+use std::borrow::Cow;
 use std::ptr::null_mut;
 
 use loudou_limiter::Nanos;
@@ -19,6 +20,7 @@ const CAS_MISMATCH: u32 = 8;
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 const REQUEST_BODY: u32 = 0;
+const REQUEST: u32 = 0;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const MONOTONIC: u32 = 1;
 const CRITICAL: u32 = 5;
@@ -43,6 +45,13 @@ unsafe extern "C" {
         len: *mut usize,
     ) -> u32;
     fn proxy_add_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
+    ) -> u32;
+    fn proxy_replace_header_map_value(
         map: u32,
         name: *const u8,
         name_len: usize,
@@ -81,6 +90,9 @@ unsafe extern "C" {
     ) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+    fn proxy_record_metric(id: u32, value: u64) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_continue_stream(kind: u32) -> u32;
     fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
 }
 
@@ -191,6 +203,10 @@ impl Host for EnvoyHost {
         };
     }
 
+    fn set_response_header(&self, name: &str, value: &str) {
+        set_header(RESPONSE_HEADERS, name, value);
+    }
+
     fn reply(&self, reply: &Reply) {
         let headers = serialize_pairs(&reply.headers);
         // SAFETY: pointers and lengths are those of live buffers; -1 is "no gRPC status".
@@ -203,7 +219,7 @@ impl Host for EnvoyHost {
                 reply.body.len(),
                 headers.as_ptr(),
                 headers.len(),
-                -1,
+                reply.grpc_status.map_or(-1, i32::from),
             )
         };
         if status != OK {
@@ -212,6 +228,20 @@ impl Host for EnvoyHost {
                 &format!("the host could not send an answer: status {status}"),
             );
         }
+    }
+
+    fn resume(&self, stream: u32) {
+        // SAFETY: no pointers. A stream that is gone is refused by the first call.
+        let _status = unsafe {
+            match proxy_set_effective_context(stream) {
+                OK => proxy_continue_stream(REQUEST),
+                status => status,
+            }
+        };
+    }
+
+    fn set_timer_ms(&self, period: u32) {
+        set_tick_period_ms(period);
     }
 
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
@@ -255,6 +285,7 @@ impl Host for EnvoyHost {
         let kind = match kind {
             MetricKind::Counter => 0,
             MetricKind::Gauge => 1,
+            MetricKind::Histogram => 2,
         };
         let mut id = 0;
         // SAFETY: pointer and length are those of a live str and a live local.
@@ -265,6 +296,11 @@ impl Host for EnvoyHost {
     fn add_to_metric(&self, id: MetricId, offset: i64) {
         // SAFETY: no pointers.
         let _status = unsafe { proxy_increment_metric(id.0, offset) };
+    }
+
+    fn record(&self, id: MetricId, value: u64) {
+        // SAFETY: no pointers.
+        let _status = unsafe { proxy_record_metric(id.0, value) };
     }
 
     fn read_metric(&self, id: MetricId) -> Option<u64> {
@@ -284,8 +320,15 @@ impl Host for EnvoyHost {
     }
 }
 
+fn set_header(map: u32, name: &str, value: &str) {
+    // SAFETY: pointers and lengths are those of live strs.
+    let _status = unsafe {
+        proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
+    };
+}
+
 /// Header pairs as the ABI wants them: the count, all lengths, then all texts with a NUL each.
-fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
+fn serialize_pairs(pairs: &[(Cow<'static, str>, String)]) -> Vec<u8> {
     let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
     let mut out = number(pairs.len()).to_vec();
     for (name, value) in pairs {
@@ -293,7 +336,7 @@ fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
         out.extend(number(value.len()));
     }
     for (name, value) in pairs {
-        for text in [*name, value.as_str()] {
+        for text in [name.as_ref(), value.as_str()] {
             out.extend(text.as_bytes());
             out.push(0);
         }

@@ -24,6 +24,9 @@ pub(crate) struct FakeHost {
     pub(crate) store: RefCell<MemoryStore>,
     pub(crate) store_fails: Cell<bool>,
     pub(crate) metrics: RefCell<Vec<(String, i64)>>,
+    pub(crate) records: RefCell<Vec<(String, u64)>>,
+    pub(crate) resumed: RefCell<Vec<u32>>,
+    pub(crate) timer_ms: Cell<u32>,
     pub(crate) logs: RefCell<Vec<String>>,
 }
 
@@ -91,8 +94,22 @@ impl Host for FakeHost {
             .push((name.to_owned(), value.to_owned()));
     }
 
+    fn set_response_header(&self, name: &str, value: &str) {
+        let mut headers = self.response_headers.borrow_mut();
+        headers.retain(|(own, _)| own != name);
+        headers.push((name.to_owned(), value.to_owned()));
+    }
+
     fn reply(&self, reply: &Reply) {
         self.replies.borrow_mut().push(reply.clone());
+    }
+
+    fn resume(&self, stream: u32) {
+        self.resumed.borrow_mut().push(stream);
+    }
+
+    fn set_timer_ms(&self, period: u32) {
+        self.timer_ms.set(period);
     }
 
     fn shared_get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
@@ -123,6 +140,13 @@ impl Host for FakeHost {
         let index = usize::try_from(id.0).unwrap_or(usize::MAX);
         if let Some((_, value)) = self.metrics.borrow_mut().get_mut(index) {
             *value += offset;
+        }
+    }
+
+    fn record(&self, id: MetricId, value: u64) {
+        let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+        if let Some((name, _)) = self.metrics.borrow().get(index) {
+            self.records.borrow_mut().push((name.clone(), value));
         }
     }
 

@@ -10,14 +10,29 @@ use super::suggest::nearest;
 use crate::rule::{HeaderMatch, HeaderTest, KeyPart, Match, PathMatch};
 
 /// The most methods, headers or key parts in one rule.
-const MAX_PARTS: usize = 16;
+pub(super) const MAX_PARTS: usize = 16;
 /// The longest text to match, in bytes.
-const MAX_TEXT: usize = 1024;
-const WORDS: [&str; 3] = ["source", "path", "route"];
-const PARTS: [&str; 2] = ["header", "literal"];
+pub(super) const MAX_TEXT: usize = 1024;
+/// The longest name of a header, in bytes.
+pub(super) const MAX_HEADER_NAME: usize = 256;
+/// The longest method, in bytes.
+pub(super) const MAX_METHOD: usize = 32;
+/// The longest literal of a key, in bytes.
+pub(super) const MAX_LITERAL: usize = 64;
+/// The fields of a match.
+pub(super) const MATCH: &[&str] = &["methods", "path", "headers"];
+/// The tests of a path, of which there is exactly one.
+pub(super) const PATH: &[&str] = &["prefix", "exact"];
+/// The fields of the test of a header: the name and one of [`HEADER_TESTS`].
+pub(super) const HEADER: &[&str] = &["name", "present", "exact"];
+pub(super) const HEADER_TESTS: &[&str] = &["present", "exact"];
+/// The parts of a key that are one word.
+pub(super) const KEY_WORDS: &[&str] = &["source", "path", "route"];
+/// The parts of a key that have a text.
+pub(super) const KEY_TEXTS: &[&str] = &["header", "literal"];
 
 pub(super) fn matches(cursor: &Cursor<'_>, report: &mut Report) -> Option<Match> {
-    let fields = cursor.object(&["methods", "path", "headers"], report)?;
+    let fields = cursor.object(MATCH, report)?;
     let methods = fields
         .get("methods")
         .map(|methods| several(&methods, report, method));
@@ -56,7 +71,7 @@ fn several<T>(
 }
 
 fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
-    let text = cursor.text(32, report)?;
+    let text = cursor.text(MAX_METHOD, report)?;
     let is_method = |text: &str| {
         let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
         text.bytes().all(fits)
@@ -75,8 +90,8 @@ fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
 }
 
 fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
-    let fields = cursor.object(&["prefix", "exact"], report)?;
-    let (kind, text) = fields.one_of(&["prefix", "exact"], report)?;
+    let fields = cursor.object(PATH, report)?;
+    let (kind, text) = fields.one_of(PATH, report)?;
     let path = text.text(MAX_TEXT, report)?;
     if !path.starts_with('/') || path.contains(['?', '#']) {
         let problem = Problem::error(text.path.clone(), text.value, "not a path");
@@ -92,7 +107,7 @@ fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
 }
 
 fn header_name(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
-    let text = cursor.text(256, report)?;
+    let text = cursor.text(MAX_HEADER_NAME, report)?;
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:".contains(&b);
     if text.bytes().all(fits) {
         return Some(text.to_ascii_lowercase());
@@ -106,10 +121,10 @@ fn header_name(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
 }
 
 fn header(cursor: &Cursor<'_>, report: &mut Report) -> Option<HeaderMatch> {
-    let fields = cursor.object(&["name", "present", "exact"], report)?;
+    let fields = cursor.object(HEADER, report)?;
     let name = fields.need("name", "a header name", report);
     let name = name.and_then(|name| header_name(&name, report));
-    let (kind, value) = fields.one_of(&["present", "exact"], report)?;
+    let (kind, value) = fields.one_of(HEADER_TESTS, report)?;
     let test = if kind == "present" {
         HeaderTest::Present(value.boolean(report)?)
     } else {
@@ -122,13 +137,13 @@ fn key_part(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
     if let Some(word) = cursor.value.as_str() {
         return key_word(word, cursor, report);
     }
-    let fields = cursor.object(&PARTS, report)?;
-    let (kind, value) = fields.one_of(&PARTS, report)?;
+    let fields = cursor.object(KEY_TEXTS, report)?;
+    let (kind, value) = fields.one_of(KEY_TEXTS, report)?;
     if kind == "header" {
         return header_name(&value, report).map(KeyPart::Header);
     }
     value
-        .text(64, report)
+        .text(MAX_LITERAL, report)
         .map(|text| KeyPart::Literal(text.to_string()))
 }
 
@@ -140,7 +155,7 @@ fn key_word(word: &str, cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyP
         _ => {
             let allowed = "source, path, route, { header: NAME }, { literal: TEXT }";
             let problem = Problem::error(cursor.path.clone(), cursor.value, "unknown key part");
-            report.add(problem.allowed(allowed).suggest(nearest(word, &WORDS)));
+            report.add(problem.allowed(allowed).suggest(nearest(word, KEY_WORDS)));
             None
         }
     }

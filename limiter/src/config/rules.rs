@@ -1,26 +1,12 @@
 //! Reading one rule.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
-use super::problem::Problem;
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, limits, matches, name};
+use super::{NameKind, answers, limits, matches, name, warnings};
 use crate::algorithm::MAX_AMOUNT;
-use crate::rule::{Match, Mode, OnError, OnMissingKey, RateLimitHeaders, Respond, Rule};
+use crate::rule::{Match, Mode, OnError, OnMissingKey, Rule};
 
-/// The fields of a rule that `defaults` may have: all but the name.
-pub(super) const DEFAULTABLE: [&str; 8] = [
-    "match",
-    "key",
-    "on_missing_key",
-    "limits",
-    "cost",
-    "mode",
-    "on_error",
-    "respond",
-];
-const FIELDS: [&str; 9] = [
+/// The fields of a rule.
+pub(super) const FIELDS: &[&str] = &[
     "name",
     "match",
     "key",
@@ -29,24 +15,27 @@ const FIELDS: [&str; 9] = [
     "cost",
     "mode",
     "on_error",
+    "refuse",
     "respond",
 ];
+/// The fields of a rule that `defaults` may have: all but the name.
+pub(super) const DEFAULTABLE: &[&str] = match FIELDS.split_first() {
+    Some((_name, rest)) => rest,
+    None => &[],
+};
 
 pub(super) const MODES: [(&str, Mode); 3] = [
     ("enforce", Mode::Enforce),
     ("shadow", Mode::Shadow),
     ("off", Mode::Off),
 ];
-const MISSING: [(&str, OnMissingKey); 3] = [
+pub(super) const MISSING: [(&str, OnMissingKey); 3] = [
     ("skip", OnMissingKey::Skip),
     ("refuse", OnMissingKey::Refuse),
     ("share", OnMissingKey::Share),
 ];
-const ERRORS: [(&str, OnError); 2] = [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
-const HEADERS: [(&str, RateLimitHeaders); 2] = [
-    ("draft11", RateLimitHeaders::Draft11),
-    ("none", RateLimitHeaders::None),
-];
+pub(super) const ERRORS: [(&str, OnError); 2] =
+    [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
 
 /// The fields of a rule, with the defaults behind them.
 struct WithDefaults<'a, 'd> {
@@ -78,7 +67,7 @@ pub(super) fn rule(
     defaults: Option<&Fields<'_>>,
     report: &mut Report,
 ) -> Option<Rule> {
-    let own = cursor.object(&FIELDS, report)?;
+    let own = cursor.object(FIELDS, report)?;
     let name = own.need("name", "1 to 63 of a-z, 0-9 and -", report);
     let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
     let fields = WithDefaults { own, defaults };
@@ -100,7 +89,12 @@ pub(super) fn rule(
     let on_missing_key = fields.word("on_missing_key", &MISSING, report);
     let mode = fields.word("mode", &MODES, report);
     let on_error = fields.word("on_error", &ERRORS, report);
-    let respond = fields.get("respond").map(|cursor| respond(&cursor, report));
+    let refuse = fields
+        .get("refuse")
+        .map(|cursor| answers::refuse(&cursor, report));
+    let respond = fields
+        .get("respond")
+        .map(|cursor| answers::respond(&cursor, report));
     let rule = Rule {
         name: name?,
         matches: matches?,
@@ -110,10 +104,11 @@ pub(super) fn rule(
         cost: cost?,
         mode,
         on_error,
+        refuse: refuse.unwrap_or_default(),
         respond: respond.unwrap_or_default(),
     };
-    if let Some(problem) = never_admits(&rule, cursor) {
-        report.add(problem);
+    if let Some(warning) = warnings::never_admits(&rule, &cursor.path) {
+        report.add(warning);
     }
     Some(rule)
 }
@@ -141,36 +136,10 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     if let Some(cursor) = defaults.get("on_error") {
         cursor.word(&ERRORS, report);
     }
+    if let Some(cursor) = defaults.get("refuse") {
+        answers::refuse(&cursor, report);
+    }
     if let Some(cursor) = defaults.get("respond") {
-        respond(&cursor, report);
+        answers::respond(&cursor, report);
     }
-}
-
-fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
-    let headers = cursor
-        .object(&["ratelimit_headers"], report)
-        .and_then(|fields| fields.get("ratelimit_headers"))
-        .and_then(|cursor| cursor.word(&HEADERS, report));
-    Respond {
-        ratelimit_headers: headers.unwrap_or_default(),
-    }
-}
-
-/// A cost above a capacity is refused for ever: probably not meant.
-fn never_admits(rule: &Rule, cursor: &Cursor<'_>) -> Option<Problem> {
-    let small: Vec<_> = rule
-        .limits
-        .iter()
-        .filter(|limit| u64::from(rule.cost) > limit.algorithm().max_cost())
-        .map(|limit| String::from(limit.name()))
-        .collect();
-    if small.is_empty() {
-        return None;
-    }
-    let message = alloc::format!(
-        "no request is ever admitted: the cost is above the capacity of {}",
-        small.join(", ")
-    );
-    let value = serde_json::Value::from(rule.cost);
-    Some(Problem::error(cursor.path.field("cost"), &value, message).warning())
 }

@@ -26,11 +26,7 @@ impl Match {
         let Some(path) = request.path() else {
             return false;
         };
-        let path = without_query(&path);
-        match test {
-            PathMatch::Exact(exact) => path == exact.as_bytes(),
-            PathMatch::Prefix(prefix) => has_segments(path, prefix.as_bytes()),
-        }
+        test.holds(without_query(&path))
     }
 
     fn headers_hold(&self, request: &mut dyn Request) -> bool {
@@ -41,6 +37,16 @@ impl Match {
                 HeaderTest::Exact(exact) => value.is_some_and(|v| v.as_ref() == exact.as_bytes()),
             }
         })
+    }
+}
+
+impl PathMatch {
+    /// Whether it holds for a path without its query.
+    pub fn holds(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => path == exact.as_bytes(),
+            Self::Prefix(prefix) => has_segments(path, prefix.as_bytes()),
+        }
     }
 }
 

@@ -14,7 +14,13 @@ use crate::rule::key::MAX_KEY;
 const MAGIC: [u8; 3] = *b"LN\x01";
 /// Two workers may add names at once, each knowing only its own page; room for twice the buckets
 /// lets both names stand.
-const ENTRIES: usize = 2 * SLOTS;
+pub(super) const ENTRIES: usize = 2 * SLOTS;
+
+/// The bytes of so many names of so many bytes.
+pub(super) const fn bytes(entries: usize, key: usize) -> usize {
+    let entry = key.saturating_add(size_of::<u64>()).saturating_add(1);
+    entries.saturating_mul(entry).saturating_add(MAGIC.len())
+}
 
 /// The keys of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,10 +72,15 @@ impl Names {
             .map(|(_, name)| name.as_str())
     }
 
+    /// Whether the next key takes the place of another one.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES
+    }
+
     /// Adds a key; names of buckets that `page` no longer has make room when there is none.
     pub fn add(&mut self, fingerprint: u64, key: &str, page: &Page) {
         self.entries.retain(|(own, _)| *own != fingerprint);
-        while self.entries.len() >= ENTRIES {
+        while self.is_full() {
             let lives = |own| page.slots.iter().any(|slot| slot.fingerprint == own);
             let gone = self
                 .entries

@@ -5,11 +5,14 @@ use loudou_limiter::config::{Parsed, parse};
 use loudou_limiter::rule::{Rule, RuleFile};
 use serde_json::{Value, json};
 
+mod advice;
 mod arbitrary;
 mod defaults;
 mod parts;
 mod right;
+mod schema;
 mod shaping;
+mod valid;
 mod windows;
 mod wrong;
 
@@ -31,6 +34,7 @@ fn file(rules: &[Value]) -> Value {
 }
 
 fn read(document: &Value) -> RuleFile {
+    schema::agrees(document);
     let Parsed { file, problems } = parse(document);
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [""; 0]);
@@ -44,6 +48,7 @@ fn read_rule(fields: &Value) -> Rule {
 
 /// All problems, as they are shown.
 fn problems(document: &Value) -> Vec<String> {
+    schema::agrees(document);
     let parsed = parse(document);
     parsed.problems.iter().map(ToString::to_string).collect()
 }

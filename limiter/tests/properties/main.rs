@@ -9,6 +9,7 @@ use proptest::test_runner::FileFailurePersistence;
 mod carry;
 mod cold;
 mod edits;
+mod governor;
 mod holders;
 mod in_flight;
 mod laws;

@@ -199,12 +199,10 @@ impl Spec {
 }
 
 impl Kind {
-    /// Whether what is left of the capacity tells what is used of it.
+    /// Whether what is left of the capacity tells what is used of it; it does not where a limit that
+    /// holds is in debt.
     pub(super) const fn is_level(self) -> bool {
-        !matches!(
-            self,
-            Self::Queue | Self::Bursty | Self::Warmup | Self::InFlight
-        )
+        !self.holds() && !matches!(self, Self::InFlight)
     }
 
     /// Whether a request waits for what was asked before it, not for its own cost.

@@ -352,3 +352,23 @@ fn an_earlier_now_after_an_edit_refills_nothing_twice() {
     assert!(!early.is_refused());
     assert!(new.decide(&mut bucket, 1, at).is_refused());
 }
+
+/// Replacing step by step is the same as knowing the whole past, and only so much is remembered.
+#[test]
+fn replaced_limits_are_remembered() {
+    let step = |capacity: u64| funnel(capacity, "10/h");
+    let at = |second: u64| Nanos::from_secs(second);
+    let mut versions = Versions::new(step(1), Vec::new());
+    for capacity in 1..=12 {
+        versions.replace(step(capacity), Carry::Keep, at(capacity));
+    }
+    let past = |capacity| Past {
+        limits: step(capacity),
+        carry: Carry::Keep,
+        until: at(capacity + 1),
+    };
+    assert_eq!(
+        versions,
+        Versions::new(step(12), (4..12).map(past).collect())
+    );
+}

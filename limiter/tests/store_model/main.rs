@@ -3,11 +3,11 @@
 
 use loudou_limiter::carry::Versions;
 use loudou_limiter::config::parse_limits;
-use loudou_limiter::store::SharedData;
 use loudou_limiter::store::attempt::Take;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{Page, Slot};
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::store::{SharedData, Written};
 use loudou_limiter::{Ask, BucketDecision, Nanos};
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ mod eviction;
 mod failures;
 mod names;
 mod opening;
+mod paged;
 mod races;
 mod returns;
 mod stepwise;

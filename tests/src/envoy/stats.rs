@@ -57,6 +57,14 @@ impl Envoy {
             .sum())
     }
 
+    /// What Envoy counts about sandboxes: equal before and after means that none came, went or died.
+    pub fn sandboxes(&self) -> Result<BTreeMap<String, u64>> {
+        let mut stats = self.stats(r"^wasm\.|\.wasm\.|vm_reload|vm_failed")?;
+        stats.retain(|name, _| !name.contains("cache"));
+        ensure!(!stats.is_empty(), "Envoy tells nothing about sandboxes");
+        Ok(stats)
+    }
+
     /// The page that Prometheus reads.
     pub fn prometheus(&self) -> Result<String> {
         self.ask("/stats?format=prometheus")

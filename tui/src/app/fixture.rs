@@ -103,6 +103,7 @@ fn status(now_ns: u64, poll: u64) -> Status {
             totals("search-per-key", "enforce", 5000 + 90 * poll, 3, 0),
             totals("by-source", "shadow", 7000 + 50 * poll, 0, 40 + poll),
         ],
+        waiting: 0,
         warnings: vec!["no tokens are configured: every loopback peer may edit".to_owned()],
     }
 }
@@ -176,10 +177,12 @@ fn limit(
         algorithm: algorithm.to_owned(),
         capacity,
         rate: rate.to_owned(),
+        used: capacity - capacity * (100 - percent) / 100,
         remaining: capacity * (100 - percent) / 100,
         retry_after_ns: (percent > 95).then_some(1_400_000_000),
         reset_after_ns: drain_ns / 100 * percent,
         drain_ns,
+        drains: true,
     }
 }
 

@@ -78,7 +78,7 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
     let now_ns = snapshot.status.now_ns;
     for rule in &snapshot.status.rules {
         let refused = rule.refused.saturating_add(rule.shadow_refused);
-        let track = note(old.remove(&rule.name), rule.admitted, refused, now_ns);
+        let track = note(old.remove(&rule.name), rule.passed(), refused, now_ns);
         tracks.insert(rule.name.clone(), track);
     }
 }

@@ -10,6 +10,7 @@ use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
 use super::examples;
+use super::replay::ReplayArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -111,6 +112,9 @@ pub(crate) enum Command {
     /// Check rule files, and say in words what they do
     #[command(before_help = examples::CHECK)]
     Check(CheckArgs),
+    /// Run a rule file over recorded traffic, and say what it would have done
+    #[command(before_help = examples::REPLAY)]
+    Replay(ReplayArgs),
     /// Show how the filter and its store do
     #[command(before_help = examples::STATUS)]
     Status,
@@ -138,6 +142,9 @@ pub(crate) enum Command {
     /// Print the effective rule file as JSON, to commit it
     #[command(before_help = examples::EXPORT)]
     Export,
+    /// Print the JSON Schema of rule files, for editors and pipelines
+    #[command(before_help = examples::SCHEMA)]
+    Schema,
     /// Print a completion script
     #[command(before_help = examples::COMPLETIONS)]
     Completions {
@@ -218,11 +225,15 @@ pub(crate) struct GetArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "loudou set [OPTIONS] <RULE> [FIELD=VALUE]...")]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
-    .args(["capacity", "rate", "mode", "file"]))]
+    .args(["fields", "capacity", "rate", "mode", "file"]))]
 pub(crate) struct SetArgs {
     /// The rule
     pub(crate) rule: String,
+    /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= for its default
+    #[arg(value_name = "FIELD=VALUE", value_parser = field_value, conflicts_with = "file")]
+    pub(crate) fields: Vec<FieldValue>,
     /// The most the limit holds
     #[arg(long, value_name = "N", conflicts_with = "file")]
     pub(crate) capacity: Option<u32>,
@@ -247,6 +258,13 @@ pub(crate) struct SetArgs {
     /// Say what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// A field of a limit, and what it is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldValue {
+    pub(crate) field: String,
+    pub(crate) value: String,
 }
 
 /// Options of what changes a rule.
@@ -317,6 +335,17 @@ fn span(text: &str) -> Result<Nanos, String> {
 
 fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).ok_or_else(|| format!("not a rate; write {RATE_FORM}"))
+}
+
+fn field_value(text: &str) -> Result<FieldValue, String> {
+    let (field, value) = text
+        .split_once('=')
+        .filter(|(field, _)| !field.is_empty())
+        .ok_or_else(|| "not a field with a value; write it like window=2m".to_owned())?;
+    Ok(FieldValue {
+        field: field.to_owned(),
+        value: value.to_owned(),
+    })
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

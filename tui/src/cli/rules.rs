@@ -11,6 +11,7 @@ use super::context::Context;
 use super::table::{Paint, Set, Table, csv};
 use super::words;
 use super::world::{Style, json, json_list};
+use crate::meaning::short;
 use crate::text::{escape, humanise};
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
@@ -81,7 +82,7 @@ fn table(rules: &Rules) -> Table {
 }
 
 fn limits(rule: &Value) -> String {
-    let limits = words::limits(rule).into_iter();
+    let limits = short::limits(rule).into_iter();
     let words: Vec<String> = limits
         .map(|(name, limit)| format!("{name}: {limit}"))
         .collect();
@@ -121,8 +122,9 @@ pub(super) fn one(
         (
             "so far",
             format!(
-                "{} admitted, {} refused, {} refused in shadow, {} skipped, {} errors",
+                "{} admitted, {} held, {} refused, {} refused in shadow, {} skipped, {} errors",
                 totals.admitted,
+                totals.held,
                 totals.refused,
                 totals.shadow_refused,
                 totals.skipped,
@@ -156,7 +158,7 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
         (first, Set::Left),
         (second, Set::Left),
     ]);
-    let (old, new) = (words::limits(before), words::limits(after));
+    let (old, new) = (short::limits(before), short::limits(after));
     let find = |limits: &[(String, String)], name: &str| {
         let found = limits.iter().find(|(other, _)| other == name);
         found.map(|(_, limit)| limit.clone())
@@ -182,7 +184,7 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
 
 fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "name,mode,generation,key,limits,admitted,refused,shadow_refused,skipped,errors,\
-                   edited,edited_by,edit_expires_at_ns";
+                   held,edited,edited_by,edit_expires_at_ns";
     csv(out, heading.split(','))?;
     for rule in rules {
         let (totals, edit) = (&rule.totals, rule.edit.as_ref());
@@ -198,6 +200,7 @@ fn lines(rules: &[RuleView], out: &mut dyn Write) -> io::Result<()> {
             totals.shadow_refused.to_string(),
             totals.skipped.to_string(),
             totals.errors.to_string(),
+            totals.held.to_string(),
             totals.edited.to_string(),
             edit.map(|edit| edit.by.clone()).unwrap_or_default(),
             expires.map(|at| at.to_string()).unwrap_or_default(),

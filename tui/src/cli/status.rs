@@ -80,6 +80,8 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
             ),
         ),
         ("lost counts", store.lost_counts.to_string()),
+        ("lost returns", store.lost_returns.to_string()),
+        ("waiting", status.waiting.to_string()),
     ];
     for (name, value) in lines {
         let name = Paint::Heading.on(&format!("{name:12}"), style);
@@ -102,6 +104,7 @@ fn totals(rules: &[RuleTotals]) -> Table {
         ("RULE", Set::Shrink),
         ("MODE", Set::Left),
         ("ADMITTED", Set::Right),
+        ("HELD", Set::Right),
         ("REFUSED", Set::Right),
         ("SHADOW", Set::Right),
         ("SKIPPED", Set::Right),
@@ -113,6 +116,7 @@ fn totals(rules: &[RuleTotals]) -> Table {
             rule.name.as_str().into(),
             rule.mode.as_str().into(),
             rule.admitted.into(),
+            rule.held.into(),
             Cell::from(rule.refused),
             rule.shadow_refused.into(),
             rule.skipped.into(),
@@ -143,6 +147,8 @@ fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         ("store.cas_retries", store.cas_retries),
         ("store.cas_give_ups", store.cas_give_ups),
         ("store.lost_counts", store.lost_counts),
+        ("store.lost_returns", store.lost_returns),
+        ("waiting", status.waiting),
     ] {
         csv(out, [name, &value.to_string()])?;
     }

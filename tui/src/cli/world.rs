@@ -17,6 +17,8 @@ pub(crate) struct Io<'a> {
     /// Whether `out` is a terminal, and how wide.
     pub(crate) out_terminal: bool,
     pub(crate) width: Option<usize>,
+    /// Whether `err` is a terminal.
+    pub(crate) err_terminal: bool,
     /// Whether `input` is a terminal, so that there is somebody to ask.
     pub(crate) input_terminal: bool,
     pub(crate) env: Env,

@@ -27,6 +27,7 @@ fn totals(name: &str, mode: &str, edited: bool) -> RuleTotals {
         shadow_refused: 0,
         skipped: 12,
         errors: 0,
+        held: 0,
         edited,
     }
 }
@@ -50,11 +51,13 @@ pub(super) fn status() -> Status {
             cas_retries: 3,
             cas_give_ups: 0,
             lost_counts: 0,
+            lost_returns: 0,
         },
         rules: vec![
             totals("per-user", "enforce", true),
             totals("per-path", "shadow", false),
         ],
+        waiting: 0,
         warnings: vec!["no tokens are configured: any loopback peer may edit".to_owned()],
     }
 }
@@ -127,10 +130,12 @@ fn limit(name: &str, remaining: u64, used_s: u64, retry: Option<u64>) -> LimitVi
         algorithm: "funnel".to_owned(),
         capacity: 15,
         rate: "30/m".to_owned(),
+        used: 15_u64.saturating_sub(remaining),
         remaining,
         retry_after_ns: retry,
         reset_after_ns: used_s * S,
         drain_ns: 30 * S,
+        drains: true,
     }
 }
 

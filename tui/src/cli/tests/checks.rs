@@ -84,7 +84,29 @@ fn the_text_of_a_problem_is_that_of_the_filter() {
 #[test]
 fn a_good_file_is_said_in_words() {
     assert_snapshot!("check_good", check(GOOD, "").seen());
-    assert_eq!(check(GOOD, "-o json").seen(), "[]\n--- exit code 0\n");
+    assert_snapshot!("check_good_json", check(GOOD, "-o json").seen());
+    assert_snapshot!("check_good_jsonl", check(GOOD, "-o jsonl").seen());
+    assert_eq!(check(GOOD, "-o csv").out.lines().count(), 1);
+}
+
+/// Every algorithm with its options, and every warning.
+#[test]
+fn every_algorithm_has_its_words() {
+    assert_snapshot!("check_every", check(include_str!("every.yaml"), "").seen());
+}
+
+#[test]
+fn admin_configurations_are_checked_too() {
+    let hash = "0f".repeat(32);
+    let tokens = format!(
+        "version: 1\nadmin:\n  role: admin\n  tokens:\n    - {{ name: ops, sha256: {hash}, may: edit }}\n    \
+         - {{ name: wall, sha256: {hash}, may: view }}\n"
+    );
+    assert_snapshot!("check_admin", check(&tokens, "").seen());
+    let none = "store: { share: team }\nadmin: { role: admin }\n";
+    assert_snapshot!("check_admin_open", check(none, "").seen());
+    let wrong = "admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }\n";
+    assert_snapshot!("check_admin_wrong", check(wrong, "").seen());
 }
 
 #[test]
@@ -131,5 +153,22 @@ fn a_file_that_is_not_there() {
     assert_snapshot!(
         "check_missing",
         Loudou::default().run("check no/such/file.yaml").seen()
+    );
+}
+
+/// The schema is published with the sources.
+#[test]
+fn the_published_schema_is_the_printed_one() {
+    let ran = Loudou::default().run("schema");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let published = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/schema/loudou.schema.json"
+    );
+    let published = std::fs::read_to_string(published).unwrap_or_default();
+    assert!(
+        published == ran.out,
+        "docs/schema/loudou.schema.json is not what `loudou schema` prints; update it with \
+         `cargo run --package loudou -- schema > docs/schema/loudou.schema.json`"
     );
 }

@@ -1,0 +1,91 @@
+//! What Envoy calls: the callbacks of the proxy-wasm ABI 0.2.1 that the filter needs.
+//!
+//! A callback that is not here is one that Envoy does not make: every entry into the sandbox costs
+//! more than what happens inside, so there are no others.
+#![expect(unsafe_code, reason = "the ABI is C functions by name")]
+
+use std::cell::RefCell;
+
+use super::{Action, Vm};
+
+thread_local! {
+    /// A sandbox has one thread.
+    static VM: RefCell<Vm> = const { RefCell::new(Vm::new()) };
+}
+
+/// Calls into the state. It is free: a host function that is called from inside a callback comes
+/// back at most for memory.
+fn with<T>(otherwise: T, call: impl FnOnce(&mut Vm) -> T) -> T {
+    VM.with(|vm| match vm.try_borrow_mut() {
+        Ok(mut vm) => call(&mut vm),
+        Err(_) => otherwise,
+    })
+}
+
+unsafe extern "C" {
+    fn __wasm_call_ctors();
+}
+
+/// The version of the ABI, told by the name.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_abi_version_0_2_1() {}
+
+/// The first call of all, once.
+#[unsafe(no_mangle)]
+extern "C" fn _initialize() {
+    // SAFETY: the linker makes this function; it must be called once, before everything else.
+    unsafe { __wasm_call_ctors() };
+    std::panic::set_hook(Box::new(|panic| super::abi::log_panic(&panic.to_string())));
+}
+
+/// Memory for the host to write an answer into; [`super::abi`] takes it back as a boxed slice.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
+    Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_context_create(context: u32, root: u32) {
+    with((), |vm| vm.create(context, root));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_configure(root: u32, _size: u32) -> u32 {
+    with(0, |vm| vm.configure(root).into())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_tick(root: u32) {
+    with((), |vm| vm.tick(root));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_request_headers(context: u32, _count: u32, end_of_stream: u32) -> Action {
+    with(Action::Continue, |vm| {
+        vm.request_headers(context, end_of_stream != 0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_request_body(context: u32, size: u32, end_of_stream: u32) -> Action {
+    with(Action::Continue, |vm| {
+        vm.request_body(context, size, end_of_stream != 0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_request_trailers(context: u32, _count: u32) -> Action {
+    with(Action::Continue, |vm| vm.request_trailers(context))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_response_headers(context: u32, _count: u32, _end_of_stream: u32) -> Action {
+    with(Action::Continue, |vm| vm.response_headers(context))
+}
+
+/// The context is over; it may be deleted at once.
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_done(context: u32) -> u32 {
+    with((), |vm| vm.done(context));
+    1
+}

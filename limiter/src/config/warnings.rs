@@ -1,0 +1,193 @@
+//! What is allowed in a rule but hardly meant.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use super::problem::{Path, Problem};
+use crate::limit::{Limit, Limits};
+use crate::rate::Rate;
+use crate::request::without_query;
+use crate::rule::{HeaderTest, Match, Rule, RuleFile};
+use crate::store::page::SLOTS;
+use crate::time::Nanos;
+
+/// From this much state per bucket on, reading and writing pages costs more than deciding.
+const LARGE_STATE: usize = 1024;
+
+/// What is allowed in a file but hardly meant, as warnings, besides those of [`super::parse`]. For people
+/// who check a file; the filter does not ask.
+pub fn advice(file: &RuleFile) -> Vec<Problem> {
+    let at = Path::root().field("rules");
+    let mut warnings = Vec::new();
+    for (index, rule) in file.rules.iter().enumerate() {
+        let earlier = file.rules.get(..index).unwrap_or_default();
+        let at = at.index(index);
+        warnings.extend(of_rule(rule, &at));
+        warnings.extend(repetition(rule, earlier, &at));
+    }
+    warnings
+}
+
+fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
+    let mut warnings = Vec::new();
+    warnings.extend(never_matches(&rule.matches, &at.field("match")));
+    let at = at.field("limits");
+    let limits = rule.limits.iter().enumerate();
+    warnings.extend(
+        limits.filter_map(|(index, limit)| {
+            hardly_holds(limit, u64::from(rule.cost), &at.index(index))
+        }),
+    );
+    warnings.extend(large_state(&rule.limits, &at));
+    warnings
+}
+
+/// An earlier rule that does the same: both have to admit, so this one never makes a difference.
+fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
+    let same = |other: &&Rule| {
+        let named = Rule {
+            name: rule.name.clone(),
+            ..(*other).clone()
+        };
+        named == *rule
+    };
+    let other = earlier.iter().find(same)?;
+    let message = format!(
+        "it does the same as `{}`: one of them is enough",
+        other.name
+    );
+    let name = Value::from(rule.name.as_str());
+    Some(Problem::error(at.field("name"), &name, message).warning())
+}
+
+/// A cost above a capacity is refused for ever: probably not meant.
+pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
+    let cost = u64::from(rule.cost);
+    let small: Vec<_> = rule
+        .limits
+        .iter()
+        .filter(|limit| cost > limit.algorithm().max_cost())
+        .map(|limit| String::from(limit.name()))
+        .collect();
+    if small.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "no request is ever admitted: the cost is above the capacity of {}",
+        small.join(", ")
+    );
+    let value = Value::from(rule.cost);
+    Some(Problem::error(at.field("cost"), &value, message).warning())
+}
+
+/// Parts of a match that cannot hold together.
+fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
+    let headers = &matches.headers;
+    let of_headers = headers.iter().enumerate().find_map(|(index, header)| {
+        let earlier = headers.iter().take(index);
+        let mut same_name = earlier.filter(|other| other.name == header.name);
+        let other = same_name.find(|other| contradict(&other.test, &header.test))?;
+        let name = &header.name;
+        let (one, two) = (in_words(name, &other.test), in_words(name, &header.test));
+        Some((index, format!("{one} and {two} never hold together")))
+    });
+    let of_parts = || {
+        headers.iter().enumerate().find_map(|(index, header)| {
+            let why = contradicts_parts(matches, &header.name, &header.test)?;
+            Some((
+                index,
+                format!("{} {why}", in_words(&header.name, &header.test)),
+            ))
+        })
+    };
+    let (index, why) = of_headers.or_else(of_parts)?;
+    let at = at.field("headers").index(index);
+    let message = format!("no request ever matches: {why}");
+    Some(Problem::error(at, &Value::Null, message).warning())
+}
+
+fn contradict(one: &HeaderTest, two: &HeaderTest) -> bool {
+    match (one, two) {
+        (HeaderTest::Present(one), HeaderTest::Present(two)) => one != two,
+        (HeaderTest::Exact(one), HeaderTest::Exact(two)) => one != two,
+        (HeaderTest::Present(present), HeaderTest::Exact(_))
+        | (HeaderTest::Exact(_), HeaderTest::Present(present)) => !present,
+    }
+}
+
+/// Why a pseudo-header's test never holds beside the method and the path.
+fn contradicts_parts(matches: &Match, name: &str, test: &HeaderTest) -> Option<&'static str> {
+    match (name, test) {
+        (":method" | ":path" | ":authority" | ":scheme", HeaderTest::Present(false)) => {
+            Some("never holds: every request has it")
+        }
+        (":method", HeaderTest::Exact(method)) => {
+            let methods = &matches.methods;
+            let odd = !methods.is_empty() && !methods.contains(method);
+            odd.then_some("is none of the methods")
+        }
+        (":path", HeaderTest::Exact(exact)) => {
+            let path = without_query(exact.as_bytes());
+            let test = matches.path.as_ref()?;
+            (!test.holds(path)).then_some("is not the path")
+        }
+        _ => None,
+    }
+}
+
+fn in_words(name: &str, test: &HeaderTest) -> String {
+    match test {
+        HeaderTest::Present(true) => format!("`{name}` present"),
+        HeaderTest::Present(false) => format!("`{name}` absent"),
+        HeaderTest::Exact(exact) => format!("`{name}` = `{exact}`"),
+    }
+}
+
+/// A `max_wait` below the time that one request takes: all but the luckiest are refused.
+fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
+    let fields = serde_json::to_value(limit).ok()?;
+    let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
+    let one = time_of(cost, limit.algorithm().rate()?);
+    // Lumps may come at any moment.
+    let comes_in_lumps = fields
+        .get("refill")
+        .is_some_and(|refill| refill == "interval");
+    if max_wait == Nanos::ZERO || max_wait >= one || comes_in_lumps {
+        return None;
+    }
+    let value = Value::from(format!("{max_wait}"));
+    let message = format!(
+        "shorter than the {one} that one request takes: of requests that come at once, none waits"
+    );
+    Some(Problem::error(at.field("max_wait"), &value, message).warning())
+}
+
+/// The time in which `cost` passes at `rate`, rounded up.
+fn time_of(cost: u64, rate: Rate) -> Nanos {
+    let span = u128::from(cost).saturating_mul(rate.period().get().into());
+    let span = span.div_ceil(u128::from(rate.amount()).max(1));
+    Nanos::new(u64::try_from(span).unwrap_or(u64::MAX))
+}
+
+fn large_state(limits: &Limits, at: &Path) -> Option<Problem> {
+    let bytes = limits.state_bytes();
+    if bytes <= LARGE_STATE {
+        return None;
+    }
+    let largest = limits.iter().enumerate();
+    let (index, limit) = largest.max_by_key(|(_, limit)| limit.algorithm().state_bytes())?;
+    let kib = bytes.saturating_mul(SLOTS).div_ceil(1024);
+    let mut message = format!(
+        "a bucket takes up to {bytes} bytes, and each request reads and writes a page of {SLOTS}, \
+         {kib} KiB"
+    );
+    if limit.algorithm().name() == "sliding_log" {
+        message.push_str("; a sliding_window is exact to a slot and takes little");
+    }
+    let name = Value::from(limit.algorithm().name());
+    let at = at.index(index).field("algorithm");
+    Some(Problem::error(at, &name, message).warning())
+}

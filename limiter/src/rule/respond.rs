@@ -1,0 +1,54 @@
+//! What responses carry.
+
+use serde::Serialize;
+
+use crate::decimal::Decimal;
+
+/// What responses carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Respond {
+    /// Which rate-limit headers.
+    pub ratelimit_headers: RateLimitHeaders,
+    /// At most how much longer than the real wait `Retry-After` is, as a share of it: clients that
+    /// were refused together do not come back together.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_after_jitter: Decimal,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(decimal: &Decimal) -> bool {
+    *decimal == Decimal::default()
+}
+
+/// Which rate-limit headers responses get. `Retry-After` comes with any of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateLimitHeaders {
+    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11, on refusals only.
+    #[default]
+    Refused,
+    /// The same on admitted responses, too.
+    Draft11,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, on all responses.
+    Legacy,
+    /// Those of the draft and the legacy ones, on all responses.
+    Both,
+    /// None.
+    None,
+}
+
+impl RateLimitHeaders {
+    /// Whether a response gets those of the draft.
+    pub const fn draft11(self, refused: bool) -> bool {
+        match self {
+            Self::Refused => refused,
+            Self::Draft11 | Self::Both => true,
+            Self::Legacy | Self::None => false,
+        }
+    }
+
+    /// Whether responses get the legacy ones.
+    pub const fn legacy(self) -> bool {
+        matches!(self, Self::Legacy | Self::Both)
+    }
+}

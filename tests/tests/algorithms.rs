@@ -1,0 +1,206 @@
+//! Every algorithm that refuses, in a real Envoy with its real clocks.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, Envoy, Http, Operator, Request, eventually, now};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// A rule of its own path for each limit: its name, and how many of a burst it admits.
+fn bursts() -> Vec<(&'static str, Value, u64)> {
+    let slow = |algorithm: &str, more: Value| {
+        let mut limit = json!({ "algorithm": algorithm });
+        if let (Some(limit), Some(more)) = (limit.as_object_mut(), more.as_object()) {
+            limit.extend(more.clone());
+        }
+        limit
+    };
+    let leak = |more: Value| {
+        let mut fields = json!({ "capacity": 5, "rate": "5/d" });
+        if let (Some(fields), Some(more)) = (fields.as_object_mut(), more.as_object()) {
+            fields.extend(more.clone());
+        }
+        fields
+    };
+    let window = json!({ "capacity": 5, "window": "1d" });
+    let slots = json!({ "capacity": 5, "window": "1d", "slots": 4, "slot_capacity": 3 });
+    vec![
+        ("funnel", slow("funnel", leak(json!({}))), 5),
+        ("greedy", slow("token_bucket", leak(json!({}))), 5),
+        (
+            "initial",
+            slow("token_bucket", leak(json!({ "initial": 2 }))),
+            2,
+        ),
+        ("fixed", slow("fixed_window", window.clone()), 5),
+        ("slots", slow("sliding_window", slots), 3),
+        ("log", slow("sliding_log", window.clone()), 5),
+        ("counter", slow("sliding_counter", window), 5),
+        // All of a backlog passes at once, and one more that is no backlog yet.
+        (
+            "queue",
+            slow("leaky_queue", leak(json!({ "immediate": 5 }))),
+            6,
+        ),
+        // Nothing is saved up yet, and the first one is paid for by the second.
+        (
+            "bursty",
+            slow(
+                "smooth_bursty",
+                json!({ "rate": "1/h", "burst_seconds": 3600 }),
+            ),
+            1,
+        ),
+        (
+            "warmup",
+            slow("smooth_warmup", json!({ "rate": "1/h", "warmup": "1h" })),
+            1,
+        ),
+    ]
+}
+
+fn config(limits: &[(&'static str, Value, u64)]) -> Config {
+    let rule = |(name, limit, _): &(&str, Value, u64)| {
+        json!({
+            "name": name,
+            "match": { "path": { "exact": format!("/{name}") } },
+            "key": [{ "header": "x-user-id" }],
+            "limits": [limit],
+        })
+    };
+    Config::new(limits.iter().map(rule).collect())
+}
+
+fn status(http: &mut Http, name: &str) -> Result<u16> {
+    let request = Request::get(&format!("/{name}")).header("x-user-id", "alice");
+    Ok(http.send(&request)?.status)
+}
+
+/// How many of ten requests pass; none of them after one was refused.
+fn burst(http: &mut Http, name: &str) -> Result<u64> {
+    let mut admitted = 0;
+    let mut refused = false;
+    for _ in 0..10 {
+        let request = Request::get(&format!("/{name}")).header("x-user-id", "alice");
+        let answer = http.send(&request)?;
+        match answer.status {
+            200 => {
+                ensure!(!refused, "{name}: admitted after a refusal");
+                admitted += 1;
+            }
+            429 => {
+                refused = true;
+                let wait = answer.header("retry-after").context("no retry-after")?;
+                ensure!(wait.parse::<u64>()? > 0, "{name}: {wait}");
+            }
+            _ => anyhow::bail!("{name}: {answer:?}"),
+        }
+    }
+    Ok(admitted)
+}
+
+#[test]
+fn each_admits_what_it_promises_and_not_one_more() -> Result<()> {
+    let limits = bursts();
+    let envoy = Envoy::start(&config(&limits))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    for (name, limit, expected) in &limits {
+        let admitted = burst(&mut http, name)?;
+        ensure!(admitted == *expected, "{name}: {admitted} of {expected}");
+        let bucket = ops.get(&format!("/v1/buckets/{name}/alice"))?;
+        let of = |path: &str| bucket.pointer(path).cloned().unwrap_or_default();
+        ensure!(of("/limits/0/algorithm") == limit["algorithm"], "{bucket}");
+        ensure!(of("/limits/0/remaining") == 0, "{bucket}");
+        ensure!(of("/state") == "refusing", "{bucket}");
+        ensure!(of("/admitted") == *expected, "{bucket}");
+        let wait = of("/limits/0/retry_after_ns").as_u64().context("a wait")?;
+        let drain = of("/limits/0/drain_ns").as_u64().context("a drain time")?;
+        ensure!(wait > 0 && wait <= drain, "{bucket}");
+    }
+    envoy.stop()
+}
+
+/// A limit with its least time between the first request and the admission that follows a refusal.
+fn recoveries() -> Vec<(&'static str, Value, u64)> {
+    let window = |algorithm: &str| json!({ "algorithm": algorithm, "capacity": 3, "window": "2s" });
+    vec![
+        (
+            "funnel",
+            json!({ "algorithm": "funnel", "capacity": 3, "rate": "3/6s" }),
+            2_000,
+        ),
+        ("fixed", window("fixed_window"), 2_000),
+        ("log", window("sliding_log"), 2_000),
+        ("counter", window("sliding_counter"), 0),
+        (
+            "slots",
+            json!({ "algorithm": "sliding_window", "capacity": 3, "window": "2s", "slots": 4,
+            "slot_capacity": 3 }),
+            1_500,
+        ),
+        (
+            "bursty",
+            json!({ "algorithm": "smooth_bursty", "rate": "1/2s" }),
+            2_000,
+        ),
+        // Cold permits take three times as long.
+        (
+            "warmup",
+            json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "10s" }),
+            2_000,
+        ),
+    ]
+}
+
+#[test]
+fn each_admits_again_and_not_too_early() -> Result<()> {
+    let limits = recoveries();
+    let envoy = Envoy::start(&config(&limits))?;
+    let mut http = envoy.data();
+    for (name, _, least_ms) in &limits {
+        // Before the first decision, whatever the time the answers take.
+        let begun = now();
+        ensure!(burst(&mut http, name)? >= 1, "{name}");
+        eventually(SOON, "an admission", || {
+            Ok((status(&mut http, name)? == 200).then_some(()))
+        })?;
+        let after = begun.elapsed();
+        ensure!(
+            after >= Duration::from_millis(*least_ms),
+            "{name}: {after:?}"
+        );
+    }
+    envoy.stop()
+}
+
+/// Windows that follow the wall clock: all keys get their quota back at the same instant.
+#[test]
+fn clock_windows_end_together() -> Result<()> {
+    let limits = [(
+        "clock",
+        json!({ "algorithm": "fixed_window", "capacity": 1, "window": "3s", "align": "clock" }),
+        1,
+    )];
+    // Few buckets, so that a search is one answer.
+    let envoy = Envoy::start(&config(&limits).buckets(64))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    let mut end_of = |user: &str| -> Result<u64> {
+        let request = Request::get("/clock").header("x-user-id", user);
+        ensure!(http.send(&request)?.status == 200, "{user} is new");
+        let page = ops.get(&format!("/v1/buckets?rule=clock&key={user}"))?;
+        let now = page["now_ns"].as_u64().context("now")?;
+        let left = page.pointer("/buckets/0/limits/0/reset_after_ns");
+        Ok(now + left.and_then(Value::as_u64).context("a reset time")?)
+    };
+    let (first, second) = (end_of("alice")?, end_of("bob")?);
+    // A worker may be interrupted between its looks at the two clocks; a window may end between the
+    // two requests.
+    let apart = second.abs_diff(first) % 3_000_000_000;
+    ensure!(
+        !(500_000_000..=2_500_000_000).contains(&apart),
+        "{first} {second}"
+    );
+    envoy.stop()
+}

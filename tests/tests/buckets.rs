@@ -1,0 +1,297 @@
+//! Buckets as the admin API lists, finds and resets them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use loudou_tests::{Config, Envoy, Operator, Request, eventually};
+use serde_json::{Value, json};
+
+const USERS: u64 = 700;
+const SOON: Duration = Duration::from_secs(10);
+
+fn rule(name: &str, capacity: u32, rate: &str) -> Value {
+    json!({
+        "name": name,
+        "match": { "path": { "prefix": format!("/{name}") } },
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": rate }],
+    })
+}
+
+fn ask(rule: &str, user: &str) -> Request {
+    Request::get(&format!("/{rule}")).header("x-user-id", user)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, pointer: &str) -> Result<u64> {
+    let number = value.pointer(pointer).and_then(Value::as_u64);
+    number.with_context(|| format!("no {pointer}: {value}"))
+}
+
+/// How often each (rule, key) is listed.
+fn listed(buckets: &[Value]) -> BTreeMap<(String, String), u32> {
+    let mut counts = BTreeMap::new();
+    for bucket in buckets {
+        let name = (
+            text(bucket, "rule").to_owned(),
+            text(bucket, "key").to_owned(),
+        );
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn every_bucket_is_on_one_page_exactly_while_traffic_goes_on() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([
+        rule("a", 5, "1/d"),
+        rule("b", 5, "1/d")
+    ])))?;
+    let mut ops = Operator::viewer(&envoy);
+    for name in ["a", "b"] {
+        envoy.load(USERS, 8, |n| ask(name, &format!("user-{n}")))?;
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut http = envoy.data();
+            // The same users go on, and others come: too few of them to make anybody go.
+            for n in (0..).take_while(|_| !done.load(Ordering::Acquire)) {
+                http.send(&ask("a", &format!("user-{}", n % USERS)))?;
+                http.send(&ask("b", &format!("new-{}", n % 2_000)))?;
+            }
+            anyhow::Ok(())
+        });
+        let walks = [1_u64, 7, 100, 500].map(|limit| ops.buckets(&format!("limit={limit}")));
+        let by_default = ops.buckets("");
+        done.store(true, Ordering::Release);
+        traffic
+            .join()
+            .map_err(|_panic| anyhow!("the traffic panicked"))??;
+        for walk in walks.into_iter().chain([by_default]) {
+            let counts = listed(&walk?);
+            ensure!(
+                counts.values().all(|count| *count == 1),
+                "a bucket is listed twice"
+            );
+            for name in ["a", "b"] {
+                let missing = (0..USERS)
+                    .find(|n| !counts.contains_key(&(name.to_owned(), format!("user-{n}"))));
+                ensure!(missing.is_none(), "{name} user-{missing:?} is not listed");
+            }
+        }
+        Ok(())
+    })?;
+    let status = ops.get("/v1/status")?;
+    let evicted = number(&status, "/store/evicted_lossy")?;
+    ensure!(
+        evicted == 0,
+        "the store was too small for this test: {evicted}"
+    );
+    envoy.stop()
+}
+
+#[test]
+fn lists_are_cut_and_filtered() -> Result<()> {
+    // A store so small that no page of the list is cut before its limit.
+    let rules = json!([rule("a", 2, "1/d"), rule("b", 2, "1/ms")]);
+    let envoy = Envoy::start(&Config::new(rules).buckets(64))?;
+
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    for (rule, user, requests) in [
+        ("a", "alice", 1),
+        ("a", "bob", 2),
+        ("a", "alicia", 3),
+        ("b", "alice", 1),
+    ] {
+        for _ in 0..requests {
+            http.send(&ask(rule, user))?;
+        }
+    }
+    // What b took is back in a millisecond.
+    let idle = eventually(SOON, "the bucket of b to be idle", || {
+        let idle = ops.buckets("state=idle")?;
+        Ok((!idle.is_empty()).then_some(idle))
+    })?;
+    ensure!(
+        listed(&idle)
+            .into_keys()
+            .eq([("b".to_owned(), "alice".to_owned())]),
+        "{idle:?}"
+    );
+    let cases = [
+        ("rule=a", "alice alicia bob"),
+        ("rule=b", "alice"),
+        ("key=lic", "alice alice alicia"),
+        ("rule=a&key=lic", "alice alicia"),
+        ("state=busy", "alice"),
+        ("state=refusing", "alicia bob"),
+        ("state=banned", ""),
+        ("rule=a&state=idle", ""),
+        ("key=LIC", ""),
+        ("key=a%2Ab", ""),
+        ("rule=&key=", "alice alice alicia bob"),
+    ];
+    for (query, expected) in cases {
+        for limit in ["1", "500"] {
+            let mut found: Vec<String> = ops
+                .buckets(&format!("{query}&limit={limit}"))?
+                .iter()
+                .map(|bucket| text(bucket, "key").to_owned())
+                .collect();
+            found.sort();
+            ensure!(found.join(" ") == expected, "{query}: {found:?}");
+        }
+    }
+    let page = ops.get("/v1/buckets?limit=2")?;
+    ensure!(
+        page["buckets"]
+            .as_array()
+            .is_some_and(|page| page.len() == 2),
+        "{page}"
+    );
+    envoy.stop()
+}
+
+#[test]
+fn a_bucket_tells_its_numbers() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("a", 3, "1/h")])))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    ensure!(
+        ops.bucket("a", "alice")?.is_none(),
+        "looking makes no bucket"
+    );
+    for _ in 0..5 {
+        http.send(&ask("a", "alice"))?;
+    }
+    let bucket = ops.bucket("a", "alice")?.context("a bucket")?;
+    ensure!(
+        text(&bucket, "state") == "refusing" && number(&bucket, "/admitted")? == 3,
+        "{bucket}"
+    );
+    ensure!(
+        number(&bucket, "/refused")? == 2 && number(&bucket, "/reported")? == 0,
+        "{bucket}"
+    );
+    let limit = |field: &str| number(&bucket, &format!("/limits/0/{field}"));
+    let hour = 3_600_000_000_000_u64;
+    ensure!(
+        limit("capacity")? == 3 && limit("remaining")? == 0 && limit("drain_ns")? == 3 * hour,
+        "{bucket}"
+    );
+    let (retry, reset) = (limit("retry_after_ns")?, limit("reset_after_ns")?);
+    ensure!(
+        retry > 0 && retry <= hour && reset - retry == 2 * hour,
+        "{bucket}"
+    );
+    // Looking takes nothing and counts nothing.
+    let again = ops.bucket("a", "alice")?.context("a bucket")?;
+    ensure!(
+        number(&again, "/refused")? == 2 && again["last_seen_ns"] == bucket["last_seen_ns"],
+        "{again}"
+    );
+    let page = ops.get("/v1/buckets")?;
+    ensure!(
+        number(&page, "/now_ns")? >= number(&bucket, "/last_seen_ns")?,
+        "{page}"
+    );
+    let listed = ops.buckets("")?;
+    let [listed] = listed.as_slice() else {
+        bail!("one bucket: {listed:?}")
+    };
+    ensure!(number(listed, "/refused")? == 2, "{listed}");
+    envoy.stop()
+}
+
+#[test]
+fn a_reset_makes_a_key_fresh() -> Result<()> {
+    let envoy = Envoy::start(
+        &Config::new(json!([rule("a", 2, "1/d"), rule("b", 2, "1/d")])).concurrency(4),
+    )?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    let used = |ops: &mut Operator| number(&ops.get("/v1/status")?, "/store/used");
+    for name in ["a", "b"] {
+        let statuses = [
+            http.send(&ask(name, "alice"))?,
+            http.send(&ask(name, "alice"))?,
+            http.send(&ask(name, "alice"))?,
+        ];
+        ensure!(
+            statuses
+                .iter()
+                .map(|answer| answer.status)
+                .eq([200, 200, 429])
+        );
+    }
+    ensure!(used(&mut ops)? == 2);
+    let answer = ops.reset("a", "alice")?;
+    ensure!(
+        answer["existed"] == true && number(&answer, "/before/admitted")? == 2,
+        "{answer}"
+    );
+    ensure!(used(&mut ops)? == 1 && ops.bucket("a", "alice")?.is_none());
+    let again = ops.reset("a", "alice")?;
+    ensure!(
+        again["existed"] == false && again.get("before").is_none(),
+        "{again}"
+    );
+    ensure!(used(&mut ops)? == 1, "what is not there is not freed");
+    // On every worker, and for this rule only.
+    let counts = envoy.load(64, 16, |_| ask("a", "alice"))?;
+    ensure!(counts.of(200) == 2, "{counts:?}");
+    ensure!(http.send(&ask("b", "alice"))?.status == 429);
+    ensure!(used(&mut ops)? == 2);
+    let mut events = ops.events(0)?;
+    events.retain(|event| text(event, "kind") == "reset");
+    ensure!(events.len() == 1, "{events:?}");
+    let event = events.pop().context("an event")?;
+    ensure!(
+        text(&event, "rule") == "a"
+            && text(&event, "key") == "alice"
+            && text(&event, "by") == "ops",
+        "{event}"
+    );
+    envoy.stop()
+}
+
+#[test]
+fn resets_under_fire_lose_no_count() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("a", 10, "1/d")])).concurrency(4))?;
+    let done = AtomicBool::new(false);
+    let resets = thread::scope(|scope| {
+        let resetting = scope.spawn(|| {
+            let mut ops = Operator::editor(&envoy);
+            let mut resets = 0_u64;
+            while !done.load(Ordering::Acquire) {
+                resets += u64::from(ops.reset("a", "alice")?["existed"] == true);
+            }
+            anyhow::Ok(resets)
+        });
+        let counts = envoy.load(20_000, 16, |_| ask("a", "alice"));
+        done.store(true, Ordering::Release);
+        let resets = resetting
+            .join()
+            .map_err(|_panic| anyhow!("the resets panicked"))??;
+        let counts = counts?;
+        ensure!(counts.of(200) + counts.of(429) == 20_000, "{counts:?}");
+        ensure!(
+            counts.of(200) <= 10 * (resets + 1),
+            "{resets} resets: {counts:?}"
+        );
+        anyhow::Ok(resets)
+    })?;
+    ensure!(resets > 10, "only {resets} resets");
+    let status = Operator::viewer(&envoy).get("/v1/status")?;
+    ensure!(
+        number(&status, "/store/used")? <= 1,
+        "{resets} resets: {status}"
+    );
+    ensure!(number(&status, "/store/cas_give_ups")? == 0, "{status}");
+    envoy.stop()
+}

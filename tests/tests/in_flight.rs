@@ -1,0 +1,104 @@
+//! `concurrency`: a place is taken while a request is in flight, and given back however it ends.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use loudou_tests::{Config, Envoy, Operator, Request, eventually};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Three in flight, of whom all but the first wait in a queue for minutes.
+fn rules() -> Value {
+    json!([{
+        "name": "flights",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [
+            { "algorithm": "concurrency", "capacity": 3 },
+            { "algorithm": "leaky_queue", "capacity": 40, "rate": "1/m" },
+        ],
+    }])
+}
+
+fn alice() -> Request {
+    Request::get("/").header("x-user-id", "alice")
+}
+
+/// Sends a request and does not wait for an answer.
+fn sent(envoy: &Envoy) -> Result<TcpStream> {
+    let mut socket = TcpStream::connect(envoy.data_address())?;
+    socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
+    Ok(socket)
+}
+
+fn wait_for(ops: &mut Operator, count: u64) -> Result<()> {
+    eventually(SOON, &format!("{count} to be in flight"), || {
+        Ok((ops.waiting()? == count).then_some(()))
+    })
+}
+
+fn places_left(ops: &mut Operator) -> Result<Value> {
+    let bucket = ops.get("/v1/buckets/flights/alice")?;
+    let left = bucket.pointer("/limits/0/remaining");
+    Ok(left.cloned().unwrap_or_default())
+}
+
+#[test]
+fn a_place_comes_back_when_its_request_ends() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    // It passes at once, ends, and is gone.
+    ensure!(http.send(&alice())?.status == 200);
+    eventually(SOON, "its place to come back", || {
+        Ok((places_left(&mut ops)? == 3).then_some(()))
+    })?;
+    for round in 0..3 {
+        let flights = (0..3)
+            .map(|_| sent(&envoy))
+            .collect::<Result<Vec<TcpStream>>>()?;
+        wait_for(&mut ops, 3)?;
+        ensure!(places_left(&mut ops)? == 0, "round {round}");
+        for _ in 0..5 {
+            let refused = http.send(&alice())?;
+            ensure!(refused.status == 429, "{refused:?}");
+            // Nobody knows when one of the three ends.
+            ensure!(refused.header("retry-after").is_none(), "{refused:?}");
+            ensure!(refused.text().contains("concurrency"), "{refused:?}");
+        }
+        // Another key has places of its own.
+        let bob = Request::get("/").header("x-user-id", format!("bob-{round}"));
+        ensure!(http.send(&bob)?.status == 200);
+        drop(flights);
+        wait_for(&mut ops, 0)?;
+        eventually(SOON, "the places to come back", || {
+            Ok((places_left(&mut ops)? == 3).then_some(()))
+        })?;
+    }
+    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    envoy.stop()
+}
+
+/// A request that a later rule refuses is over, and holds no place of an earlier one.
+#[test]
+fn a_later_refusal_gives_the_place_back() -> Result<()> {
+    let later = json!({
+        "name": "later",
+        "key": [],
+        "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
+    });
+    let rules = json!([rules()[0], later]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    ensure!(http.send(&alice())?.status == 200);
+    for _ in 0..10 {
+        let refused = http.send(&alice())?;
+        ensure!(refused.status == 429, "{refused:?}");
+        ensure!(refused.text().contains("later"), "{refused:?}");
+    }
+    eventually(SOON, "every place to come back", || {
+        Ok((places_left(&mut ops)? == 3).then_some(()))
+    })?;
+    envoy.stop()
+}

@@ -1,0 +1,236 @@
+//! `loudou replay`: what a rule file would have done to recorded traffic.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use loudou_limiter::Nanos;
+use loudou_limiter::rule::RuleFile;
+
+use super::Outcome;
+use super::args::Format;
+use super::check::{Content, bytes_of, check, name_of};
+use super::context::Context;
+use super::world::{Io, Usage, json};
+use crate::replay::engine::Reported;
+use crate::replay::format::Form;
+use crate::replay::input::{BadLine, Input};
+use crate::replay::run::Run;
+use crate::replay::summary::Summary;
+use crate::replay::{Observer, decisions, replay};
+use crate::text::escape;
+
+mod compared;
+mod plot;
+mod progress;
+mod view;
+
+use progress::Progress;
+
+/// How many bytes of decisions are written at once.
+const CHUNK: usize = 64 << 10;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The rule file, JSON or YAML; - for standard input
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The trace or access log; - for standard input
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    trace: PathBuf,
+    /// The form of the trace [default: told from its first lines]
+    #[arg(long, value_enum, value_name = "FORM")]
+    format: Option<FormArg>,
+    /// Another rule file, whose outcome is put beside that of the first
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Fail at the first line that cannot be read, instead of passing over it
+    #[arg(long)]
+    strict: bool,
+}
+
+/// The form of a trace or log.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormArg {
+    /// JSON Lines with `at_ns`
+    Trace,
+    /// Envoy's default access log, or Istio's
+    Envoy,
+    /// Envoy's access log as JSON
+    EnvoyJson,
+    /// NGINX's `combined` or `main`
+    Nginx,
+}
+
+impl From<FormArg> for Form {
+    fn from(form: FormArg) -> Self {
+        match form {
+            FormArg::Trace => Self::Trace,
+            FormArg::Envoy => Self::Envoy,
+            FormArg::EnvoyJson => Self::EnvoyJson,
+            FormArg::Nginx => Self::Nginx,
+        }
+    }
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {
+    check_use(context, args)?;
+    let Some(file) = rules(context, &args.config)? else {
+        return Ok(Outcome::Failed);
+    };
+    let other = match &args.compare {
+        None => None,
+        Some(path) => match rules(context, path)? {
+            None => return Ok(Outcome::Failed),
+            Some(other) => Some((name_of(path), other)),
+        },
+    };
+    let name = name_of(&args.config);
+    let compare = other.as_ref().map(|(name, other)| (name.as_str(), other));
+    let run = Run::new((&name, &file), compare);
+    let mut run = run.map_err(|gave_up| anyhow::anyhow!("no room for buckets: {gave_up:?}"))?;
+    let input = play(context, args, &mut run)?;
+    if run.requests() == 0 && input.bad > 0 {
+        let lines = BadLine::said(&input.first_bad);
+        bail!("no line of {} is a request\n{lines}", shown(&args.trace));
+    }
+    print(context, args, &input, &run)?;
+    Ok(Outcome::Done)
+}
+
+fn shown(path: &Path) -> String {
+    escape(&name_of(path)).into_owned()
+}
+
+fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
+    let dash = Path::new("-");
+    let mut inputs = vec![&args.config, &args.trace];
+    inputs.extend(&args.compare);
+    if inputs.iter().filter(|path| **path == dash).count() > 1 {
+        let wrong = "standard input can be only one of --config, --trace and --compare";
+        bail!(Usage(wrong.to_owned()));
+    }
+    if args.trace == dash && context.io.input_terminal {
+        bail!(Usage("write --trace FILE, or pipe a trace in".to_owned()));
+    }
+    if args.compare.is_some() && context.format() == Format::Jsonl {
+        let wrong = "--compare prints no decisions; write --output table, json or csv";
+        bail!(Usage(wrong.to_owned()));
+    }
+    Ok(())
+}
+
+/// The rules of a file. What is wrong with them goes to standard error.
+fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
+    let bytes = bytes_of(context, path)?;
+    let (report, found) = check(&name_of(path), &bytes);
+    write!(context.io.err, "{}", report.lines(context.style))?;
+    match found {
+        Some(Content::Rules(file)) => return Ok(Some(file)),
+        Some(Content::Admin(_)) => writeln!(
+            context.io.err,
+            "{}: the configuration of the admin role has no rules",
+            escape(&name_of(path))
+        )?,
+        None => writeln!(context.io.err, "{}", report.count())?,
+    }
+    Ok(None)
+}
+
+/// Runs the trace.
+fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Input> {
+    let jsonl = context.format() == Format::Jsonl;
+    let style = context.style;
+    let Io {
+        out,
+        err,
+        input,
+        out_terminal,
+        err_terminal,
+        ..
+    } = &mut *context.io;
+    // Decisions on the same terminal would be torn by a bar.
+    let shows = *err_terminal && !(jsonl && *out_terminal);
+    let is_input = args.trace == Path::new("-");
+    let (reader, total): (Box<dyn Read + '_>, Option<u64>) = if is_input {
+        (Box::new(&mut **input), None)
+    } else {
+        let name = || format!("cannot read {}", shown(&args.trace));
+        let file = File::open(&args.trace).with_context(name)?;
+        let about = file.metadata().with_context(name)?;
+        let total = Some(about.len()).filter(|_| about.is_file());
+        (Box::new(file), total)
+    };
+    let mut watch = Watch {
+        out: jsonl.then_some(&mut **out),
+        buffer: Vec::with_capacity(if jsonl { 2 * CHUNK } else { 0 }),
+        progress: shows.then(|| Progress::new(&mut **err, total, style)),
+    };
+    let mut reader = reader;
+    let form = args.format.map(Form::from);
+    let played = replay(&mut reader, form, args.strict, run, &mut watch);
+    // What was decided before a failure is still wanted.
+    watch.finish()?;
+    played.with_context(|| shown(&args.trace))
+}
+
+/// Writes decisions and shows the progress.
+struct Watch<'a> {
+    out: Option<&'a mut dyn Write>,
+    buffer: Vec<u8>,
+    progress: Option<Progress<'a>>,
+}
+
+impl Observer for Watch<'_> {
+    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> Result<()> {
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        decisions::write(&mut self.buffer, at, reported)?;
+        if self.buffer.len() >= CHUNK {
+            out.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, bytes: u64, requests: u64) -> Result<()> {
+        if let Some(progress) = &mut self.progress {
+            progress.show(bytes, requests)?;
+        }
+        Ok(())
+    }
+}
+
+impl Watch<'_> {
+    fn finish(self) -> io::Result<()> {
+        if let Some(out) = self.out {
+            out.write_all(&self.buffer)?;
+        }
+        self.progress.map_or(Ok(()), Progress::finish)
+    }
+}
+
+fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &Run) -> Result<()> {
+    let summary = Summary::new(&name_of(&args.trace), input, run);
+    let style = context.style;
+    match context.format() {
+        Format::Jsonl => {}
+        Format::Json => return Ok(json(context.io.out, Format::Json, &summary)?),
+        Format::Csv => view::csv_lines(&summary, context.io.out)?,
+        Format::Table => return Ok(view::print(&summary, context.io.out, style)?),
+    }
+    bad_lines(context, input)
+}
+
+/// Says on standard error what was passed over, where standard output has no place for it.
+fn bad_lines(context: &mut Context<'_, '_>, input: &Input) -> Result<()> {
+    if input.bad > 0 {
+        let lines = BadLine::said(&input.first_bad);
+        let bad = view::bad_lines(input.bad);
+        context.note(&format!("{bad}\n{lines}"))?;
+    }
+    Ok(())
+}

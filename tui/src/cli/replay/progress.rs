@@ -1,0 +1,115 @@
+//! A bar on standard error while a long trace is read.
+
+use std::io::{self, Write};
+
+use crate::cli::table::bar;
+use crate::cli::words;
+use crate::cli::world::Style;
+use crate::clock::Clock;
+use crate::num::{float, whole};
+use crate::text::humanise;
+
+/// Nothing is shown of what is done sooner.
+const PATIENCE_NS: u64 = 300_000_000;
+const BETWEEN_NS: u64 = 100_000_000;
+
+/// How far a run is. It takes one line of the terminal, and leaves none.
+pub(super) struct Progress<'a> {
+    err: &'a mut dyn Write,
+    /// The bytes there are, where that is known.
+    total: Option<u64>,
+    style: Style,
+    clock: Clock,
+    next_ns: u64,
+    shown: bool,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(err: &'a mut dyn Write, total: Option<u64>, style: Style) -> Self {
+        Self {
+            err,
+            total,
+            style,
+            clock: Clock::start(),
+            next_ns: PATIENCE_NS,
+            shown: false,
+        }
+    }
+
+    /// Shows the bytes and requests so far, unless that was done just now.
+    pub(super) fn show(&mut self, bytes: u64, requests: u64) -> io::Result<()> {
+        let now_ns = self.clock.now().get();
+        if now_ns < self.next_ns {
+            return Ok(());
+        }
+        self.next_ns = now_ns.saturating_add(BETWEEN_NS);
+        self.shown = true;
+        let line = line(bytes, self.total, requests, now_ns, self.style);
+        write!(self.err, "\r{line}\u{1b}[K")?;
+        self.err.flush()
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(self) -> io::Result<()> {
+        if self.shown {
+            write!(self.err, "\r\u{1b}[K")?;
+            self.err.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn line(bytes: u64, total: Option<u64>, requests: u64, now_ns: u64, style: Style) -> String {
+    let per_second = |n: u64| float(n) * 1e9 / float(now_ns.max(1));
+    let rate = format!("{} requests/s", whole(per_second(requests)));
+    let Some(total) = total else {
+        let done = words::bytes(bytes);
+        return format!("  {requests} requests, {done}, {rate}");
+    };
+    let done = bytes.min(total);
+    let left = float(total - done) / per_second(done).max(1.0);
+    let left = humanise(whole(left * 1e9));
+    let percent = whole(100.0 * float(done) / float(total.max(1)));
+    let (done_words, total_words) = (words::bytes(done), words::bytes(total));
+    let bar = bar(done, total, style);
+    format!("  {bar} {percent:>3} %  {done_words} of {total_words}, {rate}, {left} left")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress() {
+        let second = 1_000_000_000;
+        let style = Style::default();
+        assert_eq!(
+            line(64 << 20, Some(256 << 20), 500_000, second, style),
+            "  ██▌·······  25 %  64.0 MiB of 256.0 MiB, 500000 requests/s, 3s left"
+        );
+        assert_eq!(
+            line(64 << 20, None, 500_000, 2 * second, style),
+            "  500000 requests, 64.0 MiB, 250000 requests/s"
+        );
+        assert!(!line(0, Some(0), 0, 0, style).is_empty());
+        assert!(!line(u64::MAX, Some(1), u64::MAX, 1, style).is_empty());
+    }
+
+    #[test]
+    fn a_short_run_shows_nothing() {
+        let mut err = Vec::new();
+        let mut progress = Progress::new(&mut err, Some(10), Style::default());
+        progress.show(5, 1).expect("writes");
+        progress.finish().expect("writes");
+        assert!(err.is_empty());
+        let mut progress = Progress::new(&mut err, Some(10), Style::default());
+        progress.next_ns = 0;
+        progress.show(5, 1).expect("writes");
+        progress.finish().expect("writes");
+        let text = String::from_utf8(err).expect("UTF-8");
+        assert!(
+            text.starts_with('\r') && text.ends_with("\r\u{1b}[K"),
+            "{text:?}"
+        );
+    }
+}

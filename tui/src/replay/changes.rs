@@ -1,0 +1,83 @@
+//! What is different between two rule files, request by request.
+
+use loudou_limiter::Verdict;
+use loudou_limiter::rule::Rule;
+
+use super::engine::{Reported, ReportedRule};
+use super::top::Top;
+
+/// The kinds of changes in [`Changes::keys`].
+pub(crate) const NEWLY_REFUSED: usize = 0;
+pub(crate) const FREED: usize = 1;
+
+/// Requests that the second file treats otherwise than the first.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// The names of all rules; a rule of both files is there once.
+    pub(crate) names: Vec<String>,
+    /// Where the rules of the second file are among them.
+    others: Vec<usize>,
+    /// Requests by what the first file said, and the second.
+    verdicts: [[u64; 3]; 3],
+    /// The keys of requests that only one of the files refuses.
+    pub(crate) keys: Top,
+}
+
+const fn place(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Admit => 0,
+        Verdict::Hold => 1,
+        Verdict::Refuse => 2,
+    }
+}
+
+impl Changes {
+    pub(crate) fn new(first: &[Rule], second: &[Rule]) -> Self {
+        let mut names: Vec<String> = first.iter().map(|rule| rule.name.clone()).collect();
+        let mut others = Vec::with_capacity(second.len());
+        for rule in second {
+            let known = names.iter().position(|name| *name == rule.name);
+            others.push(known.unwrap_or(names.len()));
+            if known.is_none() {
+                names.push(rule.name.clone());
+            }
+        }
+        Self {
+            keys: Top::new(names.len()),
+            names,
+            others,
+            verdicts: [[0; 3]; 3],
+        }
+    }
+
+    pub(crate) fn add(&mut self, first: &Reported<'_>, second: &Reported<'_>) {
+        let row = self.verdicts.get_mut(place(first.verdict));
+        if let Some(count) = row.and_then(|row| row.get_mut(place(second.verdict))) {
+            *count += 1;
+        }
+        let refuses = |reported: &Reported<'_>| reported.verdict == Verdict::Refuse;
+        match (refuses(first), refuses(second)) {
+            (false, true) => self.count(second.rule.as_ref(), NEWLY_REFUSED),
+            (true, false) => self.count(first.rule.as_ref(), FREED),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, rule: Option<&ReportedRule<'_>>, kind: usize) {
+        let Some(rule) = rule else { return };
+        let group = if kind == FREED {
+            Some(rule.index)
+        } else {
+            self.others.get(rule.index).copied()
+        };
+        if let (Some(group), Some(key)) = (group, rule.key) {
+            self.keys.add(group, key, kind);
+        }
+    }
+
+    /// How many requests the first file gave `from`, and the second `to`.
+    pub(crate) fn turned(&self, from: Verdict, to: Verdict) -> u64 {
+        let row = self.verdicts.get(place(from));
+        row.and_then(|row| row.get(place(to))).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,215 @@
+//! One rule file at work: the filter's own decision code over a store in memory.
+
+use loudou_limiter::Verdict;
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, evaluate};
+use loudou_limiter::rule::{Mode, RuleFile};
+use loudou_limiter::store::paged::PagedStore;
+use loudou_limiter::store::release::Give;
+use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::{BucketDecision, Decision, Nanos};
+
+use super::flight::{Ending, Flight};
+use super::record::{Record, Set};
+
+/// Every run puts the same keys into the same pages, so that its output is the same.
+const SEED: [u8; 16] = *b"loudou replay 01";
+
+/// A rule file with its buckets.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    rules: Vec<ActiveRule>,
+    table: Table,
+    store: PagedStore,
+    stats: StoreStats,
+    flight: Flight,
+    /// Requests that a limit counts until their end, and whose end nobody knows: at once.
+    pub(crate) endless: u64,
+    /// Requests that ended early, as too many were under way.
+    pub(crate) ended_early: u64,
+}
+
+impl Engine {
+    /// An engine without a bucket yet.
+    pub(crate) fn new(file: &RuleFile) -> Result<Self, GaveUp> {
+        let settings = &file.store;
+        let mut store = PagedStore::new(&settings.share, settings.buckets);
+        let share = &settings.share;
+        let table = Table::open(&mut store, share, settings.buckets, SEED, Nanos::ZERO)?;
+        let rules = file.rules.iter().cloned();
+        Ok(Self {
+            rules: rules
+                .map(|rule| ActiveRule::new(rule, Vec::new()))
+                .collect(),
+            table,
+            store,
+            stats: StoreStats::default(),
+            flight: Flight::default(),
+            endless: 0,
+            ended_early: 0,
+        })
+    }
+
+    /// Decides on a request, and takes its cost.
+    pub(crate) fn decide(&mut self, request: &mut Record<'_>, clock: Clock) -> Outcome {
+        while let Some(ended) = self.flight.next(clock.now) {
+            self.release(&ended, ended.end);
+        }
+        let outcome = evaluate(
+            &self.rules,
+            &self.table,
+            &mut self.store,
+            request,
+            clock,
+            &mut self.stats,
+        );
+        self.follow(request, &outcome, clock.now);
+        outcome
+    }
+
+    /// Remembers what a request gives back at its end.
+    fn follow(&mut self, request: &Record<'_>, outcome: &Outcome, now: Nanos) {
+        let mut is_endless = false;
+        for said in &outcome.rules {
+            let Some(rule) = self.rules.get(said.rule).map(ActiveRule::rule) else {
+                continue;
+            };
+            let (Answer::Decided(decision), Some(key)) = (&said.answer, &said.key) else {
+                continue;
+            };
+            if !rule.limits.holds_until_end() || decision.is_refused() {
+                continue;
+            }
+            let cost = request.cost.unwrap_or_else(|| rule.cost.into());
+            // One that is refused by a later rule is over.
+            let duration = request.duration.filter(|_| !outcome.refused);
+            is_endless |= duration.is_none() && !outcome.refused;
+            let end = duration.map_or(now, |duration| {
+                now.saturating_add(outcome.wait(&self.rules))
+                    .saturating_add(duration)
+            });
+            let ending = Ending::new(end, said.rule, key.as_str().into(), cost, decision.at());
+            if end == now {
+                self.release(&ending, now);
+            } else if let Some(first) = self.flight.add(ending) {
+                self.ended_early += 1;
+                self.release(&first, now);
+            }
+        }
+        self.endless += u64::from(is_endless);
+    }
+
+    fn release(&mut self, ended: &Ending, now: Nanos) {
+        let Some(rule) = self.rules.get(ended.rule) else {
+            return;
+        };
+        let give = Give {
+            versions: rule.versions(),
+            rule_tag: rule.tag(),
+            key: &ended.key,
+            cost: ended.cost,
+            taken_at: ended.taken_at,
+            now,
+        };
+        // What could not be given back is counted in `stats`, and expires.
+        let (Ok(()) | Err(_)) = self.table.release(&mut self.store, &give, &mut self.stats);
+    }
+
+    /// Edits a rule; whether there is one of that name.
+    pub(crate) fn edit(&mut self, set: &Set, now: Nanos) -> bool {
+        let rule = self
+            .rules
+            .iter_mut()
+            .find(|rule| rule.rule().name == set.rule);
+        let Some(rule) = rule else { return false };
+        rule.edit(set.edit.clone(), set.carry, now);
+        true
+    }
+
+    pub(crate) fn rules(&self) -> &[ActiveRule] {
+        &self.rules
+    }
+
+    pub(crate) const fn stats(&self) -> &StoreStats {
+        &self.stats
+    }
+
+    /// The hard bound on buckets.
+    pub(crate) fn buckets(&self) -> u64 {
+        self.table.buckets()
+    }
+}
+
+/// What is reported of an outcome: the rule that refused, else of the enforced rules that decided the
+/// one that holds for longest, else the one with the smallest share left. Shadow rules never are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reported<'a> {
+    pub(crate) verdict: Verdict,
+    /// `None` when no enforced rule had a say.
+    pub(crate) rule: Option<ReportedRule<'a>>,
+}
+
+/// The rule that is reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportedRule<'a> {
+    /// Its index.
+    pub(crate) index: usize,
+    pub(crate) name: &'a str,
+    pub(crate) key: Option<&'a str>,
+    /// How long the request waits, whichever rule makes it.
+    pub(crate) wait: Nanos,
+    /// The name and the numbers of the limit; `None` when it refused for another reason.
+    pub(crate) limit: Option<(&'a str, &'a Decision)>,
+    bucket: Option<&'a BucketDecision>,
+}
+
+impl<'a> Reported<'a> {
+    pub(crate) fn of(rules: &'a [ActiveRule], outcome: &'a Outcome) -> Self {
+        let verdict = outcome.verdict(rules);
+        let mut best: Option<ReportedRule<'a>> = None;
+        for (position, said) in outcome.rules.iter().enumerate() {
+            let Some(active) = rules.get(said.rule) else {
+                continue;
+            };
+            let refuses = outcome.refused && position + 1 == outcome.rules.len();
+            let bucket = match &said.answer {
+                Answer::Decided(bucket) => Some(bucket),
+                _ if refuses => None,
+                _ => continue,
+            };
+            if active.rule().mode != Mode::Enforce {
+                continue;
+            }
+            let limits = active.rule().limits.iter();
+            let limit = bucket.and_then(|bucket| {
+                let limit = limits.clone().nth(bucket.reported_index())?;
+                Some((limit.name(), bucket.reported()?))
+            });
+            let this = ReportedRule {
+                index: said.rule,
+                name: &active.rule().name,
+                key: said.key.as_deref(),
+                wait: Nanos::ZERO,
+                limit,
+                bucket,
+            };
+            if refuses || best.is_none_or(|best| this.is_before(&best)) {
+                best = Some(this);
+            }
+        }
+        let wait = outcome.wait(rules);
+        let rule = best.map(|rule| ReportedRule { wait, ..rule });
+        Self { verdict, rule }
+    }
+}
+
+impl ReportedRule<'_> {
+    fn is_before(&self, other: &Self) -> bool {
+        let wait = |rule: &Self| rule.bucket.map_or(Nanos::ZERO, BucketDecision::wait);
+        let (mine, theirs) = (wait(self), wait(other));
+        let tighter = || match (self.limit, other.limit) {
+            (Some((_, mine)), Some((_, theirs))) => mine.is_tighter_than(theirs),
+            _ => false,
+        };
+        mine > theirs || (mine == theirs && tighter())
+    }
+}

@@ -1,0 +1,106 @@
+//! The forms of traces and logs, and how they are told apart.
+
+use super::record::Line;
+use super::{access, envoy_json, trace};
+
+/// The form of a trace or log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Trace,
+    Envoy,
+    EnvoyJson,
+    Nginx,
+}
+
+impl Form {
+    pub(crate) const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Envoy => "envoy",
+            Self::EnvoyJson => "envoy-json",
+            Self::Nginx => "nginx",
+        }
+    }
+
+    /// What it is called in a sentence.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Trace => "a trace",
+            Self::Envoy => "an Envoy log",
+            Self::EnvoyJson => "an Envoy JSON log",
+            Self::Nginx => "an NGINX log",
+        }
+    }
+
+    /// The form that a line looks like, right or wrong.
+    pub(crate) fn of(line: &[u8]) -> Option<Self> {
+        match line.trim_ascii_start() {
+            [b'{', ..] if memchr::memmem::find(line, b"\"at_ns\"").is_some() => Some(Self::Trace),
+            [b'{', ..] if envoy_json::parse(line).is_ok() => Some(Self::EnvoyJson),
+            [b'[', b'0'..=b'9', ..] => Some(Self::Envoy),
+            _ => access::nginx(line).is_ok().then_some(Self::Nginx),
+        }
+    }
+
+    /// Reads a line that is not empty.
+    pub(crate) fn parse(self, line: &[u8]) -> Result<Line<'_>, String> {
+        match self {
+            Self::Trace => trace::parse(line),
+            Self::Envoy => access::envoy(line).map(Line::Request),
+            Self::EnvoyJson => envoy_json::parse(line).map(Line::Request),
+            Self::Nginx => access::nginx(line).map(Line::Request),
+        }
+    }
+
+    /// Whether a request of this form can have the header `name`.
+    pub(crate) fn has_header(self, name: &str) -> bool {
+        let pseudo = matches!(name, ":method" | ":path");
+        match self {
+            Self::Trace | Self::EnvoyJson => true,
+            Self::Envoy => {
+                let names = [
+                    ":authority",
+                    "host",
+                    "user-agent",
+                    "x-forwarded-for",
+                    "x-request-id",
+                ];
+                pseudo || names.contains(&name)
+            }
+            Self::Nginx => pseudo || ["user-agent", "referer", "x-forwarded-for"].contains(&name),
+        }
+    }
+
+    /// Whether a request of this form can have the name of a route.
+    pub(crate) const fn has_route(self) -> bool {
+        !matches!(self, Self::Nginx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_told_apart() {
+        for (line, form) in [
+            (r#"{"at_ns":"wrong"}"#, Some(Form::Trace)),
+            (
+                r#" {"path":"/","start_time":"2020-11-25T21:26:18Z"}"#,
+                Some(Form::EnvoyJson),
+            ),
+            (r#"[2016-04-15T20:17:00.310Z] "POST"#, Some(Form::Envoy)),
+            (
+                r#"::1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1 "-" "-""#,
+                Some(Form::Nginx),
+            ),
+            ("[warn] starting", None),
+            ("starting", None),
+            (r#"{"message":"starting"}"#, None),
+        ] {
+            assert_eq!(Form::of(line.as_bytes()), form, "{line}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! JSON strings and scalars that borrow from the line they are in.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::record::Text;
+
+/// A string; borrowed unless it has escapes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
+
+impl<'a> Str<'a> {
+    pub(crate) fn bytes(self) -> Text<'a> {
+        match self.0 {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }
+    }
+}
+
+struct StrVisitor;
+
+impl<'a> Visitor<'a> for StrVisitor {
+    type Value = Str<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Str<'a>, E> {
+        Ok(Str(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Str<'a>, E> {
+        Ok(Str(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(StrVisitor)
+    }
+}
+
+/// Headers by name, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Headers<'a>(pub(crate) Vec<(Cow<'a, str>, Text<'a>)>);
+
+struct HeadersVisitor;
+
+impl<'a> Visitor<'a> for HeadersVisitor {
+    type Value = Headers<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Headers<'a>, A::Error> {
+        let mut headers = Vec::new();
+        while let Some((name, value)) = map.next_entry::<Str<'a>, Str<'a>>()? {
+            headers.push((name.0, value.bytes()));
+        }
+        Ok(Headers(headers))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Headers<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(HeadersVisitor)
+    }
+}
+
+/// A value of a log's member.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Scalar<'a> {
+    Text(Cow<'a, str>),
+    Whole(u64),
+    Float(f64),
+    /// Null, or nothing that a log has a use for.
+    Other,
+}
+
+struct ScalarVisitor;
+
+impl<'a> Visitor<'a> for ScalarVisitor {
+    type Value = Scalar<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Whole(number))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Float(number))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_unit<E>(self) -> Result<Scalar<'a>, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Scalar<'a>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<Scalar<'a>, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Other)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor)
+    }
+}
+
+/// Reads a line that is one JSON value.
+pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(line).map_err(|error| message(&error))
+}
+
+/// What is wrong, and in which column: the line is known.
+fn message(error: &serde_json::Error) -> String {
+    let column = error.column();
+    let text = error.to_string();
+    let place = format!(" at line {} column {column}", error.line());
+    let text = text.strip_suffix(&place).unwrap_or(&text);
+    if column > 0 {
+        format!("{text} (column {column})")
+    } else {
+        text.to_owned()
+    }
+}

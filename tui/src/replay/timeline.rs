@@ -1,0 +1,147 @@
+//! What happened when, in a bounded number of slots of equal width.
+//!
+//! A run may last a microsecond or a year. When time goes beyond the last slot, the slots become twice
+//! as wide and every two of them one.
+
+use loudou_limiter::Nanos;
+use loudou_limiter::Verdict;
+
+use crate::num::count;
+
+/// The most slots; even.
+pub(crate) const SLOTS: usize = 512;
+
+/// Requests of one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) admitted: u64,
+    pub(crate) held: u64,
+    pub(crate) refused: u64,
+}
+
+impl Counts {
+    pub(crate) const fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Admit => self.admitted += 1,
+            Verdict::Hold => self.held += 1,
+            Verdict::Refuse => self.refused += 1,
+        }
+    }
+
+    pub(crate) const fn total(&self) -> u64 {
+        self.admitted + self.held + self.refused
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            admitted: self.admitted + other.admitted,
+            held: self.held + other.held,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+/// Requests over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    start: Nanos,
+    width: u64,
+    slots: Vec<Counts>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            start: Nanos::ZERO,
+            width: 1,
+            slots: Vec::new(),
+        }
+    }
+}
+
+impl Timeline {
+    /// Starts at `start`, before anything is added: no instant is earlier.
+    pub(crate) const fn begin(&mut self, start: Nanos) {
+        self.start = start;
+    }
+
+    pub(crate) fn add(&mut self, at: Nanos, verdict: Verdict) {
+        let since = at.since(self.start).get();
+        let mut index = since / self.width.max(1);
+        while index >= count(SLOTS) {
+            self.widen();
+            index = since / self.width.max(1);
+        }
+        let index = usize::try_from(index).unwrap_or(0);
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, Counts::default());
+        }
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.add(verdict);
+        }
+    }
+
+    fn widen(&mut self) {
+        self.width = self.width.saturating_mul(2);
+        self.slots = merged(&self.slots, 2);
+    }
+
+    /// When the first slot begins.
+    pub(crate) const fn start(&self) -> Nanos {
+        self.start
+    }
+
+    /// The width of the slots, and what they have, in at most `most` slots.
+    pub(crate) fn slots(&self, most: usize) -> (u64, Vec<Counts>) {
+        let each = self.slots.len().div_ceil(most.max(1)).max(1);
+        let width = self.width.saturating_mul(count(each));
+        (width, merged(&self.slots, each))
+    }
+}
+
+fn merged(slots: &[Counts], each: usize) -> Vec<Counts> {
+    let sum = |slots: &[Counts]| slots.iter().copied().fold(Counts::default(), Counts::plus);
+    slots.chunks(each).map(sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn slots_widen_and_lose_nothing() {
+        let mut timeline = Timeline::default();
+        timeline.begin(Nanos::new(100));
+        for at in [100, 101, 611, 612, 5_000, u64::MAX] {
+            timeline.add(Nanos::new(at), Verdict::Refuse);
+            timeline.add(Nanos::new(at), Verdict::Admit);
+            assert!(timeline.slots.len() <= SLOTS);
+        }
+        let (_, slots) = timeline.slots(10);
+        assert!(slots.len() <= 10);
+        let total: u64 = slots.iter().map(Counts::total).sum();
+        assert_eq!((total, slots[0].refused, slots[9].refused), (12, 5, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn every_request_is_in_its_slot(
+            mut pauses in prop::collection::vec(0_u64..1_000_000, 1..200), most in 1_usize..80
+        ) {
+            let mut timeline = Timeline::default();
+            let mut at = 0;
+            for pause in &mut pauses {
+                at += *pause;
+                *pause = at;
+                timeline.add(Nanos::new(at), Verdict::Admit);
+            }
+            let (width, slots) = timeline.slots(most);
+            prop_assert!(slots.len() <= most);
+            for (slot, index) in slots.iter().zip(0_u64..) {
+                let inside = pauses.iter().filter(|at| **at / width == index).count();
+                prop_assert_eq!(slot.admitted, count(inside));
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Pictures of what each algorithm lets through, drawn by running it.
+//!
+//! Every picture has the same requests: a burst of 12, then two a second for eight seconds, silence,
+//! and the burst again. The numbers are as alike as the algorithms allow: six at once, one a second
+//! in the long run. `cargo xtask pictures` writes them; a test tells when one is old.
+
+mod svg;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow};
+use loudou_limiter::config::parse_limits;
+use loudou_limiter::{Ask, Limits, Nanos, Verdict};
+use loudou_tests::paths::workspace_root;
+use serde_json::{Value, json};
+
+/// The end of the time axis, in milliseconds.
+const END_MS: u64 = 26_000;
+/// How long a request takes, where that matters.
+const TAKES_MS: u64 = 3_000;
+
+/// What became of one request, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It passed when it came.
+    Passed(u64),
+    /// It came at the first instant and passed at the second.
+    Waited(u64, u64),
+    /// It was refused when it came.
+    Refused(u64),
+}
+
+/// A file name, and the limit it shows.
+fn subjects() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "funnel",
+            json!({ "algorithm": "funnel", "capacity": 6, "rate": "1/s" }),
+        ),
+        (
+            "funnel-max-wait",
+            json!({ "algorithm": "funnel", "capacity": 6, "rate": "1/s", "max_wait": "3s" }),
+        ),
+        (
+            "token_bucket",
+            json!({ "algorithm": "token_bucket", "capacity": 6, "rate": "1/s", "initial": 0 }),
+        ),
+        (
+            "token_bucket-interval",
+            json!({ "algorithm": "token_bucket", "capacity": 6, "rate": "3/3s", "refill": "interval" }),
+        ),
+        (
+            "fixed_window",
+            json!({ "algorithm": "fixed_window", "capacity": 6, "window": "6s" }),
+        ),
+        (
+            "sliding_window",
+            json!({ "algorithm": "sliding_window", "capacity": 6, "window": "6s", "slots": 3 }),
+        ),
+        (
+            "sliding_log",
+            json!({ "algorithm": "sliding_log", "capacity": 6, "window": "6s" }),
+        ),
+        (
+            "sliding_log-count-refused",
+            json!({ "algorithm": "sliding_log", "capacity": 6, "window": "6s", "count_refused": true }),
+        ),
+        (
+            "sliding_counter",
+            json!({ "algorithm": "sliding_counter", "capacity": 6, "window": "6s" }),
+        ),
+        (
+            "leaky_queue",
+            json!({ "algorithm": "leaky_queue", "capacity": 6, "rate": "1/s" }),
+        ),
+        (
+            "leaky_queue-immediate",
+            json!({ "algorithm": "leaky_queue", "capacity": 6, "rate": "1/s", "immediate": 3 }),
+        ),
+        (
+            "smooth_bursty",
+            json!({ "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 6 }),
+        ),
+        (
+            "smooth_warmup",
+            json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "6s", "max_wait": "4s" }),
+        ),
+        (
+            "concurrency",
+            json!({ "algorithm": "concurrency", "capacity": 6 }),
+        ),
+    ]
+}
+
+/// When the requests come, in milliseconds.
+fn requests() -> Vec<u64> {
+    let burst = |start: u64| (0..12).map(move |n| start.saturating_add(50_u64.saturating_mul(n)));
+    let steady = (8..24).map(|n: u64| n.saturating_mul(500));
+    burst(2_000).chain(steady).chain(burst(20_000)).collect()
+}
+
+/// Sends the requests to one bucket. Where a place is held until a request ends, it is given back
+/// after [`TAKES_MS`].
+fn run(limits: &Limits) -> Vec<Fate> {
+    let at = Nanos::from_millis;
+    let mut bucket = limits.start(Nanos::ZERO);
+    let mut open: VecDeque<u64> = VecDeque::new();
+    let mut fates = Vec::new();
+    for now in requests() {
+        while let Some(taken) = open.front().copied()
+            && taken.saturating_add(TAKES_MS) <= now
+        {
+            open.pop_front();
+            limits.release(
+                &mut bucket,
+                1,
+                at(taken),
+                at(taken.saturating_add(TAKES_MS)),
+            );
+        }
+        let answer = limits.answer(&mut bucket, &Ask::new(1, at(now)));
+        fates.push(match answer.verdict() {
+            Verdict::Admit => Fate::Passed(now),
+            Verdict::Hold => Fate::Waited(now, now.saturating_add(answer.wait().millis_ceil())),
+            Verdict::Refuse => Fate::Refused(now),
+        });
+        if limits.holds_until_end() && !answer.is_refused() {
+            open.push_back(now);
+        }
+    }
+    fates
+}
+
+fn picture(limit: &Value) -> Result<String> {
+    let limits = parse_limits(&json!([limit]));
+    let limits = limits.map_err(|problems| anyhow!("{limit}: {problems:?}"))?;
+    Ok(svg::draw(&title(limit), &run(&limits)))
+}
+
+/// The limit as one would write it.
+fn title(limit: &Value) -> String {
+    let fields = limit.as_object().into_iter().flatten();
+    let words = fields.map(|(name, value)| match (name.as_str(), value.as_str()) {
+        ("algorithm", Some(text)) => text.to_owned(),
+        (_, Some(text)) => format!("{name}: {text}"),
+        (_, None) => format!("{name}: {value}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn path(name: &str) -> PathBuf {
+    workspace_root().join(format!("docs/algorithms/{name}.svg"))
+}
+
+/// Writes all pictures.
+pub(crate) fn run_all() -> Result<()> {
+    for (name, limit) in subjects() {
+        let path = path(name);
+        fs::write(&path, picture(&limit)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        println!("docs/algorithms/{name}.svg");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_show_what_the_code_does() {
+        for (name, limit) in subjects() {
+            let drawn = picture(&limit).expect("a valid limit");
+            let committed = fs::read_to_string(path(name)).unwrap_or_default();
+            assert!(
+                drawn == committed,
+                "docs/algorithms/{name}.svg is old: `cargo xtask pictures` draws it again"
+            );
+        }
+    }
+
+    #[test]
+    fn every_algorithm_has_a_page_and_a_picture() {
+        for name in loudou_limiter::algorithm::Algorithm::NAMES {
+            assert!(subjects().iter().any(|(own, _)| own == name), "{name}");
+            let page = workspace_root().join(format!("docs/algorithms/{name}.md"));
+            let text = fs::read_to_string(page).unwrap_or_default();
+            assert!(text.contains(&format!("({name}.svg)")), "{name}.md");
+        }
+    }
+}
