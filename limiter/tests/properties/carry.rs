@@ -134,6 +134,7 @@ proptest! {
             prop_assert!(is.remaining <= is.capacity);
             prop_assert!(now.saturating_add(is.reset_after) <= idle_at);
         }
+        // What waits passes later, and the bound is on what passes: by the limit's own wait.
         let (mut sum, mut latest) = (0, now.get());
         for (at, cost) in timed(&more, new[0].period, now.get()) {
             let answer = new_limits.decide(&mut kept, cost, Nanos::new(at));
