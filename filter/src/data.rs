@@ -15,15 +15,17 @@ use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
-use crate::respond::store_gave_up;
+use crate::respond::Refusal;
 use crate::waiting::{TICK_MS, Ticket, Waiting};
 
 mod active;
 
 use active::{Active, Place};
 
+/// A name and a value.
+pub type Header = (&'static str, String);
 /// Names and values.
-pub type Headers = Vec<(&'static str, String)>;
+pub type Headers = Vec<Header>;
 
 /// What becomes of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +43,18 @@ pub enum Fate {
 pub struct Stay {
     ticket: Option<Ticket>,
     places: Vec<Place>,
+}
+
+/// Puts headers into the current response. What an upstream says in those of the draft stays, since
+/// they are lists; the others hold one value, and it is ours.
+pub fn put(host: &dyn Host, headers: Headers) {
+    for (name, value) in headers {
+        if name.starts_with("x-") {
+            host.set_response_header(name, &value);
+        } else {
+            host.add_response_header(name, &value);
+        }
+    }
 }
 
 /// One worker's data role.
@@ -244,7 +258,7 @@ impl DataPlane {
         });
         refusing.map_or_else(
             || Fate::Pass(Vec::new()),
-            |rule| Fate::Refuse(store_gave_up(rule)),
+            |rule| Fate::Refuse(Refusal::store_gave_up(rule).reply(host)),
         )
     }
 }

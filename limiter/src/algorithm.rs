@@ -83,6 +83,10 @@ pub(crate) trait Meter {
     fn may_hold(&self) -> bool {
         false
     }
+    /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
+    fn drains(&self) -> bool {
+        false
+    }
     /// Whether it looks at [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
@@ -95,7 +99,7 @@ pub(crate) trait Meter {
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
-    /// changed the state.
+    /// changed the state, which a cost of 0 never does.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
@@ -215,6 +219,11 @@ impl Algorithm {
         self.meter().rate()
     }
 
+    /// The time in which the rate gives the capacity once, rounded up: the window of a quota.
+    pub fn quota_time(&self) -> Option<Nanos> {
+        Some(leak::drain_time(self.capacity(), self.rate()?))
+    }
+
     /// The time in which a wholly used bucket is as good as new, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
@@ -223,6 +232,12 @@ impl Algorithm {
     /// Whether it may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
+    }
+
+    /// Whether its level falls steadily with time: then it is the time until it is as good as new, as a
+    /// share of [`Algorithm::drain_time`].
+    pub fn drains(&self) -> bool {
+        self.meter().drains()
     }
 
     /// Whether it wants to hear of the end of each request that passed.

@@ -14,7 +14,7 @@ use crate::limit::Limits;
 use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
 
 mod admin;
-mod held;
+mod answers;
 mod limits;
 mod matches;
 mod problem;
@@ -26,7 +26,6 @@ mod suggest;
 mod warnings;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
-pub use held::{held_by_edit, held_by_file};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
 pub use problem::{Path, Problem, Severity, Step};
 pub use schema::schema;

@@ -256,7 +256,11 @@ pub fn evaluate(
     clock: Clock,
     stats: &mut StoreStats,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        // Most requests match one rule; without this there would be room for four.
+        rules: Vec::with_capacity(1),
+        refused_by: None,
+    };
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
         if rule.mode == Mode::Off || !rule.matches.holds(request) {

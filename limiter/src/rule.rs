@@ -14,6 +14,11 @@ use crate::limit::Limits;
 
 pub mod key;
 pub mod matcher;
+mod refuse;
+mod respond;
+
+pub use refuse::{GrpcStatus, Refuse, RefuseBody};
+pub use respond::{RateLimitHeaders, Respond};
 
 /// A whole rule file. `defaults` are already applied to the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -78,7 +83,10 @@ pub struct Rule {
     pub stop: bool,
     /// What a request gets when the store gives up.
     pub on_error: OnError,
-    /// What answers carry.
+    /// What refused requests are answered.
+    #[serde(skip_serializing_if = "Refuse::is_default")]
+    pub refuse: Refuse,
+    /// What responses carry.
     pub respond: Respond,
 }
 
@@ -218,22 +226,4 @@ pub enum OnError {
     Admit,
     /// It is refused.
     Refuse,
-}
-
-/// What answers carry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Respond {
-    /// The `RateLimit` headers on admitted responses. Refusals always have them.
-    pub ratelimit_headers: RateLimitHeaders,
-}
-
-/// Which `RateLimit` headers admitted responses get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RateLimitHeaders {
-    /// None.
-    #[default]
-    None,
-    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11.
-    Draft11,
 }

@@ -29,6 +29,7 @@ pub struct Config {
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
     upstream: Option<SocketAddr>,
+    access_log: Option<String>,
 }
 
 impl Config {
@@ -52,6 +53,7 @@ impl Config {
             log_level: "info".to_owned(),
             wasm: None,
             upstream: None,
+            access_log: None,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -80,6 +82,13 @@ impl Config {
     #[must_use]
     pub const fn upstream(mut self, address: SocketAddr) -> Self {
         self.upstream = Some(address);
+        self
+    }
+
+    /// Writes a line of this format about each request of the data listener into Envoy's log.
+    #[must_use]
+    pub fn access_log(mut self, format: &str) -> Self {
+        self.access_log = Some(format!("{format}\n"));
         self
     }
 
@@ -184,7 +193,9 @@ impl Config {
         } else {
             json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
         };
-        listener("data", &action, &plugin("loudou", wasm, &self.data_plugin))
+        let log = self.access_log.as_deref().map(access_log);
+        let plugin = plugin("loudou", wasm, &self.data_plugin);
+        listener("data", &action, &plugin, log)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
@@ -192,7 +203,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &plugin)
+        listener("admin", &action, &plugin, None)
     }
 }
 
@@ -247,7 +258,14 @@ fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
     })
 }
 
-fn listener(name: &str, action: &Value, plugin: &Value) -> Value {
+fn access_log(format: &str) -> Value {
+    json!({ "name": "stdout", "typed_config": {
+        "@type": format!("{TYPE}envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"),
+        "log_format": { "text_format_source": { "inline_string": format } },
+    } })
+}
+
+fn listener(name: &str, action: &Value, plugin: &Value, access_log: Option<Value>) -> Value {
     let mut route = json!({ "name": name, "match": { "prefix": "/" } });
     if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
         route.extend(action.clone());
@@ -255,7 +273,9 @@ fn listener(name: &str, action: &Value, plugin: &Value) -> Value {
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
-        "codec_type": "HTTP1",
+        "access_log": access_log.into_iter().collect::<Vec<_>>(),
+        // HTTP/1.1, or HTTP/2 where a client begins with that.
+        "codec_type": "AUTO",
         "use_remote_address": true,
         // Room for the 60 KiB header values of the hostile-input tests.
         "max_request_headers_kb": 96,

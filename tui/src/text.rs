@@ -70,6 +70,12 @@ pub fn humanise(ns: u64) -> String {
     }
 }
 
+/// A number of things: `1 key`, `2 keys`.
+pub fn counted(n: u64, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
 /// `total` small units as large and small ones; the small ones only below `most` large ones.
 fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     let whole = total.checked_div(per).unwrap_or(0);

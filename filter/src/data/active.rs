@@ -2,18 +2,18 @@
 //! against them.
 
 use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleOutcome, evaluate};
-use loudou_limiter::rule::{Mode, RateLimitHeaders, RuleFile};
+use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{StoreStats, Table};
 use loudou_limiter::{Nanos, Verdict};
 
-use super::Headers;
+use super::{Header, Headers};
 use crate::current;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::RecordError;
 use crate::request::HostRequest;
-use crate::respond::{AdmittedHeaders, key_missing, over_limit, store_gave_up};
+use crate::respond::{RateLimitHeaders, Refusal, explain};
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -40,6 +40,8 @@ pub(super) struct Active {
     rules: Vec<ActiveRule>,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
+    /// Whether any rule explains what it decides.
+    explains: bool,
     rule_metrics: Vec<RuleMetrics>,
     pub(super) store_metrics: StoreMetrics,
     /// The change count at which the rules were read; another one means that they are old.
@@ -58,6 +60,7 @@ impl Active {
             table,
             rules: Vec::new(),
             reads_wall: false,
+            explains: false,
             rule_metrics,
             store_metrics,
             changes_seen: 0,
@@ -99,6 +102,8 @@ impl Active {
             .rules
             .iter()
             .any(|rule| rule.rule().limits.reads_wall());
+        let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
+        self.explains = self.rules.iter().any(explains);
         self.next_expiry = record.next_expiry();
         self.changes_seen = changes;
         Ok(())
@@ -126,12 +131,18 @@ impl Active {
         );
         self.store_metrics.add(host, &stats);
         self.count(host, &outcome);
-        let verdict = match outcome.refusal().and_then(|said| self.refusal(said)) {
-            Some(reply) => Err(reply),
-            None => Ok((
-                outcome.due(&self.rules).unwrap_or(now),
-                self.admitted_headers(&outcome),
-            )),
+        let refusing = outcome.refusal();
+        let reply = refusing.and_then(|said| self.refusal(host, said, now));
+        let verdict = if let Some(reply) = reply {
+            self.log(host, refusing);
+            Err(reply)
+        } else {
+            let due = outcome.due(&self.rules).unwrap_or(now);
+            let mut headers = self.admitted_headers(&outcome);
+            if self.explains {
+                headers.extend(self.explain(host, &outcome, due.since(now)));
+            }
+            Ok((due, headers))
         };
         Decided {
             verdict,
@@ -212,17 +223,46 @@ impl Active {
         }
     }
 
-    fn refusal(&self, said: &RuleOutcome) -> Option<Reply> {
+    fn refusal(&self, host: &dyn Host, said: &RuleOutcome, now: Nanos) -> Option<Reply> {
         let rule = self.rules.get(said.rule)?.rule();
-        Some(match &said.answer {
-            Answer::Decided(decision) => over_limit(rule, decision),
-            Answer::KeyMissing | Answer::Skipped => key_missing(rule),
-            Answer::GaveUp(_) => store_gave_up(rule),
-        })
+        Some(Refusal::new(rule, &said.answer, now).reply(host))
+    }
+
+    /// Tells access logs what `outcomes` decided.
+    fn log<'a>(&self, host: &dyn Host, outcomes: impl IntoIterator<Item = &'a RuleOutcome>) {
+        let line = |outcome: &RuleOutcome| {
+            let rule = self.rules.get(outcome.rule)?.rule();
+            Some(explain::for_log(rule, outcome))
+        };
+        let lines: Vec<String> = outcomes.into_iter().filter_map(line).collect();
+        host.set_property(explain::PROPERTY, &lines.join(", "));
+    }
+
+    /// Tells the upstream and access logs what the rules decided that explain themselves, and the
+    /// client how long it waits for that. The request header is ours, whatever the client sends.
+    fn explain(&self, host: &dyn Host, outcome: &Outcome, wait: Nanos) -> Option<Header> {
+        let explained = |one: &&RuleOutcome| {
+            let rule = self.rules.get(one.rule).map(ActiveRule::rule);
+            rule.is_some_and(|rule| rule.respond.explain_header)
+        };
+        let explained: Vec<&RuleOutcome> = outcome.rules.iter().filter(explained).collect();
+        let decision = |one: &&RuleOutcome| {
+            let rule = self.rules.get(one.rule)?.rule();
+            Some(explain::decision(rule, one))
+        };
+        let decisions: Vec<String> = explained.iter().filter_map(decision).collect();
+        if decisions.is_empty() {
+            host.set_request_header(explain::DECISION, "none");
+            return None;
+        }
+        host.set_request_header(explain::DECISION, &decisions.join(", "));
+        self.log(host, explained);
+        let wait = Some(wait).filter(|wait| *wait > Nanos::ZERO)?;
+        Some((explain::WAIT_MS, wait.millis_ceil().to_string()))
     }
 
     fn admitted_headers(&self, outcome: &Outcome) -> Headers {
-        let mut headers = AdmittedHeaders::default();
+        let mut headers = RateLimitHeaders::default();
         for RuleOutcome {
             rule: index,
             answer,
@@ -233,7 +273,6 @@ impl Active {
                 continue;
             };
             if rule.mode == Mode::Enforce
-                && rule.respond.ratelimit_headers == RateLimitHeaders::Draft11
                 && let Answer::Decided(decision) = answer
             {
                 headers.add(rule, decision);

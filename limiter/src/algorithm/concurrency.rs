@@ -117,27 +117,21 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// `count` in flight, all expired by `now + reset_after`.
+    /// `count` in flight, all expired by `now + reset_after`: the later generation that can be.
     fn until(&self, count: u64, reset_after: Nanos, now: Nanos) -> Flight {
-        let none = self.none(now);
-        if reset_after > self.lease {
-            let left = reset_after.min(self.two_leases());
-            let ends = now.saturating_add(left);
+        let left = reset_after.min(self.two_leases());
+        if left > self.lease {
             return Flight {
-                ends,
+                ends: now.saturating_add(left),
                 young: count,
-                ..none
+                old: 0,
             };
         }
-        if reset_after > Nanos::ZERO {
-            let ends = now.saturating_add(self.lease).saturating_add(reset_after);
-            return Flight {
-                ends,
-                old: count,
-                ..none
-            };
+        Flight {
+            ends: now.saturating_add(self.lease).saturating_add(left),
+            young: 0,
+            old: count,
         }
-        none
     }
 }
 

@@ -81,6 +81,10 @@ impl Meter for Funnel {
         self.max_wait > Nanos::ZERO
     }
 
+    fn drains(&self) -> bool {
+        true
+    }
+
     fn words(&self) -> usize {
         WORDS
     }

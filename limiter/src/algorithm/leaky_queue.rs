@@ -36,7 +36,10 @@ pub struct LeakyQueue {
     max_wait: Nanos,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")
+)]
 const fn is_longest(max_wait: &Nanos) -> bool {
     max_wait.get() == MAX_WAIT.get()
 }
@@ -113,6 +116,10 @@ impl Meter for LeakyQueue {
 
     fn may_hold(&self) -> bool {
         self.max_wait > Nanos::ZERO && u64::from(self.immediate) < self.capacity
+    }
+
+    fn drains(&self) -> bool {
+        true
     }
 
     fn words(&self) -> usize {

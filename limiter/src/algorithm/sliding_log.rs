@@ -166,11 +166,11 @@ impl Meter for SlidingLog {
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let count = entries(units(used).min(self.capacity));
-        let end = now.saturating_add(reset_after.min(self.window)).get();
-        for (place, word) in words.iter_mut().enumerate() {
-            let is_used = place < count && reset_after > Nanos::ZERO;
-            *word = if is_used { end } else { 0 };
+        words.fill(0);
+        if reset_after > Nanos::ZERO {
+            let end = now.saturating_add(reset_after.min(self.window)).get();
+            let count = entries(units(used).min(self.capacity));
+            words.iter_mut().take(count).for_each(|word| *word = end);
         }
     }
 
@@ -188,18 +188,18 @@ impl Meter for SlidingLog {
             return false;
         };
         let old = Self::live(old, at);
-        let target = carried(count(old), carry, before.capacity, self.capacity);
+        let target = entries(carried(count(old), carry, before.capacity, self.capacity));
         let latest = at.saturating_add(self.window).get();
-        for (place, word) in words.iter_mut().enumerate() {
+        words.fill(0);
+        for (place, word) in words.iter_mut().enumerate().take(target) {
             let source = match carry {
                 Carry::Keep | Carry::Reset => place,
                 Carry::Proportional => place
                     .saturating_mul(old.len())
-                    .checked_div(entries(target))
+                    .checked_div(target)
                     .unwrap_or(0),
             };
-            let end = old.get(source).filter(|_| place < entries(target));
-            *word = end.map_or(0, |end| (*end).min(latest));
+            *word = old.get(source).map_or(0, |end| (*end).min(latest));
         }
         true
     }

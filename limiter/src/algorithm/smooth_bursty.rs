@@ -110,6 +110,10 @@ impl Meter for SmoothBursty {
         self.max_wait > Nanos::ZERO
     }
 
+    fn drains(&self) -> bool {
+        true
+    }
+
     fn words(&self) -> usize {
         WORDS
     }

@@ -185,6 +185,10 @@ impl Meter for TokenBucket {
         self.max_wait > Nanos::ZERO
     }
 
+    fn drains(&self) -> bool {
+        self.refill == Refill::Greedy
+    }
+
     fn words(&self) -> usize {
         WORDS
     }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, matches, rules};
 use crate::algorithm::{Algorithm, MAX_AMOUNT};
 
+mod answers;
 mod form;
 mod limits;
 
@@ -48,7 +49,15 @@ fn definitions() -> Value {
     for name in Algorithm::NAMES {
         define(name, limit(name));
     }
-    define("respond", object(rules::RESPOND, &[], respond));
+    define(
+        "refuse",
+        object(super::answers::REFUSE, &[], answers::refuse),
+    );
+    define("refuse_text", answers::text());
+    define(
+        "respond",
+        object(super::answers::RESPOND, &[], answers::respond),
+    );
     define("admin_file", object(admin::TOP, &["admin"], admin_file));
     define("admin", object(admin::ADMIN, &["role"], admin_part));
     define("token", object(admin::TOKEN, admin::TOKEN, token));
@@ -207,6 +216,7 @@ fn rule(name: &str) -> Value {
             &rules::ERRORS,
             Some("admit"),
         ),
+        "refuse" => reference("refuse", "What refused requests are answered."),
         "respond" => reference("respond", "What responses carry."),
         _ => Value::Null,
     }
@@ -280,17 +290,6 @@ fn key() -> Value {
     });
     let parts = json!({ "oneOf": [word, text] });
     list("The parts of a key.", matches::MAX_PARTS, &parts)
-}
-
-fn respond(name: &str) -> Value {
-    match name {
-        "ratelimit_headers" => words(
-            "The RateLimit headers on admitted responses; refusals always have them.",
-            &rules::HEADERS,
-            Some("none"),
-        ),
-        _ => Value::Null,
-    }
 }
 
 fn admin_file(name: &str) -> Value {

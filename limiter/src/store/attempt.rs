@@ -5,10 +5,10 @@
 
 use alloc::vec::Vec;
 
-use super::page::{Evicted, FLAG_KEEPS_GAIN, Page, Slot};
+use super::page::{Evicted, FLAG_KEEPS_GAIN, PageBytes, Slot};
 use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
-use super::{Cas, SharedData, StoreFailed, Written};
+use super::{CAS_ABSENT, Cas, SharedData, StoreFailed, Written};
 use crate::ask::Ask;
 use crate::carry::Versions;
 use crate::limit::{BucketDecision, Limits};
@@ -48,16 +48,16 @@ pub struct Attempt<'a> {
     take: Take<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    bytes: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
     expected: Cas,
     planned: Option<Planned>,
     tries: u32,
 }
 
-/// A page as it should become.
+/// What comes of it when the page is written.
 #[derive(Debug)]
 struct Planned {
-    page: Page,
     charge: Charge,
     is_new: bool,
     evicted: Evicted,
@@ -73,7 +73,7 @@ impl<'a> Attempt<'a> {
             take,
             id,
             page_key,
-            bytes: Vec::new(),
+            page: PageBytes::new(),
             expected: 0,
             planned: None,
             tries: 0,
@@ -82,24 +82,32 @@ impl<'a> Attempt<'a> {
 
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
-        let (cas, page) = Table::read_page(store, &self.page_key, &mut self.bytes)?;
-        self.expected = cas;
-        self.planned = Some(self.plan(page)?);
+        self.expected = if let Some(cas) = store.get(&self.page_key, self.page.buffer())? {
+            self.page.check().map_err(|_unknown| GaveUp::UnknownPage)?;
+            cas
+        } else {
+            self.page.clear();
+            CAS_ABSENT
+        };
+        self.planned = Some(self.plan()?);
         Ok(())
     }
 
-    fn plan(&self, mut page: Page) -> Result<Planned, GaveUp> {
+    fn plan(&mut self) -> Result<Planned, GaveUp> {
         let Take { versions, ask, .. } = self.take;
         let now = ask.now;
         let limits = versions.current();
-        let origin = page.origins.wrapping_add(1);
+        let origin = self.page.origins().wrapping_add(1);
         let mut evicted = Evicted::Nothing;
-        let is_new = page.find(self.id.fingerprint).is_none();
-        if is_new {
-            evicted = page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
-            page.slots.push(self.new_slot(origin));
+        let found = self.page.find(self.id.fingerprint);
+        if found.is_none() {
+            let room = self.page.make_room(now);
+            evicted = room.map_err(|_full| GaveUp::PageFull)?;
         }
-        let slot = page.find(self.id.fingerprint).ok_or(GaveUp::PageFull)?;
+        let (index, mut slot) = match found {
+            Some((index, slot)) => (Some(index), slot),
+            None => (None, self.new_slot(origin)),
+        };
         if !versions.is_current(slot.limits_tag, slot.bucket.last) {
             let idle_at = Nanos::from_millis(slot.idle_at_ms);
             slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
@@ -124,15 +132,18 @@ impl<'a> Attempt<'a> {
             .saturating_add(answer.reset_after())
             .millis_ceil();
         if slot.origin == origin {
-            page.origins = origin;
+            self.page.set_origins(origin);
+        }
+        match index {
+            Some(index) => self.page.replace(index, &slot),
+            None => self.page.push(&slot),
         }
         Ok(Planned {
-            page,
             charge: Charge {
                 receipt: (!answer.is_refused()).then_some(receipt),
                 answer,
             },
-            is_new,
+            is_new: index.is_none(),
             evicted,
         })
     }
@@ -159,14 +170,13 @@ impl<'a> Attempt<'a> {
         stats: &mut StoreStats,
     ) -> Option<Result<Charge, GaveUp>> {
         let planned = self.planned.take()?;
-        planned.page.encode(&mut self.bytes);
-        match store.set(&self.page_key, &self.bytes, self.expected) {
+        match store.set(&self.page_key, self.page.bytes(), self.expected) {
             Err(StoreFailed) => Some(Err(GaveUp::Failed)),
             Ok(Written::Done) => {
                 planned.count(stats);
                 if planned.is_new {
                     self.table
-                        .add_name(store, self.id, self.take.key, &planned.page);
+                        .add_name(store, self.id, self.take.key, self.page.bytes());
                 }
                 Some(Ok(planned.charge))
             }

@@ -13,9 +13,14 @@
 //! not know the version leaves the page alone.
 
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 
 use crate::limit::{Bucket, GIVEN, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
+
+mod patch;
+
+pub(super) use patch::PageBytes;
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
@@ -23,6 +28,8 @@ pub const SLOTS: usize = 16;
 pub const PAGE_HEAD: usize = 8;
 /// The bytes of a slot without its words.
 const SLOT_HEAD: usize = 51;
+/// [`SLOTS`] as it stands in a page.
+const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 3;
 /// The largest number in five bytes.
@@ -83,11 +90,7 @@ impl Page {
     /// Reads a page.
     pub fn decode(bytes: &[u8]) -> Result<Self, UnknownPage> {
         let mut reader = Bytes(bytes);
-        let [a, b, version, count] = reader.take()?;
-        if [a, b] != MAGIC || version != VERSION || usize::from(count) > SLOTS {
-            return Err(UnknownPage);
-        }
-        let origins = reader.u32()?;
+        let (count, origins) = reader.page_head()?;
         let slots = (0..count)
             .map(|_| reader.slot())
             .collect::<Result<_, _>>()?;
@@ -103,7 +106,11 @@ impl Page {
         out.clear();
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
-        out.push(u8::try_from(self.slots.len().min(SLOTS)).unwrap_or(0));
+        out.push(
+            u8::try_from(self.slots.len())
+                .unwrap_or(u8::MAX)
+                .min(MAX_COUNT),
+        );
         out.extend_from_slice(&self.origins.to_le_bytes());
         for slot in self.slots.iter().take(SLOTS) {
             slot.encode(out);
@@ -122,24 +129,25 @@ impl Page {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
         }
-        let now_ms = now.as_millis();
-        let victim = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| slot.flags & (FLAG_BANNED | FLAG_PINNED) == 0)
-            .min_by_key(|(_, slot)| slot.worth(now_ms));
-        let Some((index, slot)) = victim else {
-            return Err(PageFull);
-        };
-        let lossless = slot.is_idle(now_ms);
+        let (index, evicted) = victim(self.slots.iter(), now).ok_or(PageFull)?;
         self.slots.swap_remove(index);
-        Ok(if lossless {
-            Evicted::Lossless
-        } else {
-            Evicted::Lossy
-        })
+        Ok(evicted)
     }
+}
+
+/// Which of `slots` makes room, and what that costs.
+fn victim<S: Borrow<Slot>>(slots: impl Iterator<Item = S>, now: Nanos) -> Option<(usize, Evicted)> {
+    let now_ms = now.as_millis();
+    let (index, slot) = slots
+        .enumerate()
+        .filter(|(_, slot)| slot.borrow().flags & (FLAG_BANNED | FLAG_PINNED) == 0)
+        .min_by_key(|(_, slot)| slot.borrow().worth(now_ms))?;
+    let evicted = if slot.borrow().is_idle(now_ms) {
+        Evicted::Lossless
+    } else {
+        Evicted::Lossy
+    };
+    Some((index, evicted))
 }
 
 /// What made room for a new bucket.
@@ -199,6 +207,17 @@ impl Slot {
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
+    /// What a page begins with: how many slots it has, and its origins.
+    fn page_head(&mut self) -> Result<(u8, u32), UnknownPage> {
+        let [a, b, version, count] = self.take()?;
+        let origins = self.u32()?;
+        if [a, b] == MAGIC && version == VERSION && count <= MAX_COUNT {
+            Ok((count, origins))
+        } else {
+            Err(UnknownPage)
+        }
+    }
+
     fn take<const N: usize>(&mut self) -> Result<[u8; N], UnknownPage> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(UnknownPage)?;
         self.0 = rest;
@@ -219,24 +238,16 @@ impl Bytes<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn slot(&mut self) -> Result<Slot, UnknownPage> {
+    /// A slot without its words, and how many they are.
+    fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
         let (fingerprint, rule_tag, limits_tag) = (self.u64()?, self.u32()?, self.u32()?);
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
         let [flags] = self.take()?;
         let (origin, given) = (self.u32()?, self.u40()?);
         let count = usize::from(u16::from_le_bytes(self.take()?));
-        if count > MAX_BUCKET_WORDS {
-            return Err(UnknownPage);
-        }
-        let words = (0..count)
-            .map(|_| self.u64())
-            .collect::<Result<Words, _>>()?;
-        if words.last() == Some(&0) {
-            return Err(UnknownPage);
-        }
-        let bucket = Bucket { last, given, words };
-        Ok(Slot {
+        let words = Words::new();
+        let slot = Slot {
             fingerprint,
             rule_tag,
             limits_tag,
@@ -245,7 +256,22 @@ impl Bytes<'_> {
             refused,
             flags,
             origin,
-            bucket,
-        })
+            bucket: Bucket { last, given, words },
+        };
+        Ok((slot, count))
+    }
+
+    fn slot(&mut self) -> Result<Slot, UnknownPage> {
+        let (mut slot, count) = self.head()?;
+        if count > MAX_BUCKET_WORDS {
+            return Err(UnknownPage);
+        }
+        for _ in 0..count {
+            slot.bucket.words.push(self.u64()?);
+        }
+        if slot.bucket.words.last() == Some(&0) {
+            return Err(UnknownPage);
+        }
+        Ok(slot)
     }
 }

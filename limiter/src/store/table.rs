@@ -270,7 +270,7 @@ impl Table {
         store: &mut dyn SharedData,
         id: BucketId,
         key: &str,
-        page: &Page,
+        page: &[u8],
     ) {
         let name_key = self.key(b'n', id.page);
         let mut bytes = Vec::new();
@@ -282,7 +282,9 @@ impl Table {
             if names.get(id.fingerprint) == Some(key) {
                 return;
             }
-            names.add(id.fingerprint, key, page);
+            // Only where something has to go does it matter what is still there.
+            let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
+            names.add(id.fingerprint, key, &lives.unwrap_or_default());
             names.encode(&mut bytes);
             let expected = cas.unwrap_or(CAS_ABSENT);
             debug_assert!(expected != CAS_OVERWRITE, "a version is never 0");

@@ -11,6 +11,7 @@ mod defaults;
 mod parts;
 mod right;
 mod schema;
+mod shaping;
 mod valid;
 mod windows;
 mod wrong;

@@ -3,12 +3,13 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::store::names::Names;
 use loudou_limiter::store::page::Page;
+use loudou_limiter::store::release::{Give, Why};
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::store::{CAS_OVERWRITE, SharedData, Written};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{RULE, SHARE, World, page_key, per_day, versions};
+use super::{RULE, SHARE, World, page_key, per_day, take, versions};
 
 const MAX_U40: u64 = (1 << 40) - 1;
 /// How many states began in [`raw_page`].
@@ -111,6 +112,17 @@ fn limits() -> Vec<Value> {
         large("fixed_window"),
         large("sliding_window"),
         large("sliding_counter"),
+        json!([{ "algorithm": "funnel", "capacity": 9, "rate": "7/s", "max_wait": "1h" }]),
+        json!([{ "algorithm": "token_bucket", "capacity": 9, "rate": "7/3s", "refill": "interval", "max_wait": "9s" }]),
+        json!([{ "algorithm": "leaky_queue", "capacity": 9, "rate": "7/s", "immediate": 2 }]),
+        json!([{ "algorithm": "leaky_queue", "capacity": 1_000_000_000, "rate": "1000000000/365d" }]),
+        json!([{ "algorithm": "concurrency", "capacity": 9, "lease": "7s" }]),
+        json!([{ "algorithm": "concurrency", "capacity": 9, "lease": "366d" }]),
+        json!([{ "algorithm": "smooth_bursty", "rate": "7/3s", "burst_seconds": 2.5, "max_wait": "9s" }]),
+        json!([{ "algorithm": "smooth_bursty", "rate": "1000000000/366d", "burst_seconds": 86_400 }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "7/3s", "warmup": "9s", "max_wait": "9s" }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "1000000000/1ns", "warmup": "366d", "cold_factor": 1000 }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "1/366d", "warmup": "1ns", "cold_factor": 1 }]),
     ]
 }
 
@@ -171,12 +183,16 @@ proptest! {
     fn any_numbers_in_a_page_are_survived(
         mut slots in prop::collection::vec(raw_slot(), 1..=16),
         now in any::<u64>(), known in any::<bool>(), pick in prop::sample::select(limits()),
+        why in prop::sample::select(vec![Why::Ended, Why::Left, Why::Refused]),
     ) {
         let mut world = World::new(16);
         let limits = versions(&json!(pick));
+        // What a bucket gave out that was in its place: the first one of its page.
+        let elsewhere = World::new(16).receipt(&limits, "k", slots[0].last);
         slots[0].fingerprint = world.table.id(RULE, "k").fingerprint;
         if known {
             slots[0].tags.1 = limits.tag();
+            slots[0].origin = 1;
             slots[0].words.resize(limits.current().words(), u64::MAX);
             let page = Page::decode(&raw_page(&slots)).expect("well-formed");
             let look = limits.current().peek(&page.slots[0].bucket, 0, Nanos::new(now));
@@ -185,17 +201,37 @@ proptest! {
         let written = world.store.set(&page_key(0), &raw_page(&slots), CAS_OVERWRITE);
         prop_assert_eq!(written, Ok(Written::Done));
         for key in ["k", "new"] {
-            match world.take(&limits, key, now) {
-                Ok(answer) => {
-                    for limit in answer.decisions() {
+            let take = take(&limits, key, now);
+            let mut receipts = vec![elsewhere.clone()];
+            match world.table.charge(&mut world.store, &take, &mut world.stats) {
+                Ok(charge) => {
+                    receipts.push(charge.receipt);
+                    for limit in charge.answer.decisions() {
                         prop_assert!(limit.remaining <= limit.capacity);
                         // A full bucket empties within two windows of 366 days, whatever the page
-                        // says.
-                        let years = Nanos::from_secs(2 * 366 * 86_400);
+                        // says; and a debt is paid within ten years.
+                        let days = if pick.to_string().contains("smooth") { 3_660 } else { 0 };
+                        let years = Nanos::from_secs((2 * 366 + days) * 86_400);
                         prop_assert!(limit.reset_after <= years);
                     }
                 }
                 Err(error) => prop_assert_eq!(error, GaveUp::PageFull),
+            }
+            for receipt in receipts.iter().flatten() {
+                let give = Give {
+                    versions: &limits,
+                    rule_tag: RULE,
+                    key,
+                    receipt,
+                    why,
+                    now: Nanos::new(now),
+                };
+                prop_assert_eq!(world.table.give(&mut world.store, &give, &mut world.stats), Ok(()));
+                let Some(slot) = world.slot(key) else { continue };
+                let look = limits.current().peek(&slot.bucket, 0, Nanos::new(now));
+                for limit in look.decisions() {
+                    prop_assert!(limit.remaining <= limit.capacity);
+                }
             }
         }
     }

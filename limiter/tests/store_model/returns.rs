@@ -12,11 +12,7 @@ const KEY: &str = "k";
 
 /// One request's way through the first rule's bucket.
 fn charged(world: &mut World, versions: &Versions, now: u64) -> Receipt {
-    let take = super::take(versions, KEY, now);
-    let charge = world
-        .table
-        .charge(&mut world.store, &take, &mut world.stats);
-    charge.expect("decided").receipt.expect("admitted")
+    world.receipt(versions, KEY, now).expect("admitted")
 }
 
 fn give_back(world: &mut World, versions: &Versions, receipt: &Receipt, why: Why, now: u64) {

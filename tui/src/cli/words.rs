@@ -1,50 +1,6 @@
-//! Rules, limits, spans and dates in words.
+//! Keys, sizes and dates in words.
 
-use loudou_limiter::rule::{KeyPart, Rule};
-use loudou_limiter::{Limit, Nanos};
 use serde_json::Value;
-
-use crate::text::humanise;
-
-/// A limit of a rule as it travels: `funnel 15, 30/m`. Reads any algorithm, also one that is newer
-/// than this program.
-pub(super) fn limit(limit: &Value) -> String {
-    let Some(fields) = limit.as_object() else {
-        return limit.to_string();
-    };
-    let word = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    let mut text = fields.get("algorithm").map_or_else(|| "?".to_owned(), word);
-    let mut mark = " ";
-    for (name, value) in fields {
-        match name.as_str() {
-            "name" | "algorithm" => continue,
-            // What goes without saying.
-            "refill" if value == "greedy" => continue,
-            "initial" if Some(value) == fields.get("capacity") => continue,
-            "capacity" | "rate" => text.extend([mark, word(value).as_str()]),
-            _ => text.extend([mark, name, " ", word(value).as_str()]),
-        }
-        mark = ", ";
-    }
-    text
-}
-
-/// The name and the words of each limit of a rule as it travels.
-pub(super) fn limits(rule: &Value) -> Vec<(String, String)> {
-    let limits = rule.get("limits").and_then(Value::as_array);
-    limits
-        .into_iter()
-        .flatten()
-        .map(|value| {
-            let name = value.get("name").and_then(Value::as_str);
-            (name.unwrap_or_default().to_owned(), limit(value))
-        })
-        .collect()
-}
 
 /// The parts of a rule's key as it travels: `header x-user-id : path`.
 pub(super) fn key(rule: &Value) -> String {
@@ -67,66 +23,6 @@ pub(super) fn key(rule: &Value) -> String {
         })
         .collect();
     words.join(" : ")
-}
-
-/// Whom a rule's limits count: `each header x-user-id`.
-pub(super) fn who(rule: &Rule) -> String {
-    let parts: Vec<String> = rule
-        .key
-        .iter()
-        .map(|part| match part {
-            KeyPart::Header(name) => format!("header {name}"),
-            KeyPart::Literal(text) => format!("\"{text}\""),
-            KeyPart::Source => "client address".to_owned(),
-            KeyPart::Path => "path".to_owned(),
-            KeyPart::Route => "route".to_owned(),
-        })
-        .collect();
-    if parts.is_empty() {
-        "one bucket for all requests".to_owned()
-    } else {
-        format!("a bucket for each {}", parts.join(" and "))
-    }
-}
-
-/// What a limit does: `each key may do 15 at once, then 30 per minute, i.e. one every 2s`.
-pub(super) fn meaning(limit: &Limit, keyed: bool) -> String {
-    let who = if keyed { "each key" } else { "all together" };
-    let algorithm = limit.algorithm();
-    let capacity = algorithm.capacity();
-    let Some(rate) = algorithm.rate() else {
-        return format!("{who} may have {capacity} at once");
-    };
-    let amount = rate.amount();
-    let per = period(rate.period());
-    let written = serde_json::to_value(limit).unwrap_or_default();
-    if written.get("refill").and_then(Value::as_str) == Some("interval") {
-        return format!("{who} may do {capacity} at once, and gets {amount} back every {per}");
-    }
-    let interval = rate
-        .period()
-        .get()
-        .checked_div(u64::from(amount))
-        .unwrap_or(0);
-    let exact = interval.checked_mul(u64::from(amount)) == Some(rate.period().get());
-    let about = if exact { "" } else { "about " };
-    let every = if amount == 1 {
-        String::new()
-    } else {
-        format!(", i.e. one every {about}{}", humanise(interval))
-    };
-    format!("{who} may do {capacity} at once, then {amount} per {per}{every}")
-}
-
-fn period(period: Nanos) -> String {
-    let text = period.to_string();
-    match text.as_str() {
-        "1s" => "second".to_owned(),
-        "1m" => "minute".to_owned(),
-        "1h" => "hour".to_owned(),
-        "1d" => "day".to_owned(),
-        _ => text,
-    }
 }
 
 /// A size in binary units, in words: `6.9 MiB`.
@@ -175,8 +71,6 @@ pub(super) fn date(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loudou_limiter::config::parse_limits;
-    use serde_json::json;
 
     #[test]
     fn dates() {
@@ -192,50 +86,6 @@ mod tests {
             assert_eq!(date(unix_s * 1_000), text);
         }
         assert!(!date(u64::MAX).is_empty());
-    }
-
-    #[test]
-    fn limits_in_words() {
-        let words = |limit: Value| {
-            let limits = parse_limits(&json!([limit])).expect("valid");
-            let limit = limits.iter().next().expect("one");
-            meaning(limit, true)
-        };
-        let funnel = |capacity: u32, rate: &str| {
-            words(json!({"algorithm": "funnel", "capacity": capacity, "rate": rate}))
-        };
-        assert_eq!(
-            funnel(15, "30/60s"),
-            "each key may do 15 at once, then 30 per minute, i.e. one every 2s"
-        );
-        assert_eq!(
-            funnel(15, "30/90s"),
-            "each key may do 15 at once, then 30 per 90s, i.e. one every 3s"
-        );
-        assert_eq!(
-            funnel(9, "7/s"),
-            "each key may do 9 at once, then 7 per second, i.e. one every about 143ms"
-        );
-        assert_eq!(
-            funnel(1, "1/d"),
-            "each key may do 1 at once, then 1 per day"
-        );
-        let lumps = json!({"algorithm": "token_bucket", "capacity": 5, "rate": "2/h",
-            "refill": "interval"});
-        assert_eq!(
-            words(lumps),
-            "each key may do 5 at once, and gets 2 back every hour"
-        );
-    }
-
-    #[test]
-    fn limits_of_unknown_algorithms_are_shown_too() {
-        let new = json!({"name": "x", "algorithm": "log", "capacity": 3, "window": "1m"});
-        assert_eq!(limit(&new), "log 3, window 1m");
-        assert_eq!(limit(&json!(7)), "7");
-        let tokens = json!({"algorithm": "token_bucket", "capacity": 9, "rate": "3/s",
-            "refill": "greedy", "initial": 9});
-        assert_eq!(limit(&tokens), "token_bucket 9, 3/s");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
         Field {
             name: "slot_capacity",
             form: Form::Integer(1, MAX_AMOUNT),
-            default: Some("2·capacity/slots, rounded up"),
+            default: Some("twice capacity/slots, rounded up"),
             doc: "The most that is admitted in one slot, in cost units.",
         },
     ],

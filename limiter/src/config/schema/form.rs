@@ -63,8 +63,7 @@ pub(super) fn form(field: Field) -> Value {
 /// A default as a value; `None` when it is only told in words.
 fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
-        Form::Integer(..) => text.parse::<u32>().ok().map(Value::from),
-        Form::Decimal(..) => text.parse::<u32>().ok().map(Value::from),
+        Form::Integer(..) | Form::Decimal(..) => text.parse::<u32>().ok().map(Value::from),
         Form::Duration(..) => Nanos::parse(text).map(|_| Value::from(text)),
         Form::Word(words) => words.contains(&text).then(|| Value::from(text)),
         Form::Boolean => text.parse::<bool>().ok().map(Value::from),

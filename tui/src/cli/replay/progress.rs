@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::cli::table::bar;
+use crate::cli::table::{bar, fit};
 use crate::cli::words;
 use crate::cli::world::Style;
 use crate::clock::Clock;
@@ -45,6 +45,9 @@ impl<'a> Progress<'a> {
         self.next_ns = now_ns.saturating_add(BETWEEN_NS);
         self.shown = true;
         let line = line(bytes, self.total, requests, now_ns, self.style);
+        // A line that is full would go on in the next one.
+        let room = self.style.width.unwrap_or(usize::MAX).saturating_sub(1);
+        let line = fit(&line, room, self.style);
         write!(self.err, "\r{line}\u{1b}[K")?;
         self.err.flush()
     }
