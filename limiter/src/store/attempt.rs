@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::page::{Evicted, FLAG_KEEPS_GAIN, PageBytes, Slot};
 use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
-use super::{CAS_ABSENT, Cas, SharedData, StoreFailed, Written};
+use super::{Cas, SharedData, StoreFailed, Written};
 use crate::ask::Ask;
 use crate::carry::Versions;
 use crate::limit::{BucketDecision, Limits};
@@ -82,13 +82,7 @@ impl<'a> Attempt<'a> {
 
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
-        self.expected = if let Some(cas) = store.get(&self.page_key, self.page.buffer())? {
-            self.page.check().map_err(|_unknown| GaveUp::UnknownPage)?;
-            cas
-        } else {
-            self.page.clear();
-            CAS_ABSENT
-        };
+        self.expected = self.page.read(store, &self.page_key)?;
         self.planned = Some(self.plan()?);
         Ok(())
     }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::attempt::{MAX_RETRIES, gain_flag};
-use super::page::{FLAG_KEEPS_GAIN, Page};
+use super::page::{FLAG_KEEPS_GAIN, PageBytes};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::carry::Versions;
@@ -54,9 +54,11 @@ pub struct Giving<'a> {
     give: Give<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    bytes: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
     expected: Cas,
-    planned: Option<Page>,
+    /// Whether anything changes.
+    is_planned: bool,
     tries: u32,
 }
 
@@ -68,9 +70,9 @@ impl<'a> Giving<'a> {
             give,
             id,
             page_key: table.key(b'p', id.page),
-            bytes: Vec::new(),
+            page: PageBytes::new(),
             expected: 0,
-            planned: None,
+            is_planned: false,
             tries: 0,
         }
     }
@@ -81,19 +83,18 @@ impl<'a> Giving<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Result<(), GaveUp> {
-        let read = Table::read_page(store, &self.page_key, &mut self.bytes);
-        let (cas, page) = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
-        self.expected = cas;
-        self.planned = self.plan(page);
+        let read = self.page.read(store, &self.page_key);
+        self.expected = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
+        self.is_planned = self.plan();
         Ok(())
     }
 
-    /// The page as it should become; `None` when nothing changes.
+    /// Makes the page what it should become; whether anything changes.
     ///
     /// All comes back while the state is the one it was taken from. From one that an edit has converted,
     /// or another bucket in the same place, only what is taken until the end of a request: those limits
     /// know what they gave out.
-    fn plan(&self, mut page: Page) -> Option<Page> {
+    fn plan(&mut self) -> bool {
         let Give {
             versions,
             receipt,
@@ -102,14 +103,16 @@ impl<'a> Giving<'a> {
             ..
         } = self.give;
         let limits = versions.current();
-        let origin = page.origins.wrapping_add(1);
-        let slot = page.find(self.id.fingerprint)?;
+        let origin = self.page.origins().wrapping_add(1);
+        let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
+            return false;
+        };
         let is_current = versions.is_current(slot.limits_tag, slot.bucket.last);
         let is_same = is_current && slot.origin == receipt.origin;
         if !limits.holds_until_end() && (why == Why::Ended || !is_same) {
-            return None;
+            return false;
         }
-        let before = slot.clone();
+        let (words, admitted) = (slot.bucket.words.clone(), slot.admitted);
         if !is_current {
             let idle_at = Nanos::from_millis(slot.idle_at_ms);
             slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
@@ -123,8 +126,8 @@ impl<'a> Giving<'a> {
         if is_same && why == Why::Refused {
             slot.admitted = slot.admitted.saturating_sub(1);
         }
-        if slot.bucket.words() == before.bucket.words() && slot.admitted == before.admitted {
-            return None;
+        if slot.bucket.words() == words.as_slice() && slot.admitted == admitted {
+            return false;
         }
         let left = limits.peek(&slot.bucket, 0, now);
         slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
@@ -132,9 +135,10 @@ impl<'a> Giving<'a> {
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         if !is_current {
             slot.origin = origin;
-            page.origins = origin;
+            self.page.set_origins(origin);
         }
-        Some(page)
+        self.page.replace(index, &slot);
+        true
     }
 
     /// Writes what is left. `None` when another worker was faster: read again.
@@ -143,11 +147,10 @@ impl<'a> Giving<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Option<Result<(), GaveUp>> {
-        let Some(page) = self.planned.take() else {
+        if !core::mem::take(&mut self.is_planned) {
             return Some(Ok(()));
-        };
-        page.encode(&mut self.bytes);
-        let gave_up = match store.set(&self.page_key, &self.bytes, self.expected) {
+        }
+        let gave_up = match store.set(&self.page_key, self.page.bytes(), self.expected) {
             Ok(Written::Done) => return Some(Ok(())),
             Err(StoreFailed) => GaveUp::Failed,
             Ok(Written::Conflict) => {

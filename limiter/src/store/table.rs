@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 
 use super::attempt::{Attempt, Charge, MAX_RETRIES, Take};
 use super::names::Names;
-use super::page::{Page, SLOTS, Slot};
+use super::page::{Page, PageBytes, SLOTS, Slot};
 use super::release::{Give, Giving};
-use super::{CAS_ABSENT, CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
+use super::{CAS_ABSENT, CAS_OVERWRITE, SharedData, StoreFailed, Written};
 use crate::hash::HashSeed;
 use crate::limit::BucketDecision;
 use crate::time::Nanos;
@@ -211,25 +211,22 @@ impl Table {
 
     /// The bucket as it is, if there is one.
     pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
-        let mut bytes = Vec::new();
-        let (_, mut page) = Self::read_page(store, &self.key(b'p', id.page), &mut bytes)?;
-        Ok(page.find(id.fingerprint).cloned())
+        let mut page = PageBytes::new();
+        page.read(store, &self.key(b'p', id.page))?;
+        Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
     }
 
     /// Forgets a bucket: the next request meets a new one. The bucket as it was.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let key = self.key(b'p', id.page);
-        let mut bytes = Vec::new();
+        let mut page = PageBytes::new();
         for _ in 0..=MAX_RETRIES {
-            let (cas, mut page) = Self::read_page(store, &key, &mut bytes)?;
-            let found = page
-                .slots
-                .iter()
-                .position(|slot| slot.fingerprint == id.fingerprint);
-            let Some(index) = found else { return Ok(None) };
-            let slot = page.slots.swap_remove(index);
-            page.encode(&mut bytes);
-            if store.set(&key, &bytes, cas)? == Written::Done {
+            let cas = page.read(store, &key)?;
+            let Some((index, slot)) = page.find(id.fingerprint) else {
+                return Ok(None);
+            };
+            page.remove(index);
+            if store.set(&key, page.bytes(), cas)? == Written::Done {
                 return Ok(Some(slot));
             }
         }
@@ -249,19 +246,6 @@ impl Table {
         let page = Page::decode(&bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
         store.get(&self.key(b'n', index), &mut bytes)?;
         Ok(Some((page, Names::decode(&bytes))))
-    }
-
-    /// Reads a page, and the version to write it back with; an absent one is empty.
-    pub(super) fn read_page(
-        store: &mut dyn SharedData,
-        key: &[u8],
-        bytes: &mut Vec<u8>,
-    ) -> Result<(Cas, Page), GaveUp> {
-        let Some(cas) = store.get(key, bytes)? else {
-            return Ok((CAS_ABSENT, Page::default()));
-        };
-        let page = Page::decode(bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
-        Ok((cas, page))
     }
 
     /// Writes the printable key of a new bucket. Failing only costs the name.

@@ -74,7 +74,7 @@ struct Model<'a> {
     most: u64,
 }
 
-impl<'a> Model<'a> {
+impl Model<'_> {
     /// One step of one worker; whether it had anything left to do.
     fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();

@@ -9,6 +9,8 @@ use super::{
     victim,
 };
 use crate::limit::MAX_BUCKET_WORDS;
+use crate::store::table::GaveUp;
+use crate::store::{CAS_ABSENT, Cas, SharedData};
 use crate::time::Nanos;
 
 /// Where a page says how many slots it has, and how often a state began in it.
@@ -40,9 +42,19 @@ impl PageBytes {
         }
     }
 
-    /// The bytes to be read into, to be followed by [`PageBytes::check`].
-    pub(in crate::store) const fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+    /// Reads the page at `key`, which has no slots when it is not there; its version.
+    pub(in crate::store) fn read(
+        &mut self,
+        store: &mut dyn SharedData,
+        key: &[u8],
+    ) -> Result<Cas, GaveUp> {
+        if let Some(cas) = store.get(key, &mut self.bytes)? {
+            self.check().map_err(|_unknown| GaveUp::UnknownPage)?;
+            Ok(cas)
+        } else {
+            self.clear();
+            Ok(CAS_ABSENT)
+        }
     }
 
     pub(in crate::store) fn bytes(&self) -> &[u8] {
@@ -50,13 +62,13 @@ impl PageBytes {
     }
 
     /// Makes it a page without slots.
-    pub(in crate::store) fn clear(&mut self) {
+    fn clear(&mut self) {
         Page::default().encode(&mut self.bytes);
         self.count = 0;
     }
 
     /// Finds the slots, as strictly as [`Page::decode`].
-    pub(in crate::store) fn check(&mut self) -> Result<(), UnknownPage> {
+    fn check(&mut self) -> Result<(), UnknownPage> {
         let mut reader = Bytes(&self.bytes);
         let (count, _origins) = reader.page_head()?;
         self.count = usize::from(count);
@@ -108,14 +120,18 @@ impl PageBytes {
             Bytes(slot).head().ok().map(|(slot, _)| slot)
         });
         let (index, evicted) = victim(heads, now).ok_or(PageFull)?;
-        // The last slot takes its place.
+        self.remove(index);
+        Ok(evicted)
+    }
+
+    /// Takes a slot out; the last one takes its place.
+    pub(in crate::store) fn remove(&mut self, index: usize) {
         let last = self.range(self.count.saturating_sub(1));
         let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
         if index.saturating_add(1) < self.count {
             self.splice(self.range(index), &moved);
         }
         self.set_count(self.count.saturating_sub(1));
-        Ok(evicted)
     }
 
     /// Adds a slot behind the others, where there is room.
@@ -145,9 +161,10 @@ impl PageBytes {
     /// Puts `slot` in the place of `range`, which is a slot; those behind it move.
     fn splice(&mut self, range: Range<usize>, slot: &[u8]) {
         let (start, old) = (range.start, range.len());
-        if range.end <= self.bytes.len() {
-            self.bytes.splice(range, slot.iter().copied());
-        }
+        let behind = self.bytes.split_off(range.end.min(self.bytes.len()));
+        self.bytes.truncate(start);
+        self.bytes.extend_from_slice(slot);
+        self.bytes.extend_from_slice(&behind);
         for other in self.starts.iter_mut().filter(|other| **other > start) {
             *other = other.saturating_sub(old).saturating_add(slot.len());
         }

@@ -70,10 +70,11 @@ fn counts(
 
 fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut Table) {
     type Count = fn(&RuleSummary) -> u64;
-    let counts: [(&str, Count); 7] = [
+    let counts: [(&str, Count); 8] = [
         ("asked", |rule| rule.matched),
         ("held", |rule| rule.held),
         ("refused", |rule| rule.refused),
+        ("overruled", |rule| rule.overruled),
         ("would hold", |rule| rule.shadow_held),
         ("would refuse", |rule| rule.shadow_refused),
         ("skipped", |rule| rule.skipped),

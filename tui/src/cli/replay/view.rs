@@ -70,17 +70,18 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
 
 fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
     type Count = fn(&RuleSummary) -> u64;
-    let counts: [(&'static str, Count, Paint); 8] = [
+    let counts: [(&'static str, Count, Paint); 9] = [
         ("ASKED", |rule| rule.matched, Paint::Plain),
         ("ADMITTED", |rule| rule.admitted, Paint::Plain),
         ("HELD", |rule| rule.held, Paint::Warn),
         ("REFUSED", |rule| rule.refused, Paint::Bad),
+        ("OVERRULED", |rule| rule.overruled, Paint::Plain),
         ("SHADOW HELD", |rule| rule.shadow_held, Paint::Warn),
         ("IN SHADOW", |rule| rule.shadow_refused, Paint::Warn),
         ("SKIPPED", |rule| rule.skipped, Paint::Warn),
         ("GAVE UP", |rule| rule.gave_up, Paint::Bad),
     ];
-    // The last six only where there is something to say.
+    // The others only where there is something to say.
     let is_shown = |(index, (_, count, _)): &(usize, (&'static str, Count, Paint))| {
         *index < 2 || *index == 3 || rules.iter().any(|rule| count(rule) > 0)
     };
@@ -282,8 +283,8 @@ pub(super) fn share(part: u64, whole: u64) -> String {
 }
 
 pub(super) fn csv_lines(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    let heading = "config,rule,mode,matched,admitted,held,refused,shadow_refused,shadow_held,\
-                   skipped,gave_up";
+    let heading = "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
+                   shadow_held,skipped,gave_up";
     csv(out, heading.split(','))?;
     let other = summary.compare.as_ref().map(|other| &other.side);
     for side in [Some(&summary.side), other].into_iter().flatten() {
@@ -293,6 +294,7 @@ pub(super) fn csv_lines(summary: &Summary, out: &mut dyn Write) -> io::Result<()
                 rule.admitted,
                 rule.held,
                 rule.refused,
+                rule.overruled,
                 rule.shadow_refused,
                 rule.shadow_held,
                 rule.skipped,

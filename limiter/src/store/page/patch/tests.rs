@@ -90,7 +90,7 @@ proptest! {
         }
         bytes.truncate(bytes.len().saturating_sub(cut));
         let mut patched = PageBytes::default();
-        patched.buffer().clone_from(&bytes);
+        patched.bytes.clone_from(&bytes);
         prop_assert_eq!(patched.check().is_ok(), Page::decode(&bytes).is_ok());
     }
 }
