@@ -9,8 +9,8 @@
 //! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
 //! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
 //! numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
-//! it: what was taken before that is not given back after it. Old and new code overlap while Envoy drains: a reader that does
-//! not know the version leaves the page alone.
+//! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
+//! drains: a reader that does not know the version leaves the page alone.
 
 use alloc::vec::Vec;
 use core::borrow::Borrow;

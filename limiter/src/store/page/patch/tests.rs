@@ -41,12 +41,12 @@ fn encoded(page: &Page) -> Vec<u8> {
 proptest! {
     #[test]
     fn patched_bytes_are_those_of_a_page(
-        slots in prop::collection::vec((slot(), 0_u64..1 << 20, any::<bool>()), 1..60)
+        slots in prop::collection::vec((slot(), 0_u64..1 << 20, 0_u8..8), 1..60)
     ) {
         let mut page = Page::default();
         let mut patched = PageBytes::default();
         patched.clear();
-        for (slot, now_ms, is_origin) in slots {
+        for (slot, now_ms, also) in slots {
             let now = Nanos::from_millis(now_ms);
             if let Some((index, old)) = patched.find(slot.fingerprint) {
                 let place = page.find(slot.fingerprint).expect("the same buckets");
@@ -62,7 +62,11 @@ proptest! {
                     patched.push(&slot);
                 }
             }
-            if is_origin {
+            if also == 0 && let Some((index, _)) = patched.find(slot.fingerprint) {
+                page.slots.swap_remove(index);
+                patched.remove(index);
+            }
+            if also == 1 {
                 page.origins = slot.origin;
                 patched.set_origins(slot.origin);
             }
