@@ -50,7 +50,7 @@ impl World {
 enum Doing<'a> {
     Taking(Want, Box<Attempt<'a>>),
     Flying(Want, &'a Receipt),
-    Giving(Want, Giving<'a>),
+    Giving(Want, Box<Giving<'a>>),
 }
 
 struct Worker<'a> {
@@ -113,7 +113,7 @@ impl Model<'_> {
                 // It has ended from here on, whenever that is heard of.
                 self.flying[want.key] -= want.cost;
                 let give = give(versions, &keys[want.key], receipt, self.clock);
-                Some(Doing::Giving(want, Giving::new(table, give)))
+                Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
             }
             Some(Doing::Giving(want, mut giving)) if reads => {
                 giving

@@ -55,7 +55,7 @@ impl Rules {
 #[derive(Debug)]
 enum Doing<'a> {
     Take(usize, Box<Attempt<'a>>),
-    Give(Giving<'a>),
+    Give(Box<Giving<'a>>),
 }
 
 /// A worker with requests to make one after the other; each read and each write is a step.
@@ -92,7 +92,7 @@ impl<'a> Worker<'a> {
             why: Why::Refused,
             now: Nanos::new(now),
         };
-        Doing::Give(Giving::new(self.table, give))
+        Doing::Give(Box::new(Giving::new(self.table, give)))
     }
 
     /// One read or one write; whether there was anything to do.
