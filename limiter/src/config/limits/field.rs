@@ -25,6 +25,15 @@ pub struct Field {
     pub doc: &'static str,
 }
 
+/// The sentence of a [`Field::doc`]. The filter never shows it, and its module has to be small.
+pub(super) const fn about(sentence: &'static str) -> &'static str {
+    if cfg!(target_arch = "wasm32") {
+        ""
+    } else {
+        sentence
+    }
+}
+
 /// What a field may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
