@@ -39,7 +39,7 @@ pub use ask::Ask;
 pub use carry::Carry;
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};
-pub use hash::{HashSeed, fingerprint};
+pub use hash::{HashSeed, fingerprint, mix};
 pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 pub use rate::{RATE_FORM, Rate};
 pub use taken::Taken;

@@ -1,6 +1,6 @@
 //! A wait made longer by chance.
 
-use loudou_limiter::{Decimal, Nanos};
+use loudou_limiter::{Decimal, Nanos, mix};
 
 /// `wait` and a random part of `jitter` times itself; never less than `wait`. The chance comes from
 /// the instant: nanoseconds that no two requests share, mixed well.
@@ -9,14 +9,6 @@ pub(super) fn jittered(wait: Nanos, jitter: Decimal, at: Nanos) -> Nanos {
     let most = u128::from(wait.get()).saturating_mul(jitter.thousandths().into()) / 1_000;
     let more = most.saturating_mul(chance) >> 32;
     wait.saturating_add(Nanos::new(u64::try_from(more).unwrap_or(u64::MAX)))
-}
-
-/// The finaliser of `SplitMix64`: each bit of the result depends on each bit of the number.
-const fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

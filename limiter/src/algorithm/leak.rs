@@ -10,6 +10,7 @@
 //! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
 //! what waits: *debt*. It never exceeds what leaks in the longest wait there is.
 
+use super::wide::{clamp, times};
 use super::{Back, MAX_WAIT, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::decision::Decision;
@@ -35,14 +36,6 @@ fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
 fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     let (quotient, rest) = div_rem(dividend, divisor);
     quotient.saturating_add(u128::from(rest > 0))
-}
-
-pub(super) fn clamp(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
-}
-
-fn times(a: u64, b: u64) -> u128 {
-    u128::from(a).saturating_mul(u128::from(b))
 }
 
 /// The time in which `capacity` leaks away, rounded up.

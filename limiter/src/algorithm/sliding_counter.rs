@@ -16,7 +16,8 @@
 
 use serde::Serialize;
 
-use super::window::{carried, check, clamp, rate, times, units};
+use super::wide::{clamp, times};
+use super::window::{carried, check, rate, units};
 use super::{Algorithm, Back, BadNumbers, Meter, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;

@@ -18,7 +18,8 @@ use core::array;
 
 use serde::Serialize;
 
-use super::window::{carried, check, clamp, rate, units, used};
+use super::wide::clamp;
+use super::window::{carried, check, rate, units, used};
 use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;

@@ -16,7 +16,8 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS, clamp, drain_time};
+use super::leak::{Leak, WORDS, drain_time};
+use super::wide::clamp;
 use super::{Back, BadNumbers, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
