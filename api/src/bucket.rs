@@ -80,15 +80,41 @@ pub struct LimitView {
     pub capacity: u64,
     /// The rate in the long run, as in rule files: `30/m`; empty where time alone gives nothing back.
     pub rate: String,
+    /// What is taken, in cost units, rounded up; above the capacity where requests wait.
+    #[serde(default)]
+    pub used: u64,
     /// What is left, in cost units.
     pub remaining: u64,
-    /// How long until a request of the rule's cost is admitted; `null` when it is now, or never is.
+    /// How long until a request of the rule's cost is admitted; `null` when it is now, or never is, or
+    /// when nobody can tell.
     pub retry_after_ns: Option<u64>,
     /// How long until it is as good as new.
     pub reset_after_ns: u64,
-    /// How long a full one takes to be as good as new: `reset_after_ns / drain_ns` is the level as
-    /// a fraction.
+    /// How long a full one takes to be as good as new.
     pub drain_ns: u64,
+    /// Whether the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction, at
+    /// any time; it is `used / capacity` until the reset otherwise.
+    #[serde(default = "drains")]
+    pub drains: bool,
+}
+
+/// All limits did before there was a field for it.
+const fn drains() -> bool {
+    true
+}
+
+impl LimitView {
+    /// The level `age_ns` after `now_ns` of the answer, as a fraction: what is used, and of how much.
+    pub const fn level(&self, age_ns: u64) -> (u64, u64) {
+        let left = self.reset_after_ns.saturating_sub(age_ns);
+        if self.drains {
+            (left, self.drain_ns)
+        } else if left == 0 {
+            (0, self.capacity)
+        } else {
+            (self.used, self.capacity)
+        }
+    }
 }
 
 /// The answer to `POST /v1/buckets/{rule}/{key}/reset`.

@@ -45,10 +45,12 @@ fn bucket() -> BucketView {
             algorithm: "funnel".to_owned(),
             capacity: 15,
             rate: "30/m".to_owned(),
+            used: 15,
             remaining: 0,
             retry_after_ns: Some(1_500_000_000),
             reset_after_ns: 29_500_000_000,
             drain_ns: 30_000_000_000,
+            drains: true,
         }],
         reported: 0,
         admitted: 120,
@@ -67,7 +69,7 @@ fn rule(capacity: u32) -> Value {
         "cost": 1,
         "mode": "enforce",
         "on_error": "admit",
-        "respond": { "ratelimit_headers": "none" },
+        "respond": { "ratelimit_headers": "refused" },
     })
 }
 
@@ -207,5 +209,27 @@ fn a_newer_server_is_understood() -> serde_json::Result<()> {
     let event = r#"{"seq":1,"at_ns":0,"at_unix_ms":0,"kind":"banned","by":"x","detail":"","generation":1,"new":1}"#;
     let event: Event = serde_json::from_str(event)?;
     assert_eq!(event.kind, EventKind::Warning);
+    Ok(())
+}
+
+/// A server from before there was a choice.
+#[test]
+fn the_level_of_an_older_server_drains() -> serde_json::Result<()> {
+    let limit = r#"{"name":"l","algorithm":"funnel","capacity":4,"rate":"1/s","remaining":1,
+        "retry_after_ns":null,"reset_after_ns":3,"drain_ns":4}"#;
+    let limit: LimitView = serde_json::from_str(limit)?;
+    assert_eq!(
+        [limit.level(0), limit.level(1), limit.level(9)],
+        [(3, 4), (2, 4), (0, 4)]
+    );
+    let steps = LimitView {
+        used: 2,
+        drains: false,
+        ..limit
+    };
+    assert_eq!(
+        [steps.level(0), steps.level(2), steps.level(3)],
+        [(2, 4), (2, 4), (0, 4)]
+    );
     Ok(())
 }

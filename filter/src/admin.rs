@@ -15,6 +15,7 @@ use crate::record::{Record, RecordError};
 mod auth;
 mod buckets;
 mod call;
+mod change;
 mod edit;
 mod rules;
 mod status;
@@ -222,19 +223,18 @@ fn ok_at(generation: u64, body: &impl Serialize) -> Reply {
     json_reply(200, headers, body)
 }
 
-fn json_reply(
-    status: u16,
-    mut headers: Vec<(&'static str, String)>,
-    body: &impl Serialize,
-) -> Reply {
-    headers.push(("cache-control", "no-store".to_owned()));
+fn json_reply(status: u16, headers: Vec<(&'static str, String)>, body: &impl Serialize) -> Reply {
+    let headers = headers
+        .into_iter()
+        .chain([("cache-control", "no-store".to_owned())]);
     let mut bytes = serde_json::to_vec(body).unwrap_or_default();
     bytes.push(b'\n');
     Reply {
         status,
         details: "loudou_admin".to_owned(),
-        headers,
+        headers: headers.map(|(name, value)| (name.into(), value)).collect(),
         body: bytes,
+        grpc_status: None,
     }
 }
 

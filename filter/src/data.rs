@@ -15,15 +15,17 @@ use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
-use crate::respond::store_gave_up;
+use crate::respond::Refusal;
 use crate::waiting::{TICK_MS, Ticket, Waiting};
 
 mod active;
 
 use active::{Active, Place};
 
+/// A name and a value.
+pub type Header = (&'static str, String);
 /// Names and values.
-pub type Headers = Vec<(&'static str, String)>;
+pub type Headers = Vec<Header>;
 
 /// What becomes of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +43,18 @@ pub enum Fate {
 pub struct Stay {
     ticket: Option<Ticket>,
     places: Vec<Place>,
+}
+
+/// Puts headers into the current response. What an upstream says in those of the draft stays, since
+/// they are lists; the others hold one value, and it is ours.
+pub fn put(host: &dyn Host, headers: Headers) {
+    for (name, value) in headers {
+        if name.starts_with("x-") {
+            host.set_response_header(name, &value);
+        } else {
+            host.add_response_header(name, &value);
+        }
+    }
 }
 
 /// One worker's data role.
@@ -194,13 +208,12 @@ impl DataPlane {
     /// A request is over, however it ended, perhaps while it was waiting: gives back what it held.
     pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
         let Some(active) = &self.active else { return };
-        if let Some(ticket) = stay.ticket
-            && self.waiting.leave(ticket)
-        {
+        let left = stay.ticket.is_some_and(|ticket| self.waiting.leave(ticket));
+        if left {
             active.store_metrics.waited(host, 1);
         }
         if !stay.places.is_empty() {
-            active.give_back(host, &stay.places);
+            active.give_back(host, &stay.places, left);
         }
     }
 
@@ -245,7 +258,7 @@ impl DataPlane {
         });
         refusing.map_or_else(
             || Fate::Pass(Vec::new()),
-            |rule| Fate::Refuse(store_gave_up(rule)),
+            |rule| Fate::Refuse(Refusal::store_gave_up(rule).reply(host)),
         )
     }
 }

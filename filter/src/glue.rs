@@ -9,7 +9,7 @@ use std::mem;
 
 use self::abi::EnvoyHost;
 use crate::admin::{AdminPlane, Begin, MAX_BODY};
-use crate::data::{DataPlane, Fate, Headers, Stay};
+use crate::data::{self, DataPlane, Fate, Headers, Stay};
 use crate::host::{Host, LogLevel};
 use crate::plugin::{self, Plugin};
 
@@ -145,7 +145,6 @@ impl Vm {
     fn rest(&mut self, context: u32, is_whole: bool) -> Action {
         match self.find(context) {
             Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
-            Some((_, Root::Data(_))) => Action::Continue,
             Some((stream, Root::Admin(plane))) => {
                 if stream.awaits_body && is_whole {
                     stream.awaits_body = false;
@@ -153,15 +152,13 @@ impl Vm {
                 }
                 Action::Pause
             }
-            Some((_, Root::Unconfigured)) | None => Action::Continue,
+            Some((_, Root::Data(_) | Root::Unconfigured)) | None => Action::Continue,
         }
     }
 
     fn response_headers(&mut self, context: u32) -> Action {
         if let Some(stream) = self.streams.get_mut(&context) {
-            for (name, value) in stream.response_headers.drain(..) {
-                EnvoyHost.add_response_header(name, &value);
-            }
+            data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
         }
         Action::Continue
     }

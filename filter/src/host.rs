@@ -3,6 +3,8 @@
 //! Nothing above this trait knows that it runs in wasm. No method can panic, whatever the host
 //! answers: a status that has no place in an answer becomes `None` or [`StoreFailed`].
 
+use std::borrow::Cow;
+
 use loudou_limiter::Nanos;
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 
@@ -43,9 +45,12 @@ pub struct Reply {
     /// Envoy's response code details, without spaces.
     pub details: String,
     /// The headers.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// The status that a gRPC call gets: Envoy makes an answer to one of this reply, and a message of
+    /// its body.
+    pub grpc_status: Option<u8>,
 }
 
 /// The host. Methods take `&self`, because a request and the store are the same host.
@@ -65,6 +70,12 @@ pub trait Host {
     fn request_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Adds a header to the current response.
     fn add_response_header(&self, name: &str, value: &str);
+    /// Sets a header of the current request, in place of what it has under this name.
+    fn set_request_header(&self, name: &str, value: &str);
+    /// Sets a property of the current stream, for access logs: Envoy puts `wasm.` before its name.
+    fn set_property(&self, name: &str, value: &str);
+    /// Sets a header of the current response, in place of what it has under this name.
+    fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
     /// Lets the paused request of a stream go on; only from the timer.

@@ -52,6 +52,19 @@ pub(crate) type Used = u128;
 /// One cost unit as [`Used`].
 pub(crate) const USED_ONE: Used = 1 << 32;
 
+/// What a request took from one limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Back<'a> {
+    /// How it was taken.
+    pub(crate) ask: Ask,
+    /// The state that it found.
+    pub(crate) before: &'a [u64],
+    /// What other requests gave back since, which it may have found, in cost units.
+    pub(crate) given: u64,
+    /// When the bucket was last touched. All that has happened since is that time has passed.
+    pub(crate) last: Nanos,
+}
+
 /// What every algorithm can do with its state. `words` always has [`Meter::words`] elements, and
 /// `now` is never earlier than the instant of the previous call on the same state. Words that are all
 /// zero at the end of a state are not stored, so what is rare belongs there.
@@ -70,6 +83,10 @@ pub(crate) trait Meter {
     fn may_hold(&self) -> bool {
         false
     }
+    /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
+    fn drains(&self) -> bool {
+        false
+    }
     /// Whether it looks at [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
@@ -82,7 +99,7 @@ pub(crate) trait Meter {
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
-    /// changed the state.
+    /// changed the state, which a cost of 0 never does.
     fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
         false
     }
@@ -92,6 +109,12 @@ pub(crate) trait Meter {
     }
     /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
+    /// Gives back what a request took that came to nothing, as far as nobody is better off for it than
+    /// if it had never been made; whether that changed the state. It is no longer the last one that
+    /// took: of that one, everything is given back without asking.
+    fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
+        false
+    }
     /// Whether forgetting a bucket that is as good as new loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
@@ -196,6 +219,11 @@ impl Algorithm {
         self.meter().rate()
     }
 
+    /// The time in which the rate gives the capacity once, rounded up: the window of a quota.
+    pub fn quota_time(&self) -> Option<Nanos> {
+        Some(leak::drain_time(self.capacity(), self.rate()?))
+    }
+
     /// The time in which a wholly used bucket is as good as new, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
@@ -204,6 +232,12 @@ impl Algorithm {
     /// Whether it may hold a request instead of deciding at once.
     pub fn may_hold(&self) -> bool {
         self.meter().may_hold()
+    }
+
+    /// Whether its level falls steadily with time: then it is the time until it is as good as new, as a
+    /// share of [`Algorithm::drain_time`].
+    pub fn drains(&self) -> bool {
+        self.meter().drains()
     }
 
     /// Whether it wants to hear of the end of each request that passed.

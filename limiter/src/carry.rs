@@ -102,6 +102,11 @@ impl Versions {
         self.tag
     }
 
+    /// Whether a bucket written under the limits `tag` is in the current ones already.
+    pub fn is_current(&self, tag: u32, last: Nanos) -> bool {
+        tag == self.tag && self.written_under(tag, last).is_none()
+    }
+
     /// Brings a bucket written under the limits `tag` to the current ones.
     ///
     /// Limits nobody remembers keep only their reset time: the bucket becomes as full as it can be

@@ -14,8 +14,8 @@ use crate::limit::Limits;
 use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
 
 mod admin;
+mod answers;
 mod cost;
-mod held;
 mod keys;
 mod limits;
 mod matches;
@@ -28,7 +28,6 @@ mod suggest;
 mod warnings;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
-pub use held::{held_by_edit, held_by_file};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
 pub use problem::{Path, Problem, Severity, Step};
 pub use schema::schema;

@@ -1,7 +1,13 @@
 //! A rule set against one request.
 //!
-//! Rules are evaluated in file order and every matching one must admit; the first refusal ends it.
-//! A rule in shadow mode decides on its own buckets and never affects the verdict.
+//! Rules are evaluated in file order and every matching one must admit. When one refuses, what the
+//! rules before it took is given back, and those behind it are not asked.
+//!
+//! A rule in shadow mode behaves as if it were the only one: it never affects the verdict, a refusal of
+//! another rule gives nothing back to it, and it is asked behind one that refused, too.
+//!
+//! An enforced rule with `stop` ends the search for the requests that it is for, whatever it says of
+//! them: rules behind it are for others.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +21,8 @@ use crate::request::Request;
 use crate::rule::key::Key;
 use crate::rule::{Mode, OnError, Price, Rule};
 use crate::store::SharedData;
-use crate::store::attempt::Take;
+use crate::store::attempt::{Charge, Take};
+use crate::store::release::{Give, Receipt, Why};
 use crate::store::table::{GaveUp, StoreStats, Table};
 use crate::time::Nanos;
 
@@ -62,6 +69,34 @@ impl ActiveRule {
         &self.versions
     }
 
+    /// A request to its bucket `key`.
+    pub const fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
+        Take {
+            versions: &self.versions,
+            rule_tag: self.tag,
+            key,
+            ask,
+        }
+    }
+
+    /// The return of what a request took from its bucket `key`.
+    pub const fn give<'a>(
+        &'a self,
+        key: &'a str,
+        receipt: &'a Receipt,
+        why: Why,
+        now: Nanos,
+    ) -> Give<'a> {
+        Give {
+            versions: &self.versions,
+            rule_tag: self.tag,
+            key,
+            receipt,
+            why,
+            now,
+        }
+    }
+
     /// Its tag in the store.
     pub const fn tag(&self) -> u32 {
         self.tag
@@ -79,6 +114,24 @@ pub struct RuleOutcome {
     pub answer: Answer,
     /// What it asked for, where it came to that.
     pub price: Option<Price>,
+    /// For giving back what it took; `None` when it took nothing, or was given it back.
+    pub receipt: Option<Receipt>,
+    /// It let the request in, but an enforced rule behind it refused: its answer counts for nothing.
+    pub overruled: bool,
+}
+
+impl RuleOutcome {
+    /// A rule that does not apply.
+    const fn new(rule: usize) -> Self {
+        Self {
+            rule,
+            key: None,
+            answer: Answer::Skipped,
+            price: None,
+            receipt: None,
+            overruled: false,
+        }
+    }
 }
 
 /// What a rule said.
@@ -101,16 +154,26 @@ pub enum Answer {
 /// What a rule set made of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Every rule that matched, in order, up to the one that refused.
+    /// Every rule that was asked, in order.
     pub rules: Vec<RuleOutcome>,
-    /// Whether the last of `rules` refused the request.
-    pub refused: bool,
+    /// Which of `rules` refused the request.
+    pub refused_by: Option<usize>,
 }
 
 impl Outcome {
+    /// Whether the request is refused.
+    pub const fn is_refused(&self) -> bool {
+        self.refused_by.is_some()
+    }
+
+    /// What the rule said that refused the request.
+    pub fn refusal(&self) -> Option<&RuleOutcome> {
+        self.rules.get(self.refused_by?)
+    }
+
     /// What happens to the request. A rule in shadow mode says nothing.
     pub fn verdict(&self, rules: &[ActiveRule]) -> Verdict {
-        if self.refused {
+        if self.is_refused() {
             Verdict::Refuse
         } else if self.wait(rules) > Nanos::ZERO {
             Verdict::Hold
@@ -128,7 +191,7 @@ impl Outcome {
             .filter(|decision| decision.wait() > Nanos::ZERO);
         held.map(|decision| decision.at().saturating_add(decision.wait()))
             .max()
-            .filter(|_| !self.refused)
+            .filter(|_| !self.is_refused())
     }
 
     /// The decisions of the rules that are enforced.
@@ -142,10 +205,30 @@ impl Outcome {
         })
     }
 
+    /// The last of the rules has refused: the enforced ones before it are given back what they took.
+    fn overrule(&mut self, rules: &[ActiveRule], give: &mut dyn FnMut(&Give<'_>), now: Nanos) {
+        let Some((_, before)) = self.rules.split_last_mut() else {
+            return;
+        };
+        self.refused_by = Some(before.len());
+        for said in before {
+            let Some(active) = rules.get(said.rule) else {
+                continue;
+            };
+            if active.rule.mode != Mode::Enforce {
+                continue;
+            }
+            said.overruled = !matches!(said.answer, Answer::Skipped);
+            if let (Some(key), Some(receipt)) = (&said.key, said.receipt.take()) {
+                give(&active.give(key, &receipt, Why::Refused, now));
+            }
+        }
+    }
+
     /// How long the request is held: the longest wait of the rules that are enforced; zero when it
     /// is refused.
     pub fn wait(&self, rules: &[ActiveRule]) -> Nanos {
-        if self.refused {
+        if self.is_refused() {
             return Nanos::ZERO;
         }
         let waits = self.enforced(rules).map(BucketDecision::wait);
@@ -169,7 +252,7 @@ impl Clock {
     }
 }
 
-/// Evaluates `rules` for `request`, and takes its cost from every bucket that admits it.
+/// Evaluates `rules` for `request`, and takes its cost from every bucket if all of them admit it.
 pub fn evaluate(
     rules: &RuleSet,
     table: &Table,
@@ -178,42 +261,50 @@ pub fn evaluate(
     clock: Clock,
     stats: &mut StoreStats,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        // Most requests match one rule; without this there would be room for four.
+        rules: Vec::with_capacity(1),
+        refused_by: None,
+    };
     let candidates = rules.candidates(request);
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
         if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
-        let (key, answer, price) = match rule.key_of(request, table.seed()) {
-            Key::Skip => (None, Answer::Skipped, None),
-            Key::Refuse => (None, Answer::KeyMissing, None),
-            Key::Bucket(key) => {
-                let price = price(rule, request);
-                let take = Take {
-                    versions: &active.versions,
-                    rule_tag: active.tag,
-                    key: &key,
-                    ask: Ask {
+        let is_enforced = rule.mode == Mode::Enforce;
+        let key = rule.key_of(request, table.seed());
+        let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
+        if !is_enforced || !outcome.is_refused() {
+            let mut said = RuleOutcome::new(index);
+            match key {
+                Key::Skip => {}
+                Key::Refuse => said.answer = Answer::KeyMissing,
+                Key::Bucket(key) => {
+                    let price = price(rule, request);
+                    let ask = Ask {
                         cost: price.cost,
                         now: clock.now,
                         wall: clock.wall,
                         max_wait: request.max_wait(),
-                    },
-                };
-                let taken = table.take(store, &take, stats);
-                let answer = taken.map_or_else(Answer::GaveUp, Answer::Decided);
-                (Some(key), answer, Some(price))
+                    };
+                    let charge = table.charge(store, &active.take(&key, ask), stats);
+                    (said.answer, said.receipt) = Answer::of(charge);
+                    said.key = Some(key);
+                    said.price = Some(price);
+                }
             }
-        };
-        outcome.refused = rule.mode == Mode::Enforce && answer.refuses(rule.on_error);
-        outcome.rules.push(RuleOutcome {
-            rule: index,
-            key,
-            answer,
-            price,
-        });
-        if outcome.refused {
+            let refuses = is_enforced && said.answer.refuses(rule.on_error);
+            outcome.rules.push(said);
+            if refuses {
+                let mut give = |give: &Give<'_>| {
+                    // What is lost is counted.
+                    let _lost = table.give(store, give, stats);
+                };
+                outcome.overrule(rules, &mut give, clock.now);
+            }
+        }
+        if stops {
             break;
         }
     }
@@ -230,6 +321,13 @@ fn price(rule: &Rule, request: &mut dyn Request) -> Price {
 }
 
 impl Answer {
+    fn of(charge: Result<Charge, GaveUp>) -> (Self, Option<Receipt>) {
+        match charge {
+            Ok(Charge { answer, receipt }) => (Self::Decided(answer), receipt),
+            Err(gave_up) => (Self::GaveUp(gave_up), None),
+        }
+    }
+
     /// Whether the request is refused, were the rule enforced.
     pub fn refuses(&self, on_error: OnError) -> bool {
         match self {

@@ -4,6 +4,15 @@ use core::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+/// A number that has nothing to do with `number` for the eye, and of which each bit depends on each of
+/// its bits: the finaliser of `SplitMix64`. No secret is in it.
+pub const fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// The secret of one Envoy process, so that nobody outside can choose keys that share a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSeed([u8; 16]);
@@ -46,6 +55,14 @@ impl SeqHasher {
         let hash = self.0.finish128();
         (hash.h1, hash.h2)
     }
+}
+
+/// A number that is the same in every process, for telling texts apart in logs. It hides nothing:
+/// who knows the texts can find theirs.
+pub fn fingerprint(text: &str) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(text.as_bytes());
+    hasher.finish128().h1
 }
 
 /// A 32-bit tag that is the same in every process: tells versions of rules and limits apart. Never 0.

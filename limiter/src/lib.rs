@@ -34,13 +34,15 @@ pub mod request;
 pub mod rule;
 mod rule_set;
 pub mod store;
+mod taken;
 mod time;
 
 pub use ask::Ask;
 pub use carry::Carry;
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};
-pub use hash::HashSeed;
+pub use hash::{HashSeed, fingerprint, mix};
 pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 pub use rate::{RATE_FORM, Rate};
+pub use taken::Taken;
 pub use time::{DURATION_FORM, Nanos};

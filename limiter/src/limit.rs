@@ -7,7 +7,7 @@ use core::array;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, Meter};
+use crate::algorithm::{Algorithm, Meter, USED_ONE};
 use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
 use crate::hash::tag;
@@ -55,9 +55,15 @@ impl Limit {
 pub struct Bucket {
     /// The latest instant at which it was touched. Decisions never see an earlier `now`.
     pub last: Nanos,
+    /// What was given back by requests after which others took, in cost units. It wraps around at
+    /// [`GIVEN`].
+    pub(crate) given: u64,
     /// Zeros at the end may be missing.
     pub(crate) words: Words,
 }
+
+/// The largest number in [`Bucket::given`]: five bytes.
+pub(crate) const GIVEN: u64 = (1 << 40) - 1;
 
 impl Bucket {
     /// The words, in the order of the limits, without zeros at the end.
@@ -201,6 +207,7 @@ impl Limits {
     pub fn start(&self, now: Nanos) -> Bucket {
         let mut bucket = Bucket {
             last: now,
+            given: 0,
             words: Words::new(),
         };
         self.each(&mut bucket, |_, meter, words| meter.start(words, now));
@@ -246,6 +253,18 @@ impl Limits {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
+    /// What is taken of each limit at `now`, in cost units, rounded up; above the capacity where requests
+    /// wait.
+    pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
+        let now = now.max(bucket.last);
+        let mut used = Vec::with_capacity(self.0.len());
+        self.each(&mut bucket.clone(), |_, meter, words| {
+            let units = meter.used(words, now).div_ceil(USED_ONE);
+            used.push(u64::try_from(units).unwrap_or(u64::MAX));
+        });
+        used
+    }
+
     fn decide_each(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let mut decisions = [None; MAX_LIMITS];
         let mut slots = decisions.iter_mut();
@@ -289,11 +308,9 @@ impl Limits {
 
     fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
         let mut is_noted = false;
-        if ask.cost > 0 {
-            self.each(bucket, |_, meter, words| {
-                is_noted |= meter.note_refusal(words, ask);
-            });
-        }
+        self.each(bucket, |_, meter, words| {
+            is_noted |= meter.note_refusal(words, ask);
+        });
         is_noted
     }
 

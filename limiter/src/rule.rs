@@ -17,12 +17,16 @@ pub mod key;
 pub mod matcher;
 pub mod part;
 pub(crate) mod parts;
+mod refuse;
+mod respond;
 pub mod text;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
 pub use matcher::{Match, PathMatch};
 pub use part::KeyPart;
+pub use refuse::{GrpcStatus, Refuse, RefuseBody};
+pub use respond::{RateLimitHeaders, Respond};
 pub use text::{MetadataTest, NamedTest, Test};
 
 /// A whole rule file. `defaults` are already applied to the rules.
@@ -83,9 +87,15 @@ pub struct Rule {
     pub cost: Cost,
     /// Whether refusals are carried out.
     pub mode: Mode,
+    /// Whether the rules behind it are not asked about a request that it is for.
+    #[serde(skip_serializing_if = "is_false")]
+    pub stop: bool,
     /// What a request gets when the store gives up.
     pub on_error: OnError,
-    /// What answers carry.
+    /// What refused requests are answered.
+    #[serde(skip_serializing_if = "Refuse::is_default")]
+    pub refuse: Refuse,
+    /// What responses carry.
     pub respond: Respond,
 }
 
@@ -94,6 +104,11 @@ impl Rule {
     pub fn tag(&self) -> u32 {
         tag(self.name.as_bytes())
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What a request gets that lacks a key part.
@@ -142,22 +157,4 @@ pub enum OnError {
     Admit,
     /// It is refused.
     Refuse,
-}
-
-/// What answers carry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Respond {
-    /// The `RateLimit` headers on admitted responses. Refusals always have them.
-    pub ratelimit_headers: RateLimitHeaders,
-}
-
-/// Which `RateLimit` headers admitted responses get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RateLimitHeaders {
-    /// None.
-    #[default]
-    None,
-    /// `RateLimit` and `RateLimit-Policy` of the IETF draft 11.
-    Draft11,
 }

@@ -53,7 +53,10 @@ impl Nanos {
     }
 
     /// Whether it is no time at all.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    #[cfg_attr(
+        target_pointer_width = "64",
+        expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")
+    )]
     pub(crate) const fn is_zero(&self) -> bool {
         self.0 == 0
     }

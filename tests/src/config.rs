@@ -30,6 +30,7 @@ pub struct Config {
     pub(crate) wasm: Option<PathBuf>,
     upstream: Option<SocketAddr>,
     before: Vec<Value>,
+    access_log: Option<String>,
 }
 
 impl Config {
@@ -54,6 +55,7 @@ impl Config {
             wasm: None,
             upstream: None,
             before: Vec::new(),
+            access_log: None,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -89,6 +91,13 @@ impl Config {
     #[must_use]
     pub fn filter_before(mut self, filter: Value) -> Self {
         self.before.push(filter);
+        self
+    }
+
+    /// Writes a line of this format about each request of the data listener into Envoy's log.
+    #[must_use]
+    pub fn access_log(mut self, format: &str) -> Self {
+        self.access_log = Some(format!("{format}\n"));
         self
     }
 
@@ -193,8 +202,9 @@ impl Config {
         } else {
             json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
         };
+        let log = self.access_log.as_deref().map(access_log);
         let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", &action, &self.before, &plugin)
+        listener("data", &action, &self.before, &plugin, log)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
@@ -202,7 +212,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &[], &plugin)
+        listener("admin", &action, &[], &plugin, None)
     }
 }
 
@@ -257,7 +267,20 @@ fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
     })
 }
 
-fn listener(name: &str, action: &Value, before: &[Value], plugin: &Value) -> Value {
+fn access_log(format: &str) -> Value {
+    json!({ "name": "stdout", "typed_config": {
+        "@type": format!("{TYPE}envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"),
+        "log_format": { "text_format_source": { "inline_string": format } },
+    } })
+}
+
+fn listener(
+    name: &str,
+    action: &Value,
+    before: &[Value],
+    plugin: &Value,
+    access_log: Option<Value>,
+) -> Value {
     let mut route = json!({ "name": name, "match": { "prefix": "/" } });
     if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
         route.extend(action.clone());
@@ -272,7 +295,9 @@ fn listener(name: &str, action: &Value, before: &[Value], plugin: &Value) -> Val
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
-        "codec_type": "HTTP1",
+        "access_log": access_log.into_iter().collect::<Vec<_>>(),
+        // HTTP/1.1, or HTTP/2 where a client begins with that.
+        "codec_type": "AUTO",
         "use_remote_address": true,
         // Room for the 60 KiB header values of the hostile-input tests.
         "max_request_headers_kb": 96,

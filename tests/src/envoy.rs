@@ -307,6 +307,7 @@ fn command(file: &Path, config: &Config) -> Result<Command> {
         .arg("--disable-hot-restart")
         .args(["--concurrency", &config.concurrency.to_string()])
         .args(["--log-level", &config.log_level])
+        .args(["--file-flush-interval-msec", "20"])
         .current_dir(workspace_root());
     Ok(command)
 }

@@ -4,10 +4,10 @@
 use std::net::{Shutdown, TcpStream};
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, Upstream, eventually};
+use anyhow::{Result, anyhow, ensure};
+use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, Upstream, eventually, now};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ fn of(user: &str) -> Request {
 /// Sends one request on each of `count` connections at once: the statuses, and how long after the
 /// beginning each answer came, in order.
 fn at_once(envoy: &Envoy, count: usize, request: &Request) -> Result<Vec<(u16, Duration)>> {
-    let (start, begun) = (Barrier::new(count), Instant::now());
+    let (start, begun) = (Barrier::new(count), now());
     let one = || {
         let mut http = envoy.data();
         let connected = http.connect();
@@ -174,7 +174,7 @@ fn those_who_wait_are_released_under_a_new_configuration_too() -> Result<()> {
         ensure!(envoy.push(&Config::new(new).drain_s(20))? == Update::Accepted);
         let answer = answer
             .join()
-            .map_err(|_| anyhow!("the client panicked"))??;
+            .map_err(|_panic| anyhow!("the client panicked"))??;
         ensure!(answer.status == 200, "{answer:?}");
         Ok(())
     })?;

@@ -65,6 +65,11 @@ fn a_place_comes_back_when_its_request_ends() -> Result<()> {
             ensure!(refused.status == 429, "{refused:?}");
             // Nobody knows when one of the three ends.
             ensure!(refused.header("retry-after").is_none(), "{refused:?}");
+            let policies = refused.header("ratelimit-policy").unwrap_or_default();
+            ensure!(
+                policies.starts_with("\"flights.concurrency\";q=3, "),
+                "no window: {policies}"
+            );
             ensure!(refused.text().contains("concurrency"), "{refused:?}");
         }
         // Another key has places of its own.

@@ -7,6 +7,8 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod document;
+mod limit_edit;
+mod meaning;
 mod num;
 mod replay;
 pub mod runtime;

@@ -1,6 +1,6 @@
 //! `loudou replay`: a rule file over recorded traffic, with the filter's own decision code.
 //!
-//! [`lines`] cuts the input into lines in bounded memory, [`format`] and the modules below it read
+//! [`lines`] cuts the input into lines in bounded memory, [`mod@format`] and the modules below it read
 //! them as [`record`]s, [`run`] gives each to one or two [`engine`]s, and [`tally`] keeps what came of
 //! it in structures whose size does not depend on the input: [`top`], [`timeline`], [`waits`].
 //! [`summary`] is all of it as a document.
@@ -14,12 +14,14 @@ pub(crate) mod changes;
 pub(crate) mod decisions;
 pub(crate) mod engine;
 pub(crate) mod envoy_json;
+pub(crate) mod flight;
 pub(crate) mod format;
 pub(crate) mod input;
 pub(crate) mod instant;
 pub(crate) mod json;
 pub(crate) mod lines;
 pub(crate) mod missing;
+mod notes;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod summary;

@@ -70,6 +70,12 @@ pub fn humanise(ns: u64) -> String {
     }
 }
 
+/// A number of things: `1 key`, `2 keys`.
+pub fn counted(n: u64, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
 /// `total` small units as large and small ones; the small ones only below `most` large ones.
 fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     let whole = total.checked_div(per).unwrap_or(0);
@@ -86,6 +92,19 @@ fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     };
     // Writing to a string does not fail.
     written.map_or_else(|_| String::new(), |()| out)
+}
+
+/// A size in binary units, in words: `6.9 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    let tenths = |unit: u64| {
+        let tenths = bytes.saturating_mul(10).checked_div(unit).unwrap_or(0);
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
+    match bytes {
+        0..1_048_576 => format!("{} KiB", tenths(1 << 10)),
+        1_048_576..1_073_741_824 => format!("{} MiB", tenths(1 << 20)),
+        _ => format!("{} GiB", tenths(1 << 30)),
+    }
 }
 
 #[cfg(test)]
@@ -137,5 +156,12 @@ mod tests {
             let said = humanise(ns);
             prop_assert!(!said.is_empty() && said.len() <= 9, "{said}");
         }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes(110 * 64), "6.8 KiB");
+        assert_eq!(bytes(110 * 65_536), "6.8 MiB");
+        assert_eq!(bytes(110 * 16_777_216), "1.7 GiB");
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask`: what a contributor runs, in plain Rust, so that it works wherever Cargo does.
 //!
-//! `setup` brings Envoy, `build` the filter, `demo` shows both at work; `test` is what must pass
-//! before a commit, `ci` everything that must pass before a merge.
+//! `setup` brings Envoy, `build` the filter, `demo` shows both at work, `bench` measures; `test` is
+//! what must pass before a commit, `ci` everything that must pass before a merge.
 
 #![expect(
     clippy::print_stdout,
@@ -9,6 +9,7 @@
     reason = "a command line tool speaks"
 )]
 
+mod bench;
 mod checks;
 mod command;
 mod demo;
@@ -45,6 +46,11 @@ enum Task {
     Demo,
     /// Draws the pictures of docs/algorithms again
     Pictures,
+    /// Measures
+    Bench {
+        /// What
+        what: bench::Bench,
+    },
     /// Runs every test, those in a real Envoy included
     Test,
     /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
@@ -58,6 +64,7 @@ fn main() -> ExitCode {
         Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Demo => demo::run(),
         Task::Pictures => pictures::run_all(),
+        Task::Bench { what } => bench::bench(what),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

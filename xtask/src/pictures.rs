@@ -181,6 +181,25 @@ mod tests {
         }
     }
 
+    /// Those whose state has one size say it in the table.
+    #[test]
+    fn the_table_tells_the_size_of_states() {
+        let table = fs::read_to_string(workspace_root().join("docs/algorithms/README.md"));
+        let table = table.expect("docs/algorithms/README.md");
+        for (name, limit) in subjects() {
+            let link = format!("[`{name}`]({name}.md) |");
+            let Some(row) = table.lines().find(|line| line.contains(&link)) else {
+                continue;
+            };
+            let limits = parse_limits(&json!([limit])).expect("valid");
+            let bytes = limits.iter().map(|limit| limit.algorithm().state_bytes());
+            let size = format!("{link} {} bytes |", bytes.sum::<usize>());
+            let per_part = ["bytes per unit", "bytes per slot"];
+            let varies = per_part.iter().any(|part| row.contains(part));
+            assert!(varies || row.contains(&size), "{row}: {size}");
+        }
+    }
+
     #[test]
     fn every_algorithm_has_a_page_and_a_picture() {
         for name in loudou_limiter::algorithm::Algorithm::NAMES {

@@ -272,8 +272,10 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
     let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
     let level = limits.peek(&bucket, 0, now);
     let asked = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
-    let views = limits.iter().zip(level.decisions().zip(asked.decisions()));
-    let views = views.map(|(limit, (level, asked))| {
+    let decisions = level.decisions().zip(asked.decisions());
+    let numbers = limits.used(&bucket, now).into_iter().zip(decisions);
+    let views = limits.iter().zip(numbers);
+    let views = views.map(|(limit, (used, (level, asked)))| {
         let algorithm = limit.algorithm();
         LimitView {
             name: limit.name().to_owned(),
@@ -282,10 +284,12 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
             rate: algorithm
                 .rate()
                 .map_or_else(String::new, |rate| rate.to_string()),
+            used,
             remaining: level.remaining,
             retry_after_ns: asked.retry_after.map(Nanos::get),
             reset_after_ns: level.reset_after.get(),
             drain_ns: algorithm.drain_time().get(),
+            drains: algorithm.drains(),
         }
     });
     BucketView {

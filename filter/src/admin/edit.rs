@@ -1,13 +1,12 @@
 //! `PUT` and `DELETE /v1/rules/{rule}`: editing a rule, with an eye on others who do.
 
 use loudou_api::{EditAnswer, EventKind, RuleProblem};
-use loudou_limiter::Limit;
-use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::config::{self, Problem};
 use loudou_limiter::rule::Rule;
 use serde_json::Value;
 
 use super::call::bad;
+use super::change::describe;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, Query, ok_at};
 use crate::events;
@@ -70,7 +69,8 @@ impl AdminPlane {
         let mut before = None;
         let (mut record, _) = record::change(host, &share, |record| {
             // Looked at anew in every try: another edit may have come in between.
-            match self.precondition(host, call, record, edited.name) {
+            let looked_at = self.precondition(host, call, record, edited.name);
+            match looked_at {
                 Err(refused) => failure = Some(refused),
                 Ok(rule) => before = Some(rule),
             }
@@ -180,69 +180,4 @@ fn not_an_edit(problems: &[Problem]) -> Failure {
     let mut failure = bad("the body is not a valid edit; see `problems`");
     failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
     failure
-}
-
-/// What differs, in one line: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
-fn describe(before: &Rule, after: &Rule) -> String {
-    let mut parts = Vec::new();
-    for limit in &after.limits {
-        match before.limits.iter().find(|old| old.name() == limit.name()) {
-            None => parts.push(format!("{}: new, {}", limit.name(), in_words(limit))),
-            Some(old) => parts.extend(describe_limit(old, limit)),
-        }
-    }
-    for old in &before.limits {
-        if after.limits.iter().all(|limit| limit.name() != old.name()) {
-            parts.push(format!("{}: gone, was {}", old.name(), in_words(old)));
-        }
-    }
-    if before.mode != after.mode {
-        parts.push(format!(
-            "mode {} → {}",
-            before.mode.name(),
-            after.mode.name()
-        ));
-    }
-    parts.join("; ")
-}
-
-fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
-    if old == new {
-        return None;
-    }
-    let (before, after) = (old.algorithm(), new.algorithm());
-    let mut parts = Vec::new();
-    if before.name() != after.name() {
-        parts.push(format!("{} → {}", before.name(), after.name()));
-    }
-    if before.capacity() != after.capacity() {
-        parts.push(format!(
-            "capacity {} → {}",
-            before.capacity(),
-            after.capacity()
-        ));
-    }
-    if before.rate() != after.rate() {
-        parts.push(format!("rate {} → {}", rate(before), rate(after)));
-    }
-    if parts.is_empty() {
-        parts.push("other numbers changed".to_owned());
-    }
-    Some(format!("{}: {}", new.name(), parts.join(", ")))
-}
-
-fn in_words(limit: &Limit) -> String {
-    let algorithm = limit.algorithm();
-    format!(
-        "{} {} at {}",
-        algorithm.name(),
-        algorithm.capacity(),
-        rate(algorithm)
-    )
-}
-
-fn rate(algorithm: &Algorithm) -> String {
-    algorithm
-        .rate()
-        .map_or_else(|| "no rate".to_owned(), |rate| rate.to_string())
 }

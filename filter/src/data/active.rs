@@ -4,29 +4,28 @@
 use loudou_limiter::evaluate::{
     ActiveRule, Answer, Clock, Outcome, RuleOutcome, RuleSet, evaluate,
 };
-use loudou_limiter::rule::{Mode, RateLimitHeaders, RuleFile};
-use loudou_limiter::store::release::Give;
+use loudou_limiter::rule::{Mode, RuleFile};
+use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{StoreStats, Table};
 use loudou_limiter::{Nanos, Verdict};
 
-use super::Headers;
+use super::{Header, Headers};
 use crate::current;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::RecordError;
 use crate::request::HostRequest;
-use crate::respond::{AdmittedHeaders, key_missing, over_limit, store_gave_up};
+use crate::respond::{RateLimitHeaders, Refusal, explain};
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// What a request took from a bucket that wants it back at its end.
+/// What a request took from a bucket that may want it back: when it ends, or if it never passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     rule_tag: u32,
     key: String,
-    cost: u64,
-    taken_at: Nanos,
+    receipt: Receipt,
 }
 
 /// A decision on a request.
@@ -43,6 +42,8 @@ pub(super) struct Active {
     rules: RuleSet,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
+    /// Whether any rule explains what it decides.
+    explains: bool,
     rule_metrics: Vec<RuleMetrics>,
     pub(super) store_metrics: StoreMetrics,
     /// The change count at which the rules were read; another one means that they are old.
@@ -61,6 +62,7 @@ impl Active {
             table,
             rules: RuleSet::default(),
             reads_wall: false,
+            explains: false,
             rule_metrics,
             store_metrics,
             changes_seen: 0,
@@ -102,6 +104,8 @@ impl Active {
             .rules
             .iter()
             .any(|rule| rule.rule().limits.reads_wall());
+        let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
+        self.explains = self.rules.iter().any(explains);
         self.next_expiry = record.next_expiry();
         self.changes_seen = changes;
         Ok(())
@@ -129,13 +133,18 @@ impl Active {
         );
         self.store_metrics.add(host, &stats);
         self.count(host, &outcome);
-        let reply = || self.refusal(outcome.rules.last()?);
-        let verdict = match reply().filter(|_| outcome.refused) {
-            Some(reply) => Err(reply),
-            None => Ok((
-                outcome.due(&self.rules).unwrap_or(now),
-                self.admitted_headers(&outcome),
-            )),
+        let refusing = outcome.refusal();
+        let reply = refusing.and_then(|said| self.refusal(host, said, now));
+        let verdict = if let Some(reply) = reply {
+            self.log(host, refusing);
+            Err(reply)
+        } else {
+            let due = outcome.due(&self.rules).unwrap_or(now);
+            let mut headers = self.admitted_headers(&outcome);
+            if self.explains {
+                headers.extend(self.explain(host, &outcome, due.since(now)));
+            }
+            Ok((due, headers))
         };
         Decided {
             verdict,
@@ -143,42 +152,41 @@ impl Active {
         }
     }
 
-    /// What the request holds until it ends. That is so of a refused one, too: a rule before the
-    /// refusing one has let it in.
+    /// What the request may have to give back. If it waits, that is all it took: its client may leave.
     fn places(&self, outcome: Outcome) -> Vec<Place> {
-        let place = |outcome: RuleOutcome| {
-            let active = self.rules.get(outcome.rule)?;
-            let Answer::Decided(decision) = outcome.answer else {
-                return None;
-            };
-            let holds = active.rule().limits.holds_until_end() && !decision.is_refused();
+        let waits = outcome.wait(&self.rules) > Nanos::ZERO;
+        let place = |said: RuleOutcome| {
+            let active = self.rules.get(said.rule)?;
+            let rule = active.rule();
+            let may_leave = waits && rule.mode == Mode::Enforce;
+            let receipt = said
+                .receipt
+                .filter(|_| may_leave || rule.limits.holds_until_end())?;
             Some(Place {
                 rule_tag: active.tag(),
-                key: outcome.key.filter(|_| holds)?,
-                cost: outcome.price?.cost,
-                taken_at: decision.at(),
+                key: said.key?,
+                receipt,
             })
         };
         outcome.rules.into_iter().filter_map(place).collect()
     }
 
-    /// Gives back what an ended request held. A rule that is gone has nothing to give it to.
-    pub(super) fn give_back(&self, host: &dyn Host, places: &[Place]) {
+    /// Gives back what a request took that has ended, or whose client left while it waited. A rule
+    /// that is gone has nothing to give it to; one in shadow mode would not have let it wait.
+    pub(super) fn give_back(&self, host: &dyn Host, places: &[Place], left: bool) {
         let mut stats = StoreStats::default();
         for place in places {
             let Some(active) = self.rules.iter().find(|rule| rule.tag() == place.rule_tag) else {
                 continue;
             };
-            let give = Give {
-                versions: active.versions(),
-                rule_tag: place.rule_tag,
-                key: &place.key,
-                cost: place.cost,
-                taken_at: place.taken_at,
-                now: host.now(),
+            let why = if left && active.rule().mode == Mode::Enforce {
+                Why::Left
+            } else {
+                Why::Ended
             };
-            // What is lost is counted, and runs out with its lease.
-            let _lost = self.table.release(&mut HostStore(host), &give, &mut stats);
+            let give = active.give(&place.key, &place.receipt, why, host.now());
+            // What is lost is counted, and runs out by itself.
+            let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
         }
         self.store_metrics.add(host, &stats);
     }
@@ -188,6 +196,7 @@ impl Active {
             rule: index,
             answer,
             price,
+            overruled,
             ..
         } in &outcome.rules
         {
@@ -205,6 +214,8 @@ impl Active {
             let refused = answer.refuses(rule.rule().on_error);
             let counted = match (answer, refused, rule.rule().mode) {
                 (Answer::Skipped, _, _) => Counted::Skipped,
+                // It is neither admitted nor refused by this rule.
+                _ if *overruled => continue,
                 (Answer::Decided(decision), false, Mode::Enforce)
                     if decision.verdict() == Verdict::Hold =>
                 {
@@ -218,17 +229,46 @@ impl Active {
         }
     }
 
-    fn refusal(&self, last: &RuleOutcome) -> Option<Reply> {
-        let rule = self.rules.get(last.rule)?.rule();
-        Some(match &last.answer {
-            Answer::Decided(decision) => over_limit(rule, decision),
-            Answer::KeyMissing | Answer::Skipped => key_missing(rule),
-            Answer::GaveUp(_) => store_gave_up(rule),
-        })
+    fn refusal(&self, host: &dyn Host, said: &RuleOutcome, now: Nanos) -> Option<Reply> {
+        let rule = self.rules.get(said.rule)?.rule();
+        Some(Refusal::new(rule, &said.answer, now).reply(host))
+    }
+
+    /// Tells access logs what `outcomes` decided.
+    fn log<'a>(&self, host: &dyn Host, outcomes: impl IntoIterator<Item = &'a RuleOutcome>) {
+        let line = |outcome: &RuleOutcome| {
+            let rule = self.rules.get(outcome.rule)?.rule();
+            Some(explain::for_log(rule, outcome))
+        };
+        let lines: Vec<String> = outcomes.into_iter().filter_map(line).collect();
+        host.set_property(explain::PROPERTY, &lines.join(", "));
+    }
+
+    /// Tells the upstream and access logs what the rules decided that explain themselves, and the
+    /// client how long it waits for that. The request header is ours, whatever the client sends.
+    fn explain(&self, host: &dyn Host, outcome: &Outcome, wait: Nanos) -> Option<Header> {
+        let explained = |one: &&RuleOutcome| {
+            let rule = self.rules.get(one.rule).map(ActiveRule::rule);
+            rule.is_some_and(|rule| rule.respond.explain_header)
+        };
+        let explained: Vec<&RuleOutcome> = outcome.rules.iter().filter(explained).collect();
+        let decision = |one: &&RuleOutcome| {
+            let rule = self.rules.get(one.rule)?.rule();
+            Some(explain::decision(rule, one))
+        };
+        let decisions: Vec<String> = explained.iter().filter_map(decision).collect();
+        if decisions.is_empty() {
+            host.set_request_header(explain::DECISION, "none");
+            return None;
+        }
+        host.set_request_header(explain::DECISION, &decisions.join(", "));
+        self.log(host, explained);
+        let wait = Some(wait).filter(|wait| *wait > Nanos::ZERO)?;
+        Some((explain::WAIT_MS, wait.millis_ceil().to_string()))
     }
 
     fn admitted_headers(&self, outcome: &Outcome) -> Headers {
-        let mut headers = AdmittedHeaders::default();
+        let mut headers = RateLimitHeaders::default();
         for RuleOutcome {
             rule: index,
             answer,
@@ -239,7 +279,6 @@ impl Active {
                 continue;
             };
             if rule.mode == Mode::Enforce
-                && rule.respond.ratelimit_headers == RateLimitHeaders::Draft11
                 && let Answer::Decided(decision) = answer
             {
                 headers.add(rule, decision);

@@ -6,6 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::host::fake::FakeHost;
 
+mod answers;
+
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
     parsed
@@ -147,26 +149,4 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(host.store.borrow().is_empty(), "a canary leaves no trace");
     assert!(plane.start(&host));
     assert!(!host.store.borrow().is_empty());
-}
-
-#[test]
-fn admitted_headers_only_where_asked() {
-    let host = FakeHost::default();
-    let asked = rules(
-        "enforce",
-        &[("respond", json!({ "ratelimit_headers": "draft11" }))],
-    );
-    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
-    host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let Fate::Pass(headers) = plane.decide(&host, 1).0 else {
-        panic!("passes")
-    };
-    assert_eq!(
-        headers[0],
-        ("ratelimit-policy", "\"per-user.burst\";q=2;w=20".to_owned())
-    );
-    assert_eq!(
-        headers[1],
-        ("ratelimit", "\"per-user.burst\";r=1;t=10".to_owned())
-    );
 }

@@ -5,6 +5,7 @@
 //! its length, and belongs to us.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
+use std::borrow::Cow;
 use std::ptr::null_mut;
 
 use loudou_limiter::Nanos;
@@ -50,11 +51,24 @@ unsafe extern "C" {
         value: *const u8,
         value_len: usize,
     ) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
+    ) -> u32;
     fn proxy_get_property(
         path: *const u8,
         path_len: usize,
         data: *mut *mut u8,
         len: *mut usize,
+    ) -> u32;
+    fn proxy_set_property(
+        path: *const u8,
+        path_len: usize,
+        value: *const u8,
+        value_len: usize,
     ) -> u32;
     fn proxy_get_shared_data(
         key: *const u8,
@@ -195,6 +209,20 @@ impl Host for EnvoyHost {
         };
     }
 
+    fn set_request_header(&self, name: &str, value: &str) {
+        set_header(REQUEST_HEADERS, name, value);
+    }
+
+    fn set_property(&self, name: &str, value: &str) {
+        // SAFETY: pointers and lengths are those of live strs.
+        let _status =
+            unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    }
+
+    fn set_response_header(&self, name: &str, value: &str) {
+        set_header(RESPONSE_HEADERS, name, value);
+    }
+
     fn reply(&self, reply: &Reply) {
         let headers = serialize_pairs(&reply.headers);
         // SAFETY: pointers and lengths are those of live buffers; -1 is "no gRPC status".
@@ -207,7 +235,7 @@ impl Host for EnvoyHost {
                 reply.body.len(),
                 headers.as_ptr(),
                 headers.len(),
-                -1,
+                reply.grpc_status.map_or(-1, i32::from),
             )
         };
         if status != OK {
@@ -308,8 +336,15 @@ impl Host for EnvoyHost {
     }
 }
 
+fn set_header(map: u32, name: &str, value: &str) {
+    // SAFETY: pointers and lengths are those of live strs.
+    let _status = unsafe {
+        proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
+    };
+}
+
 /// Header pairs as the ABI wants them: the count, all lengths, then all texts with a NUL each.
-fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
+fn serialize_pairs(pairs: &[(Cow<'static, str>, String)]) -> Vec<u8> {
     let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
     let mut out = number(pairs.len()).to_vec();
     for (name, value) in pairs {
@@ -317,7 +352,7 @@ fn serialize_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
         out.extend(number(value.len()));
     }
     for (name, value) in pairs {
-        for text in [*name, value.as_str()] {
+        for text in [name.as_ref(), value.as_str()] {
             out.extend(text.as_bytes());
             out.push(0);
         }

@@ -43,6 +43,7 @@ impl FakeHost {
         );
         *self.headers.borrow_mut() = all;
         self.response_headers.borrow_mut().clear();
+        self.properties.borrow_mut().remove("wasm.loudou");
     }
 
     pub(crate) fn metric(&self, name: &str) -> i64 {
@@ -92,6 +93,23 @@ impl Host for FakeHost {
         self.response_headers
             .borrow_mut()
             .push((name.to_owned(), value.to_owned()));
+    }
+
+    fn set_request_header(&self, name: &str, value: &str) {
+        let mut headers = self.headers.borrow_mut();
+        headers.retain(|(own, _)| own != name);
+        headers.push((name.to_owned(), value.as_bytes().to_vec()));
+    }
+
+    fn set_property(&self, name: &str, value: &str) {
+        let mut properties = self.properties.borrow_mut();
+        properties.insert(format!("wasm.{name}"), value.as_bytes().to_vec());
+    }
+
+    fn set_response_header(&self, name: &str, value: &str) {
+        let mut headers = self.response_headers.borrow_mut();
+        headers.retain(|(own, _)| own != name);
+        headers.push((name.to_owned(), value.to_owned()));
     }
 
     fn reply(&self, reply: &Reply) {

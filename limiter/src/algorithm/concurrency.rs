@@ -16,7 +16,7 @@
 
 use serde::Serialize;
 
-use super::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_PERIOD, Meter, USED_ONE, Used};
+use super::{Algorithm, Back, BadNumbers, MAX_AMOUNT, MAX_PERIOD, Meter, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -117,27 +117,21 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// `count` in flight, all expired by `now + reset_after`.
+    /// `count` in flight, all expired by `now + reset_after`: the later generation that can be.
     fn until(&self, count: u64, reset_after: Nanos, now: Nanos) -> Flight {
-        let none = self.none(now);
-        if reset_after > self.lease {
-            let left = reset_after.min(self.two_leases());
-            let ends = now.saturating_add(left);
+        let left = reset_after.min(self.two_leases());
+        if left > self.lease {
             return Flight {
-                ends,
+                ends: now.saturating_add(left),
                 young: count,
-                ..none
+                old: 0,
             };
         }
-        if reset_after > Nanos::ZERO {
-            let ends = now.saturating_add(self.lease).saturating_add(reset_after);
-            return Flight {
-                ends,
-                old: count,
-                ..none
-            };
+        Flight {
+            ends: now.saturating_add(self.lease).saturating_add(left),
+            young: 0,
+            old: count,
         }
-        none
     }
 }
 
@@ -195,6 +189,11 @@ impl Meter for Concurrency {
             return;
         }
         flight.write(words);
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        self.release(words, back.ask.cost, back.ask.now, back.last);
+        true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

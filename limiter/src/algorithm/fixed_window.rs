@@ -18,7 +18,7 @@
 use serde::Serialize;
 
 use super::window::{carried, check, rate, units, used};
-use super::{Algorithm, BadNumbers, Meter, Used};
+use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -129,6 +129,15 @@ impl FixedWindow {
         self.window.since(Nanos::new(past))
     }
 
+    /// What is left of the window that runs, or of the one that begins now.
+    fn left(&self, running: Part, ask: &Ask) -> Nanos {
+        if running.count == 0 {
+            self.length(ask)
+        } else {
+            running.left
+        }
+    }
+
     fn fits(&self, used: u64, cost: u64) -> bool {
         used.saturating_add(cost) <= self.capacity
     }
@@ -187,15 +196,25 @@ impl Meter for FixedWindow {
         }
         if ask.cost > 0 {
             let running = state.window;
-            let left = if running.count == 0 {
-                self.length(ask)
-            } else {
-                running.left
-            };
+            let left = self.left(running, ask);
             state.window = Part::new(running.count.saturating_add(ask.cost), left);
             state.write(words, ask.now);
         }
         self.at(state)
+    }
+
+    /// In the window in which it was taken.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let end = at.saturating_add(self.left(self.read(back.before, at).window, &back.ask));
+        let mut state = self.read(words, back.last);
+        let Part { count, left } = state.window;
+        if count == 0 || back.last.saturating_add(left) != end {
+            return false;
+        }
+        state.window = Part::new(count.saturating_sub(cost), left);
+        state.write(words, back.last);
+        true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

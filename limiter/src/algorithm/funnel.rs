@@ -24,7 +24,7 @@
 use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
-use super::{BadNumbers, Meter, Used, check, check_wait};
+use super::{Back, BadNumbers, Meter, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -81,6 +81,10 @@ impl Meter for Funnel {
         self.max_wait > Nanos::ZERO
     }
 
+    fn drains(&self) -> bool {
+        true
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
@@ -91,6 +95,11 @@ impl Meter for Funnel {
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
         self.leak().decide(words, ask, self.max_wait)
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let leak = self.leak();
+        leak.level().give_back(words, back, leak.full())
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

@@ -10,7 +10,8 @@
 //! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
 //! what waits: *debt*. It never exceeds what leaks in the longest wait there is.
 
-use super::{MAX_WAIT, USED_ONE, Used};
+use super::wide::{clamp, times};
+use super::{Back, MAX_WAIT, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -35,14 +36,6 @@ fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
 fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     let (quotient, rest) = div_rem(dividend, divisor);
     quotient.saturating_add(u128::from(rest > 0))
-}
-
-pub(super) fn clamp(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
-}
-
-fn times(a: u64, b: u64) -> u128 {
-    u128::from(a).saturating_mul(u128::from(b))
 }
 
 /// The time in which `capacity` leaks away, rounded up.
@@ -108,6 +101,24 @@ impl Level {
             *tat_ns = now.saturating_add(Nanos::new(clamp(ahead))).get();
             *rest = drops;
         }
+    }
+
+    /// Gives back what has not leaked away of a cost; what was there before it leaks first. Above
+    /// `free` somebody may be waiting for what is in front of him, and the instants that were
+    /// promised have no gaps that could be filled: nothing then.
+    pub(super) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
+        let level = self.read(words, back.last);
+        if level > free {
+            return false;
+        }
+        let found = self.read(back.before, back.ask.now);
+        let room = self.most.saturating_sub(found);
+        let taken = self.drops(back.ask.cost).min(room);
+        let leaked = self.leaks_in(back.last.since(back.ask.now));
+        let ahead = found.saturating_sub(self.drops(back.given));
+        let left = taken.saturating_sub(leaked.saturating_sub(ahead));
+        self.write(words, level.saturating_sub(left), back.last);
+        left.min(level) > 0
     }
 
     pub(super) fn used(self, words: &[u64], now: Nanos) -> Used {

@@ -20,7 +20,7 @@
 use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
-use super::{BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
+use super::{Back, BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -36,7 +36,10 @@ pub struct LeakyQueue {
     max_wait: Nanos,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")
+)]
 const fn is_longest(max_wait: &Nanos) -> bool {
     max_wait.get() == MAX_WAIT.get()
 }
@@ -115,6 +118,10 @@ impl Meter for LeakyQueue {
         self.max_wait > Nanos::ZERO && u64::from(self.immediate) < self.capacity
     }
 
+    fn drains(&self) -> bool {
+        true
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
@@ -144,6 +151,16 @@ impl Meter for LeakyQueue {
         }
         level.write(words, new, now);
         self.at(new).after(wait)
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let level = self.leak().level();
+        // Where all places are immediate nobody ever waits.
+        let free = match u64::from(self.immediate) {
+            immediate if immediate < self.capacity => immediate,
+            _ => self.places(),
+        };
+        level.give_back(words, back, level.drops(free))
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

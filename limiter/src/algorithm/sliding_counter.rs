@@ -16,8 +16,9 @@
 
 use serde::Serialize;
 
-use super::window::{carried, check, clamp, rate, times, units};
-use super::{Algorithm, BadNumbers, Meter, USED_ONE, Used};
+use super::wide::{clamp, times};
+use super::window::{carried, check, rate, units};
+use super::{Algorithm, Back, BadNumbers, Meter, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -167,6 +168,20 @@ impl Meter for SlidingCounter {
             self.write(words, state, now);
         }
         self.at(state)
+    }
+
+    /// In the window in which it was taken.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let mut state = self.read(words, back.last);
+        let counter = match self.index(back.last).saturating_sub(self.index(at)) {
+            0 => &mut state.current,
+            1 => &mut state.previous,
+            _ => return false,
+        };
+        *counter = counter.saturating_sub(cost);
+        self.write(words, state, back.last);
+        true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

@@ -16,7 +16,7 @@
 use serde::Serialize;
 
 use super::window::{carried, check, rate, units, used};
-use super::{Algorithm, BadNumbers, Meter, Used};
+use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -136,16 +136,41 @@ impl Meter for SlidingLog {
         true
     }
 
+    /// Its own entries. Where refusals make entries a full log may have forgotten some for them that
+    /// would still count, so nothing then.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let live = Self::live(words, back.last);
+        if self.count_refused && count(live) >= self.capacity {
+            return false;
+        }
+        let end = at.saturating_add(self.window).get();
+        let newer = live.iter().take_while(|entry| **entry > end).count();
+        let own = live.iter().skip(newer).take_while(|entry| **entry == end);
+        let own = own.take(entries(cost)).count();
+        let live = live.len();
+        let Some(from_own) = words.get_mut(newer..live) else {
+            return false;
+        };
+        from_own.rotate_left(own.min(from_own.len()));
+        from_own
+            .iter_mut()
+            .rev()
+            .take(own)
+            .for_each(|word| *word = 0);
+        own > 0
+    }
+
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         used(count(Self::live(words, now)))
     }
 
     fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let count = entries(units(used).min(self.capacity));
-        let end = now.saturating_add(reset_after.min(self.window)).get();
-        for (place, word) in words.iter_mut().enumerate() {
-            let is_used = place < count && reset_after > Nanos::ZERO;
-            *word = if is_used { end } else { 0 };
+        words.fill(0);
+        if reset_after > Nanos::ZERO {
+            let end = now.saturating_add(reset_after.min(self.window)).get();
+            let count = entries(units(used).min(self.capacity));
+            words.iter_mut().take(count).for_each(|word| *word = end);
         }
     }
 
@@ -163,18 +188,18 @@ impl Meter for SlidingLog {
             return false;
         };
         let old = Self::live(old, at);
-        let target = carried(count(old), carry, before.capacity, self.capacity);
+        let target = entries(carried(count(old), carry, before.capacity, self.capacity));
         let latest = at.saturating_add(self.window).get();
-        for (place, word) in words.iter_mut().enumerate() {
+        words.fill(0);
+        for (place, word) in words.iter_mut().enumerate().take(target) {
             let source = match carry {
                 Carry::Keep | Carry::Reset => place,
                 Carry::Proportional => place
                     .saturating_mul(old.len())
-                    .checked_div(entries(target))
+                    .checked_div(target)
                     .unwrap_or(0),
             };
-            let end = old.get(source).filter(|_| place < entries(target));
-            *word = end.map_or(0, |end| (*end).min(latest));
+            *word = old.get(source).map_or(0, |end| (*end).min(latest));
         }
         true
     }

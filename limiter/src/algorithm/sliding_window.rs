@@ -18,8 +18,9 @@ use core::array;
 
 use serde::Serialize;
 
-use super::window::{carried, check, clamp, rate, units, used};
-use super::{Algorithm, BadNumbers, Meter, Used};
+use super::wide::clamp;
+use super::window::{carried, check, rate, units, used};
+use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -228,6 +229,20 @@ impl Meter for SlidingWindow {
             self.write(words, &counts, now);
         }
         self.at(&counts, now)
+    }
+
+    /// In the slot in which it was taken.
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let Ask { cost, now: at, .. } = back.ask;
+        let age = self.current(back.last).saturating_sub(self.current(at));
+        let age = usize::try_from(age).unwrap_or(usize::MAX);
+        let mut counts = self.read(words, back.last);
+        let Some(slot) = counts.get_mut(age).filter(|count| **count > 0) else {
+            return false;
+        };
+        *slot = slot.saturating_sub(cost);
+        self.write(words, &counts, back.last);
+        true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {

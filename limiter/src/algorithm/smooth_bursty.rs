@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::leak::{Level, WORDS};
 use super::wide::{mul_div, mul_div_ceil};
-use super::{Algorithm, BadNumbers, MAX_AMOUNT, MAX_DRAIN, Meter, Used, check, check_wait};
+use super::{Algorithm, Back, BadNumbers, MAX_AMOUNT, MAX_DRAIN, Meter, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decimal::Decimal;
@@ -110,6 +110,10 @@ impl Meter for SmoothBursty {
         self.max_wait > Nanos::ZERO
     }
 
+    fn drains(&self) -> bool {
+        true
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
@@ -133,6 +137,10 @@ impl Meter for SmoothBursty {
         let new = old.saturating_add(level.drops(cost)).min(level.most);
         level.write(words, new, now);
         self.at(new).after(wait)
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        self.level().give_back(words, back, self.even())
     }
 
     fn forgets_losslessly(&self) -> bool {

@@ -16,8 +16,9 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS, clamp, drain_time};
-use super::{BadNumbers, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
+use super::leak::{Leak, WORDS, drain_time};
+use super::wide::clamp;
+use super::{Back, BadNumbers, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -145,6 +146,21 @@ impl TokenBucket {
         self.at(new, now).after(wait)
     }
 
+    /// As [`Level::give_back`](super::leak::Level::give_back) does it, in lumps.
+    fn give_back_interval(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        let used = self.used_tokens(words, back.last);
+        if used > self.capacity {
+            return false;
+        }
+        let Ask { cost, now: at, .. } = back.ask;
+        let lumps = self.lumps(back.last).saturating_sub(self.lumps(at));
+        let refilled = lumps.saturating_mul(self.rate.amount().into());
+        let ahead = self.used_tokens(back.before, at).saturating_sub(back.given);
+        let left = cost.saturating_sub(refilled.saturating_sub(ahead));
+        self.write_used(words, used.saturating_sub(left), back.last);
+        left.min(used) > 0
+    }
+
     /// The answer that leaves `used` tokens taken.
     fn at(&self, used: u64, now: Nanos) -> Decision {
         let remaining = self.capacity.saturating_sub(used);
@@ -170,6 +186,10 @@ impl Meter for TokenBucket {
         self.max_wait > Nanos::ZERO
     }
 
+    fn drains(&self) -> bool {
+        self.refill == Refill::Greedy
+    }
+
     fn words(&self) -> usize {
         WORDS
     }
@@ -183,6 +203,16 @@ impl Meter for TokenBucket {
         match self.refill {
             Refill::Greedy => self.leak().decide(words, ask, self.max_wait),
             Refill::Interval => self.decide_interval(words, ask),
+        }
+    }
+
+    fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
+        match self.refill {
+            Refill::Greedy => {
+                let leak = self.leak();
+                leak.level().give_back(words, back, leak.full())
+            }
+            Refill::Interval => self.give_back_interval(words, back),
         }
     }
 

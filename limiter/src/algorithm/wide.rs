@@ -1,4 +1,4 @@
-//! Products of two 128-bit numbers, divided by a third.
+//! Products that do not fit into 64 bits, and those of 128 bits divided by a third number.
 
 /// `a·b/c` and whether something is left over; the largest number when it does not fit.
 fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
@@ -25,6 +25,16 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
         }
     }
     (quotient, rest > 0)
+}
+
+/// The whole product of two numbers.
+pub(super) fn times(a: u64, b: u64) -> u128 {
+    u128::from(a).saturating_mul(u128::from(b))
+}
+
+/// A number, or the largest of 64 bits when it is above that.
+pub(super) fn clamp(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 /// `a·b/c`, rounded down.

@@ -1,5 +1,6 @@
 //! What the algorithms with a window have in common.
 
+use super::wide::{clamp, times};
 use super::{BadNumbers, MAX_AMOUNT, MAX_PERIOD, USED_ONE, Used};
 use crate::carry::Carry;
 use crate::rate::Rate;
@@ -39,14 +40,6 @@ pub(super) fn carried(count: u64, carry: Carry, old: u64, new: u64) -> u64 {
         Carry::Reset => 0,
     };
     target.min(new)
-}
-
-pub(super) fn times(a: u64, b: u64) -> u128 {
-    u128::from(a).saturating_mul(u128::from(b))
-}
-
-pub(super) fn clamp(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -89,6 +82,8 @@ mod tests {
             assert!(decide(&mut words, 2, later).is_refused());
             assert!(decide(&mut words, 3, later).is_refused());
             assert!(!decide(&mut words, 0, later).is_refused());
+            // Also when nothing of it counts any more.
+            assert!(!decide(&mut words, 0, Nanos::from_secs(5)).is_refused());
             assert_eq!(words, before);
             let noted = meter.note_refusal(&mut words, &Ask::new(1, later));
             assert_eq!(words != before, noted, "{algorithm:?}");

@@ -20,8 +20,8 @@ mod leaks;
 mod shaping;
 mod windows;
 
-use field::Numbers;
 pub use field::{Field, Form};
+use field::{Numbers, about};
 
 /// One algorithm in the rule file.
 struct Entry {
@@ -53,20 +53,20 @@ const CAPACITY: Field = Field {
     name: "capacity",
     form: Form::Integer(1, MAX_AMOUNT),
     default: None,
-    doc: "The most that is admitted at once, in cost units.",
+    doc: about("The most that is admitted at once, in cost units."),
 };
 const RATE: Field = Field {
     name: "rate",
     form: Form::Rate,
     default: None,
-    doc: "How fast capacity comes back.",
+    doc: about("How fast capacity comes back."),
 };
 
 const MAX_WAIT_FIELD: Field = Field {
     name: "max_wait",
     form: Form::Duration(Nanos::ZERO, MAX_WAIT),
     default: Some("0s"),
-    doc: "How long a request may be held instead of being refused.",
+    doc: about("How long a request may be held instead of being refused."),
 };
 
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown

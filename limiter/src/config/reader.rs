@@ -1,13 +1,14 @@
 //! Reading a JSON tree field by field, and going on after a problem so that all are found.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
 use super::problem::{Path, Problem, Severity};
 use super::suggest::nearest;
+use crate::decimal::Decimal;
 
 /// A value and the place where it stands.
 #[derive(Clone, Debug)]
@@ -137,6 +138,22 @@ impl<'a> Cursor<'a> {
         number
     }
 
+    /// A number of at most three decimals, from `least` to `most`.
+    pub(crate) fn decimal(
+        &self,
+        least: Decimal,
+        most: Decimal,
+        report: &mut Report,
+    ) -> Option<Decimal> {
+        let number = self.value.as_number().map(ToString::to_string);
+        let decimal = number.as_deref().and_then(Decimal::parse);
+        let fits = decimal.filter(|decimal| (least..=most).contains(decimal));
+        if fits.is_none() {
+            report.error(self, "out of range", &decimal_form(least, most));
+        }
+        fits
+    }
+
     /// `true` or `false`.
     pub(crate) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let boolean = self.value.as_bool();
@@ -221,6 +238,11 @@ impl<'a> Fields<'a> {
         report.add(Problem::error(self.path.clone(), &value, message).allowed(allowed));
         None
     }
+}
+
+/// What is allowed where a number of at most three decimals belongs.
+pub(crate) fn decimal_form(least: Decimal, most: Decimal) -> String {
+    format!("a number from {least} to {most} with at most 3 decimals")
 }
 
 /// A double without a fraction, as a whole number.

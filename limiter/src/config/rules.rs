@@ -1,8 +1,8 @@
 //! Reading one rule.
 
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, cost, keys, limits, matches, name, warnings};
-use crate::rule::{Cost, Match, Mode, OnError, OnMissingKey, RateLimitHeaders, Respond, Rule};
+use super::{NameKind, answers, cost, keys, limits, matches, name, warnings};
+use crate::rule::{Cost, Match, Mode, OnError, OnMissingKey, Rule};
 
 /// The fields of a rule.
 pub(super) const FIELDS: &[&str] = &[
@@ -13,7 +13,9 @@ pub(super) const FIELDS: &[&str] = &[
     "limits",
     "cost",
     "mode",
+    "stop",
     "on_error",
+    "refuse",
     "respond",
 ];
 /// The fields of a rule that `defaults` may have: all but the name.
@@ -21,8 +23,6 @@ pub(super) const DEFAULTABLE: &[&str] = match FIELDS.split_first() {
     Some((_name, rest)) => rest,
     None => &[],
 };
-/// The fields of `respond`.
-pub(super) const RESPOND: &[&str] = &["ratelimit_headers"];
 
 pub(super) const MODES: [(&str, Mode); 3] = [
     ("enforce", Mode::Enforce),
@@ -36,10 +36,6 @@ pub(super) const MISSING: [(&str, OnMissingKey); 3] = [
 ];
 pub(super) const ERRORS: [(&str, OnError); 2] =
     [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
-pub(super) const HEADERS: [(&str, RateLimitHeaders); 2] = [
-    ("draft11", RateLimitHeaders::Draft11),
-    ("none", RateLimitHeaders::None),
-];
 
 /// The fields of a rule, with the defaults behind them.
 struct WithDefaults<'a, 'd> {
@@ -92,8 +88,16 @@ pub(super) fn rule(
         .map_or(Some(Cost::Fixed(1)), |cost| cost::cost(&cost, report));
     let on_missing_key = fields.word("on_missing_key", &MISSING, report);
     let mode = fields.word("mode", &MODES, report);
+    let stop = fields
+        .get("stop")
+        .map_or(Some(false), |stop| stop.boolean(report));
     let on_error = fields.word("on_error", &ERRORS, report);
-    let respond = fields.get("respond").map(|cursor| respond(&cursor, report));
+    let refuse = fields
+        .get("refuse")
+        .map(|cursor| answers::refuse(&cursor, report));
+    let respond = fields
+        .get("respond")
+        .map(|cursor| answers::respond(&cursor, report));
     let rule = Rule {
         name: name?,
         matches: matches?,
@@ -102,7 +106,9 @@ pub(super) fn rule(
         limits: limits?,
         cost: cost?,
         mode,
+        stop: stop?,
         on_error,
+        refuse: refuse.unwrap_or_default(),
         respond: respond.unwrap_or_default(),
     };
     if let Some(warning) = warnings::never_admits(&rule, &cursor.path) {
@@ -131,20 +137,16 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     if let Some(cursor) = defaults.get("mode") {
         cursor.word(&MODES, report);
     }
+    if let Some(cursor) = defaults.get("stop") {
+        cursor.boolean(report);
+    }
     if let Some(cursor) = defaults.get("on_error") {
         cursor.word(&ERRORS, report);
     }
-    if let Some(cursor) = defaults.get("respond") {
-        respond(&cursor, report);
+    if let Some(cursor) = defaults.get("refuse") {
+        answers::refuse(&cursor, report);
     }
-}
-
-fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
-    let headers = cursor
-        .object(RESPOND, report)
-        .and_then(|fields| fields.get("ratelimit_headers"))
-        .and_then(|cursor| cursor.word(&HEADERS, report));
-    Respond {
-        ratelimit_headers: headers.unwrap_or_default(),
+    if let Some(cursor) = defaults.get("respond") {
+        answers::respond(&cursor, report);
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, cost, rules};
 use crate::algorithm::{Algorithm, MAX_AMOUNT};
 
+mod answers;
 mod form;
 mod limits;
 mod requests;
@@ -49,7 +50,15 @@ fn definitions() -> Value {
     for name in Algorithm::NAMES {
         define(name, limit(name));
     }
-    define("respond", object(rules::RESPOND, &[], respond));
+    define(
+        "refuse",
+        object(super::answers::REFUSE, &[], answers::refuse),
+    );
+    define("refuse_text", answers::text());
+    define(
+        "respond",
+        object(super::answers::RESPOND, &[], answers::respond),
+    );
     define("admin_file", object(admin::TOP, &["admin"], admin_file));
     define("admin", object(admin::ADMIN, &["role"], admin_part));
     define("token", object(admin::TOKEN, admin::TOKEN, token));
@@ -207,11 +216,17 @@ fn rule(name: &str) -> Value {
             &rules::MODES,
             Some("enforce"),
         ),
+        "stop" => json!({
+            "description": "Whether the rules behind this one are not asked about a request that it is for. \
+                            In shadow mode it has no effect.",
+            "type": "boolean", "default": false,
+        }),
         "on_error" => words(
             "What a request gets when the store gives up; counted either way.",
             &rules::ERRORS,
             Some("admit"),
         ),
+        "refuse" => reference("refuse", "What refused requests are answered."),
         "respond" => reference("respond", "What responses carry."),
         _ => Value::Null,
     }
@@ -235,17 +250,6 @@ fn cost(name: &str) -> Value {
                             length; at least one.",
             "type": "integer", "minimum": 1, "maximum": u32::MAX,
         }),
-        _ => Value::Null,
-    }
-}
-
-fn respond(name: &str) -> Value {
-    match name {
-        "ratelimit_headers" => words(
-            "The RateLimit headers on admitted responses; refusals always have them.",
-            &rules::HEADERS,
-            Some("none"),
-        ),
         _ => Value::Null,
     }
 }

@@ -14,6 +14,8 @@ use crate::request::{Request, without_query};
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 128;
+/// What most keys fit into without growing.
+const USUAL_KEY: usize = 40;
 /// The key of a rule without key parts.
 pub const KEY_OF_ALL: &str = "~all";
 /// The key of requests that lack a part, where they share a bucket.
@@ -102,10 +104,10 @@ struct KeyText<'a> {
 }
 
 impl<'a> KeyText<'a> {
-    const fn new(seed: &'a HashSeed) -> Self {
+    fn new(seed: &'a HashSeed) -> Self {
         Self {
             seed,
-            text: String::new(),
+            text: String::with_capacity(USUAL_KEY),
             parts: 0,
             overflow: None,
         }

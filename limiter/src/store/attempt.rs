@@ -5,12 +5,14 @@
 
 use alloc::vec::Vec;
 
-use super::page::{Evicted, FLAG_KEEPS_GAIN, Page, Slot};
+use super::page::{Evicted, FLAG_KEEPS_GAIN, PageBytes, Slot};
+use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::ask::Ask;
 use crate::carry::Versions;
 use crate::limit::{BucketDecision, Limits};
+use crate::taken::Taken;
 use crate::time::Nanos;
 
 /// How often a conflict is tried again. Every failed try means that another worker succeeded in the
@@ -30,6 +32,15 @@ pub struct Take<'a> {
     pub ask: Ask,
 }
 
+/// A decision of a bucket.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    /// What it answered.
+    pub answer: BucketDecision,
+    /// For giving back what was taken; `None` of a refusal.
+    pub receipt: Option<Receipt>,
+}
+
 /// A [`Take`] in progress: reads and writes in turn until one write succeeds.
 #[derive(Debug)]
 pub struct Attempt<'a> {
@@ -37,17 +48,17 @@ pub struct Attempt<'a> {
     take: Take<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    bytes: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
     expected: Cas,
     planned: Option<Planned>,
     tries: u32,
 }
 
-/// A page as it should become.
+/// What comes of it when the page is written.
 #[derive(Debug)]
 struct Planned {
-    page: Page,
-    answer: BucketDecision,
+    charge: Charge,
     is_new: bool,
     evicted: Evicted,
 }
@@ -62,7 +73,7 @@ impl<'a> Attempt<'a> {
             take,
             id,
             page_key,
-            bytes: Vec::new(),
+            page: PageBytes::new(),
             expected: 0,
             planned: None,
             tries: 0,
@@ -71,27 +82,37 @@ impl<'a> Attempt<'a> {
 
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
-        let (cas, page) = Table::read_page(store, &self.page_key, &mut self.bytes)?;
-        self.expected = cas;
-        self.planned = Some(self.plan(page)?);
+        self.expected = self.page.read(store, &self.page_key)?;
+        self.planned = Some(self.plan()?);
         Ok(())
     }
 
-    fn plan(&self, mut page: Page) -> Result<Planned, GaveUp> {
+    fn plan(&mut self) -> Result<Planned, GaveUp> {
         let Take { versions, ask, .. } = self.take;
         let now = ask.now;
         let limits = versions.current();
+        let origin = self.page.origins().wrapping_add(1);
         let mut evicted = Evicted::Nothing;
-        let is_new = page.find(self.id.fingerprint).is_none();
-        if is_new {
-            evicted = page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
-            page.slots.push(self.new_slot());
+        let found = self.page.find(self.id.fingerprint);
+        if found.is_none() {
+            let room = self.page.make_room(now);
+            evicted = room.map_err(|_full| GaveUp::PageFull)?;
         }
-        let slot = page.find(self.id.fingerprint).ok_or(GaveUp::PageFull)?;
-        let idle_at = Nanos::from_millis(slot.idle_at_ms);
-        slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
-        slot.limits_tag = versions.tag();
+        let (index, mut slot) = match found {
+            Some((index, slot)) => (Some(index), slot),
+            None => (None, self.new_slot(origin)),
+        };
+        if !versions.is_current(slot.limits_tag, slot.bucket.last) {
+            let idle_at = Nanos::from_millis(slot.idle_at_ms);
+            slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
+            slot.limits_tag = versions.tag();
+            slot.origin = origin;
+        }
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+        let receipt = Receipt {
+            taken: Taken::new(&slot.bucket, &ask),
+            origin: slot.origin,
+        };
         let answer = limits.answer(&mut slot.bucket, &ask);
         let counter = if answer.is_refused() {
             &mut slot.refused
@@ -104,15 +125,24 @@ impl<'a> Attempt<'a> {
             .max(slot.bucket.last)
             .saturating_add(answer.reset_after())
             .millis_ceil();
+        if slot.origin == origin {
+            self.page.set_origins(origin);
+        }
+        match index {
+            Some(index) => self.page.replace(index, &slot),
+            None => self.page.push(&slot),
+        }
         Ok(Planned {
-            page,
-            answer,
-            is_new,
+            charge: Charge {
+                receipt: (!answer.is_refused()).then_some(receipt),
+                answer,
+            },
+            is_new: index.is_none(),
             evicted,
         })
     }
 
-    fn new_slot(&self) -> Slot {
+    fn new_slot(&self, origin: u32) -> Slot {
         let limits = self.take.versions.current();
         Slot {
             fingerprint: self.id.fingerprint,
@@ -122,6 +152,7 @@ impl<'a> Attempt<'a> {
             admitted: 0,
             refused: 0,
             flags: gain_flag(limits),
+            origin,
             bucket: limits.start(self.take.ask.now),
         }
     }
@@ -131,37 +162,36 @@ impl<'a> Attempt<'a> {
         &mut self,
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
-    ) -> Option<Result<BucketDecision, GaveUp>> {
+    ) -> Option<Result<Charge, GaveUp>> {
         let planned = self.planned.take()?;
-        planned.page.encode(&mut self.bytes);
-        match store.set(&self.page_key, &self.bytes, self.expected) {
+        match store.set(&self.page_key, self.page.bytes(), self.expected) {
             Err(StoreFailed) => Some(Err(GaveUp::Failed)),
             Ok(Written::Done) => {
                 planned.count(stats);
                 if planned.is_new {
                     self.table
-                        .add_name(store, self.id, self.take.key, &planned.page);
+                        .add_name(store, self.id, self.take.key, self.page.bytes());
                 }
-                Some(Ok(planned.answer))
+                Some(Ok(planned.charge))
             }
-            Ok(Written::Conflict) => self.conflict(&planned, stats),
+            Ok(Written::Conflict) => self.conflict(planned, stats),
         }
     }
 
     fn conflict(
         &mut self,
-        planned: &Planned,
+        planned: Planned,
         stats: &mut StoreStats,
-    ) -> Option<Result<BucketDecision, GaveUp>> {
+    ) -> Option<Result<Charge, GaveUp>> {
         self.tries = self.tries.saturating_add(1);
         if self.tries <= MAX_RETRIES {
             stats.cas_retries = stats.cas_retries.saturating_add(1);
             return None;
         }
-        if planned.answer.is_refused() {
+        if planned.charge.answer.is_refused() {
             // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
             stats.lost_counts = stats.lost_counts.saturating_add(1);
-            return Some(Ok(planned.answer));
+            return Some(Ok(planned.charge));
         }
         stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
         Some(Err(GaveUp::Conflicts))

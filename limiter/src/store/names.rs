@@ -72,10 +72,15 @@ impl Names {
             .map(|(_, name)| name.as_str())
     }
 
+    /// Whether the next key takes the place of another one.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES
+    }
+
     /// Adds a key; names of buckets that `page` no longer has make room when there is none.
     pub fn add(&mut self, fingerprint: u64, key: &str, page: &Page) {
         self.entries.retain(|(own, _)| *own != fingerprint);
-        while self.entries.len() >= ENTRIES {
+        while self.is_full() {
             let lives = |own| page.slots.iter().any(|slot| slot.fingerprint == own);
             let gone = self
                 .entries

@@ -1,27 +1,37 @@
 //! A page: up to [`SLOTS`] buckets in one value of the store.
 //!
 //! ```text
-//! page  "LP" | version u8 | slots u8 | slot…                               4 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      50 or 58 bytes for a funnel
-//!       idle at ms u40 | admitted u40 | refused u40 | flags u8 | words u16 | word u64…
+//! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
+//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      59 or 67 bytes for a funnel
+//!       idle at ms u40 | admitted u40 | refused u40 | flags u8
+//!       origin u32 | given u40 | words u16 | word u64…
 //! ```
-//! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will be as good as new, so that eviction needs neither the
-//! rule nor the limits that wrote it. Old and new code overlap while Envoy drains: a reader that does
-//! not know the version leaves the page alone.
+//! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
+//! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
+//! numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
+//! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
+//! drains: a reader that does not know the version leaves the page alone.
 
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 
-use crate::limit::{Bucket, MAX_BUCKET_WORDS, Words};
+use crate::limit::{Bucket, GIVEN, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
+
+mod patch;
+
+pub(super) use patch::PageBytes;
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
 /// The bytes of a page before its slots.
-pub const PAGE_HEAD: usize = 4;
+pub const PAGE_HEAD: usize = 8;
 /// The bytes of a slot without its words.
-const SLOT_HEAD: usize = 42;
+const SLOT_HEAD: usize = 51;
+/// [`SLOTS`] as it stands in a page.
+const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
@@ -57,6 +67,8 @@ pub struct Slot {
     pub refused: u64,
     /// [`FLAG_BANNED`] and so on.
     pub flags: u8,
+    /// Which of the page's origins its state goes back to.
+    pub origin: u32,
     /// When it was last touched, and the state of the limits.
     pub bucket: Bucket,
 }
@@ -64,6 +76,8 @@ pub struct Slot {
 /// The buckets of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
+    /// How often a state began in this page; it wraps around.
+    pub origins: u32,
     /// At most [`SLOTS`].
     pub slots: Vec<Slot>,
 }
@@ -76,15 +90,12 @@ impl Page {
     /// Reads a page.
     pub fn decode(bytes: &[u8]) -> Result<Self, UnknownPage> {
         let mut reader = Bytes(bytes);
-        let [a, b, version, count] = reader.take()?;
-        if [a, b] != MAGIC || version != VERSION || usize::from(count) > SLOTS {
-            return Err(UnknownPage);
-        }
+        let (count, origins) = reader.page_head()?;
         let slots = (0..count)
             .map(|_| reader.slot())
             .collect::<Result<_, _>>()?;
         if reader.0.is_empty() {
-            Ok(Self { slots })
+            Ok(Self { origins, slots })
         } else {
             Err(UnknownPage)
         }
@@ -95,7 +106,12 @@ impl Page {
         out.clear();
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
-        out.push(u8::try_from(self.slots.len().min(SLOTS)).unwrap_or(0));
+        out.push(
+            u8::try_from(self.slots.len())
+                .unwrap_or(u8::MAX)
+                .min(MAX_COUNT),
+        );
+        out.extend_from_slice(&self.origins.to_le_bytes());
         for slot in self.slots.iter().take(SLOTS) {
             slot.encode(out);
         }
@@ -113,24 +129,25 @@ impl Page {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
         }
-        let now_ms = now.as_millis();
-        let victim = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| slot.flags & (FLAG_BANNED | FLAG_PINNED) == 0)
-            .min_by_key(|(_, slot)| slot.worth(now_ms));
-        let Some((index, slot)) = victim else {
-            return Err(PageFull);
-        };
-        let lossless = slot.is_idle(now_ms);
+        let (index, evicted) = victim(self.slots.iter(), now).ok_or(PageFull)?;
         self.slots.swap_remove(index);
-        Ok(if lossless {
-            Evicted::Lossless
-        } else {
-            Evicted::Lossy
-        })
+        Ok(evicted)
     }
+}
+
+/// Which of `slots` makes room, and what that costs.
+fn victim<S: Borrow<Slot>>(slots: impl Iterator<Item = S>, now: Nanos) -> Option<(usize, Evicted)> {
+    let now_ms = now.as_millis();
+    let (index, slot) = slots
+        .enumerate()
+        .filter(|(_, slot)| slot.borrow().flags & (FLAG_BANNED | FLAG_PINNED) == 0)
+        .min_by_key(|(_, slot)| slot.borrow().worth(now_ms))?;
+    let evicted = if slot.borrow().is_idle(now_ms) {
+        Evicted::Lossless
+    } else {
+        Evicted::Lossy
+    };
+    Some((index, evicted))
 }
 
 /// What made room for a new bucket.
@@ -176,6 +193,8 @@ impl Slot {
             out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
         }
         out.push(self.flags);
+        out.extend_from_slice(&self.origin.to_le_bytes());
+        out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
         out.extend_from_slice(&count.to_le_bytes());
@@ -188,6 +207,17 @@ impl Slot {
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
+    /// What a page begins with: how many slots it has, and its origins.
+    fn page_head(&mut self) -> Result<(u8, u32), UnknownPage> {
+        let [a, b, version, count] = self.take()?;
+        let origins = self.u32()?;
+        if [a, b] == MAGIC && version == VERSION && count <= MAX_COUNT {
+            Ok((count, origins))
+        } else {
+            Err(UnknownPage)
+        }
+    }
+
     fn take<const N: usize>(&mut self) -> Result<[u8; N], UnknownPage> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(UnknownPage)?;
         self.0 = rest;
@@ -208,23 +238,16 @@ impl Bytes<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn slot(&mut self) -> Result<Slot, UnknownPage> {
+    /// A slot without its words, and how many they are.
+    fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
         let (fingerprint, rule_tag, limits_tag) = (self.u64()?, self.u32()?, self.u32()?);
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
         let [flags] = self.take()?;
+        let (origin, given) = (self.u32()?, self.u40()?);
         let count = usize::from(u16::from_le_bytes(self.take()?));
-        if count > MAX_BUCKET_WORDS {
-            return Err(UnknownPage);
-        }
-        let words = (0..count)
-            .map(|_| self.u64())
-            .collect::<Result<Words, _>>()?;
-        if words.last() == Some(&0) {
-            return Err(UnknownPage);
-        }
-        let bucket = Bucket { last, words };
-        Ok(Slot {
+        let words = Words::new();
+        let slot = Slot {
             fingerprint,
             rule_tag,
             limits_tag,
@@ -232,7 +255,23 @@ impl Bytes<'_> {
             admitted,
             refused,
             flags,
-            bucket,
-        })
+            origin,
+            bucket: Bucket { last, given, words },
+        };
+        Ok((slot, count))
+    }
+
+    fn slot(&mut self) -> Result<Slot, UnknownPage> {
+        let (mut slot, count) = self.head()?;
+        if count > MAX_BUCKET_WORDS {
+            return Err(UnknownPage);
+        }
+        for _ in 0..count {
+            slot.bucket.words.push(self.u64()?);
+        }
+        if slot.bucket.words.last() == Some(&0) {
+            return Err(UnknownPage);
+        }
+        Ok(slot)
     }
 }

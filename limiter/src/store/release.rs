@@ -1,18 +1,37 @@
-//! Giving back what a request took when it has ended, step by step as in [`attempt`](super::attempt):
-//! read the page and take it off, write it back if nobody was faster.
+//! Giving back what a request took when it has ended or came to nothing, step by step as in
+//! [`attempt`](super::attempt): read the page and take it off, write it back if nobody was faster.
 //!
 //! A bucket that is no longer there has nothing to take off, and none is created.
 
 use alloc::vec::Vec;
 
 use super::attempt::{MAX_RETRIES, gain_flag};
-use super::page::{FLAG_KEEPS_GAIN, Page};
+use super::page::{FLAG_KEEPS_GAIN, PageBytes};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::carry::Versions;
+use crate::taken::Taken;
 use crate::time::Nanos;
 
-/// The end of a request that the bucket `key` of a rule let pass.
+/// What a bucket gave out: what was taken, and of which of the buckets that were in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub(super) taken: Taken,
+    pub(super) origin: u32,
+}
+
+/// Why something is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The request has passed and is over: what it took only until then.
+    Ended,
+    /// It was let in and came to nothing, because the client left while it waited: all it took.
+    Left,
+    /// The same, because another rule refused it: it was not admitted after all.
+    Refused,
+}
+
+/// What a request took from the bucket `key` of a rule, on its way back.
 #[derive(Clone, Copy, Debug)]
 pub struct Give<'a> {
     /// The rule's limits through time.
@@ -22,10 +41,10 @@ pub struct Give<'a> {
     /// The key.
     pub key: &'a str,
     /// What it took.
-    pub cost: u64,
-    /// When: [`BucketDecision::at`](crate::BucketDecision::at).
-    pub taken_at: Nanos,
-    /// The instant of its end.
+    pub receipt: &'a Receipt,
+    /// Why.
+    pub why: Why,
+    /// Now.
     pub now: Nanos,
 }
 
@@ -35,9 +54,11 @@ pub struct Giving<'a> {
     give: Give<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    bytes: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
     expected: Cas,
-    planned: Option<Page>,
+    /// Whether anything changes.
+    is_planned: bool,
     tries: u32,
 }
 
@@ -49,9 +70,9 @@ impl<'a> Giving<'a> {
             give,
             id,
             page_key: table.key(b'p', id.page),
-            bytes: Vec::new(),
+            page: PageBytes::new(),
             expected: 0,
-            planned: None,
+            is_planned: false,
             tries: 0,
         }
     }
@@ -62,33 +83,62 @@ impl<'a> Giving<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Result<(), GaveUp> {
-        let read = Table::read_page(store, &self.page_key, &mut self.bytes);
-        let (cas, page) = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
-        self.expected = cas;
-        self.planned = self.plan(page);
+        let read = self.page.read(store, &self.page_key);
+        self.expected = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
+        self.is_planned = self.plan();
         Ok(())
     }
 
-    /// The page as it should become; `None` when nothing changes.
-    fn plan(&self, mut page: Page) -> Option<Page> {
-        let give = &self.give;
-        let limits = give.versions.current();
-        let slot = page.find(self.id.fingerprint)?;
-        let idle_at = Nanos::from_millis(slot.idle_at_ms);
-        let before = &slot.bucket;
-        let mut bucket = give
-            .versions
-            .bring_forward(before, slot.limits_tag, idle_at, give.now);
-        limits.release(&mut bucket, give.cost, give.taken_at, give.now);
-        if bucket.words() == before.words() {
-            return None;
+    /// Makes the page what it should become; whether anything changes.
+    ///
+    /// All comes back while the state is the one it was taken from. From one that an edit has converted,
+    /// or another bucket in the same place, only what is taken until the end of a request: those limits
+    /// know what they gave out.
+    fn plan(&mut self) -> bool {
+        let Give {
+            versions,
+            receipt,
+            why,
+            now,
+            ..
+        } = self.give;
+        let limits = versions.current();
+        let origin = self.page.origins().wrapping_add(1);
+        let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
+            return false;
+        };
+        let is_current = versions.is_current(slot.limits_tag, slot.bucket.last);
+        let is_same = is_current && slot.origin == receipt.origin;
+        if !limits.holds_until_end() && (why == Why::Ended || !is_same) {
+            return false;
         }
-        let left = limits.peek(&bucket, 0, give.now);
+        let (words, admitted) = (slot.bucket.words.clone(), slot.admitted);
+        if !is_current {
+            let idle_at = Nanos::from_millis(slot.idle_at_ms);
+            slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
+        }
+        let taken = &receipt.taken;
+        if is_same && why != Why::Ended {
+            limits.give_back(&mut slot.bucket, taken);
+        } else {
+            limits.release(&mut slot.bucket, taken.cost(), taken.at(), now);
+        }
+        if is_same && why == Why::Refused {
+            slot.admitted = slot.admitted.saturating_sub(1);
+        }
+        if slot.bucket.words() == words.as_slice() && slot.admitted == admitted {
+            return false;
+        }
+        let left = limits.peek(&slot.bucket, 0, now);
         slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
-        slot.limits_tag = give.versions.tag();
+        slot.limits_tag = versions.tag();
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        slot.bucket = bucket;
-        Some(page)
+        if !is_current {
+            slot.origin = origin;
+            self.page.set_origins(origin);
+        }
+        self.page.replace(index, &slot);
+        true
     }
 
     /// Writes what is left. `None` when another worker was faster: read again.
@@ -97,11 +147,10 @@ impl<'a> Giving<'a> {
         store: &mut dyn SharedData,
         stats: &mut StoreStats,
     ) -> Option<Result<(), GaveUp>> {
-        let Some(page) = self.planned.take() else {
+        if !core::mem::take(&mut self.is_planned) {
             return Some(Ok(()));
-        };
-        page.encode(&mut self.bytes);
-        let gave_up = match store.set(&self.page_key, &self.bytes, self.expected) {
+        }
+        let gave_up = match store.set(&self.page_key, self.page.bytes(), self.expected) {
             Ok(Written::Done) => return Some(Ok(())),
             Err(StoreFailed) => GaveUp::Failed,
             Ok(Written::Conflict) => {

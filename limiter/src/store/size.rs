@@ -58,6 +58,7 @@ mod tests {
     fn page(words: &[u64]) -> Page {
         let bucket = Bucket {
             last: Nanos::MAX,
+            given: u64::MAX,
             words: words.into(),
         };
         let slot = |fingerprint| Slot {
@@ -68,10 +69,14 @@ mod tests {
             admitted: u64::MAX,
             refused: u64::MAX,
             flags: u8::MAX,
+            origin: u32::MAX,
             bucket: bucket.clone(),
         };
         let slots = (0..16).map(slot).collect();
-        Page { slots }
+        Page {
+            origins: u32::MAX,
+            slots,
+        }
     }
 
     /// A full page and its names are as large as they are said to be.
@@ -112,7 +117,7 @@ mod tests {
         assert_eq!(large.most - small.most, 64 * 16);
         assert!(small.full < small.most);
         // Four pages of 16 buckets, with names of 24 bytes.
-        assert_eq!(small.full, 4 * (4 + 16 * 58 + 3 + 16 * 33 + 300));
+        assert_eq!(small.full, 4 * (8 + 16 * 67 + 3 + 16 * 33 + 300));
         assert!(of(json!([])).full < small.full);
     }
 }

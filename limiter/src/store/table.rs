@@ -7,11 +7,11 @@
 
 use alloc::vec::Vec;
 
-use super::attempt::{Attempt, MAX_RETRIES, Take};
+use super::attempt::{Attempt, Charge, MAX_RETRIES, Take};
 use super::names::Names;
-use super::page::{Page, SLOTS, Slot};
+use super::page::{Page, PageBytes, SLOTS, Slot};
 use super::release::{Give, Giving};
-use super::{CAS_ABSENT, CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
+use super::{CAS_ABSENT, CAS_OVERWRITE, SharedData, StoreFailed, Written};
 use crate::hash::HashSeed;
 use crate::limit::BucketDecision;
 use crate::time::Nanos;
@@ -55,7 +55,7 @@ pub struct StoreStats {
     pub cas_give_ups: u64,
     /// Refusals that were not counted in their bucket.
     pub lost_counts: u64,
-    /// Costs that were not given back: they expire.
+    /// Costs that could not be given back: they stay taken until they expire.
     pub lost_returns: u64,
 }
 
@@ -167,13 +167,23 @@ impl Table {
         key
     }
 
-    /// Decides, and takes when admitted.
+    /// The same as [`Table::charge`], for good.
     pub fn take(
         &self,
         store: &mut dyn SharedData,
         take: &Take<'_>,
         stats: &mut StoreStats,
     ) -> Result<BucketDecision, GaveUp> {
+        self.charge(store, take, stats).map(|charge| charge.answer)
+    }
+
+    /// Decides, and takes when admitted.
+    pub fn charge(
+        &self,
+        store: &mut dyn SharedData,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<Charge, GaveUp> {
         let mut attempt = Attempt::new(self, *take);
         loop {
             attempt.read(store)?;
@@ -183,8 +193,8 @@ impl Table {
         }
     }
 
-    /// Gives back what a request took that has ended now. What fails is lost, and expires.
-    pub fn release(
+    /// Gives back what a request took, as far as it comes back. What fails is lost, and counted.
+    pub fn give(
         &self,
         store: &mut dyn SharedData,
         give: &Give<'_>,
@@ -201,25 +211,22 @@ impl Table {
 
     /// The bucket as it is, if there is one.
     pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
-        let mut bytes = Vec::new();
-        let (_, mut page) = Self::read_page(store, &self.key(b'p', id.page), &mut bytes)?;
-        Ok(page.find(id.fingerprint).cloned())
+        let mut page = PageBytes::new();
+        page.read(store, &self.key(b'p', id.page))?;
+        Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
     }
 
     /// Forgets a bucket: the next request meets a new one. The bucket as it was.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let key = self.key(b'p', id.page);
-        let mut bytes = Vec::new();
+        let mut page = PageBytes::new();
         for _ in 0..=MAX_RETRIES {
-            let (cas, mut page) = Self::read_page(store, &key, &mut bytes)?;
-            let found = page
-                .slots
-                .iter()
-                .position(|slot| slot.fingerprint == id.fingerprint);
-            let Some(index) = found else { return Ok(None) };
-            let slot = page.slots.swap_remove(index);
-            page.encode(&mut bytes);
-            if store.set(&key, &bytes, cas)? == Written::Done {
+            let cas = page.read(store, &key)?;
+            let Some((index, slot)) = page.find(id.fingerprint) else {
+                return Ok(None);
+            };
+            page.remove(index);
+            if store.set(&key, page.bytes(), cas)? == Written::Done {
                 return Ok(Some(slot));
             }
         }
@@ -241,26 +248,13 @@ impl Table {
         Ok(Some((page, Names::decode(&bytes))))
     }
 
-    /// Reads a page, and the version to write it back with; an absent one is empty.
-    pub(super) fn read_page(
-        store: &mut dyn SharedData,
-        key: &[u8],
-        bytes: &mut Vec<u8>,
-    ) -> Result<(Cas, Page), GaveUp> {
-        let Some(cas) = store.get(key, bytes)? else {
-            return Ok((CAS_ABSENT, Page::default()));
-        };
-        let page = Page::decode(bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
-        Ok((cas, page))
-    }
-
     /// Writes the printable key of a new bucket. Failing only costs the name.
     pub(super) fn add_name(
         &self,
         store: &mut dyn SharedData,
         id: BucketId,
         key: &str,
-        page: &Page,
+        page: &[u8],
     ) {
         let name_key = self.key(b'n', id.page);
         let mut bytes = Vec::new();
@@ -272,7 +266,9 @@ impl Table {
             if names.get(id.fingerprint) == Some(key) {
                 return;
             }
-            names.add(id.fingerprint, key, page);
+            // Only where something has to go does it matter what is still there.
+            let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
+            names.add(id.fingerprint, key, &lives.unwrap_or_default());
             names.encode(&mut bytes);
             let expected = cas.unwrap_or(CAS_ABSENT);
             debug_assert!(expected != CAS_OVERWRITE, "a version is never 0");

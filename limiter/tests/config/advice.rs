@@ -1,28 +1,12 @@
-//! What this version cannot hold, and what is allowed but hardly meant.
+//! What is allowed but hardly meant.
 
-use loudou_limiter::config::{
-    Problem, Severity, advice, held_by_edit, held_by_file, parse_edit, parse_rule,
-};
+use loudou_limiter::config::{Problem, Severity, advice};
 use serde_json::{Value, json};
 
 use super::{file, read, rule};
 
 fn lines(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
-}
-
-fn held(fields: &[Value]) -> Vec<String> {
-    let rules: Vec<Value> = (0..)
-        .zip(fields)
-        .map(|(n, fields)| {
-            let mut rule = rule(fields);
-            rule["name"] = json!(format!("r{n}"));
-            rule
-        })
-        .collect();
-    let problems = held_by_file(&read(&file(&rules)));
-    assert!(problems.iter().all(|p| p.severity == Severity::Error));
-    lines(&problems)
 }
 
 /// A warning about a file whose only rule has `fields`, without the path to the rule.
@@ -41,81 +25,6 @@ fn limits(limit: &Value) -> Value {
 
 fn funnel(max_wait: &str) -> Value {
     json!({ "algorithm": "funnel", "capacity": 5, "rate": "1/s", "max_wait": max_wait })
-}
-
-fn queue() -> Value {
-    json!({ "algorithm": "leaky_queue", "capacity": 5, "rate": "1/s" })
-}
-
-const CANNOT: &str = "this version of the filter cannot hold requests yet; allowed:";
-const REFUSES: &str = "so that what is over the limit is refused; or mode off";
-
-#[test]
-fn what_holds_is_told_with_its_place() {
-    let plain = json!({ "name": "plain", "algorithm": "funnel", "capacity": 5, "rate": "1/s" });
-    assert_eq!(
-        held(&[
-            json!({}),
-            json!({ "limits": [plain, funnel("5s")] }),
-            limits(&queue())
-        ]),
-        [
-            format!("rules[1].limits[1].max_wait: \"5s\": {CANNOT} no max_wait, {REFUSES}"),
-            format!("rules[2].limits[0].algorithm: \"leaky_queue\": {CANNOT} funnel, {REFUSES}"),
-        ]
-    );
-    let waiting = |mut limit: Value| {
-        limit["max_wait"] = json!("5s");
-        held(&[limits(&limit)])
-    };
-    for limit in [
-        json!({ "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" }),
-        json!({ "algorithm": "smooth_bursty", "rate": "1/s" }),
-        json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "5s" }),
-    ] {
-        let line = format!("rules[0].limits[0].max_wait: \"5s\": {CANNOT} no max_wait, {REFUSES}");
-        assert_eq!(waiting(limit), [line]);
-    }
-    let line = format!("rules[0].limits[0].algorithm: \"leaky_queue\": {CANNOT} funnel, {REFUSES}");
-    assert_eq!(waiting(queue()), [line]);
-}
-
-#[test]
-fn what_holds_nothing_is_fine() {
-    let off = |mode: &str| held(&[json!({ "mode": mode, "limits": [funnel("5s")] })]).len();
-    assert_eq!([off("off"), off("shadow"), off("enforce")], [0, 1, 1]);
-    let mut no_wait = queue();
-    no_wait["max_wait"] = json!("0s");
-    let mut immediate = queue();
-    immediate["immediate"] = json!(5);
-    for limit in [funnel("0s"), no_wait, immediate] {
-        assert_eq!(held(&[limits(&limit)]), [""; 0], "{limit}");
-    }
-}
-
-#[test]
-fn an_edit_is_told_where_it_goes_wrong() {
-    let off =
-        parse_rule(&rule(&json!({ "mode": "off", "limits": [funnel("5s")] }))).expect("valid");
-    let told = |edit: Value| {
-        let edit = parse_edit(&edit).expect("valid");
-        let mut after = off.clone();
-        after.mode = edit.mode.unwrap_or(after.mode);
-        after.limits = edit.limits.clone().unwrap_or(after.limits);
-        lines(&held_by_edit(&edit, &after))
-    };
-    assert_eq!(
-        told(json!({ "limits": [funnel("9s")] })),
-        [""; 0],
-        "it is off"
-    );
-    let line = format!("mode: \"shadow\": {CANNOT} no max_wait, {REFUSES}");
-    assert_eq!(told(json!({ "mode": "shadow" })), [line]);
-    let line = format!("limits[0].max_wait: \"9s\": {CANNOT} no max_wait, {REFUSES}");
-    assert_eq!(
-        told(json!({ "mode": "enforce", "limits": [funnel("9s")] })),
-        [line]
-    );
 }
 
 #[test]

@@ -4,6 +4,41 @@ use loudou_limiter::config::{Severity, parse, parse_edit, parse_limits, parse_ru
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+/// The words of what clients are answered.
+const ANSWERS: &[&str] = &[
+    "body",
+    "connection",
+    "content_type",
+    "grpc",
+    "legacy",
+    "problem",
+    "ratelimit_headers",
+    "refuse",
+    "respond",
+    "retry_after_jitter",
+    "status",
+    "text",
+    "text/html",
+    "x-a",
+];
+
+/// The words of what rules ask of requests.
+const REQUESTS: &[&str] = &[
+    "host",
+    "query",
+    "cookies",
+    "cookie",
+    "route",
+    "metadata",
+    "not",
+    "suffix",
+    "template",
+    "segments",
+    "v4_prefix",
+    "10.0.0.0/8",
+    "/a/{b}",
+];
+
 /// Names and values that rule files have, so that the readers get below the surface.
 const WORDS: &[&str] = &[
     "version",
@@ -24,19 +59,6 @@ const WORDS: &[&str] = &[
     "present",
     "header",
     "literal",
-    "host",
-    "query",
-    "cookies",
-    "cookie",
-    "route",
-    "metadata",
-    "not",
-    "suffix",
-    "template",
-    "segments",
-    "v4_prefix",
-    "10.0.0.0/8",
-    "/a/{b}",
     "source",
     "algorithm",
     "capacity",
@@ -57,6 +79,16 @@ const WORDS: &[&str] = &[
     "slot_capacity",
     "count_refused",
     "1h",
+    "leaky_queue",
+    "smooth_bursty",
+    "smooth_warmup",
+    "concurrency",
+    "immediate",
+    "burst_seconds",
+    "warmup",
+    "cold_factor",
+    "lease",
+    "max_wait",
     "1/s",
     "30/60s",
     "0/s",
@@ -64,13 +96,13 @@ const WORDS: &[&str] = &[
     "GET",
     "buckets",
     "share",
-    "respond",
-    "ratelimit_headers",
 ];
 
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
-        4 => prop::sample::select(WORDS).prop_map(str::to_string),
+        4 => prop::sample::select(WORDS.to_vec()).prop_map(str::to_string),
+        1 => prop::sample::select(REQUESTS).prop_map(str::to_string),
+        1 => prop::sample::select(ANSWERS).prop_map(str::to_string),
         1 => any::<String>(),
     ]
 }
@@ -93,36 +125,43 @@ pub(super) fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+const PLACES: &[&str] = &[
+    "/version",
+    "/store",
+    "/store/buckets",
+    "/defaults",
+    "/defaults/mode",
+    "/rules",
+    "/rules/0",
+    "/rules/0/name",
+    "/rules/0/match",
+    "/rules/0/match/headers/0",
+    "/rules/0/match/path",
+    "/rules/0/key",
+    "/rules/0/key/0",
+    "/rules/0/limits",
+    "/rules/0/limits/0",
+    "/rules/0/limits/0/rate",
+    "/rules/0/limits/0/capacity",
+    "/rules/0/limits/1",
+    "/rules/0/limits/1/window",
+    "/rules/0/limits/1/slots",
+    "/rules/0/limits/1/slot_capacity",
+    "/rules/0/limits/2/align",
+    "/rules/0/limits/3/capacity",
+    "/rules/0/limits/3/count_refused",
+    "/rules/0/limits/5",
+    "/rules/0/limits/5/immediate",
+    "/rules/0/limits/5/max_wait",
+    "/rules/0/limits/6/burst_seconds",
+    "/rules/0/limits/7/cold_factor",
+    "/rules/0/limits/7/warmup",
+    "/rules/0/cost",
+];
+
 /// A right file with one value somewhere replaced.
 fn nearly_right() -> impl Strategy<Value = Value> {
-    let places = [
-        "/version",
-        "/store",
-        "/store/buckets",
-        "/defaults",
-        "/defaults/mode",
-        "/rules",
-        "/rules/0",
-        "/rules/0/name",
-        "/rules/0/match",
-        "/rules/0/match/headers/0",
-        "/rules/0/match/path",
-        "/rules/0/key",
-        "/rules/0/key/0",
-        "/rules/0/limits",
-        "/rules/0/limits/0",
-        "/rules/0/limits/0/rate",
-        "/rules/0/limits/0/capacity",
-        "/rules/0/limits/1",
-        "/rules/0/limits/1/window",
-        "/rules/0/limits/1/slots",
-        "/rules/0/limits/1/slot_capacity",
-        "/rules/0/limits/2/align",
-        "/rules/0/limits/3/capacity",
-        "/rules/0/limits/3/count_refused",
-        "/rules/0/cost",
-    ];
-    (prop::sample::select(places.to_vec()), any_json()).prop_map(|(place, value)| {
+    (prop::sample::select(PLACES.to_vec()), any_json()).prop_map(|(place, value)| {
         let mut document = json!({
             "version": 1,
             "store": { "buckets": 64 },
@@ -145,6 +184,15 @@ fn nearly_right() -> impl Strategy<Value = Value> {
                         "count_refused": true
                     },
                     { "algorithm": "sliding_counter", "capacity": 5, "window": "1m" },
+                    {
+                        "algorithm": "leaky_queue", "capacity": 5, "rate": "1/s", "immediate": 2,
+                        "max_wait": "3s"
+                    },
+                    { "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 0.5 },
+                    {
+                        "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "1m",
+                        "cold_factor": 2.5
+                    },
                 ],
                 "cost": 1
             }],

@@ -10,7 +10,7 @@ fn a_rule_goes_before_the_defaults() {
     let read = read(&json!({
         "version": 1,
         "defaults": {
-            "mode": "shadow", "on_error": "refuse", "cost": 2, "key": ["route"],
+            "mode": "shadow", "stop": true, "on_error": "refuse", "cost": 2, "key": ["route"],
             "on_missing_key": "share", "match": { "methods": ["GET"] },
             "limits": [{ "algorithm": "funnel", "capacity": 9, "rate": "9/s" }],
             "respond": { "ratelimit_headers": "draft11" },
@@ -18,7 +18,7 @@ fn a_rule_goes_before_the_defaults() {
         "rules": [
             { "name": "silent" },
             rule(&json!({
-                "name": "loud", "mode": "off", "on_error": "admit", "cost": 3, "match": {},
+                "name": "loud", "mode": "off", "stop": false, "on_error": "admit", "cost": 3, "match": {},
                 "on_missing_key": "skip", "respond": { "ratelimit_headers": "none" },
             })),
             { "name": "nulls", "mode": null, "key": [] },
@@ -28,14 +28,14 @@ fn a_rule_goes_before_the_defaults() {
         panic!("three rules");
     };
     assert_eq!(
-        (silent.mode, silent.on_error, &silent.cost),
-        (Mode::Shadow, OnError::Refuse, &Cost::Fixed(2))
+        (silent.mode, silent.stop, silent.on_error, &silent.cost),
+        (Mode::Shadow, true, OnError::Refuse, &Cost::Fixed(2))
     );
     assert_eq!(silent.key, [KeyPart::Route]);
     assert_eq!(silent.matches.methods, ["GET"]);
     assert_eq!(
-        (loud.mode, loud.on_error, &loud.cost),
-        (Mode::Off, OnError::Admit, &Cost::Fixed(3))
+        (loud.mode, loud.stop, loud.on_error, &loud.cost),
+        (Mode::Off, false, OnError::Admit, &Cost::Fixed(3))
     );
     assert_eq!(loud.key, [KeyPart::Source(SourcePrefix::default())]);
     assert!(loud.matches.is_everything());
@@ -62,7 +62,7 @@ fn a_problem_in_the_defaults_is_told_once() {
         problems(&document),
         [
             "defaults.limts: unknown field; allowed: match, key, on_missing_key, limits, cost, mode, \
-             on_error, respond; did you mean `limits`?",
+             stop, on_error, refuse, respond; did you mean `limits`?",
             "defaults.cost: 0: out of range; allowed: a whole number from 1 to 1000000000",
             "defaults.mode: \"enforced\": unknown value; allowed: enforce, shadow, off; \
              did you mean `enforce`?",

@@ -12,6 +12,7 @@ mod parts;
 mod requests;
 mod right;
 mod schema;
+mod shaping;
 mod valid;
 mod windows;
 mod wrong;

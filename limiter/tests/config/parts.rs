@@ -208,18 +208,69 @@ fn keys() {
 fn words() {
     assert_eq!(
         of_rule(&json!({
-            "on_missing_key": "deny", "mode": "Enforce", "on_error": 1,
-            "respond": { "ratelimit_headers": "draft-11", "explain": true },
+            "on_missing_key": "deny", "mode": "Enforce", "stop": "yes", "on_error": 1,
+            "respond": { "ratelimit_headers": "draft-11", "retry_after_jitter": 1.5, "explain_header": 1, "explain": true },
         })),
         [
             "on_missing_key: \"deny\": unknown value; allowed: skip, refuse, share",
             "mode: \"Enforce\": unknown value; allowed: enforce, shadow, off; did you mean `enforce`?",
+            "stop: \"yes\": a text where true or false belongs; allowed: true, false",
             "on_error: 1: unknown value; allowed: admit, refuse",
-            "respond.explain: unknown field; allowed: ratelimit_headers",
-            "respond.ratelimit_headers: \"draft-11\": unknown value; allowed: draft11, none; \
-             did you mean `draft11`?",
+            "respond.explain: unknown field; allowed: ratelimit_headers, retry_after_jitter, explain_header",
+            "respond.ratelimit_headers: \"draft-11\": unknown value; allowed: refused, draft11, legacy, both, \
+             none; did you mean `draft11`?",
+            "respond.retry_after_jitter: 1.5: out of range; allowed: a number from 0 to 1 with at most 3 decimals",
+            "respond.explain_header: 1: a number where true or false belongs; allowed: true, false",
         ]
     );
+}
+
+#[test]
+fn refusals() {
+    assert_eq!(
+        of_rule(&json!({ "refuse": {
+            "status": 200,
+            "body": "problm",
+            "headers": {
+                "Connection": "close", ":status": "200", "x-ratelimit-limit": "1", "x y": "z",
+                "x-a": "1", "X-A": "2", "x-b": "\r\n", "x-c": 1,
+            },
+            "grpc": "RESOURCE_EXHAUSTED",
+        } })),
+        [
+            "refuse.status: 200: out of range; allowed: a whole number from 400 to 599",
+            "refuse.body: \"problm\": unknown value; allowed: problem, none, \
+             { text: TEXT, content_type: TYPE }; did you mean `problem`?",
+            "refuse.headers.Connection: not a header to set here; allowed: names that neither the \
+             connection nor Loudou itself sets",
+            "refuse.headers.:status: not a header to set here; allowed: names that neither the \
+             connection nor Loudou itself sets",
+            "refuse.headers.x-ratelimit-limit: not a header to set here; allowed: names that neither \
+             the connection nor Loudou itself sets",
+            "refuse.headers.x y: not a header name; allowed: letters, digits and !#$%&'*+-.^_`|~",
+            "refuse.headers.X-A: this header is there already; allowed: each name once",
+            "refuse.headers.x-b: \"\\r\\n\": not a header value; allowed: printable ASCII, without \
+             spaces around it",
+            "refuse.headers.x-c: 1: a number where a text belongs; allowed: a text of 1 to 1024 bytes",
+            "refuse.grpc: \"RESOURCE_EXHAUSTED\": unknown value; allowed: resource_exhausted, \
+             unavailable; did you mean `resource_exhausted`?",
+        ]
+    );
+    let body = |body: Value| of_rule(&json!({ "refuse": { "body": body } }));
+    assert_eq!(
+        body(json!({ "content_type": "html" })),
+        [
+            "refuse.body: `text` is missing; allowed: a text",
+            "refuse.body.content_type: \"html\": not a content type; allowed: type/subtype, as text/html",
+        ]
+    );
+    assert_eq!(
+        body(json!({ "text": "x".repeat(4097) }))[0]
+            .split_once("too long")
+            .map(|(_, rest)| rest),
+        Some("; allowed: a text of 1 to 4096 bytes")
+    );
+    assert_eq!(body(json!({ "text": "no" })), [""; 0]);
 }
 
 /// What Envoy makes of a bare `off` in its YAML.

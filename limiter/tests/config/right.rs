@@ -3,10 +3,11 @@
 use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
 use loudou_limiter::config::{parse_rule, parse_store};
 use loudou_limiter::rule::{
-    Cost, KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, PathMatch, RateLimitHeaders,
-    Respond, Rule, RuleFile, SourcePrefix, StoreSettings, Test,
+    Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, PathMatch,
+    RateLimitHeaders, Refuse, RefuseBody, Respond, Rule, RuleFile, SourcePrefix, StoreSettings,
+    Test,
 };
-use loudou_limiter::{Limit, Limits, Nanos, Rate};
+use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
 use serde_json::{Value, json};
 
 use super::{file, read, read_rule, rule};
@@ -44,7 +45,14 @@ fn everything() -> Value {
                 ],
                 "cost": 3,
                 "mode": "enforce",
-                "respond": { "ratelimit_headers": "draft11" }
+                "stop": true,
+                "refuse": {
+                    "status": 503,
+                    "body": { "text": "<b>no</b>", "content_type": "text/html" },
+                    "headers": { "X-Refused-By": "loudou 1" },
+                    "grpc": "unavailable"
+                },
+                "respond": { "ratelimit_headers": "draft11", "retry_after_jitter": 0.125, "explain_header": true }
             },
             {
                 "name": "all",
@@ -101,9 +109,21 @@ fn every_field_is_read() {
         limits: Limits::new(limits).expect("three"),
         cost: Cost::Fixed(3),
         mode: Mode::Enforce,
+        stop: true,
         on_error: OnError::Refuse,
+        refuse: Refuse {
+            status: 503,
+            body: RefuseBody::Text {
+                text: "<b>no</b>".to_string(),
+                content_type: "text/html".to_string(),
+            },
+            headers: [("x-refused-by".to_string(), "loudou 1".to_string())].into(),
+            grpc: GrpcStatus::Unavailable,
+        },
         respond: Respond {
             ratelimit_headers: RateLimitHeaders::Draft11,
+            retry_after_jitter: Decimal::from_thousandths(125),
+            explain_header: true,
         },
     };
     assert_eq!(read.rules.first(), Some(&expected));
@@ -127,10 +147,10 @@ fn what_is_not_said_has_a_default() {
         limits: limits.expect("one"),
         cost: Cost::Fixed(1),
         mode: Mode::Enforce,
+        stop: false,
         on_error: OnError::Admit,
-        respond: Respond {
-            ratelimit_headers: RateLimitHeaders::None,
-        },
+        refuse: Refuse::default(),
+        respond: Respond::default(),
     };
     assert_eq!(read.rules, [expected]);
     assert!(super::read(&file(&[])).rules.is_empty());

@@ -80,6 +80,11 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
             in_rule(json!({ "key": [{ "source": zz() }] })),
         ),
         ("cost", in_rule(json!({ "cost": zz() }))),
+        ("refuse", in_rule(json!({ "refuse": zz() }))),
+        (
+            "refuse_text",
+            in_rule(json!({ "refuse": { "body": zz() } })),
+        ),
         ("respond", in_rule(json!({ "respond": zz() }))),
         (
             "admin_file",
@@ -190,6 +195,33 @@ fn examples_pass() {
     }
 }
 
+/// Wrong in what clients are answered.
+fn wrong_answers() -> Vec<Value> {
+    let of_rule = |fields: Value| file(&[rule(&fields)]);
+    let respond = [
+        json!({ "ratelimit_headers": "draft-11" }),
+        json!({ "retry_after_jitter": 1.5 }),
+    ];
+    let respond = respond.map(|respond| of_rule(json!({ "respond": respond })));
+    let refuse = [
+        json!({ "status": 399 }),
+        json!({ "status": 600 }),
+        json!({ "body": "problems" }),
+        json!({ "body": {} }),
+        json!({ "body": { "text": "" } }),
+        json!({ "body": { "text": "no", "content_type": "html" } }),
+        json!({ "headers": [] }),
+        json!({ "headers": { "x y": "z" } }),
+        json!({ "headers": { "connection": "close" } }),
+        json!({ "headers": { "x-ratelimit-limit": "1" } }),
+        json!({ "headers": { "x": " y" } }),
+        json!({ "headers": { "x": 1 } }),
+        json!({ "grpc": "ok" }),
+    ];
+    let refuse = refuse.map(|refuse| of_rule(json!({ "refuse": refuse })));
+    respond.into_iter().chain(refuse).collect()
+}
+
 /// Wrong in ways that a schema can tell.
 #[test]
 fn wrong_ones_are_refused() {
@@ -223,7 +255,6 @@ fn wrong_ones_are_refused() {
         of_rule(json!({ "mode": true })),
         of_rule(json!({ "cost": 0 })),
         of_rule(json!({ "limits": [] })),
-        of_rule(json!({ "respond": { "ratelimit_headers": "draft-11" } })),
         of_limit(json!({ "algorithm": "funel", "capacity": 5, "rate": "5/s" })),
         of_limit(json!({ "capacity": 5, "rate": "5/s" })),
         funnel("refill", json!("greedy")),
@@ -248,6 +279,7 @@ fn wrong_ones_are_refused() {
         "5/fortnight",
         "-1/s",
     ];
+    wrong.extend(wrong_answers());
     wrong.extend(rates.map(|rate| funnel("rate", json!(rate))));
     for document in wrong {
         assert!(!is_read(&document), "{document:#}");

@@ -217,18 +217,50 @@ fn cost() -> Values {
     .boxed()
 }
 
+/// What refused requests are answered.
+fn refuse() -> Values {
+    let value = || text("[!-~]([ -~]{0,20}[!-~])?");
+    let text_body = with(
+        optional(vec![(
+            "content_type",
+            text("[a-z]{1,8}/[a-z+; =-]{0,8}[a-z]"),
+        )]),
+        vec![("text", text("\\PC{1,40}"))],
+    );
+    let body = prop_oneof![one_of(&["problem", "none"]), text_body];
+    let names = prop::collection::vec(("x-[a-z]{1,8}", value()), 0..4);
+    let headers = names.prop_map(|headers| Value::from(headers.into_iter().collect::<Map<_, _>>()));
+    optional(vec![
+        ("status", (400..=599_u32).prop_map(Value::from).boxed()),
+        ("body", body.boxed()),
+        ("headers", headers.boxed()),
+        ("grpc", one_of(&["resource_exhausted", "unavailable"])),
+    ])
+}
+
 /// What a rule may have, and `defaults`.
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = matching(2);
     let mode = prop_oneof![4 => one_of(&["enforce", "shadow", "off"]), 1 => Just(json!(false))];
-    let headers = one_of(&["draft11", "none"]);
+    let headers = one_of(&["refused", "draft11", "legacy", "both", "none"]);
+    let jitter = (0..=1_000_u32).prop_map(|n| json!(Decimal::from_thousandths(n)));
+    let respond = vec![
+        ("ratelimit_headers", headers),
+        ("retry_after_jitter", jitter.boxed()),
+        (
+            "explain_header",
+            any::<bool>().prop_map(Value::from).boxed(),
+        ),
+    ];
     vec![
         ("match", matches),
         ("on_missing_key", one_of(&["skip", "refuse", "share"])),
         ("cost", cost()),
         ("mode", mode.boxed()),
+        ("stop", any::<bool>().prop_map(Value::from).boxed()),
         ("on_error", one_of(&["admit", "refuse"])),
-        ("respond", optional(vec![("ratelimit_headers", headers)])),
+        ("refuse", refuse()),
+        ("respond", optional(respond)),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use loudou_limiter::algorithm::concurrency::{LEASE, MAX_LEASE};
 use loudou_limiter::algorithm::{BadNumbers, Concurrency};
-use loudou_limiter::carry::convert;
+use loudou_limiter::carry::{Versions, convert};
 use loudou_limiter::{Bucket, Carry, Limits, Nanos};
 use serde_json::json;
 
@@ -228,6 +228,24 @@ fn from_and_to_a_rate() {
     for (carry, left) in [(Carry::Keep, 7), (Carry::Proportional, 2)] {
         let funnel = world.edit(funnel.clone(), carry, S);
         assert_eq!(funnel.left(S), left, "{carry:?}");
+    }
+}
+
+/// Written by limits nobody remembers: full for as long as it was not as good as new, at most.
+#[test]
+fn forgotten_limits_block_until_their_reset() {
+    let world = World::new(4, "10s", 0);
+    let versions = Versions::new(at_most(3, "10s"), Vec::new());
+    for (idle_at, ends) in [(3, 3), (10, 10), (13, 13), (20, 20), (21, 20), (500, 20)] {
+        let idle_at = Nanos::from_secs(idle_at);
+        let bucket = versions.bring_forward(&world.bucket, 1, idle_at, Nanos::ZERO);
+        let mut world = World {
+            limits: at_most(3, "10s"),
+            bucket,
+        };
+        assert_eq!(world.take(0, 0), (Admitted, 0, ends * S));
+        assert_eq!(world.take(1, ends * S - 1), (FULL, 0, 1));
+        assert_eq!(world.take(3, ends * S), (Admitted, 0, 20 * S));
     }
 }
 

@@ -52,3 +52,20 @@ fn run(document: &Value, rows: &[Row]) {
         assert_eq!(got, *expected, "row {number}: cost {cost} at {now} ns");
     }
 }
+
+/// The windows of quotas: not twice a window where a counter takes two to be as good as new.
+#[test]
+fn the_rate_gives_the_capacity_once_in_the_time_of_a_quota() {
+    let time = |limit: Value| {
+        let limits = limits(&serde_json::json!([limit]));
+        let limit = limits.iter().next().expect("one");
+        limit.algorithm().quota_time().map(Nanos::get)
+    };
+    let counter =
+        serde_json::json!({ "algorithm": "sliding_counter", "capacity": 7, "window": "1m" });
+    let funnel = serde_json::json!({ "algorithm": "funnel", "capacity": 7, "rate": "2/s" });
+    let places = serde_json::json!({ "algorithm": "concurrency", "capacity": 7 });
+    assert_eq!(time(counter), Some(60 * S));
+    assert_eq!(time(funnel), Some(3_500 * MS));
+    assert_eq!(time(places), None);
+}

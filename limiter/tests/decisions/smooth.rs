@@ -132,6 +132,29 @@ fn a_cold_limiter_is_slow() {
     );
 }
 
+/// A million per second: what is stored does not fit a word.
+#[test]
+fn a_large_store_is_kept() {
+    let smooth = json!([{
+        "algorithm": "smooth_warmup", "rate": "1000000/s", "warmup": "60s", "max_wait": "1h"
+    }]);
+    run(
+        &smooth,
+        &[
+            // All that is cold: half of sixty million, for two thirds of what they cost on the whole.
+            (0, 30_000_000, Admitted, 0, 90 * S),
+            (0, 30_000_000, Held(60 * S), 0, 150 * S),
+            (0, 1_000_000, Held(90 * S), 0, 151 * S),
+            (91 * S, 0, Admitted, 1, 60 * S),
+            (121 * S, 30_000_000, Admitted, 0, 90 * S),
+        ],
+    );
+    let limits = limits(&smooth);
+    let algorithm = limits.iter().next().expect("one").algorithm();
+    assert_eq!((algorithm.capacity(), algorithm.max_cost()), (1, u64::MAX));
+    assert_eq!(algorithm.drain_time(), Nanos::new(60 * S + 1_000));
+}
+
 /// A cost costs the same however it is split, also across the threshold and beyond what is stored.
 #[test]
 fn a_warmup_costs_the_same_in_parts() {
@@ -248,6 +271,27 @@ fn a_rate_changes_under_a_bursty_limiter() {
             (decision.remaining, decision.reset_after),
             (left, Nanos::from_secs(1))
         );
+    }
+}
+
+/// What is used of a capacity is not stored, and what is not stored is used.
+#[test]
+fn a_burst_is_a_capacity() {
+    let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 4, "rate": "2/s" }]));
+    let smooth = limits(&bursty("0s"));
+    let left = |limits: &Limits, bucket: &Bucket| {
+        let answer = limits.peek(bucket, 0, Nanos::ZERO);
+        answer.reported().expect("one").remaining
+    };
+    for used in 0..=4 {
+        let mut bucket = funnel.start(Nanos::ZERO);
+        funnel.decide(&mut bucket, used, Nanos::ZERO);
+        for carry in [Carry::Keep, Carry::Proportional] {
+            let there = convert(&funnel, &smooth, carry, &bucket, Nanos::ZERO);
+            assert_eq!(left(&smooth, &there), 5 - used, "{carry:?}");
+            let back = convert(&smooth, &funnel, carry, &there, Nanos::ZERO);
+            assert_eq!(left(&funnel, &back), 4 - used, "{carry:?}");
+        }
     }
 }
 

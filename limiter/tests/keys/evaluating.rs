@@ -49,10 +49,12 @@ impl World {
     }
 }
 
-/// `0a 1r`: rule 0 admitted, rule 1 refused. Also s(kipped), m(issing) and e(rror).
+/// `0a 1r`: rule 0 admitted, rule 1 refused. Also s(kipped), m(issing), e(rror)
+/// and o(verruled).
 fn summary(outcome: &Outcome) -> (String, bool) {
     let letters = outcome.rules.iter().map(|rule| {
         let letter = match &rule.answer {
+            Answer::Decided(_) if rule.overruled => 'o',
             Answer::Decided(decision) if decision.is_refused() => 'r',
             Answer::Decided(_) => 'a',
             Answer::Skipped => 's',
@@ -61,7 +63,7 @@ fn summary(outcome: &Outcome) -> (String, bool) {
         };
         format!("{}{letter}", rule.rule)
     });
-    (letters.collect::<Vec<_>>().join(" "), outcome.refused)
+    (letters.collect::<Vec<_>>().join(" "), outcome.is_refused())
 }
 
 fn answer(rules: &str, refused: bool) -> (String, bool) {
@@ -83,9 +85,16 @@ fn rules_are_evaluated_in_order_until_one_refuses() {
     let request = Fake::to("/");
     assert_eq!(world.ask(&request), answer("0a 2a 3a", false));
     assert_eq!(world.ask(&request), answer("0a 2a 3a", false));
-    assert_eq!(world.ask(&request), answer("0a 2r", true));
+    for _ in 0..5 {
+        assert_eq!(world.ask(&request), answer("0o 2r", true));
+    }
+    // The first rule has one left for others.
+    assert_eq!(world.ask(&Fake::to("/other")), answer("0o 1o 2r", true));
+    let mut kept = world.rules.to_vec();
+    kept.remove(2);
+    world.rules = kept.into_iter().collect();
+    assert_eq!(world.ask(&request), answer("0a 2a", false));
     assert_eq!(world.ask(&request), answer("0r", true));
-    assert_eq!(world.ask(&Fake::to("/other")), answer("0r", true));
 }
 
 #[test]
@@ -112,7 +121,81 @@ fn a_shadow_rule_never_affects_the_verdict() {
     let mut world = World::new(&[enforced, shadow]);
     assert_eq!(world.ask(&request), answer("0a 1a", false));
     assert_eq!(world.ask(&request), answer("0a 1r", false));
+    assert_eq!(world.ask(&request), answer("0r 1r", true));
+}
+
+/// A shadow rule says what it would say if it were the only one: wherever it stands, a refusal by
+/// another rule gives it nothing back and hides no request from it.
+#[test]
+fn a_shadow_rule_behaves_as_if_alone() {
+    let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(3) });
+    let enforced = json!({ "name": "enforced", "limits": limit(1) });
+    let request = Fake::to("/");
+    let mut world = World::new(&[shadow.clone(), enforced.clone()]);
+    let answers = ["0a 1a", "0a 1r", "0a 1r", "0r 1r", "0r 1r"];
+    for (place, expected) in answers.iter().enumerate() {
+        assert_eq!(world.ask(&request), answer(expected, place > 0));
+    }
+    let mut world = World::new(&[enforced, shadow]);
+    let answers = ["0a 1a", "0r 1a", "0r 1a", "0r 1r", "0r 1r"];
+    for (place, expected) in answers.iter().enumerate() {
+        assert_eq!(world.ask(&request), answer(expected, place > 0));
+    }
+}
+
+/// A rule that stops is the last one for its requests, whether it admits or refuses; in shadow mode,
+/// and without a key, it does not stop.
+#[test]
+fn a_rule_may_end_the_search() {
+    let with = |fields: Value| {
+        let mut first = json!({ "name": "first", "stop": true, "limits": limit(2) });
+        for (field, value) in fields.as_object().expect("fields") {
+            first[field.as_str()] = value.clone();
+        }
+        let behind = json!({ "name": "behind", "limits": limit(1) });
+        let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(9) });
+        World::new(&[first, behind, shadow])
+    };
+    let request = Fake::to("/");
+    let mut world = with(json!({}));
+    for (answers, refused) in [("0a", false), ("0a", false), ("0r", true)] {
+        assert_eq!(world.ask(&request), answer(answers, refused));
+    }
+    let mut world = with(json!({ "match": { "path": { "prefix": "/first" } } }));
+    assert_eq!(world.ask(&Fake::to("/first")), answer("0a", false));
+    assert_eq!(world.ask(&request), answer("1a 2a", false));
+    assert_eq!(world.ask(&request), answer("1r 2a", true));
+    let mut world = with(json!({ "mode": "shadow" }));
+    assert_eq!(world.ask(&request), answer("0a 1a 2a", false));
+    assert_eq!(world.ask(&request), answer("0a 1r 2a", true));
+    let mut world = with(json!({ "key": ["source"] }));
+    assert_eq!(world.ask(&request), answer("0s 1a 2a", false));
+    // Behind a refusal it still stops what is behind it.
+    let mut world = with(json!({}));
+    let before = json!({ "name": "before", "limits": limit(1) });
+    let before = ActiveRule::new(rule(&before), Vec::new());
+    let rules = world.rules.iter().cloned();
+    world.rules = std::iter::once(before).chain(rules).collect();
+    assert_eq!(world.ask(&request), answer("0a 1a", false));
     assert_eq!(world.ask(&request), answer("0r", true));
+}
+
+/// Whoever said something before a refusal said it in vain; whoever skipped it is not concerned.
+#[test]
+fn only_what_let_the_request_in_is_overruled() {
+    let by_source = json!({ "name": "by-source", "key": ["source"] });
+    let last =
+        json!({ "name": "last", "on_missing_key": "refuse", "key": [{ "header": "x-user" }] });
+    let mut world = World::new(&[
+        by_source,
+        json!({ "name": "all", "limits": limit(1) }),
+        last,
+    ]);
+    for _ in 0..3 {
+        assert_eq!(world.ask(&Fake::to("/")), answer("0s 1o 2m", true));
+    }
+    let alice = Fake::to("/").with("x-user", "alice");
+    assert_eq!(world.ask(&alice), answer("0s 1a 2a", false));
 }
 
 /// Buckets belong to a rule's name: the same key in two rules is two buckets, and a rule that keeps
@@ -170,9 +253,9 @@ fn a_rule_takes_its_cost() {
     assert!(
         world
             .at(&Fake::to("/"), days(2).since(Nanos::new(1)))
-            .refused
+            .is_refused()
     );
-    assert!(!world.at(&Fake::to("/"), days(2)).refused);
+    assert!(!world.at(&Fake::to("/"), days(2)).is_refused());
 }
 
 /// A host on which everything fails.
@@ -222,5 +305,5 @@ fn on_error_decides_when_the_store_does_not() {
         Clock::at(Nanos::ZERO),
         stats,
     );
-    assert!(!outcome.refused);
+    assert!(!outcome.is_refused());
 }

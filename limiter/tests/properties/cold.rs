@@ -70,7 +70,7 @@ fn numbers() -> impl Strategy<Value = (u32, u64, u64, u32)> {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Waits equal the formulas' as far as doubles reach: to a millionth of the debt and a nanosecond.
+    /// Waits equal the formulas' as far as doubles reach: to a billionth of the debt and a nanosecond.
     #[test]
     #[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "doubles are the reference")]
     fn waits_are_those_of_the_formulas(
@@ -98,7 +98,7 @@ proptest! {
             let expected = guava.reserve(cost as f64, now as f64);
             let off = (decision.wait.get() as f64 - expected).abs();
             let scale = expected + guava.next_free - now as f64 + warmup as f64;
-            prop_assert!(off <= 1.5 + scale * 1e-6, "{expected} but {:?}", decision);
+            prop_assert!(off <= 1.5 + scale * 1e-9, "{expected} but {:?}", decision);
         }
     }
 

@@ -3,8 +3,8 @@
 use super::naive::Model;
 use super::spec::{Kind, Spec};
 use loudou_limiter::algorithm::{
-    Algorithm, BadNumbers, Concurrency, Funnel, LeakyQueue, Refill, SmoothBursty, SmoothWarmup,
-    TokenBucket,
+    Algorithm, BadNumbers, Concurrency, Funnel, LeakyQueue, MAX_DRAIN, Refill, SmoothBursty,
+    SmoothWarmup, TokenBucket,
 };
 use loudou_limiter::{Decimal, Nanos};
 
@@ -191,6 +191,11 @@ impl Model for Line {
     fn take(&mut self, cost: u64, now: u64) {
         self.used = self.at(now) + self.units(cost);
         self.last = now;
+        if self.spec.kind == Kind::Bursty {
+            // No debt is longer than ten years.
+            let longest = u128::from(MAX_DRAIN.get() + self.spec.burst_ms() * MS);
+            self.used = self.used.min(longest * u128::from(self.spec.amount));
+        }
     }
 
     fn is_new(&self, now: u64) -> bool {

@@ -15,6 +15,7 @@ mod in_flight;
 mod laws;
 mod model;
 mod naive;
+mod refunds;
 mod spec;
 mod versions;
 mod windows;

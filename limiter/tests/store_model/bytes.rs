@@ -3,14 +3,17 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::store::names::Names;
 use loudou_limiter::store::page::Page;
+use loudou_limiter::store::release::{Give, Why};
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::store::{CAS_OVERWRITE, SharedData, Written};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{RULE, SHARE, World, page_key, per_day, versions};
+use super::{RULE, SHARE, World, page_key, per_day, take, versions};
 
 const MAX_U40: u64 = (1 << 40) - 1;
+/// How many states began in [`raw_page`].
+const ORIGINS: u32 = 0x0807_0605;
 
 /// The fields of a slot as they stand in a page.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ struct RawSlot {
     last: u64,
     u40s: [u64; 3],
     flags: u8,
+    origin: u32,
+    given: u64,
     words: Vec<u64>,
 }
 
@@ -30,29 +35,34 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         any::<(u32, u32)>(),
         any::<u64>(),
         [u40(), u40(), u40()],
-        any::<u8>(),
+        (any::<u8>(), any::<u32>(), u40()),
         prop::collection::vec(any::<u64>(), 0..=16),
     )
-        .prop_map(|(fingerprint, tags, last, u40s, flags, mut words)| {
-            // Zeros at the end are left out.
-            while words.last() == Some(&0) {
-                words.pop();
-            }
-            RawSlot {
-                fingerprint,
-                tags,
-                last,
-                u40s,
-                flags,
-                words,
-            }
-        })
+        .prop_map(
+            |(fingerprint, tags, last, u40s, (flags, origin, given), mut words)| {
+                // Zeros at the end are left out.
+                while words.last() == Some(&0) {
+                    words.pop();
+                }
+                RawSlot {
+                    fingerprint,
+                    tags,
+                    last,
+                    u40s,
+                    flags,
+                    origin,
+                    given,
+                    words,
+                }
+            },
+        )
 }
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x02".to_vec();
+    let mut out = b"LP\x03".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
+    out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
         out.extend(slot.fingerprint.to_le_bytes());
         out.extend(slot.tags.0.to_le_bytes());
@@ -62,6 +72,8 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
             out.extend(&number.to_le_bytes()[..5]);
         }
         out.push(slot.flags);
+        out.extend(slot.origin.to_le_bytes());
+        out.extend(&slot.given.to_le_bytes()[..5]);
         let words = u16::try_from(slot.words.len()).expect("at most 1024");
         out.extend(words.to_le_bytes());
         for word in &slot.words {
@@ -100,6 +112,17 @@ fn limits() -> Vec<Value> {
         large("fixed_window"),
         large("sliding_window"),
         large("sliding_counter"),
+        json!([{ "algorithm": "funnel", "capacity": 9, "rate": "7/s", "max_wait": "1h" }]),
+        json!([{ "algorithm": "token_bucket", "capacity": 9, "rate": "7/3s", "refill": "interval", "max_wait": "9s" }]),
+        json!([{ "algorithm": "leaky_queue", "capacity": 9, "rate": "7/s", "immediate": 2 }]),
+        json!([{ "algorithm": "leaky_queue", "capacity": 1_000_000_000, "rate": "1000000000/365d" }]),
+        json!([{ "algorithm": "concurrency", "capacity": 9, "lease": "7s" }]),
+        json!([{ "algorithm": "concurrency", "capacity": 9, "lease": "366d" }]),
+        json!([{ "algorithm": "smooth_bursty", "rate": "7/3s", "burst_seconds": 2.5, "max_wait": "9s" }]),
+        json!([{ "algorithm": "smooth_bursty", "rate": "1000000000/366d", "burst_seconds": 86_400 }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "7/3s", "warmup": "9s", "max_wait": "9s" }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "1000000000/1ns", "warmup": "366d", "cold_factor": 1000 }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "1/366d", "warmup": "1ns", "cold_factor": 1 }]),
     ]
 }
 
@@ -115,7 +138,7 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.limits_tag), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            prop_assert_eq!(slot.flags, raw.flags);
+            prop_assert_eq!((slot.flags, slot.origin), (raw.flags, raw.origin));
             prop_assert_eq!(slot.bucket.words(), raw.words.as_slice());
         }
         let mut written = vec![1, 2, 3];
@@ -130,7 +153,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x02".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x03".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -160,12 +183,16 @@ proptest! {
     fn any_numbers_in_a_page_are_survived(
         mut slots in prop::collection::vec(raw_slot(), 1..=16),
         now in any::<u64>(), known in any::<bool>(), pick in prop::sample::select(limits()),
+        why in prop::sample::select(vec![Why::Ended, Why::Left, Why::Refused]),
     ) {
         let mut world = World::new(16);
         let limits = versions(&json!(pick));
+        // What a bucket gave out that was in its place: the first one of its page.
+        let elsewhere = World::new(16).receipt(&limits, "k", slots[0].last);
         slots[0].fingerprint = world.table.id(RULE, "k").fingerprint;
         if known {
             slots[0].tags.1 = limits.tag();
+            slots[0].origin = 1;
             slots[0].words.resize(limits.current().words(), u64::MAX);
             let page = Page::decode(&raw_page(&slots)).expect("well-formed");
             let look = limits.current().peek(&page.slots[0].bucket, 0, Nanos::new(now));
@@ -174,17 +201,37 @@ proptest! {
         let written = world.store.set(&page_key(0), &raw_page(&slots), CAS_OVERWRITE);
         prop_assert_eq!(written, Ok(Written::Done));
         for key in ["k", "new"] {
-            match world.take(&limits, key, now) {
-                Ok(answer) => {
-                    for limit in answer.decisions() {
+            let take = take(&limits, key, now);
+            let mut receipts = vec![elsewhere.clone()];
+            match world.table.charge(&mut world.store, &take, &mut world.stats) {
+                Ok(charge) => {
+                    receipts.push(charge.receipt);
+                    for limit in charge.answer.decisions() {
                         prop_assert!(limit.remaining <= limit.capacity);
                         // A full bucket empties within two windows of 366 days, whatever the page
-                        // says.
-                        let years = Nanos::from_secs(2 * 366 * 86_400);
+                        // says; and a debt is paid within ten years.
+                        let days = if pick.to_string().contains("smooth") { 3_660 } else { 0 };
+                        let years = Nanos::from_secs((2 * 366 + days) * 86_400);
                         prop_assert!(limit.reset_after <= years);
                     }
                 }
                 Err(error) => prop_assert_eq!(error, GaveUp::PageFull),
+            }
+            for receipt in receipts.iter().flatten() {
+                let give = Give {
+                    versions: &limits,
+                    rule_tag: RULE,
+                    key,
+                    receipt,
+                    why,
+                    now: Nanos::new(now),
+                };
+                prop_assert_eq!(world.table.give(&mut world.store, &give, &mut world.stats), Ok(()));
+                let Some(slot) = world.slot(key) else { continue };
+                let look = limits.current().peek(&slot.bucket, 0, Nanos::new(now));
+                for limit in look.decisions() {
+                    prop_assert!(limit.remaining <= limit.capacity);
+                }
             }
         }
     }
@@ -199,6 +246,8 @@ fn a_page_has_bounds() {
         last: 4,
         u40s: [5, 6, 7],
         flags: 8,
+        origin: 9,
+        given: 10,
         words: vec![9; words],
     };
     assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
@@ -207,8 +256,8 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[slot(1025)])).is_err());
     // Nor is one more believed that is not there.
     let mut claimed = raw_page(&[slot(16)]);
-    assert_eq!(claimed[44], 16, "the number of words");
-    claimed[44] = 17;
+    assert_eq!(claimed[57], 16, "the number of words");
+    claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
 }
 
@@ -229,13 +278,13 @@ fn counters_saturate() {
 
 /// The sizes that the memory bound is computed from.
 #[test]
-fn a_funnel_takes_50_to_58_bytes() {
+fn a_funnel_takes_59_to_67_bytes() {
     let mut world = World::new(16);
     // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
     let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
     let (even, uneven) = (per_day(1), versions(&uneven));
     let mut bytes = Vec::new();
-    for (key, limits, size) in [("a", &even, 4 + 50), ("b", &uneven, 4 + 50 + 58)] {
+    for (key, limits, size) in [("a", &even, 8 + 59), ("b", &uneven, 8 + 59 + 67)] {
         assert!(world.admits(limits, key, 0));
         world.store.get(&page_key(0), &mut bytes).expect("works");
         assert_eq!(bytes.len(), size);

@@ -25,6 +25,7 @@ fn page(slots: &[(u64, u8)]) -> Page {
         ..template.clone()
     };
     Page {
+        origins: 0,
         slots: (0..).zip(slots).map(slot).collect(),
     }
 }

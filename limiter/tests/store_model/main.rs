@@ -6,18 +6,22 @@ use loudou_limiter::config::parse_limits;
 use loudou_limiter::store::attempt::Take;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{Page, Slot};
+use loudou_limiter::store::release::Receipt;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{SharedData, Written};
 use loudou_limiter::{Ask, BucketDecision, Nanos};
 use serde_json::{Value, json};
 
 mod bytes;
+mod ends;
 mod eviction;
 mod failures;
 mod names;
 mod opening;
 mod paged;
 mod races;
+mod refunds;
+mod returns;
 mod stepwise;
 
 const RULE: u32 = 7;
@@ -71,6 +75,13 @@ impl World {
     fn admits(&mut self, versions: &Versions, key: &str, now: u64) -> bool {
         let answer = self.take(versions, key, now).expect("a decision");
         !answer.is_refused()
+    }
+
+    /// For giving back what a request takes; `None` when it is refused.
+    fn receipt(&mut self, versions: &Versions, key: &str, now: u64) -> Option<Receipt> {
+        let take = take(versions, key, now);
+        let charge = self.table.charge(&mut self.store, &take, &mut self.stats);
+        charge.expect("a decision").receipt
     }
 
     fn slot(&mut self, key: &str) -> Option<Slot> {

@@ -33,10 +33,11 @@ proptest! {
                 0 | 1 => key(b'p', page),
                 _ => format!("{SHARE}:head{page}").into_bytes(),
             };
-            let versions = [&mut paged as &mut dyn SharedData, &mut plain]
-                .map(|store| store.get(&key, &mut value).expect("get"));
+            let stores: [&mut dyn SharedData; 2] = [&mut paged, &mut plain];
+            let versions = stores.map(|store| store.get(&key, &mut value).expect("get"));
             prop_assert_eq!(versions[0].is_some(), versions[1].is_some());
-            let written: Vec<_> = [&mut paged as &mut dyn SharedData, &mut plain]
+            let stores: [&mut dyn SharedData; 2] = [&mut paged, &mut plain];
+            let written: Vec<_> = stores
                 .into_iter()
                 .zip(versions)
                 .map(|(store, version)| {

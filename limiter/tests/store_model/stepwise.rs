@@ -4,7 +4,7 @@ use loudou_limiter::carry::Versions;
 use loudou_limiter::store::SharedData;
 use loudou_limiter::store::attempt::{Attempt, Take};
 use loudou_limiter::store::table::{StoreStats, Table};
-use loudou_limiter::{Ask, BucketDecision, Nanos};
+use loudou_limiter::{Ask, Nanos};
 
 use super::RULE;
 
@@ -91,7 +91,7 @@ impl<'a> Model<'a> {
         }
         worker.has_read = false;
         if let Some(outcome) = attempt.write(store, &mut self.stats) {
-            let answer: BucketDecision = outcome.expect("few enough conflicts");
+            let answer = outcome.expect("few enough conflicts").answer;
             let (want, now) = (*want, *now);
             self.got.push(Got {
                 want,

@@ -219,6 +219,7 @@ mod tests {
             retry_after_ns: Some(2_500_000_000),
             reset_after_ns: 24,
             drain_ns: 30,
+            drains: true,
             ..LimitView::default()
         };
         Row {

@@ -177,10 +177,12 @@ fn limit(
         algorithm: algorithm.to_owned(),
         capacity,
         rate: rate.to_owned(),
+        used: capacity - capacity * (100 - percent) / 100,
         remaining: capacity * (100 - percent) / 100,
         retry_after_ns: (percent > 95).then_some(1_400_000_000),
         reset_after_ns: drain_ns / 100 * percent,
         drain_ns,
+        drains: true,
     }
 }
 

@@ -5,17 +5,18 @@
 //! changed by somebody else meanwhile shows their values beside yours.
 
 use loudou_api::RuleView;
-use loudou_limiter::config::{Problem, parse_edit};
+use loudou_limiter::config::{Problem, parse_edit, spoken_value};
 use loudou_limiter::{Carry, Nanos};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::press::Press;
+use crate::limit_edit;
 
 mod fields;
 
 pub(crate) use fields::{Field, Input, Kind};
 
-use fields::{CARRIES, choose, field_problem, rule_fields};
+use fields::{CARRIES, choose, field_problem, limits_of, names_of, rule_fields, table_of};
 
 /// How far the form is.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,8 @@ impl Form {
     /// A form with the values in force.
     pub(crate) fn new(base: RuleView) -> Self {
         let mut fields = rule_fields(&base.rule);
-        fields.push(Field::choice(Kind::Carry, &CARRIES, "proportional"));
+        let carry = "carry".to_owned();
+        fields.push(Field::choice(Kind::Carry, carry, &CARRIES, "proportional"));
         fields.push(Field::text(Kind::Expires, "expires after".to_owned(), ""));
         fields.push(Field::text(Kind::Reason, "reason".to_owned(), ""));
         let mut form = Self {
@@ -128,36 +130,31 @@ impl Form {
         Nanos::parse(&self.value(Kind::Expires))
     }
 
+    /// The name and the algorithm of limit number `index`, and whether this program knows it.
+    pub(crate) fn limit(&self, index: usize) -> Option<(&str, &str, bool)> {
+        let limit = limits_of(&self.base.rule).nth(index)?;
+        let (name, algorithm) = names_of(limit);
+        Some((name, algorithm, !table_of(limit).is_empty()))
+    }
+
     /// The body of the edit: the limits in the rule file's own form with the numbers as typed, and
-    /// the mode.
+    /// the mode. Limits stay out of it if this program does not know one of them.
     pub(crate) fn body(&self) -> Value {
-        let mut limits = self.base.rule.get("limits").cloned().unwrap_or_default();
+        let mut limits: Vec<Map<String, Value>> =
+            limits_of(&self.base.rule).map(spoken_value).collect();
         for field in &self.fields {
-            let (Kind::Capacity(index) | Kind::Rate(index)) = field.kind else {
-                continue;
-            };
-            let limit = limits.get_mut(index).and_then(Value::as_object_mut);
-            let Some(limit) = limit else { continue };
-            if matches!(field.kind, Kind::Rate(_)) {
-                limit.insert("rate".to_owned(), Value::from(field.value()));
-                continue;
-            }
-            // What is not a number goes as text, for the reader to say what is wrong with it.
-            let text = field.value();
-            let capacity = text
-                .parse::<u64>()
-                .map_or_else(|_| Value::from(text), Value::from);
-            // A bucket that starts full keeps starting full.
-            if limit
-                .get("initial")
-                .is_some_and(|initial| Some(initial) == limit.get("capacity"))
+            if let Kind::Limit(index, about) = field.kind
+                && let Some(limit) = limits.get_mut(index)
             {
-                limit.insert("initial".to_owned(), capacity.clone());
+                let value = field.value();
+                let unsaid = field.before == value && !limit.contains_key(about.name);
+                limit_edit::put(limit, about, if unsaid { "" } else { &value });
             }
-            limit.insert("capacity".to_owned(), capacity);
         }
-        let mut body = serde_json::Map::new();
-        body.insert("limits".to_owned(), limits);
+        let mut body = Map::new();
+        if limits.iter().all(|limit| !table_of(limit).is_empty()) {
+            body.insert("limits".to_owned(), json!(limits));
+        }
         body.insert("mode".to_owned(), Value::from(self.value(Kind::Mode)));
         Value::Object(body)
     }
@@ -248,16 +245,13 @@ impl Form {
             .filter(|field| field.kind.path().is_some())
         {
             let same = |o: &&Field| o.kind == field.kind && o.label == field.label;
-            let their = other
-                .iter()
-                .find(same)
-                .map_or_else(|| "gone".to_owned(), Field::value);
-            if field.is_changed() || their != field.before {
+            let their = other.iter().find(same).map(Field::value);
+            if field.is_changed() || their.as_ref() != Some(&field.before) {
                 let line = [
                     field.label.clone(),
-                    field.before.clone(),
-                    their,
-                    field.value(),
+                    field.shown(field.before.clone()),
+                    their.map_or_else(|| "gone".to_owned(), |their| field.shown(their)),
+                    field.shown(field.value()),
                 ];
                 lines.push(line);
             }

@@ -4,7 +4,7 @@
 //! most 8 s, shortened at random by up to a quarter so that many viewers do not come back in step. A
 //! success starts over.
 
-use loudou_limiter::Nanos;
+use loudou_limiter::{Nanos, mix};
 
 const FIRST_WAIT: u64 = 500_000_000;
 const LONGEST_WAIT: u64 = 8_000_000_000;
@@ -50,19 +50,11 @@ impl Link {
         self.in_flight = None;
         let doublings = self.failures.min(8);
         let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
-        let off = scramble(now.get()).checked_rem(wait / 4).unwrap_or(0);
+        let off = mix(now.get()).checked_rem(wait / 4).unwrap_or(0);
         self.due = now.saturating_add(Nanos::new(wait.saturating_sub(off)));
         self.failures = self.failures.saturating_add(1);
         (self.up, self.error) = (Some(false), Some(error));
     }
-}
-
-/// A number that has nothing to do with `seed` for the eye (`splitmix64`).
-const fn scramble(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -73,10 +73,10 @@ impl Row {
     }
 }
 
-/// How full a limit is, from 0 to 1, `age` after it was read: it drains with time.
+/// How full a limit is, from 0 to 1, `age` after it was read: most drain with time.
 pub(crate) fn level(limit: &LimitView, age: Nanos) -> f64 {
-    let left = limit.reset_after_ns.saturating_sub(age.get());
-    fraction(left, limit.drain_ns)
+    let (part, whole) = limit.level(age.get());
+    fraction(part, whole)
 }
 
 /// The level whose colour a limit has: as it was read, so that colours change with polls and not with

@@ -225,11 +225,15 @@ pub(crate) struct GetArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "loudou set [OPTIONS] <RULE> [FIELD=VALUE]...")]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
-    .args(["capacity", "rate", "mode", "file"]))]
+    .args(["fields", "capacity", "rate", "mode", "file"]))]
 pub(crate) struct SetArgs {
     /// The rule
     pub(crate) rule: String,
+    /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= for its default
+    #[arg(value_name = "FIELD=VALUE", value_parser = field_value, conflicts_with = "file")]
+    pub(crate) fields: Vec<FieldValue>,
     /// The most the limit holds
     #[arg(long, value_name = "N", conflicts_with = "file")]
     pub(crate) capacity: Option<u32>,
@@ -254,6 +258,13 @@ pub(crate) struct SetArgs {
     /// Say what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// A field of a limit, and what it is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldValue {
+    pub(crate) field: String,
+    pub(crate) value: String,
 }
 
 /// Options of what changes a rule.
@@ -324,6 +335,17 @@ fn span(text: &str) -> Result<Nanos, String> {
 
 fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).ok_or_else(|| format!("not a rate; write {RATE_FORM}"))
+}
+
+fn field_value(text: &str) -> Result<FieldValue, String> {
+    let (field, value) = text
+        .split_once('=')
+        .filter(|(field, _)| !field.is_empty())
+        .ok_or_else(|| "not a field with a value; write it like window=2m".to_owned())?;
+    Ok(FieldValue {
+        field: field.to_owned(),
+        value: value.to_owned(),
+    })
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

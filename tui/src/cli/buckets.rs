@@ -85,9 +85,10 @@ fn reported(bucket: &BucketView) -> Option<&LimitView> {
 
 /// How full, in millionths.
 fn level(limit: &LimitView) -> u128 {
-    u128::from(limit.reset_after_ns)
+    let (part, whole) = limit.level(0);
+    u128::from(part)
         .saturating_mul(1_000_000)
-        .div_ceil(u128::from(limit.drain_ns).max(1))
+        .div_ceil(u128::from(whole).max(1))
 }
 
 pub(super) fn print(
@@ -147,7 +148,8 @@ fn table(page: &BucketsPage, style: Style) -> Table {
 }
 
 fn level_bar(limit: &LimitView, style: Style) -> String {
-    bar(limit.reset_after_ns, limit.drain_ns, style)
+    let (part, whole) = limit.level(0);
+    bar(part, whole, style)
 }
 
 fn left(limit: &LimitView) -> String {
@@ -170,7 +172,7 @@ fn state(state: BucketState) -> Cell {
 /// One record per limit, so that each has its own numbers.
 fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
-                   remaining,retry_after_ns,reset_after_ns,drain_ns";
+                   remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains";
     csv(out, heading.split(','))?;
     for bucket in buckets {
         for limit in &bucket.limits {
@@ -190,6 +192,8 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 limit.retry_after_ns.map(number).unwrap_or_default(),
                 number(limit.reset_after_ns),
                 number(limit.drain_ns),
+                number(limit.used),
+                limit.drains.to_string(),
             ];
             csv(out, record.iter().map(String::as_str))?;
         }

@@ -6,40 +6,45 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use loudou_limiter::config::{self, MAX_FILE_BYTES};
-use loudou_limiter::rule::RuleFile;
 
+use super::Outcome;
 use super::args::{CheckArgs, Format};
 use super::context::Context;
 use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::json_list;
-use super::{Outcome, words};
 use crate::text::escape;
+pub(super) use summary::Content;
+use summary::FileReport;
 
-/// What a bucket takes of Envoy's memory, its name and the store's own books included.
-const BYTES_PER_BUCKET: u64 = 110;
+mod summary;
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Outcome> {
+    let mut files: Vec<FileReport> = Vec::new();
     let mut problems: Vec<FileProblem> = Vec::new();
     let mut valid = true;
     for path in &args.files {
         let bytes = bytes_of(context, path)?;
-        let (report, file) = check(&name_of(path), &bytes);
-        valid &= file.is_some();
-        if context.format() == Format::Table {
-            let text = report.lines(context.style);
-            write!(context.io.out, "{text}")?;
-            match &file {
-                Some(file) => summary(report.file(), file, context.io.out)?,
-                None => writeln!(context.io.out, "{}", report.count())?,
+        let (report, found) = check(&name_of(path), &bytes);
+        valid &= found.is_some();
+        match context.format() {
+            Format::Table => {
+                let text = report.lines(context.style);
+                write!(context.io.out, "{text}")?;
+                match &found {
+                    Some(found) => summary::print(report.file(), found, context.io.out)?,
+                    None => writeln!(context.io.out, "{}", report.count())?,
+                }
             }
+            Format::Json | Format::Jsonl => files.push(FileReport::new(&report, found.as_ref())),
+            Format::Csv => problems.extend(report.problems()),
         }
-        problems.extend(report.problems());
     }
+    let format = context.format();
     let out = &mut *context.io.out;
-    match context.global.output.unwrap_or_default() {
+    match format {
         Format::Table => {}
-        format @ (Format::Json | Format::Jsonl) => json_list(out, format, &problems, &problems)?,
+        Format::Json | Format::Jsonl => json_list(out, format, &files, &files)?,
         Format::Csv => lines(&problems, out)?,
     }
     Ok(if valid {
@@ -49,16 +54,27 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     })
 }
 
-/// All that is wrong with a text, and the rules when nothing is.
-pub(super) fn check(name: &str, bytes: &[u8]) -> (Report, Option<RuleFile>) {
+/// All that is wrong with a text, and what it says when nothing is.
+pub(super) fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
     let mut report = Report::of_text(name, bytes);
     let Some(document) = &report.document else {
         return (report, None);
     };
-    let parsed = config::parse(&document.value);
-    report.add(&parsed.problems);
-    let file = parsed.file.filter(|_| !report.has_errors());
-    (report, file)
+    let (problems, content) = if config::is_admin(&document.value) {
+        match config::parse_admin(&document.value) {
+            Ok(settings) => (Vec::new(), Some(Content::Admin(settings))),
+            Err(problems) => (problems, None),
+        }
+    } else {
+        let mut parsed = config::parse(&document.value);
+        if let Some(file) = &parsed.file {
+            parsed.problems.extend(config::advice(file));
+        }
+        (parsed.problems, parsed.file.map(Content::Rules))
+    };
+    report.add(&problems);
+    let content = content.filter(|_| !report.has_errors());
+    (report, content)
 }
 
 /// What a file is called in messages.
@@ -84,43 +100,6 @@ pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec
     };
     read.with_context(|| format!("cannot read {}", escape(&name_of(path))))?;
     Ok(bytes)
-}
-
-fn summary(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
-    writeln!(
-        out,
-        "{}: valid: {}, {}",
-        escape(name),
-        count(file.rules.len(), "rule"),
-        count(limits, "limit")
-    )?;
-    let buckets = file.store.buckets;
-    let memory = u64::from(buckets).saturating_mul(BYTES_PER_BUCKET);
-    let memory = words::bytes(memory);
-    writeln!(
-        out,
-        "  store: {buckets} buckets at most, about {memory} of memory when full"
-    )?;
-    for rule in &file.rules {
-        let who = words::who(rule);
-        writeln!(
-            out,
-            "  {} ({}): {}",
-            rule.name,
-            rule.mode.name(),
-            escape(&who)
-        )?;
-        if let Some(cost) = words::cost(&rule.cost) {
-            writeln!(out, "    a request takes {}", escape(&cost))?;
-        }
-        for limit in &rule.limits {
-            let meaning = words::meaning(limit, !rule.key.is_empty());
-            writeln!(out, "    {}: {meaning}", limit.name())?;
-        }
-    }
-    Ok(())
 }
 
 fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {

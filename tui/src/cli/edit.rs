@@ -15,6 +15,7 @@ use super::report::Report;
 use super::world::{Usage, json as print_json};
 use super::{Outcome, buckets, rules};
 use crate::client::{ClientError, DropRequest, EditRequest};
+use crate::limit_edit;
 use crate::text::escape;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
@@ -146,12 +147,15 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
             _ => bail!(Usage("the file is neither a list nor an object".to_owned())),
         }
         report = Some(read);
-    } else if args.capacity.is_some() || args.rate.is_some() {
-        body.insert("limits".to_owned(), changed_limits(args, rule)?);
-    } else if args.limit.is_some() {
-        bail!(Usage(
-            "--limit says which; add --capacity or --rate".to_owned()
-        ));
+    } else {
+        let changes = changes(args);
+        if !changes.is_empty() {
+            body.insert("limits".to_owned(), changed_limits(args, &changes, rule)?);
+        } else if args.limit.is_some() {
+            bail!(Usage(
+                "--limit says which; add --capacity, --rate or FIELD=VALUE".to_owned()
+            ));
+        }
     }
     if let Some(mode) = args.mode {
         body.insert("mode".to_owned(), json!(mode.name()));
@@ -180,8 +184,17 @@ fn from_file(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
     Ok(Report::of_text(&check::name_of(file), &bytes))
 }
 
-/// The rule's limits with the numbers of the chosen one replaced.
-fn changed_limits(args: &SetArgs, rule: &RuleView) -> Result<Value> {
+/// The fields to change, and what to.
+fn changes(args: &SetArgs) -> Vec<(&str, String)> {
+    let capacity = args.capacity.map(|n| ("capacity", n.to_string()));
+    let rate = args.rate.map(|rate| ("rate", rate.to_string()));
+    let others = args.fields.iter();
+    let others = others.map(|change| (change.field.as_str(), change.value.trim().to_owned()));
+    capacity.into_iter().chain(rate).chain(others).collect()
+}
+
+/// The rule's limits with the fields of the chosen one changed.
+fn changed_limits(args: &SetArgs, changes: &[(&str, String)], rule: &RuleView) -> Result<Value> {
     let limits = rule.rule.get("limits").and_then(Value::as_array);
     let mut limits = limits
         .cloned()
@@ -208,20 +221,43 @@ fn changed_limits(args: &SetArgs, rule: &RuleView) -> Result<Value> {
             "the rule has no limit `{name}`; it has {listed}"
         )));
     };
-    if let Some(capacity) = args.capacity {
-        let full = fields.get("initial") == fields.get("capacity");
-        fields.insert("capacity".to_owned(), json!(capacity));
-        // A bucket that starts full goes on to do so, and none can start with more than it holds.
-        if let Some(initial) = fields.get_mut("initial")
-            && (full || initial.as_u64().is_some_and(|n| n > u64::from(capacity)))
-        {
-            *initial = json!(capacity);
-        }
-    }
-    if let Some(rate) = args.rate {
-        fields.insert("rate".to_owned(), json!(rate));
-    }
+    change(fields, changes)?;
     Ok(Value::Array(limits))
+}
+
+/// Changes a limit, by the core's table of its algorithm's fields.
+fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<()> {
+    let algorithm = limit.get("algorithm").and_then(Value::as_str);
+    let algorithm = algorithm.unwrap_or_default().to_owned();
+    let names: Vec<&str> = config::limit_fields(&algorithm)
+        .iter()
+        .map(|f| f.name)
+        .collect();
+    if names.is_empty() {
+        let name = escape(&algorithm);
+        bail!(Usage(format!("this loudou is too old to edit {name}")));
+    }
+    // What only follows from other numbers goes on to do so.
+    *limit = config::spoken_value(limit);
+    for (index, (name, value)) in changes.iter().enumerate() {
+        let Some(field) = limit_edit::field(&algorithm, name) else {
+            let (name, names) = (escape(name), names.join(", "));
+            bail!(Usage(format!(
+                "{algorithm} has no field `{name}`; it has {names}"
+            )));
+        };
+        if changes
+            .iter()
+            .take(index)
+            .any(|(earlier, _)| earlier == name)
+        {
+            bail!(Usage(format!("{name} is given twice")));
+        }
+        limit_edit::put(limit, field, value);
+    }
+    let set: Vec<&str> = changes.iter().map(|(name, _)| *name).collect();
+    limit_edit::settle(limit, &set);
+    Ok(())
 }
 
 /// Prints what an edit did, or would do; without the numbers if they were `seen` before.

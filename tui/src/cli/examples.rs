@@ -4,6 +4,7 @@ pub(crate) const LOUDOU: &str = "\
 Examples:
   loudou                                          watch the buckets, live
   loudou check rules.yaml                         check a rule file before Envoy sees it
+  loudou replay --config rules.yaml --trace access.log    what it would have done yesterday
   loudou buckets --state refusing                 who is refused, right now
   loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
   loudou unset per-user                           take that back";
@@ -25,7 +26,7 @@ Examples:
   loudou replay --config rules.yaml --trace access.log
   loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
   zcat access.log.gz | loudou replay --config rules.yaml --output json
-  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision";
+  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    each decision";
 
 pub(crate) const STATUS: &str = "\
 Examples:
@@ -53,6 +54,7 @@ pub(crate) const SET: &str = "\
 Examples:
   loudou set per-user --capacity 100 --rate 200/60s
   loudou set per-user --limit burst --capacity 30 --for 30m --reason 'launch day'
+  loudou set per-user --limit daily window=1h slots=6
   loudou set per-user --mode shadow --dry-run
   loudou set per-user --file limits.yaml --carry keep";
 

@@ -11,9 +11,9 @@ use loudou_limiter::rule::RuleFile;
 
 use super::Outcome;
 use super::args::Format;
-use super::check::{bytes_of, check, name_of};
+use super::check::{Content, bytes_of, check, name_of};
 use super::context::Context;
-use super::world::{Io, Usage, json};
+use super::world::{Io, Style, Usage, json};
 use crate::replay::engine::Reported;
 use crate::replay::format::Form;
 use crate::replay::input::{BadLine, Input};
@@ -22,7 +22,10 @@ use crate::replay::summary::Summary;
 use crate::replay::{Observer, decisions, replay};
 use crate::text::escape;
 
+mod compared;
+mod plot;
 mod progress;
+mod view;
 
 use progress::Progress;
 
@@ -122,18 +125,27 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
 /// The rules of a file. What is wrong with them goes to standard error.
 fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
-    let (report, file) = check(&name_of(path), &bytes);
+    let (report, found) = check(&name_of(path), &bytes);
     write!(context.io.err, "{}", report.lines(context.style))?;
-    if file.is_none() {
-        writeln!(context.io.err, "{}", report.count())?;
+    match found {
+        Some(Content::Rules(file)) => return Ok(Some(file)),
+        Some(Content::Admin(_)) => writeln!(
+            context.io.err,
+            "{}: the configuration of the admin role has no rules",
+            escape(&name_of(path))
+        )?,
+        None => writeln!(context.io.err, "{}", report.count())?,
     }
-    Ok(file)
+    Ok(None)
 }
 
 /// Runs the trace.
 fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Input> {
     let jsonl = context.format() == Format::Jsonl;
-    let style = context.style;
+    let style = Style {
+        width: context.io.width,
+        ..context.style
+    };
     let Io {
         out,
         err,
@@ -206,23 +218,22 @@ impl Watch<'_> {
 
 fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &Run) -> Result<()> {
     let summary = Summary::new(&name_of(&args.trace), input, run);
+    let style = context.style;
     match context.format() {
-        Format::Jsonl => bad_lines(context, input)?,
-        Format::Json | Format::Csv | Format::Table => {
-            json(context.io.out, Format::Json, &summary)?;
-        }
+        Format::Jsonl => {}
+        Format::Json => return Ok(json(context.io.out, Format::Json, &summary)?),
+        Format::Csv => view::csv_lines(&summary, context.io.out)?,
+        Format::Table => return Ok(view::print(&summary, context.io.out, style)?),
     }
-    Ok(())
+    bad_lines(context, input)
 }
 
 /// Says on standard error what was passed over, where standard output has no place for it.
 fn bad_lines(context: &mut Context<'_, '_>, input: &Input) -> Result<()> {
     if input.bad > 0 {
         let lines = BadLine::said(&input.first_bad);
-        context.note(&format!(
-            "{} bad lines passed over, the first:\n{lines}",
-            input.bad
-        ))?;
+        let bad = view::bad_lines(input.bad);
+        context.note(&format!("{bad}\n{lines}"))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::context::Context;
 use super::table::{Paint, Set, Table, csv};
 use super::words;
 use super::world::{Style, json, json_list};
+use crate::meaning::short;
 use crate::text::{escape, humanise};
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
@@ -81,7 +82,7 @@ fn table(rules: &Rules) -> Table {
 }
 
 fn limits(rule: &Value) -> String {
-    let limits = words::limits(rule).into_iter();
+    let limits = short::limits(rule).into_iter();
     let words: Vec<String> = limits
         .map(|(name, limit)| format!("{name}: {limit}"))
         .collect();
@@ -157,7 +158,7 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
         (first, Set::Left),
         (second, Set::Left),
     ]);
-    let (old, new) = (words::limits(before), words::limits(after));
+    let (old, new) = (short::limits(before), short::limits(after));
     let find = |limits: &[(String, String)], name: &str| {
         let found = limits.iter().find(|(other, _)| other == name);
         found.map(|(_, limit)| limit.clone())

@@ -13,6 +13,7 @@ use crate::text::is_unsafe;
 mod canned;
 mod checks;
 mod edits;
+mod replays;
 mod usage;
 mod views;
 
@@ -21,6 +22,8 @@ mod views;
 struct Loudou<'a> {
     answers: Vec<Answer>,
     input: &'a str,
+    /// Input that may be no text, in the place of `input`.
+    bytes: &'a [u8],
     terminal: Option<usize>,
     env: Env,
 }
@@ -46,10 +49,15 @@ impl Loudou<'_> {
         let expected = self.answers.len();
         let fake = Fake::new(self.answers);
         let (mut out, mut err) = (Vec::new(), Vec::new());
+        let input = if self.bytes.is_empty() {
+            self.input.as_bytes()
+        } else {
+            self.bytes
+        };
         let mut io = Io {
             out: &mut out,
             err: &mut err,
-            input: &mut BufReader::new(self.input.as_bytes()),
+            input: &mut BufReader::new(input),
             out_terminal: self.terminal.is_some(),
             width: self.terminal,
             err_terminal: false,

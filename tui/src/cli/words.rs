@@ -1,50 +1,6 @@
-//! Rules, limits, spans and dates in words.
+//! Keys, sizes and dates in words.
 
-use loudou_limiter::rule::{Cost, KeyPart, Rule, SourcePrefix};
-use loudou_limiter::{Limit, Nanos};
 use serde_json::Value;
-
-use crate::text::humanise;
-
-/// A limit of a rule as it travels: `funnel 15, 30/m`. Reads any algorithm, also one that is newer
-/// than this program.
-pub(super) fn limit(limit: &Value) -> String {
-    let Some(fields) = limit.as_object() else {
-        return limit.to_string();
-    };
-    let word = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    let mut text = fields.get("algorithm").map_or_else(|| "?".to_owned(), word);
-    let mut mark = " ";
-    for (name, value) in fields {
-        match name.as_str() {
-            "name" | "algorithm" => continue,
-            // What goes without saying.
-            "refill" if value == "greedy" => continue,
-            "initial" if Some(value) == fields.get("capacity") => continue,
-            "capacity" | "rate" => text.extend([mark, word(value).as_str()]),
-            _ => text.extend([mark, name, " ", word(value).as_str()]),
-        }
-        mark = ", ";
-    }
-    text
-}
-
-/// The name and the words of each limit of a rule as it travels.
-pub(super) fn limits(rule: &Value) -> Vec<(String, String)> {
-    let limits = rule.get("limits").and_then(Value::as_array);
-    limits
-        .into_iter()
-        .flatten()
-        .map(|value| {
-            let name = value.get("name").and_then(Value::as_str);
-            (name.unwrap_or_default().to_owned(), limit(value))
-        })
-        .collect()
-}
 
 /// The parts of a rule's key as it travels: `header x-user-id : path`.
 pub(super) fn key(rule: &Value) -> String {
@@ -67,110 +23,6 @@ pub(super) fn key(rule: &Value) -> String {
         })
         .collect();
     words.join(" : ")
-}
-
-/// Whom a rule's limits count: `each header x-user-id`.
-pub(super) fn who(rule: &Rule) -> String {
-    let parts: Vec<String> = rule
-        .key
-        .iter()
-        .map(|part| match part {
-            KeyPart::Header(name) => format!("header {name}"),
-            KeyPart::Query(name) => format!("query parameter {name}"),
-            KeyPart::Cookie(name) => format!("cookie {name}"),
-            KeyPart::Literal(text) => format!("\"{text}\""),
-            KeyPart::Metadata(path) => format!("metadata {}", path.join(".")),
-            KeyPart::Source(prefix) => source(*prefix),
-            KeyPart::Path { segments: None } => "path".to_owned(),
-            KeyPart::Path { segments: Some(1) } => "first segment of the path".to_owned(),
-            KeyPart::Path { segments: Some(n) } => format!("first {n} segments of the path"),
-            KeyPart::Route => "route".to_owned(),
-            KeyPart::Method => "method".to_owned(),
-            KeyPart::Host => "host".to_owned(),
-            KeyPart::Peer => "client certificate".to_owned(),
-        })
-        .collect();
-    if parts.is_empty() {
-        "one bucket for all requests".to_owned()
-    } else {
-        format!("a bucket for each {}", parts.join(" and "))
-    }
-}
-
-/// What a request takes; nothing for the one that goes without saying.
-pub(super) fn cost(cost: &Cost) -> Option<String> {
-    match cost {
-        Cost::Fixed(1) => None,
-        Cost::Fixed(cost) => Some(cost.to_string()),
-        Cost::Header { name, default, max } => Some(format!(
-            "what its header {name} says, at most {max}, and {default} without it"
-        )),
-        Cost::RequestBytes(size) => {
-            Some(format!("1 for each {} of its body", bytes((*size).into())))
-        }
-    }
-}
-
-/// Which clients share a bucket: `client address (IPv4 /24, IPv6 /64)`.
-fn source(SourcePrefix { v4, v6 }: SourcePrefix) -> String {
-    match (v4, v6) {
-        (32, 128) => "client address".to_owned(),
-        (32, _) => format!("client address (IPv6 /{v6})"),
-        _ => format!("client address (IPv4 /{v4}, IPv6 /{v6})"),
-    }
-}
-
-/// What a limit does: `each key may do 15 at once, then 30 per minute, i.e. one every 2s`.
-pub(super) fn meaning(limit: &Limit, keyed: bool) -> String {
-    let who = if keyed { "each key" } else { "all together" };
-    let algorithm = limit.algorithm();
-    let capacity = algorithm.capacity();
-    let Some(rate) = algorithm.rate() else {
-        return format!("{who} may have {capacity} at once");
-    };
-    let amount = rate.amount();
-    let per = period(rate.period());
-    let written = serde_json::to_value(limit).unwrap_or_default();
-    if written.get("refill").and_then(Value::as_str) == Some("interval") {
-        return format!("{who} may do {capacity} at once, and gets {amount} back every {per}");
-    }
-    let interval = rate
-        .period()
-        .get()
-        .checked_div(u64::from(amount))
-        .unwrap_or(0);
-    let exact = interval.checked_mul(u64::from(amount)) == Some(rate.period().get());
-    let about = if exact { "" } else { "about " };
-    let every = if amount == 1 {
-        String::new()
-    } else {
-        format!(", i.e. one every {about}{}", humanise(interval))
-    };
-    format!("{who} may do {capacity} at once, then {amount} per {per}{every}")
-}
-
-fn period(period: Nanos) -> String {
-    let text = period.to_string();
-    match text.as_str() {
-        "1s" => "second".to_owned(),
-        "1m" => "minute".to_owned(),
-        "1h" => "hour".to_owned(),
-        "1d" => "day".to_owned(),
-        _ => text,
-    }
-}
-
-/// A size in binary units, in words: `6.9 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
-    let tenths = |unit: u64| {
-        let tenths = bytes.saturating_mul(10).checked_div(unit).unwrap_or(0);
-        format!("{}.{}", tenths / 10, tenths % 10)
-    };
-    match bytes {
-        0..1_048_576 => format!("{} KiB", tenths(1 << 10)),
-        1_048_576..1_073_741_824 => format!("{} MiB", tenths(1 << 20)),
-        _ => format!("{} GiB", tenths(1 << 30)),
-    }
 }
 
 /// A time of the wall clock, in UTC: `2026-11-21 14:03:07Z`.
@@ -206,8 +58,6 @@ pub(super) fn date(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loudou_limiter::config::parse_limits;
-    use serde_json::json;
 
     #[test]
     fn dates() {
@@ -223,56 +73,5 @@ mod tests {
             assert_eq!(date(unix_s * 1_000), text);
         }
         assert!(!date(u64::MAX).is_empty());
-    }
-
-    #[test]
-    fn limits_in_words() {
-        let words = |limit: Value| {
-            let limits = parse_limits(&json!([limit])).expect("valid");
-            let limit = limits.iter().next().expect("one");
-            meaning(limit, true)
-        };
-        let funnel = |capacity: u32, rate: &str| {
-            words(json!({"algorithm": "funnel", "capacity": capacity, "rate": rate}))
-        };
-        assert_eq!(
-            funnel(15, "30/60s"),
-            "each key may do 15 at once, then 30 per minute, i.e. one every 2s"
-        );
-        assert_eq!(
-            funnel(15, "30/90s"),
-            "each key may do 15 at once, then 30 per 90s, i.e. one every 3s"
-        );
-        assert_eq!(
-            funnel(9, "7/s"),
-            "each key may do 9 at once, then 7 per second, i.e. one every about 143ms"
-        );
-        assert_eq!(
-            funnel(1, "1/d"),
-            "each key may do 1 at once, then 1 per day"
-        );
-        let lumps = json!({"algorithm": "token_bucket", "capacity": 5, "rate": "2/h",
-            "refill": "interval"});
-        assert_eq!(
-            words(lumps),
-            "each key may do 5 at once, and gets 2 back every hour"
-        );
-    }
-
-    #[test]
-    fn limits_of_unknown_algorithms_are_shown_too() {
-        let new = json!({"name": "x", "algorithm": "log", "capacity": 3, "window": "1m"});
-        assert_eq!(limit(&new), "log 3, window 1m");
-        assert_eq!(limit(&json!(7)), "7");
-        let tokens = json!({"algorithm": "token_bucket", "capacity": 9, "rate": "3/s",
-            "refill": "greedy", "initial": 9});
-        assert_eq!(limit(&tokens), "token_bucket 9, 3/s");
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(bytes(110 * 64), "6.8 KiB");
-        assert_eq!(bytes(110 * 65_536), "6.8 MiB");
-        assert_eq!(bytes(110 * 16_777_216), "1.7 GiB");
     }
 }

@@ -76,7 +76,7 @@ impl Changes {
     }
 
     /// How many requests the first file gave `from`, and the second `to`.
-    pub(crate) fn from_to(&self, from: Verdict, to: Verdict) -> u64 {
+    pub(crate) fn turned(&self, from: Verdict, to: Verdict) -> u64 {
         let row = self.verdicts.get(place(from));
         row.and_then(|row| row.get(place(to))).copied().unwrap_or(0)
     }

@@ -4,13 +4,23 @@ use loudou_limiter::Verdict;
 use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleSet, evaluate};
 use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::paged::PagedStore;
+use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::{BucketDecision, Decision, Nanos};
 
+use super::flight::Flight;
 use super::record::{Record, Set};
 
 /// Every run puts the same keys into the same pages, so that its output is the same.
 const SEED: [u8; 16] = *b"loudou replay 01";
+
+/// What a request took from a bucket that wants it back at its end.
+#[derive(Debug)]
+struct Place {
+    rule: usize,
+    key: Box<str>,
+    receipt: Receipt,
+}
 
 /// A rule file with its buckets.
 #[derive(Debug)]
@@ -19,6 +29,11 @@ pub(crate) struct Engine {
     table: Table,
     store: PagedStore,
     stats: StoreStats,
+    flight: Flight<Place>,
+    /// Requests that a limit counts until their end, and whose end nobody knows: at once.
+    pub(crate) endless: u64,
+    /// Requests that ended early, as too many were under way.
+    pub(crate) ended_early: u64,
 }
 
 impl Engine {
@@ -36,19 +51,71 @@ impl Engine {
             table,
             store,
             stats: StoreStats::default(),
+            flight: Flight::new(),
+            endless: 0,
+            ended_early: 0,
         })
     }
 
     /// Decides on a request, and takes its cost.
     pub(crate) fn decide(&mut self, request: &mut Record<'_>, clock: Clock) -> Outcome {
-        evaluate(
+        while let Some((end, place)) = self.flight.next(clock.now) {
+            self.release(&place, end);
+        }
+        let outcome = evaluate(
             &self.rules,
             &self.table,
             &mut self.store,
             request,
             clock,
             &mut self.stats,
-        )
+        );
+        self.follow(request, &outcome, clock.now);
+        outcome
+    }
+
+    /// Remembers what a request gives back at its end.
+    fn follow(&mut self, request: &Record<'_>, outcome: &Outcome, now: Nanos) {
+        let mut is_endless = false;
+        for said in &outcome.rules {
+            let Some(rule) = self.rules.get(said.rule).map(ActiveRule::rule) else {
+                continue;
+            };
+            let (Some(receipt), Some(key)) = (&said.receipt, &said.key) else {
+                continue;
+            };
+            if !rule.limits.holds_until_end() {
+                continue;
+            }
+            // One that another rule refuses is over.
+            let duration = request.duration.filter(|_| !outcome.is_refused());
+            is_endless |= duration.is_none() && !outcome.is_refused();
+            let end = duration.map_or(now, |duration| {
+                now.saturating_add(outcome.wait(&self.rules))
+                    .saturating_add(duration)
+            });
+            let place = Place {
+                rule: said.rule,
+                key: key.as_str().into(),
+                receipt: receipt.clone(),
+            };
+            if end == now {
+                self.release(&place, now);
+            } else if let Some(first) = self.flight.add(end, place) {
+                self.ended_early += 1;
+                self.release(&first, now);
+            }
+        }
+        self.endless += u64::from(is_endless);
+    }
+
+    fn release(&mut self, place: &Place, now: Nanos) {
+        let Some(rule) = self.rules.get(place.rule) else {
+            return;
+        };
+        let give = rule.give(&place.key, &place.receipt, Why::Ended, now);
+        // What could not be given back is counted in `stats`, and expires.
+        let (Ok(()) | Err(_)) = self.table.give(&mut self.store, &give, &mut self.stats);
     }
 
     /// Edits a rule; whether there is one of that name.
@@ -104,7 +171,7 @@ impl<'a> Reported<'a> {
             let Some(active) = rules.get(said.rule) else {
                 continue;
             };
-            let refuses = outcome.refused && position + 1 == outcome.rules.len();
+            let refuses = outcome.refused_by == Some(position);
             let bucket = match &said.answer {
                 Answer::Decided(bucket) => Some(bucket),
                 _ if refuses => None,

@@ -54,7 +54,7 @@ impl<'a> Wire<'a> {
         let record = &mut self.record;
         match &*name {
             "start_time" | "timestamp" | "@timestamp" | "time" => {
-                self.at = self.at.or(time(&value))
+                self.at = self.at.or_else(|| time(&value));
             }
             "method" | ":method" | "request_method" => record.method = text(value),
             "path" | ":path" | "request_path" => record.path = text(value),

@@ -1,13 +1,13 @@
 //! A whole run as a document: `--output json`, and what the tables are made from.
 
-use loudou_limiter::Verdict;
 use loudou_limiter::rule::Rule;
+use loudou_limiter::{Nanos, Verdict};
 use serde::Serialize;
 
 use super::changes::Changes;
 use super::format::Form;
 use super::input::Input;
-use super::missing::missing;
+use super::notes::notes;
 use super::run::{Run, Side};
 use super::tally::{RuleCounts, Tally};
 use super::timeline::Counts;
@@ -94,6 +94,7 @@ pub(crate) struct RuleSummary {
     pub(crate) admitted: u64,
     pub(crate) held: u64,
     pub(crate) refused: u64,
+    pub(crate) overruled: u64,
     pub(crate) shadow_refused: u64,
     pub(crate) shadow_held: u64,
     pub(crate) skipped: u64,
@@ -219,7 +220,7 @@ impl Trace {
             lines: input.lines,
             requests: run.requests(),
             edits: run.edits,
-            first_ns: run.time.first.map(|first| first.get()),
+            first_ns: run.time.first.map(Nanos::get),
             last_ns: run.time.first.map(|_| run.time.last.get()),
             steps_back: run.time.steps_back,
             longest_step_back_ns: run.time.longest_step_back.get(),
@@ -266,6 +267,7 @@ impl RuleSummary {
             admitted: counts.admitted,
             held: counts.held,
             refused: counts.refused,
+            overruled: counts.overruled,
             shadow_refused: counts.shadow_refused,
             shadow_held: counts.shadow_held,
             skipped: counts.skipped,
@@ -325,7 +327,7 @@ fn waits(tally: &Tally) -> WaitsSummary {
 impl ChangesSummary {
     fn new(changes: &Changes) -> Self {
         use Verdict::{Admit, Hold, Refuse};
-        let of = |from, to| changes.from_to(from, to);
+        let of = |from, to| changes.turned(from, to);
         let (admit_hold, admit_refuse) = (of(Admit, Hold), of(Admit, Refuse));
         let (hold_admit, hold_refuse) = (of(Hold, Admit), of(Hold, Refuse));
         let (refuse_admit, refuse_hold) = (of(Refuse, Admit), of(Refuse, Hold));
@@ -360,39 +362,4 @@ impl ChangesSummary {
             keys: keys.collect(),
         }
     }
-}
-
-/// What a log cannot tell, and the rules that ask for it.
-fn notes(input: &Input, run: &Run) -> Vec<String> {
-    let mut notes = Vec::new();
-    let Some(form) = input.form else { return notes };
-    let other = run.other.as_ref().map(|(side, _)| side);
-    for side in [Some(&run.side), other].into_iter().flatten() {
-        for (active, counts) in side.engine.rules().iter().zip(&side.tally.rules) {
-            let rule = active.rule();
-            for missing in missing(rule, form) {
-                notes.push(format!(
-                    "{}: rule {} asks for {missing}, which {} does not have: {} of {} requests skipped",
-                    side.config,
-                    rule.name,
-                    form.title(),
-                    counts.skipped,
-                    counts.matched,
-                ));
-            }
-        }
-    }
-    match form {
-        Form::Nginx => notes.push(
-            "the times are whole seconds, of the end of each request: bursts look sharper"
-                .to_owned(),
-        ),
-        Form::Envoy => notes.push(
-            "the source is the last address of x-forwarded-for, unless the log has a column for it"
-                .to_owned(),
-        ),
-        Form::Trace | Form::EnvoyJson => {}
-    }
-    notes.dedup();
-    notes
 }

@@ -1,6 +1,6 @@
 //! What became of the requests under one rule file.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, RuleOutcome};
 use loudou_limiter::rule::Mode;
 use loudou_limiter::{Nanos, Verdict};
 
@@ -13,7 +13,8 @@ use super::waits::Waits;
 pub(crate) const REFUSED: usize = 0;
 pub(crate) const SHADOW_REFUSED: usize = 1;
 
-/// What one rule said. A rule behind one that refused was not asked.
+/// What one rule said. An enforced rule behind one that refused was not asked, and what one before it
+/// said counts for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleCounts {
     /// Requests that it is for.
@@ -22,6 +23,8 @@ pub(crate) struct RuleCounts {
     pub(crate) admitted: u64,
     pub(crate) held: u64,
     pub(crate) refused: u64,
+    /// What it let in and a rule behind it refused.
+    pub(crate) overruled: u64,
     /// What it would have refused and held, in shadow mode.
     pub(crate) shadow_refused: u64,
     pub(crate) shadow_held: u64,
@@ -72,7 +75,7 @@ impl Tally {
             };
             let rule = active.rule();
             let refuses = said.answer.refuses(rule.on_error);
-            counts.add(&said.answer, refuses, rule.mode);
+            counts.add(said, refuses, rule.mode);
             if let (true, Some(key)) = (refuses, &said.key) {
                 let kind = match rule.mode {
                     Mode::Enforce => REFUSED,
@@ -85,7 +88,8 @@ impl Tally {
 }
 
 impl RuleCounts {
-    fn add(&mut self, answer: &Answer, refuses: bool, mode: Mode) {
+    fn add(&mut self, said: &RuleOutcome, refuses: bool, mode: Mode) {
+        let answer = &said.answer;
         self.matched += 1;
         if matches!(answer, Answer::GaveUp(_)) {
             self.gave_up += 1;
@@ -94,6 +98,7 @@ impl RuleCounts {
         let enforced = mode == Mode::Enforce;
         let counter = match (answer, refuses, holds) {
             (Answer::Skipped, ..) => &mut self.skipped,
+            _ if said.overruled => &mut self.overruled,
             (_, true, _) if enforced => &mut self.refused,
             (_, true, _) => &mut self.shadow_refused,
             (_, _, true) if enforced => &mut self.held,

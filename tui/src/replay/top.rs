@@ -172,6 +172,8 @@ impl Top {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -215,7 +217,7 @@ mod tests {
             adds in prop::collection::vec((0_usize..2, 0_u8..30, 0_usize..2), 0..400)
         ) {
             let mut top = Top::with_places(2, 8);
-            let mut full: HashMap<(usize, String), u64> = HashMap::new();
+            let mut full: BTreeMap<(usize, String), u64> = BTreeMap::new();
             for (group, key, kind) in &adds {
                 let key = key.to_string();
                 top.add(*group, &key, *kind);

@@ -161,7 +161,13 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
     let full_in = view.reset_after_ns.saturating_sub(age.get());
     let mut text = percent(level);
     if full_in > 0 {
-        text.push_str("  empty in ");
+        // Requests under way are only forgotten by then; mostly they end before.
+        let by_then = if view.rate.is_empty() {
+            "  forgotten in "
+        } else {
+            "  empty in "
+        };
+        text.push_str(by_then);
         text.push_str(&humanise(full_in));
     }
     pen.text(
@@ -171,14 +177,17 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
         theme.plain,
     );
     let (left, capacity) = (amount(view.remaining), amount(view.capacity));
-    let parts = [
-        ("capacity ", theme.dim),
-        (capacity.as_str(), theme.plain),
-        ("  remaining ", theme.dim),
-        (left.as_str(), theme.plain),
-        ("  rate ", theme.dim),
-        (view.rate.as_str(), theme.plain),
-    ];
+    let more = amount(view.used.saturating_sub(view.capacity));
+    let mut parts = vec![("capacity ", theme.dim), (capacity.as_str(), theme.plain)];
+    if view.used > view.capacity {
+        // Only where requests wait, or are paid for later; then nothing remains.
+        parts.extend([("  beyond ", theme.dim), (more.as_str(), theme.warn)]);
+    } else {
+        parts.extend([("  remaining ", theme.dim), (left.as_str(), theme.plain)]);
+    }
+    if !view.rate.is_empty() {
+        parts.extend([("  rate ", theme.dim), (view.rate.as_str(), theme.plain)]);
+    }
     pen.spans(2, y.saturating_add(2), &parts);
     y.saturating_add(4)
 }

@@ -1,6 +1,7 @@
 //! The edit form and its stages.
 
 use loudou_api::RuleView;
+use loudou_limiter::config;
 use ratatui::style::Style;
 
 use super::panel;
@@ -58,6 +59,8 @@ pub(crate) fn field(
 /// A line of the form: where it stands and how it is drawn.
 enum Row<'a> {
     Field(usize, &'a Field),
+    /// A limit and its algorithm.
+    Head(String, String),
     /// Its lines after the first have no mark.
     Problem(String, bool),
     Text(String, Style),
@@ -85,6 +88,13 @@ fn editing(pen: &mut Pen<'_>, state: &State, form: &Form) {
                 pen.cell(2, i32::from(y), mark, theme.bad);
                 pen.text(4, y, text, theme.bad);
             }
+            Row::Head(name, algorithm) => {
+                pen.spans(
+                    1,
+                    y,
+                    &[(name, theme.name), (" ", theme.dim), (algorithm, theme.dim)],
+                );
+            }
             Row::Text(text, style) => {
                 pen.text(1, y, text, *style);
             }
@@ -94,10 +104,17 @@ fn editing(pen: &mut Pen<'_>, state: &State, form: &Form) {
 
 fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<'a>> {
     let theme = pen.theme;
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut shown = None;
     for (index, field) in form.fields.iter().enumerate() {
         if field.kind == Kind::Carry && state.size.1 >= 20 {
             rows.push(Row::Text(String::new(), theme.plain));
+        }
+        if let Kind::Limit(limit, _) = field.kind
+            && shown != Some(limit)
+        {
+            shown = Some(limit);
+            rows.extend(head(form, limit));
         }
         rows.push(Row::Field(index, field));
         if let Some(problem) = &field.problem {
@@ -107,8 +124,18 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<
     for problem in &form.problems {
         rows.extend(problem_rows(problem, wide));
     }
+    let unknown = (0..)
+        .map_while(|index| form.limit(index))
+        .filter(|limit| !limit.2);
+    for (name, algorithm, _) in unknown {
+        let text = format!("{name}: this loudou is too old to edit {algorithm}");
+        rows.push(Row::Text(text, theme.warn));
+    }
     if state.size.1 >= 20 {
         rows.push(Row::Text(String::new(), theme.plain));
+        let about = form.fields.get(form.focus).and_then(about);
+        let lines = about.map(|text| wrap(text, wide)).unwrap_or_default();
+        rows.extend(lines.into_iter().map(|line| Row::Text(line, theme.dim)));
         let changes = change_lines(form, theme.say("→", "->"));
         if changes.is_empty() {
             rows.push(Row::Text("nothing is changed yet".to_owned(), theme.dim));
@@ -120,6 +147,23 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<
         );
     }
     rows
+}
+
+/// The line above the fields of a limit.
+fn head<'a>(form: &Form, limit: usize) -> Option<Row<'a>> {
+    let (name, algorithm, _) = form.limit(limit)?;
+    Some(Row::Head(
+        name.to_owned(),
+        if name == algorithm { "" } else { algorithm }.to_owned(),
+    ))
+}
+
+/// What the focused field means.
+const fn about(field: &Field) -> Option<&'static str> {
+    match field.kind {
+        Kind::Limit(_, field) => Some(field.doc),
+        _ => None,
+    }
 }
 
 fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = Row<'a>> + use<'a> {
@@ -134,13 +178,17 @@ fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
     let mark = if focused { theme.say("▸", ">") } else { " " };
     let label = if focused { theme.strong } else { theme.plain };
     pen.text(0, y, mark, theme.name);
-    pen.within(2, y, VALUE.saturating_sub(3), &field.label, label);
+    pen.within(2, y, VALUE.saturating_sub(3), field.name(), label);
     if matches!(field.input, Input::Text(_)) {
         pen.text(VALUE, y, &" ".repeat(14), theme.field);
     }
+    let unsaid = Some(field.shown(String::new())).filter(|_| field.value().is_empty());
     let end = match &field.input {
         Input::Text(line) if focused => self::field(pen, VALUE, y, "", line, theme.field),
-        Input::Text(line) => pen.text(VALUE, y, &line.text(), theme.field),
+        Input::Text(line) => match unsaid.filter(|default| !default.is_empty()) {
+            Some(default) => pen.text(VALUE, y, &format!("({default})"), theme.dim),
+            None => pen.text(VALUE, y, &line.text(), theme.field),
+        },
         Input::Choice(options, at) => choice(pen, y, options, *at, focused),
     };
     let end = end.max(VALUE.saturating_add(14));
@@ -148,11 +196,11 @@ fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
         pen.text(
             end.saturating_add(2),
             y,
-            &format!("was {}", field.before),
+            &format!("was {}", field.shown(field.before.clone())),
             theme.dim,
         );
     } else if focused {
-        pen.text(end.saturating_add(2), y, hint(field.kind), theme.dim);
+        pen.text(end.saturating_add(2), y, &hint(field), theme.dim);
     }
 }
 
@@ -171,20 +219,29 @@ fn choice(pen: &mut Pen<'_>, y: u16, options: &[&str], at: usize, focused: bool)
     x
 }
 
-const fn hint(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Capacity(_) => "the most a bucket holds",
-        Kind::Rate(_) => "such as 30/60s, 10/s",
+fn hint(field: &Field) -> String {
+    let hint = match field.kind {
+        Kind::Limit(_, about) => match (about.default, about.form) {
+            (_, config::Form::Word(_) | config::Form::Boolean) => "",
+            (Some(default), _) if field.value().is_empty() => return format!("empty: {default}"),
+            (_, config::Form::Rate) => "such as 30/60s, 10/s",
+            (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
+            _ => "",
+        },
         Kind::Mode => "",
         Kind::Carry => "for live levels",
         Kind::Expires => "such as 30m; empty: until Envoy restarts",
         Kind::Reason => "for the trail",
-    }
+    };
+    hint.to_owned()
 }
 
 fn change_lines(form: &Form, arrow: &str) -> Vec<String> {
     form.changes()
-        .map(|field| format!("{} {} {arrow} {}", field.label, field.before, field.value()))
+        .map(|field| {
+            let [before, after] = [field.before.clone(), field.value()].map(|v| field.shown(v));
+            format!("{} {before} {arrow} {after}", field.label)
+        })
         .collect()
 }
 

@@ -242,9 +242,10 @@ fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     }
 }
 
-/// What leaks: one drop after the other while there is water.
+/// What leaks: one drop after the other while there is water. Where the level falls in steps, or only when
+/// requests end, nothing drips.
 fn outflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
-    if water.level <= 0.0 {
+    if water.level <= 0.0 || !water.limit.drains {
         return;
     }
     let theme = pen.theme;
@@ -287,18 +288,27 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
         );
     }
     number_in_water(pen, shape, water);
-    let verb = if limit.algorithm == "token_bucket" {
-        "refills"
-    } else {
-        "leaks"
-    };
     let bottom = line(
         shape
             .rim
             .saturating_add(shape.height)
             .saturating_add(i32::from(BELOW) - 1),
     );
-    pen.middle(bottom, &format!("{verb} {}", limit.rate), theme.dim);
+    pen.middle(bottom, &way_out(limit), theme.dim);
+}
+
+/// How capacity comes back.
+fn way_out(limit: &LimitView) -> String {
+    let rate = &limit.rate;
+    if rate.is_empty() {
+        return "given back when requests end".to_owned();
+    }
+    match limit.algorithm.as_str() {
+        "funnel" | "leaky_queue" => format!("leaks {rate}"),
+        "token_bucket" => format!("refills {rate}"),
+        "smooth_bursty" | "smooth_warmup" => format!("pays off {rate}"),
+        _ => format!("lets {rate} through"),
+    }
 }
 
 /// The level in percent, in the middle of the cone.

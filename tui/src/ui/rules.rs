@@ -7,6 +7,7 @@ use super::words::{amount, percent, rate};
 use crate::app::history::Track;
 use crate::app::layout::table_height;
 use crate::app::state::State;
+use crate::meaning::short;
 use crate::num::{cells, fraction};
 use loudou_api::{RuleTotals, RuleView};
 
@@ -50,7 +51,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
 
 /// The selected rule in words, in full where the table cuts.
 fn about(rule: &RuleView) -> Vec<String> {
-    let mut lines = vec![limits_in_words(&rule.rule), in_words(&rule.rule)];
+    let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
     if let Some(edit) = &rule.edit {
         let why = if edit.reason.is_empty() {
             "no reason given"
@@ -58,7 +59,7 @@ fn about(rule: &RuleView) -> Vec<String> {
             &edit.reason
         };
         lines.push(format!("edited by {}: {why}", edit.by));
-        lines.push(format!("configured: {}", limits_in_words(&rule.base)));
+        lines.push(format!("configured: {}", short::line(&rule.base)));
     }
     lines
 }
@@ -142,7 +143,7 @@ impl Columns {
             (&amount(totals.passed()), theme.plain),
         ];
         self.numbers(pen, y, texts);
-        let limits = limits_in_words(&rule.rule);
+        let limits = short::line(&rule.rule);
         let mark = rule.edit.as_ref().map_or(String::new(), |edit| {
             format!("{} edited by {}  ", theme.pick('✎', '*'), edit.by)
         });
@@ -152,20 +153,6 @@ impl Columns {
             &[(&mark, theme.warn), (&limits, theme.plain)],
         );
     }
-}
-
-/// The limits of a rule: `burst 15 at 30/m, steady 1000 at 1000/d`.
-pub(crate) fn limits_in_words(rule: &Value) -> String {
-    let limits = rule.get("limits").and_then(Value::as_array);
-    let each = limits.into_iter().flatten().map(|limit| {
-        let text = |name: &str| limit.get(name).and_then(Value::as_str).unwrap_or("");
-        let capacity = limit
-            .get("capacity")
-            .map(Value::to_string)
-            .unwrap_or_default();
-        format!("{} {capacity} at {}", text("name"), text("rate"))
-    });
-    each.collect::<Vec<_>>().join(", ")
 }
 
 /// What a rule matches and what its key is: `POST /reply…, key header x-user-id`.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use loudou_api::RuleView;
+use loudou_api::{LimitView, RuleView};
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
 use ratatui::Terminal;
@@ -62,6 +62,35 @@ fn styles(terminal: &Terminal<TestBackend>) -> String {
 #[test]
 fn buckets() {
     screens("buckets", "", |_| {});
+}
+
+/// A bucket of limits whose level does not fall steadily, or of which somebody waits.
+#[test]
+fn bucket_of_other_limits() {
+    let limit = |name: &str, algorithm: &str, rate: &str, used: u64, reset_s: u64| LimitView {
+        name: name.to_owned(),
+        algorithm: algorithm.to_owned(),
+        capacity: 10,
+        rate: rate.to_owned(),
+        used,
+        remaining: 10_u64.saturating_sub(used),
+        reset_after_ns: reset_s * 1_000_000_000,
+        drain_ns: 60_000_000_000,
+        drains: algorithm == "leaky_queue",
+        ..LimitView::default()
+    };
+    let limits = [
+        limit("slots", "concurrency", "", 7, 420),
+        limit("minute", "fixed_window", "10/m", 4, 48),
+        limit("queue", "leaky_queue", "10/m", 12, 72),
+    ];
+    screens("bucket_other", "<ret>", |state| {
+        let rows = state.data.as_mut().map(|data| &mut data.rows);
+        for row in rows.into_iter().flatten() {
+            row.view.limits = limits.to_vec();
+            row.view.reported = 0;
+        }
+    });
 }
 
 #[test]

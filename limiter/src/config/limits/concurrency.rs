@@ -1,6 +1,6 @@
 //! The fields of `concurrency`.
 
-use super::field::{Field, Form, Numbers};
+use super::field::{Field, Form, Numbers, about};
 use super::{CAPACITY, Entry};
 use crate::algorithm::Concurrency;
 use crate::algorithm::concurrency::{LEASE, MAX_LEASE};
@@ -10,14 +10,16 @@ pub(super) const LEASE_FIELD: Field = Field {
     name: "lease",
     form: Form::Duration(Nanos::new(1), MAX_LEASE),
     default: Some("5m"),
-    doc: "After this time, or at most twice as long, a request whose end was not heard of no longer counts.",
+    doc: about(
+        "After this time, or at most twice as long, a request whose end was not heard of no longer counts.",
+    ),
 };
 
 pub(super) const CONCURRENCY: Entry = Entry {
     name: "concurrency",
     fields: &[
         Field {
-            doc: "How many may be in flight at once, in cost units.",
+            doc: about("How many may be in flight at once, in cost units."),
             ..CAPACITY
         },
         LEASE_FIELD,

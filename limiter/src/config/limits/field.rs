@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::algorithm::{MAX_AMOUNT, MAX_PERIOD};
 use crate::config::problem::Problem;
-use crate::config::reader::{Cursor, Fields, Report};
+use crate::config::reader::{Cursor, Fields, Report, decimal_form};
 use crate::decimal::Decimal;
 use crate::rate::{RATE_FORM, Rate};
 use crate::time::{DURATION_FORM, Nanos};
@@ -23,6 +23,15 @@ pub struct Field {
     pub default: Option<&'static str>,
     /// What it means, in one sentence.
     pub doc: &'static str,
+}
+
+/// The sentence of a [`Field::doc`]. The filter never shows it, and its module has to be small.
+pub(super) const fn about(sentence: &'static str) -> &'static str {
+    if cfg!(target_arch = "wasm32") {
+        ""
+    } else {
+        sentence
+    }
 }
 
 /// What a field may hold.
@@ -47,9 +56,7 @@ impl Form {
     pub fn allowed(self) -> String {
         match self {
             Self::Integer(least, most) => format!("a whole number from {least} to {most}"),
-            Self::Decimal(least, most) => {
-                format!("a number from {least} to {most} with at most 3 decimals")
-            }
+            Self::Decimal(least, most) => decimal_form(least, most),
             Self::Rate => format!("{RATE_FORM}; at most {MAX_AMOUNT} per {MAX_PERIOD}"),
             Self::Duration(least, most) => format!("{DURATION_FORM}; from {least} to {most}"),
             Self::Word(words) => words.join(", "),
@@ -107,13 +114,7 @@ impl<'a> Numbers<'a> {
         let Form::Decimal(least, most) = form else {
             return None;
         };
-        let number = cursor.value.as_number().map(ToString::to_string);
-        let decimal = number.as_deref().and_then(Decimal::parse);
-        let fits = decimal.filter(|decimal| (least..=most).contains(decimal));
-        if fits.is_none() {
-            report.error(&cursor, "out of range", &form.allowed());
-        }
-        fits
+        cursor.decimal(least, most, report)
     }
 
     pub(super) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {

@@ -1,6 +1,6 @@
 //! The fields of `funnel` and `token_bucket`.
 
-use super::field::{Field, Form, Numbers};
+use super::field::{Field, Form, Numbers, about};
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
 use crate::algorithm::{Funnel, MAX_AMOUNT, Refill, TokenBucket};
 use crate::time::Nanos;
@@ -29,13 +29,15 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
             name: "refill",
             form: Form::Word(&Refill::NAMES),
             default: Some("greedy"),
-            doc: "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
+            doc: about(
+                "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
+            ),
         },
         Field {
             name: "initial",
             form: Form::Integer(0, MAX_AMOUNT),
             default: Some("the capacity"),
-            doc: "The tokens a new bucket starts with.",
+            doc: about("The tokens a new bucket starts with."),
         },
         MAX_WAIT_FIELD,
     ],

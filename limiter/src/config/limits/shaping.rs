@@ -1,6 +1,6 @@
 //! The fields of the algorithms that shape: `leaky_queue` and the smooth ones.
 
-use super::field::{Field, Form, Numbers};
+use super::field::{Field, Form, Numbers, about};
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
 use crate::algorithm::smooth_bursty::MAX_BURST;
 use crate::algorithm::smooth_warmup::{COLD_FACTORS, MAX_WARMUP};
@@ -12,22 +12,22 @@ pub(super) const LEAKY_QUEUE: Entry = Entry {
     name: "leaky_queue",
     fields: &[
         Field {
-            doc: "How many may wait at once, in cost units; more are refused.",
+            doc: about("How many may wait at once, in cost units; more are refused."),
             ..CAPACITY
         },
         Field {
-            doc: "How fast requests pass.",
+            doc: about("How fast requests pass."),
             ..RATE
         },
         Field {
             name: "immediate",
             form: Form::Integer(0, MAX_AMOUNT),
             default: Some("0"),
-            doc: "How much of a backlog passes without waiting, in cost units.",
+            doc: about("How much of a backlog passes without waiting, in cost units."),
         },
         Field {
             default: Some("1h"),
-            doc: "How long a request may be held; what would wait longer is refused.",
+            doc: about("How long a request may be held; what would wait longer is refused."),
             ..MAX_WAIT_FIELD
         },
     ],
@@ -51,14 +51,14 @@ pub(super) const SMOOTH_BURSTY: Entry = Entry {
     name: "smooth_bursty",
     fields: &[
         Field {
-            doc: "How fast permits come.",
+            doc: about("How fast permits come."),
             ..RATE
         },
         Field {
             name: "burst_seconds",
             form: Form::Decimal(Decimal::from_thousandths(0), MAX_BURST),
             default: Some("1"),
-            doc: "The permits of so many seconds are stored while nothing is asked for.",
+            doc: about("The permits of so many seconds are stored while nothing is asked for."),
         },
         MAX_WAIT_FIELD,
     ],
@@ -77,13 +77,15 @@ pub(super) const WARMUP: Field = Field {
     name: "warmup",
     form: Form::Duration(Nanos::new(1), MAX_WARMUP),
     default: None,
-    doc: "How long it takes to be warm, in steady use, and to be cold again, without requests.",
+    doc: about(
+        "How long it takes to be warm, in steady use, and to be cold again, without requests.",
+    ),
 };
 pub(super) const COLD_FACTOR: Field = Field {
     name: "cold_factor",
     form: Form::Decimal(COLD_FACTORS[0], COLD_FACTORS[1]),
     default: Some("3"),
-    doc: "How many times as long as at the rate a permit takes when it is cold.",
+    doc: about("How many times as long as at the rate a permit takes when it is cold."),
 };
 const THREE: Decimal = Decimal::from_thousandths(3_000);
 
@@ -91,7 +93,7 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
     name: "smooth_warmup",
     fields: &[
         Field {
-            doc: "How fast permits come when it is warm.",
+            doc: about("How fast permits come when it is warm."),
             ..RATE
         },
         WARMUP,

@@ -1,6 +1,6 @@
 //! The fields of the algorithms with a window.
 
-use super::field::{Field, Form, Numbers};
+use super::field::{Field, Form, Numbers, about};
 use super::{CAPACITY, Entry};
 use crate::algorithm::sliding_log::MAX_ENTRIES;
 use crate::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
@@ -15,13 +15,13 @@ pub(super) const WINDOW: Field = Field {
     name: "window",
     form: Form::Duration(Nanos::new(1), MAX_PERIOD),
     default: None,
-    doc: "The time in which at most the capacity is admitted.",
+    doc: about("The time in which at most the capacity is admitted."),
 };
 pub(super) const SLOTS: Field = Field {
     name: "slots",
     form: Form::Integer(MIN_SLOTS, MAX_SLOTS),
     default: Some("10"),
-    doc: "The number of steps in which the window moves on.",
+    doc: about("The number of steps in which the window moves on."),
 };
 
 pub(super) const FIXED_WINDOW: Entry = Entry {
@@ -33,7 +33,9 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
             name: "align",
             form: Form::Word(&Align::NAMES),
             default: Some("first"),
-            doc: "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
+            doc: about(
+                "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
+            ),
         },
     ],
     read: |numbers: &Numbers<'_>, report| {
@@ -54,8 +56,8 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
         Field {
             name: "slot_capacity",
             form: Form::Integer(1, MAX_AMOUNT),
-            default: Some("2·capacity/slots, rounded up"),
-            doc: "The most that is admitted in one slot, in cost units.",
+            default: Some("twice capacity/slots, rounded up"),
+            doc: about("The most that is admitted in one slot, in cost units."),
         },
     ],
     read: |numbers: &Numbers<'_>, report| {
@@ -84,7 +86,7 @@ pub(super) const SLIDING_LOG: Entry = Entry {
             name: "count_refused",
             form: Form::Boolean,
             default: Some("false"),
-            doc: "Whether refused requests count as well, so that hammering keeps out.",
+            doc: about("Whether refused requests count as well, so that hammering keeps out."),
         },
     ],
     read: |numbers: &Numbers<'_>, report| {

@@ -1,11 +1,13 @@
 //! The fields of the edit form: what is typed or chosen, and what is wrong with it by itself.
 
 use loudou_api::MAX_REASON;
-use loudou_limiter::{DURATION_FORM, Nanos, Rate};
-use serde_json::Value;
+use loudou_limiter::config::{self, Form, limit_fields, spoken_value};
+use loudou_limiter::{DURATION_FORM, Nanos};
+use serde_json::{Map, Value};
 
 use crate::app::line::Line;
 use crate::app::press::{Code, Press};
+use crate::limit_edit;
 
 const MODES: [&str; 3] = ["enforce", "shadow", "off"];
 /// The carry that edits have when nobody says otherwise comes first.
@@ -14,10 +16,8 @@ pub(super) const CARRIES: [&str; 3] = ["proportional", "keep", "reset"];
 /// What a field is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The capacity of limit number so.
-    Capacity(usize),
-    /// The rate of limit number so.
-    Rate(usize),
+    /// This field of limit number so.
+    Limit(usize, &'static config::Field),
     Mode,
     Carry,
     Expires,
@@ -28,8 +28,7 @@ impl Kind {
     /// Where its value stands in the body of the edit; `None` for what goes beside the body.
     pub(super) fn path(self) -> Option<String> {
         match self {
-            Self::Capacity(index) => Some(format!("limits[{index}].capacity")),
-            Self::Rate(index) => Some(format!("limits[{index}].rate")),
+            Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
             Self::Mode => Some("mode".to_owned()),
             Self::Carry | Self::Expires | Self::Reason => None,
         }
@@ -47,9 +46,10 @@ pub(crate) enum Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) kind: Kind,
+    /// Its name, with that of its limit.
     pub(crate) label: String,
     pub(crate) input: Input,
-    /// The value in force.
+    /// The value in force; empty for the default.
     pub(crate) before: String,
     pub(crate) problem: Option<String>,
 }
@@ -65,18 +65,52 @@ impl Field {
         }
     }
 
-    pub(super) fn choice(kind: Kind, options: &'static [&'static str], value: &str) -> Self {
+    pub(super) fn choice(
+        kind: Kind,
+        label: String,
+        options: &'static [&'static str],
+        value: &str,
+    ) -> Self {
         let at = options.iter().position(|option| *option == value);
         Self {
             kind,
-            label: if kind == Kind::Mode { "mode" } else { "carry" }.to_owned(),
+            label,
             input: Input::Choice(options, at.unwrap_or(0)),
             before: value.to_owned(),
             problem: None,
         }
     }
 
-    /// The value as it stands.
+    /// A field of limit number `index`, called `name`, whose fields are `limit`.
+    fn of_limit(
+        index: usize,
+        name: &str,
+        field: &'static config::Field,
+        limit: &Map<String, Value>,
+    ) -> Self {
+        let kind = Kind::Limit(index, field);
+        let label = format!("{name} {}", field.name);
+        let value = limit.get(field.name).map(limit_edit::text);
+        let or_default = |value: Option<String>| {
+            let default = || field.default.unwrap_or_default().to_owned();
+            value.unwrap_or_else(default)
+        };
+        match field.form {
+            Form::Word(words) => Self::choice(kind, label, words, &or_default(value)),
+            Form::Boolean => Self::choice(kind, label, &limit_edit::BOOLEANS, &or_default(value)),
+            _ => Self::text(kind, label, &value.unwrap_or_default()),
+        }
+    }
+
+    /// Its name alone.
+    pub(crate) fn name(&self) -> &str {
+        match self.kind {
+            Kind::Limit(_, field) => field.name,
+            _ => &self.label,
+        }
+    }
+
+    /// The value as it stands; empty for the default.
     pub(crate) fn value(&self) -> String {
         match &self.input {
             Input::Text(line) => line.text().trim().to_owned(),
@@ -84,45 +118,62 @@ impl Field {
         }
     }
 
+    /// A value of it in words: the default is told.
+    pub(crate) fn shown(&self, value: String) -> String {
+        match self.kind {
+            Kind::Limit(_, field) if value.is_empty() => {
+                field.default.unwrap_or_default().to_owned()
+            }
+            _ => value,
+        }
+    }
+
     /// Whether it is part of the rule and differs from what is in force.
     pub(crate) fn is_changed(&self) -> bool {
-        let (value, before) = (self.value(), &self.before);
         match self.kind {
             Kind::Carry | Kind::Expires | Kind::Reason => false,
-            Kind::Rate(_) => value != *before && Rate::parse(&value) != Rate::parse(before),
-            _ => value != *before,
+            Kind::Limit(_, field) => !limit_edit::same(field, &self.value(), &self.before),
+            Kind::Mode => self.value() != self.before,
         }
     }
 }
 
-/// The fields of a rule: two for each limit, and the mode.
-pub(super) fn rule_fields(rule: &Value) -> Vec<Field> {
+/// The limits of a rule as it travels.
+pub(super) fn limits_of(rule: &Value) -> impl Iterator<Item = &Map<String, Value>> {
     let limits = rule.get("limits").and_then(Value::as_array);
+    limits.into_iter().flatten().filter_map(Value::as_object)
+}
+
+fn text<'a>(limit: &'a Map<String, Value>, name: &str) -> &'a str {
+    limit.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The fields that this program knows of a limit; none of an algorithm that is newer.
+pub(super) fn table_of(limit: &Map<String, Value>) -> &'static [config::Field] {
+    limit_fields(text(limit, "algorithm"))
+}
+
+/// What a limit is called, and its algorithm.
+pub(super) fn names_of(limit: &Map<String, Value>) -> (&str, &str) {
+    let algorithm = text(limit, "algorithm");
+    let name = Some(text(limit, "name")).filter(|name| !name.is_empty());
+    (name.unwrap_or(algorithm), algorithm)
+}
+
+/// The fields of a rule: those of each limit, and the mode.
+pub(super) fn rule_fields(rule: &Value) -> Vec<Field> {
     let mut fields = Vec::new();
-    for (index, limit) in limits.into_iter().flatten().enumerate() {
-        let text = |name: &str| limit.get(name).and_then(Value::as_str).unwrap_or("");
-        let name = Some(text("name")).filter(|name| !name.is_empty());
-        let name = name.unwrap_or_else(|| text("algorithm"));
-        let capacity = limit
-            .get("capacity")
-            .map(Value::to_string)
-            .unwrap_or_default();
-        fields.push(Field::text(
-            Kind::Capacity(index),
-            format!("{name} capacity"),
-            &capacity,
-        ));
-        fields.push(Field::text(
-            Kind::Rate(index),
-            format!("{name} rate"),
-            text("rate"),
-        ));
+    for (index, limit) in limits_of(rule).enumerate() {
+        let (name, _) = names_of(limit);
+        let said = spoken_value(limit);
+        let table = table_of(limit).iter();
+        fields.extend(table.map(|field| Field::of_limit(index, name, field, &said)));
     }
     let mode = rule
         .get("mode")
         .and_then(Value::as_str)
         .unwrap_or("enforce");
-    fields.push(Field::choice(Kind::Mode, &MODES, mode));
+    fields.push(Field::choice(Kind::Mode, "mode".to_owned(), &MODES, mode));
     fields
 }
 

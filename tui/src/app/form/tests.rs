@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::app::press::keys;
+use loudou_limiter::algorithm::Algorithm;
+use loudou_limiter::config;
+use loudou_limiter::config::{limit_fields, parse_limits};
 use serde_json::json;
 
 fn view() -> RuleView {
@@ -40,7 +43,13 @@ fn untouched_changes_nothing() {
     let form = Form::new(view());
     assert_eq!(form.problem_count(), 0);
     assert!(!form.does_something());
-    assert_eq!(form.body()["limits"], view().rule["limits"]);
+    // What goes without saying is not said, and means the same.
+    let limits = |limits: &Value| parse_limits(limits).expect("valid");
+    assert_eq!(
+        limits(&form.body()["limits"]),
+        limits(&view().rule["limits"])
+    );
+    assert_eq!(form.body()["limits"][1].get("initial"), None);
 }
 
 #[test]
@@ -53,9 +62,11 @@ fn typing_replaces_the_selected_number() {
 
 #[test]
 fn a_bucket_that_starts_full_keeps_starting_full() {
-    let form = typed("<tab><tab>50");
-    assert_eq!(form.body()["limits"][1]["initial"], 50);
+    let form = typed("<tab><tab><tab>50");
     assert_eq!(form.problem_count(), 0, "{form:?}");
+    let limits = parse_limits(&form.body()["limits"]).expect("valid");
+    let written = serde_json::to_value(&limits).expect("serialises");
+    assert_eq!(written[1]["initial"], 50);
 }
 
 #[test]
@@ -81,7 +92,7 @@ fn the_same_rate_in_other_words_is_no_change() {
 
 #[test]
 fn choices_are_chosen() {
-    let mode = "<tab><tab><tab><tab>";
+    let mode = "<tab>".repeat(8);
     for (presses, mode_after) in [("<right>", "shadow"), ("<left>", "off"), ("o", "off")] {
         let form = typed(&format!("{mode}{presses}"));
         assert_eq!(form.body()["mode"], mode_after);
@@ -110,4 +121,107 @@ fn going_on_from_theirs_keeps_what_was_typed() {
     assert_eq!(form.body()["limits"][0]["capacity"], 250);
     assert_eq!(form.body()["limits"][0]["rate"], "60/m");
     assert_eq!(form.fields[0].before, "40");
+}
+
+/// A rule with one limit of every algorithm, with its needed fields alone.
+fn every() -> RuleView {
+    let limits = Algorithm::NAMES.iter().map(|name| {
+        let mut limit = json!({ "name": format!("a-{name}").replace('_', "-"), "algorithm": name });
+        let needed = limit_fields(name).iter().filter(|f| f.default.is_none());
+        for field in needed {
+            limit[field.name] = match field.name {
+                "capacity" => json!(5),
+                "rate" => json!("1/s"),
+                _ => json!("1m"),
+            };
+        }
+        limit
+    });
+    RuleView {
+        rule: json!({ "name": "every", "limits": limits.take(8).collect::<Vec<_>>() }),
+        ..RuleView::default()
+    }
+}
+
+#[test]
+fn every_field_of_every_algorithm_is_there() {
+    let form = Form::new(every());
+    assert_eq!(form.problem_count(), 0);
+    for (index, name) in Algorithm::NAMES.iter().take(8).enumerate() {
+        assert_eq!(
+            form.limit(index).map(|limit| (limit.1, limit.2)),
+            Some((*name, true))
+        );
+        for field in limit_fields(name) {
+            let kind = Kind::Limit(index, field);
+            let found = form.fields.iter().find(|field| field.kind == kind);
+            let found = found.unwrap_or_else(|| panic!("{name} {}", field.name));
+            let is_choice = matches!(found.input, Input::Choice(..));
+            let chosen = matches!(field.form, config::Form::Word(_) | config::Form::Boolean);
+            assert_eq!(is_choice, chosen, "{name} {}", field.name);
+        }
+    }
+    assert!(!form.does_something());
+    let limits = |limits: &Value| parse_limits(limits).expect("valid");
+    assert_eq!(
+        limits(&form.body()["limits"]),
+        limits(&every().rule["limits"])
+    );
+}
+
+fn one(limit: &Value, presses: &str) -> Form {
+    let view = RuleView {
+        rule: json!({ "name": "one", "limits": [limit] }),
+        ..RuleView::default()
+    };
+    let mut form = Form::new(view);
+    for press in keys(presses) {
+        match press.code {
+            crate::app::press::Code::Tab => form.step(1),
+            _ => assert!(form.press(press), "{press}"),
+        }
+    }
+    form
+}
+
+#[test]
+fn fields_of_every_form_are_checked_as_they_are_typed() {
+    let log = json!({ "name": "l", "algorithm": "sliding_log", "capacity": 5, "window": "1m" });
+    let form = one(&log, "<tab>2m<tab><right>");
+    assert_eq!(form.problem_count(), 0, "{form:?}");
+    let limit = &form.body()["limits"][0];
+    assert_eq!(
+        (&limit["window"], &limit["count_refused"]),
+        (&json!("2m"), &json!(true))
+    );
+    let form = one(&log, "300<tab>soon");
+    let problem = |index: usize| form.fields[index].problem.clone().unwrap_or_default();
+    assert!(problem(0).contains("from 1 to 256"), "{form:?}");
+    assert!(problem(1).contains("not a duration"), "{form:?}");
+
+    let bursty = json!({ "name": "b", "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 1,
+        "max_wait": "5s" });
+    let form = one(&bursty, "<tab>2.5<tab><bs>");
+    assert_eq!(form.problem_count(), 0, "{form:?}");
+    let limit = &form.body()["limits"][0];
+    assert_eq!(
+        (&limit["burst_seconds"], limit.get("max_wait")),
+        (&json!(2.5), None)
+    );
+    let changed: Vec<String> = form.changes().map(|f| f.shown(f.value())).collect();
+    assert_eq!(changed, ["2.5", "0s"]);
+    // The default in full is no change.
+    assert!(!one(&bursty, "<tab>1.0").does_something());
+    // A needed field cannot be emptied.
+    let form = one(&log, "<tab><bs>");
+    assert!(form.fields[1].problem.is_some(), "{form:?}");
+}
+
+#[test]
+fn a_limit_of_a_newer_filter_stays_as_it_is() {
+    let newer = json!({ "name": "n", "algorithm": "newer", "width": 3 });
+    let form = one(&newer, "<right>");
+    assert_eq!(form.limit(0), Some(("n", "newer", false)));
+    assert_eq!(form.body(), json!({ "mode": "shadow" }));
+    assert_eq!(form.problem_count(), 0);
 }

@@ -2,12 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::cli::table::bar;
-use crate::cli::words;
+use crate::cli::table::{bar, fit};
 use crate::cli::world::Style;
 use crate::clock::Clock;
 use crate::num::{float, whole};
-use crate::text::humanise;
+use crate::text::{self, humanise};
 
 /// Nothing is shown of what is done sooner.
 const PATIENCE_NS: u64 = 300_000_000;
@@ -45,6 +44,9 @@ impl<'a> Progress<'a> {
         self.next_ns = now_ns.saturating_add(BETWEEN_NS);
         self.shown = true;
         let line = line(bytes, self.total, requests, now_ns, self.style);
+        // A line that is full would go on in the next one.
+        let room = self.style.width.unwrap_or(usize::MAX).saturating_sub(1);
+        let line = fit(&line, room, self.style);
         write!(self.err, "\r{line}\u{1b}[K")?;
         self.err.flush()
     }
@@ -63,14 +65,14 @@ fn line(bytes: u64, total: Option<u64>, requests: u64, now_ns: u64, style: Style
     let per_second = |n: u64| float(n) * 1e9 / float(now_ns.max(1));
     let rate = format!("{} requests/s", whole(per_second(requests)));
     let Some(total) = total else {
-        let done = words::bytes(bytes);
+        let done = text::bytes(bytes);
         return format!("  {requests} requests, {done}, {rate}");
     };
     let done = bytes.min(total);
     let left = float(total - done) / per_second(done).max(1.0);
     let left = humanise(whole(left * 1e9));
     let percent = whole(100.0 * float(done) / float(total.max(1)));
-    let (done_words, total_words) = (words::bytes(done), words::bytes(total));
+    let (done_words, total_words) = (text::bytes(done), text::bytes(total));
     let bar = bar(done, total, style);
     format!("  {bar} {percent:>3} %  {done_words} of {total_words}, {rate}, {left} left")
 }

@@ -130,10 +130,12 @@ fn limit(name: &str, remaining: u64, used_s: u64, retry: Option<u64>) -> LimitVi
         algorithm: "funnel".to_owned(),
         capacity: 15,
         rate: "30/m".to_owned(),
+        used: 15_u64.saturating_sub(remaining),
         remaining,
         retry_after_ns: retry,
         reset_after_ns: used_s * S,
         drain_ns: 30 * S,
+        drains: true,
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use loudou_limiter::config;
+use serde_json::Value;
+
 use super::*;
 
 const THREE_YAML: &str = "\
@@ -71,7 +74,7 @@ fn everything_that_is_wrong_is_said_at_once() {
 fn the_text_of_a_problem_is_that_of_the_filter() {
     let document = crate::document::read(THREE_JSON.as_bytes()).expect("readable");
     let out = check(THREE_JSON, "").out;
-    let problems = loudou_limiter::config::parse(&document.value).problems;
+    let problems = config::parse(&document.value).problems;
     assert!(problems.len() >= 3);
     for problem in problems {
         assert!(
@@ -84,7 +87,29 @@ fn the_text_of_a_problem_is_that_of_the_filter() {
 #[test]
 fn a_good_file_is_said_in_words() {
     assert_snapshot!("check_good", check(GOOD, "").seen());
-    assert_eq!(check(GOOD, "-o json").seen(), "[]\n--- exit code 0\n");
+    assert_snapshot!("check_good_json", check(GOOD, "-o json").seen());
+    assert_snapshot!("check_good_jsonl", check(GOOD, "-o jsonl").seen());
+    assert_eq!(check(GOOD, "-o csv").out.lines().count(), 1);
+}
+
+/// Every algorithm with its options, and every warning.
+#[test]
+fn every_algorithm_has_its_words() {
+    assert_snapshot!("check_every", check(include_str!("every.yaml"), "").seen());
+}
+
+#[test]
+fn admin_configurations_are_checked_too() {
+    let hash = "0f".repeat(32);
+    let tokens = format!(
+        "version: 1\nadmin:\n  role: admin\n  tokens:\n    - {{ name: ops, sha256: {hash}, may: edit }}\n    \
+         - {{ name: wall, sha256: {hash}, may: view }}\n"
+    );
+    assert_snapshot!("check_admin", check(&tokens, "").seen());
+    let none = "store: { share: team }\nadmin: { role: admin }\n";
+    assert_snapshot!("check_admin_open", check(none, "").seen());
+    let wrong = "admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }\n";
+    assert_snapshot!("check_admin_wrong", check(wrong, "").seen());
 }
 
 #[test]
@@ -104,7 +129,7 @@ fn texts_that_cannot_be_read() {
         "check_twice",
         check(&GOOD.replace("cost: 2", "mode: off"), "").seen()
     );
-    let large = "#".repeat(loudou_limiter::config::MAX_FILE_BYTES + 1);
+    let large = "#".repeat(config::MAX_FILE_BYTES + 1);
     assert_snapshot!("check_large", check(&large, "").seen());
 }
 
@@ -149,4 +174,53 @@ fn the_published_schema_is_the_printed_one() {
         "docs/schema/loudou.schema.json is not what `loudou schema` prints; update it with \
          `cargo run --package loudou -- schema > docs/schema/loudou.schema.json`"
     );
+}
+
+/// Every rule file and admin configuration inside a document.
+fn configurations(value: &Value, found: &mut Vec<Value>) {
+    let fields = value.as_object();
+    if fields.is_some_and(|f| {
+        f.contains_key("version") && f.contains_key("rules") || f.contains_key("admin")
+    }) && value["admin"].get("address").is_none()
+    {
+        found.push(value.clone());
+    }
+    let inner = fields.into_iter().flat_map(|fields| fields.values());
+    let inner = inner.chain(value.as_array().into_iter().flatten());
+    inner.for_each(|value| configurations(value, found));
+}
+
+#[test]
+fn examples_keep_to_the_schema() {
+    let validator = jsonschema::draft202012::new(&config::schema()).expect("a schema");
+    let readme = include_str!("../../../../README.md");
+    let rule = readme
+        .split("```yaml")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    // Envoy's YAML may have anchors; the reader of rule files has none.
+    let quickstart = include_str!("../../../../envoy/quickstart/envoy.yaml");
+    let quickstart = quickstart.replace(": &", ": # ").replace(": *", ": # ");
+    let texts = [
+        include_str!("good.yaml"),
+        include_str!("every.yaml"),
+        &quickstart,
+        rule.expect("a rule file in the README"),
+    ];
+    let mut found = Vec::new();
+    for text in texts {
+        let document = crate::document::read(text.as_bytes()).expect("readable");
+        configurations(&document.value, &mut found);
+    }
+    assert_eq!(found.len(), 5);
+    for document in &found {
+        let errors = validator.iter_errors(document);
+        let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
+        assert_eq!(errors, [""; 0], "{document:#}");
+    }
+    // The bad ones are bad for it, too.
+    for text in [THREE_YAML, THREE_JSON, include_str!("bad.json")] {
+        let document = crate::document::read(text.as_bytes()).expect("readable");
+        assert!(!validator.is_valid(&document.value), "{text}");
+    }
 }

@@ -15,6 +15,7 @@ fn asked(answers: Vec<Answer>, input: &str, line: &str) -> Ran {
             no_color: Some("1".into()),
             ..Env::default()
         },
+        ..Loudou::default()
     };
     loudou.run(line)
 }
@@ -55,17 +56,71 @@ fn the_only_limit_needs_no_name() {
     assert_eq!(body(&ran.requests[1]), sent);
 }
 
+/// A rule with this limit alone, and what is sent after `line`.
+fn set_one(limit: &Value, line: &str) -> (Ran, Value) {
+    let mut rule = canned::one_limit_rule();
+    rule.rule["limits"] = json!([limit]);
+    let answers = vec![ok(&rule), ok(&canned::edit_answer(false))];
+    let ran = Loudou::answers(answers).run(&format!("set per-path {line}"));
+    let body = ran.requests.get(1).map(|request| body(request));
+    let body = body.and_then(|body| serde_json::from_str(body).ok());
+    let limit = body.map(|body: Value| body["limits"][0].clone());
+    (ran, limit.unwrap_or_default())
+}
+
 #[test]
 fn what_a_bucket_starts_with_follows_its_capacity() {
-    for (initial, capacity, sent) in [(10, 20, 20), (10, 5, 5), (4, 20, 4), (4, 3, 3)] {
-        let mut rule = canned::one_limit_rule();
-        rule.rule["limits"] = json!([{"name": "t", "algorithm": "token_bucket", "capacity": 10,
-            "rate": "1/s", "initial": initial}]);
-        let answers = vec![ok(&rule), ok(&canned::edit_answer(false))];
-        let ran = Loudou::answers(answers).run(&format!("set per-path --capacity {capacity}"));
-        let body: Value = serde_json::from_str(body(&ran.requests[1])).expect("JSON");
-        assert_eq!(body["limits"][0]["capacity"], json!(capacity));
-        assert_eq!(body["limits"][0]["initial"], json!(sent));
+    for (initial, capacity, sent) in [
+        (10, 20, None),
+        (10, 5, None),
+        (4, 20, Some(4)),
+        (4, 3, None),
+    ] {
+        let limit = json!({"name": "t", "algorithm": "token_bucket", "capacity": 10,
+            "rate": "1/s", "refill": "greedy", "initial": initial});
+        let (_, limit) = set_one(&limit, &format!("--capacity {capacity}"));
+        assert_eq!(limit["capacity"], json!(capacity));
+        assert_eq!(limit.get("initial"), sent.map(|n| json!(n)).as_ref());
+        assert_eq!(limit.get("refill"), None);
+    }
+}
+
+#[test]
+fn every_field_can_be_set() {
+    let window = json!({"name": "w", "algorithm": "sliding_window", "capacity": 60, "window": "1m",
+        "slots": 10, "slot_capacity": 12});
+    let (_, limit) = set_one(&window, "window=2m slots=6");
+    let sent = json!({"name": "w", "algorithm": "sliding_window", "capacity": 60, "window": "2m",
+        "slots": 6});
+    assert_eq!(limit, sent);
+    let (_, limit) = set_one(&sent, "slots=");
+    assert_eq!(limit.get("slots"), None);
+    let bursty =
+        json!({"name": "b", "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 1});
+    let (_, limit) = set_one(&bursty, "burst_seconds=2.5 --rate 3/s max_wait=5s");
+    assert_eq!(
+        limit,
+        json!({"name": "b", "algorithm": "smooth_bursty", "rate": "3/s", "burst_seconds": 2.5,
+            "max_wait": "5s"})
+    );
+    let log = json!({"name": "l", "algorithm": "sliding_log", "capacity": 5, "window": "1m"});
+    let (_, limit) = set_one(&log, "count_refused=true");
+    assert_eq!(limit["count_refused"], json!(true));
+}
+
+#[test]
+fn fields_that_are_wrong_are_never_sent() {
+    let log = json!({"name": "l", "algorithm": "sliding_log", "capacity": 5, "window": "1m"});
+    let newer = json!({"name": "n", "algorithm": "newer", "width": 5});
+    for (name, limit, line, code) in [
+        ("set_field_value", &log, "window=soon capacity=300", 1),
+        ("set_field_unknown", &log, "rate=1/s", 2),
+        ("set_field_twice", &log, "--capacity 3 capacity=4", 2),
+        ("set_field_newer", &newer, "width=4", 2),
+    ] {
+        let (ran, sent) = set_one(limit, line);
+        assert_eq!((ran.code, sent), (code, Value::Null));
+        assert_snapshot!(name, ran.seen());
     }
 }
 

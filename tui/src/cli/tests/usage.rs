@@ -39,11 +39,18 @@ fn wrong_uses_exit_with_2() {
         "set per-user --capacity 5 --for soon",
         "set per-user --capacity 5 --file x",
         "set per-user --mode of",
+        "set per-user window",
+        "set per-user =2m",
+        "set per-user window=2m --file x",
         "buckets --state resting",
         "top --interval 0s",
         "unset per-user --carry over",
         "unset per-user -o csv",
         "--token hunter2 status",
+        "replay",
+        "replay --config - --trace -",
+        "replay --config a --trace b --compare c --output jsonl",
+        "replay --config a --format apache",
     ] {
         let ran = Loudou::default().run(line);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}: {}", ran.err);

@@ -1,0 +1,143 @@
+//! What an edit changed, in one line.
+
+use loudou_limiter::Limit;
+use loudou_limiter::config::{limit_fields, spoken};
+use loudou_limiter::rule::Rule;
+use serde_json::{Map, Value};
+
+/// What differs: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
+pub(super) fn describe(before: &Rule, after: &Rule) -> String {
+    let mut parts = Vec::new();
+    for limit in &after.limits {
+        match before.limits.iter().find(|old| old.name() == limit.name()) {
+            None => parts.push(format!("{}: new, {}", limit.name(), in_words(limit))),
+            Some(old) => parts.extend(describe_limit(old, limit)),
+        }
+    }
+    for old in &before.limits {
+        if after.limits.iter().all(|limit| limit.name() != old.name()) {
+            parts.push(format!("{}: gone, was {}", old.name(), in_words(old)));
+        }
+    }
+    if before.mode != after.mode {
+        parts.push(format!(
+            "mode {} → {}",
+            before.mode.name(),
+            after.mode.name()
+        ));
+    }
+    parts.join("; ")
+}
+
+fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    let name = new.name();
+    let algorithm = new.algorithm().name();
+    if old.algorithm().name() != algorithm {
+        return Some(format!("{name}: {} → {}", in_words(old), in_words(new)));
+    }
+    let (before, after) = (spoken(old), spoken(new));
+    let changed = limit_fields(algorithm).iter().filter_map(|field| {
+        // What follows from other numbers is not told with them.
+        if before.get(field.name) == after.get(field.name) {
+            return None;
+        }
+        let value = |limit: &Limit, said: &Map<String, Value>| match said.get(field.name) {
+            Some(value) => text(value),
+            None => implied(limit, field.name)
+                .unwrap_or_else(|| field.default.unwrap_or_default().to_owned()),
+        };
+        let (was, is) = (value(old, &before), value(new, &after));
+        Some(format!("{} {was} → {is}", field.name))
+    });
+    let changed: Vec<String> = changed.collect();
+    Some(format!("{name}: {}", changed.join(", ")))
+}
+
+/// The value of a field that goes without saying, if it is written all the same.
+fn implied(limit: &Limit, field: &str) -> Option<String> {
+    let fields = serde_json::to_value(limit).ok()?;
+    fields.get(field).map(text)
+}
+
+/// `funnel (capacity 15, rate 30/m)`.
+fn in_words(limit: &Limit) -> String {
+    let said = spoken(limit);
+    let fields = said
+        .iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "name" | "algorithm"))
+        .map(|(name, value)| format!("{name} {}", text(value)));
+    let fields: Vec<String> = fields.collect();
+    format!("{} ({})", limit.algorithm().name(), fields.join(", "))
+}
+
+fn text(value: &Value) -> String {
+    let text = value.as_str().map(ToOwned::to_owned);
+    text.unwrap_or_else(|| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loudou_limiter::config::parse_rule;
+    use serde_json::json;
+
+    fn rule(limits: &Value, mode: &str) -> Rule {
+        let rule = json!({ "name": "r", "key": [], "limits": limits, "mode": mode });
+        parse_rule(&rule).expect("valid")
+    }
+
+    /// What is told of a rule whose only limit changes.
+    fn told(before: Value, after: Value) -> String {
+        let enforced = |limit: Value| rule(&json!([limit]), "enforce");
+        describe(&enforced(before), &enforced(after))
+    }
+
+    #[test]
+    fn numbers_of_every_kind() {
+        let funnel = |capacity: u32, rate: &str| json!({ "name": "n", "algorithm": "funnel", "capacity": capacity, "rate": rate });
+        assert_eq!(
+            told(funnel(15, "30/m"), funnel(30, "60/60s")),
+            "n: capacity 15 → 30, rate 30/m → 60/m"
+        );
+        assert_eq!(told(funnel(15, "30/m"), funnel(15, "30/60s")), "");
+        let window = |window: &str, slots: u32| json!({ "name": "n", "algorithm": "sliding_window", "capacity": 60, "window": window, "slots": slots });
+        // The slot's capacity follows.
+        assert_eq!(
+            told(window("1m", 10), window("2m", 6)),
+            "n: window 1m → 2m, slots 10 → 6"
+        );
+        let mut own = window("1m", 10);
+        own["slot_capacity"] = json!(50);
+        assert_eq!(told(window("1m", 10), own), "n: slot_capacity 12 → 50");
+        let log = |refused: bool| json!({ "name": "n", "algorithm": "sliding_log", "capacity": 5, "window": "1m", "count_refused": refused });
+        assert_eq!(told(log(false), log(true)), "n: count_refused false → true");
+        let mut waits = funnel(15, "30/m");
+        waits["max_wait"] = json!("5s");
+        assert_eq!(told(waits, funnel(15, "30/m")), "n: max_wait 5s → 0s");
+    }
+
+    #[test]
+    fn limits_that_come_go_and_turn_into_others() {
+        let bucket = |initial: u32| json!({ "name": "n", "algorithm": "token_bucket", "capacity": 9, "rate": "1/s", "initial": initial });
+        let window =
+            json!({ "name": "n", "algorithm": "fixed_window", "capacity": 9, "window": "1d" });
+        assert_eq!(
+            told(bucket(9), window.clone()),
+            "n: token_bucket (capacity 9, rate 1/s) → fixed_window (capacity 9, window 1d)"
+        );
+        assert_eq!(told(bucket(9), bucket(4)), "n: initial 9 → 4");
+        let mut other = window.clone();
+        other["name"] = json!("m");
+        assert_eq!(
+            told(window.clone(), other),
+            "m: new, fixed_window (capacity 9, window 1d); \
+             n: gone, was fixed_window (capacity 9, window 1d)"
+        );
+        let off = rule(&json!([window]), "off");
+        let on = rule(&json!([window]), "enforce");
+        assert_eq!(describe(&off, &on), "mode off → enforce");
+    }
+}

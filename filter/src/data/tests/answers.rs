@@ -1,0 +1,270 @@
+//! What responses carry, and what refused requests are answered.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The headers that alice's requests get, the third of which is refused.
+fn told(respond: &Value) -> Vec<Vec<String>> {
+    let host = FakeHost::default();
+    let asked = rules("enforce", &[("respond", respond.clone())]);
+    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        host.request("GET", "/", &[("x-user-id", b"alice")]);
+        let line = |name: &str, value: &str| format!("{name}: {value}");
+        let lines: Vec<String> = match plane.decide(&host, 1).0 {
+            Fate::Refuse(reply) => reply.headers.iter().map(|(n, v)| line(n, v)).collect(),
+            Fate::Pass(headers) | Fate::Hold(headers) => {
+                headers.iter().map(|(n, v)| line(n, v)).collect()
+            }
+        };
+        let lines = lines.into_iter();
+        answers.push(lines.filter(|line| !line.starts_with("content-")).collect());
+    }
+    answers
+}
+
+/// The headers of a response, from what is left and the seconds to come back.
+type Told<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
+
+#[test]
+fn each_word_has_its_headers() {
+    let draft = |left: u32, t: u32| {
+        vec![
+            "ratelimit-policy: \"per-user.burst\";q=2;w=20".to_owned(),
+            format!("ratelimit: \"per-user.burst\";r={left};t={t}"),
+        ]
+    };
+    let legacy = |left: u32, t: u32| {
+        vec![
+            "x-ratelimit-limit: 2".to_owned(),
+            format!("x-ratelimit-remaining: {left}"),
+            format!("x-ratelimit-reset: {t}"),
+        ]
+    };
+    let nothing = |_: u32, _: u32| Vec::new();
+    let both = |left: u32, t: u32| [draft(left, t), legacy(left, t)].concat();
+    let cases: [(&str, [Told<'_>; 2]); 5] = [
+        ("refused", [&nothing, &draft]),
+        ("draft11", [&draft, &draft]),
+        ("legacy", [&legacy, &legacy]),
+        ("both", [&both, &both]),
+        ("none", [&nothing, &nothing]),
+    ];
+    for (word, [admitted, refused]) in cases {
+        let mut last = refused(0, 10);
+        last.push("retry-after: 10".to_owned());
+        let expected = [admitted(1, 10), admitted(0, 20), last];
+        assert_eq!(
+            told(&json!({ "ratelimit_headers": word })),
+            expected,
+            "{word}"
+        );
+    }
+    assert_eq!(
+        told(&json!({})),
+        told(&json!({ "ratelimit_headers": "refused" }))
+    );
+}
+
+#[test]
+fn jitter_makes_the_wait_longer_only_in_retry_after() {
+    let told = told(&json!({ "retry_after_jitter": 1 }));
+    let refused = told.last().expect("three");
+    assert!(refused[1].ends_with(";t=10"), "{refused:?}");
+    let wait: u32 = refused[2]
+        .strip_prefix("retry-after: ")
+        .expect("it")
+        .parse()
+        .expect("number");
+    assert!((10..=20).contains(&wait), "{wait}");
+}
+
+#[test]
+fn what_an_upstream_says_in_lists_stays() {
+    let host = FakeHost::default();
+    host.add_response_header("ratelimit", "\"upstream\";r=1");
+    host.add_response_header("x-ratelimit-limit", "77");
+    let ours = vec![
+        ("ratelimit", "\"r.l\";r=2".to_owned()),
+        ("x-ratelimit-limit", "3".to_owned()),
+    ];
+    put(&host, ours);
+    let headers = host.response_headers.borrow();
+    let of = |name: &str| headers.iter().filter(|(own, _)| own == name).count();
+    assert_eq!((of("ratelimit"), of("x-ratelimit-limit")), (2, 1));
+}
+
+#[test]
+fn admitted_headers_only_where_asked() {
+    let host = FakeHost::default();
+    let asked = rules(
+        "enforce",
+        &[("respond", json!({ "ratelimit_headers": "draft11" }))],
+    );
+    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    host.request("GET", "/", &[("x-user-id", b"alice")]);
+    let Fate::Pass(headers) = plane.decide(&host, 1).0 else {
+        panic!("passes")
+    };
+    assert_eq!(
+        headers[0],
+        ("ratelimit-policy", "\"per-user.burst\";q=2;w=20".to_owned())
+    );
+    assert_eq!(
+        headers[1],
+        ("ratelimit", "\"per-user.burst\";r=1;t=10".to_owned())
+    );
+}
+
+/// The answer to alice, whose bucket is empty.
+fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
+    let host = FakeHost::default();
+    let mut plane = DataPlane::new(file(&rules("enforce", rule)), Nanos::ZERO);
+    let headers = [&[("x-user-id", &b"alice"[..])], headers].concat();
+    host.request("POST", "/", &headers);
+    for _ in 0..2 {
+        plane.decide(&host, 1);
+    }
+    match plane.decide(&host, 1).0 {
+        Fate::Refuse(reply) => reply,
+        fate => panic!("{fate:?}"),
+    }
+}
+
+fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
+    let mut named = reply.headers.iter().filter(|(own, _)| own == name);
+    let value = named.next().map(|(_, value)| value.as_str());
+    assert_eq!(named.next(), None, "{name} twice");
+    value
+}
+
+#[test]
+fn a_refusal_is_what_the_rule_says() {
+    let refuse = json!({
+        "status": 503,
+        "body": { "text": "<b>later</b>", "content_type": "text/html" },
+        "headers": { "X-Refused-By": "loudou" },
+    });
+    let reply = refused(&[("refuse", refuse)], &[]);
+    assert_eq!(
+        (reply.status, reply.body.as_slice()),
+        (503, &b"<b>later</b>"[..])
+    );
+    assert_eq!(header(&reply, "content-type"), Some("text/html"));
+    assert_eq!(header(&reply, "x-refused-by"), Some("loudou"));
+    assert_eq!(header(&reply, "retry-after"), Some("10"));
+    assert_eq!(reply.grpc_status, None);
+
+    let problem = refused(&[("refuse", json!({ "status": 503 }))], &[]);
+    let body: Value = serde_json::from_slice(&problem.body).expect("JSON");
+    assert_eq!((problem.status, &body["status"]), (503, &json!(503)));
+
+    let none = refused(&[("refuse", json!({ "body": "none" }))], &[]);
+    assert_eq!((none.body.len(), header(&none, "content-type")), (0, None));
+}
+
+#[test]
+fn a_grpc_call_is_told_when_to_come_back() {
+    let grpc = [("content-type", &b"application/grpc+proto"[..])];
+    let reply = refused(
+        &[("refuse", json!({ "body": { "text": "<b>no</b>" } }))],
+        &grpc,
+    );
+    assert_eq!(reply.grpc_status, Some(8));
+    let message = String::from_utf8(reply.body.clone()).expect("text");
+    assert_eq!(
+        message,
+        "over the limit of per-user.burst: try again in 10 s"
+    );
+    assert_eq!(header(&reply, "grpc-retry-pushback-ms"), Some("10000"));
+    assert!(header(&reply, "grpc-status-details-bin").is_some());
+    assert_eq!(header(&reply, "content-type"), None, "Envoy's");
+
+    let quiet = json!({ "body": "none", "grpc": "unavailable" });
+    let reply = refused(&[("refuse", quiet)], &grpc);
+    assert_eq!((reply.grpc_status, reply.body.len()), (Some(14), 0));
+
+    // Nobody can tell when a place is free again.
+    let places =
+        json!([{ "name": "burst", "algorithm": "concurrency", "capacity": 2, "lease": "1m" }]);
+    let reply = refused(&[("limits", places)], &grpc);
+    assert_eq!(header(&reply, "grpc-retry-pushback-ms"), None);
+    assert_eq!(header(&reply, "retry-after"), None);
+    // A cost above the capacity never fits.
+    let reply = refused(&[("cost", json!(5))], &grpc);
+    assert_eq!(header(&reply, "grpc-retry-pushback-ms"), Some("-1"));
+}
+
+fn property(host: &FakeHost) -> Option<String> {
+    let value = host.property("wasm.loudou")?;
+    Some(String::from_utf8(value).expect("text"))
+}
+
+#[test]
+fn a_rule_that_explains_says_what_it_decided() {
+    let host = FakeHost::default();
+    let mut asked = rules("enforce", &[("respond", json!({ "explain_header": true }))]);
+    let held =
+        json!([{ "name": "slow", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/2s" }]);
+    asked.as_array_mut().expect("rules").extend([
+        json!({ "name": "silent", "key": [], "limits": [{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }] }),
+        json!({
+            "name": "queue", "key": [], "limits": held, "match": { "path": { "exact": "/slow" } },
+            "respond": { "explain_header": true },
+        }),
+    ]);
+    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    let alice = format!("{:016x}", loudou_limiter::fingerprint("alice"));
+    let forged = [
+        ("x-user-id", &b"alice"[..]),
+        ("x-loudou-decision", b"forged"),
+    ];
+    host.request("GET", "/slow", &forged);
+    assert_eq!(plane.decide(&host, 1).0, Fate::Pass(Vec::new()));
+    let told = host.request_header("x-loudou-decision").expect("told");
+    assert_eq!(told, b"per-user;burst;admit, queue;slow;admit");
+    host.request("GET", "/slow", &forged);
+    let headers = vec![("x-loudou-wait-ms", "2000".to_owned())];
+    assert_eq!(plane.decide(&host, 2).0, Fate::Hold(headers));
+    let told = host.request_header("x-loudou-decision").expect("told");
+    assert_eq!(told, b"per-user;burst;admit, queue;slow;hold");
+    let said = property(&host).expect("said");
+    let expected = format!("per-user;burst;admit;0;{alice}, queue;slow;hold;2000;");
+    assert!(said.starts_with(&expected), "{said}");
+    host.request("GET", "/", &forged);
+    assert!(matches!(plane.decide(&host, 3).0, Fate::Refuse(_)));
+    assert_eq!(
+        property(&host),
+        Some(format!("per-user;burst;refuse;10000;{alice}"))
+    );
+    // A request that lacks the key, and one that no such rule is for.
+    host.request("GET", "/", &[]);
+    plane.decide(&host, 4);
+    assert_eq!(
+        host.request_header("x-loudou-decision").as_deref(),
+        Some(&b"per-user;-;skip"[..])
+    );
+}
+
+#[test]
+fn where_no_rule_explains_only_refusals_are_logged() {
+    let host = FakeHost::default();
+    let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        host.request(
+            "GET",
+            "/",
+            &[("x-user-id", b"alice"), ("x-loudou-decision", b"mine")],
+        );
+        plane.decide(&host, 1);
+        assert_eq!(
+            host.request_header("x-loudou-decision").as_deref(),
+            Some(&b"mine"[..])
+        );
+        said.push(property(&host).is_some());
+    }
+    assert_eq!(said, [false, false, true]);
+}

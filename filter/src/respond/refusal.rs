@@ -1,0 +1,199 @@
+//! The answer to a refused request.
+
+use std::borrow::Cow;
+
+use loudou_api::ProblemAnswer;
+use loudou_limiter::evaluate::Answer;
+use loudou_limiter::rule::{RefuseBody, Rule};
+use loudou_limiter::{BucketDecision, Decimal, Decision, Limit, Nanos};
+
+use super::grpc;
+use super::headers::{RateLimitHeaders, policy_name};
+use super::jitter::jittered;
+use crate::data::Headers;
+use crate::host::{Host, Reply};
+
+/// The problem type of the draft for an exhausted quota.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// When to come back.
+#[derive(Clone, Copy)]
+pub(super) enum Wait {
+    /// After this time.
+    For(Nanos),
+    /// When other requests have ended, or the store works again.
+    Unknown,
+    /// Never: the same request is never admitted.
+    Never,
+}
+
+/// Why a request is refused, and what there is to say about it.
+pub(crate) struct Refusal<'a> {
+    rule: &'a Rule,
+    /// For Envoy's response code details: the cause and what caused it.
+    cause: &'static str,
+    violated: Vec<String>,
+    detail: String,
+    headers: Headers,
+    wait: Wait,
+}
+
+impl<'a> Refusal<'a> {
+    /// What `rule` refused at `now`.
+    pub(crate) fn new(rule: &'a Rule, answer: &Answer, now: Nanos) -> Self {
+        match answer {
+            Answer::Decided(decision) => Self::over_limit(rule, decision, now),
+            Answer::KeyMissing | Answer::Skipped => Self::key_missing(rule),
+            Answer::GaveUp(_) => Self::store_gave_up(rule),
+        }
+    }
+
+    fn over_limit(rule: &'a Rule, answer: &BucketDecision, now: Nanos) -> Self {
+        let mut headers = RateLimitHeaders::default();
+        headers.add(rule, answer);
+        let mut headers = headers.finish();
+        let refusing = || {
+            let both = rule.limits.iter().zip(answer.decisions());
+            both.filter(|(_, decision)| decision.is_refused())
+        };
+        let violated: Vec<String> = refusing()
+            .map(|(limit, _)| policy_name(rule, limit))
+            .collect();
+        let wait = wait(refusing()).longer_by(rule.respond.retry_after_jitter, now);
+        if let Wait::For(wait) = wait {
+            headers.push(("retry-after", wait.secs_ceil().to_string()));
+        }
+        let words = match wait {
+            Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
+            Wait::Unknown => "try again when other requests have ended".to_owned(),
+            Wait::Never => "it asks for more than the limit ever holds".to_owned(),
+        };
+        Self {
+            rule,
+            cause: "over_limit",
+            detail: format!("over the limit of {}: {words}", violated.join(" and ")),
+            violated,
+            headers,
+            wait,
+        }
+    }
+
+    /// The request lacks a key, and the rule refuses those.
+    fn key_missing(rule: &'a Rule) -> Self {
+        let name = &rule.name;
+        let detail = format!("the request lacks what rule {name} tells users apart by");
+        Self::without_bucket(rule, "key_missing", detail, Wait::Never)
+    }
+
+    /// The store gave up, and the rule refuses then.
+    pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
+        let name = &rule.name;
+        let detail = format!("rule {name} could not be decided and refuses then; try again");
+        Self::without_bucket(rule, "store_gave_up", detail, Wait::Unknown)
+    }
+
+    fn without_bucket(rule: &'a Rule, cause: &'static str, detail: String, wait: Wait) -> Self {
+        Self {
+            rule,
+            cause,
+            violated: vec![rule.name.clone()],
+            detail,
+            headers: Vec::new(),
+            wait,
+        }
+    }
+
+    /// The answer to the current request.
+    pub(crate) fn reply(self, host: &dyn Host) -> Reply {
+        let refuse = &self.rule.refuse;
+        let first = self.violated.first().map_or("", String::as_str);
+        let details = format!("loudou_{}{{{first}}}", self.cause);
+        let is_call = grpc::is_call(host);
+        let mut headers: Vec<_> = own(&self.headers);
+        let more = refuse.headers.iter();
+        headers.extend(more.map(|(name, value)| (Cow::from(name.clone()), value.clone())));
+        let (body, content_type) = if is_call {
+            self.grpc_headers(&mut headers);
+            (self.message().into(), None)
+        } else {
+            self.body()
+        };
+        headers.extend(content_type.map(|kind| ("content-type".into(), kind)));
+        Reply {
+            status: refuse.status,
+            details,
+            headers,
+            body,
+            grpc_status: is_call.then(|| refuse.grpc.code()),
+        }
+    }
+
+    /// The body and its content type.
+    fn body(self) -> (Vec<u8>, Option<String>) {
+        match &self.rule.refuse.body {
+            RefuseBody::Problem => (self.problem(), Some("application/problem+json".to_owned())),
+            RefuseBody::None => (Vec::new(), None),
+            RefuseBody::Text { text, content_type } => {
+                (text.clone().into_bytes(), Some(content_type.clone()))
+            }
+        }
+    }
+
+    fn problem(self) -> Vec<u8> {
+        let body = ProblemAnswer {
+            kind: QUOTA_EXCEEDED.to_owned(),
+            title: "Quota exceeded".to_owned(),
+            status: self.rule.refuse.status,
+            detail: self.detail,
+            violated_policies: self.violated,
+            ..ProblemAnswer::default()
+        };
+        let mut body = serde_json::to_vec(&body).unwrap_or_default();
+        body.push(b'\n');
+        body
+    }
+
+    /// What a gRPC client is told in words: nothing where there is to be no body.
+    fn message(&self) -> &str {
+        match self.rule.refuse.body {
+            RefuseBody::None => "",
+            RefuseBody::Problem | RefuseBody::Text { .. } => &self.detail,
+        }
+    }
+
+    fn grpc_headers(&self, headers: &mut Vec<(Cow<'static, str>, String)>) {
+        let details = grpc::details(self.rule.refuse.grpc.code(), self.message(), self.wait);
+        headers.push(("grpc-status-details-bin".into(), details));
+        let pushback = grpc::pushback(self.wait);
+        headers.extend(pushback.map(|ms| ("grpc-retry-pushback-ms".into(), ms)));
+    }
+}
+
+impl Wait {
+    fn longer_by(self, jitter: Decimal, now: Nanos) -> Self {
+        match self {
+            Self::For(wait) => Self::For(jittered(wait, jitter, now)),
+            other => other,
+        }
+    }
+}
+
+/// Admitted only when the slowest of the limits that refused is ready.
+fn wait<'a>(refusing: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> Wait {
+    refusing.fold(Wait::For(Nanos::ZERO), |longest, (limit, decision)| match (
+        longest,
+        decision.retry_after,
+    ) {
+        (Wait::Never, _) => Wait::Never,
+        (Wait::For(longest), Some(wait)) => Wait::For(longest.max(wait)),
+        (Wait::Unknown, Some(_)) => Wait::Unknown,
+        (_, None) if limit.algorithm().holds_until_end() => Wait::Unknown,
+        (_, None) => Wait::Never,
+    })
+}
+
+fn own(headers: &Headers) -> Vec<(Cow<'static, str>, String)> {
+    let own = headers.iter();
+    own.map(|(name, value)| (Cow::from(*name), value.clone()))
+        .collect()
+}

@@ -1,0 +1,334 @@
+//! What is given back when requests end: exact whatever the interleaving, and lost without harm.
+
+use std::cell::OnceCell;
+
+use loudou_limiter::Nanos;
+use loudou_limiter::carry::{Carry, Past, Versions};
+use loudou_limiter::config::parse_limits;
+use loudou_limiter::store::attempt::{Attempt, MAX_RETRIES};
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
+use loudou_limiter::store::release::{Give, Giving, Receipt, Why};
+use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::stepwise::Want;
+use super::{RULE, World, open, page_key, per_day, take, versions};
+
+const LEASE: u64 = 1_000_000;
+
+fn at_most(capacity: u64) -> Versions {
+    let lease = format!("{LEASE}ns");
+    versions(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
+}
+
+fn give<'a>(versions: &'a Versions, key: &'a str, receipt: &'a Receipt, now: u64) -> Give<'a> {
+    Give {
+        versions,
+        rule_tag: RULE,
+        key,
+        receipt,
+        why: Why::Ended,
+        now: Nanos::new(now),
+    }
+}
+
+impl World {
+    fn release(&mut self, give: &Give<'_>) -> Result<(), GaveUp> {
+        self.table.give(&mut self.store, give, &mut self.stats)
+    }
+
+    /// The receipt of a request that is let in.
+    fn admitted(&mut self, versions: &Versions, key: &str, now: u64) -> Receipt {
+        self.receipt(versions, key, now).expect("admitted")
+    }
+}
+
+/// What a worker is about: a request from its start to its end, in reads and writes.
+enum Doing<'a> {
+    Taking(Want, Box<Attempt<'a>>),
+    Flying(Want, &'a Receipt),
+    Giving(Want, Box<Giving<'a>>),
+}
+
+struct Worker<'a> {
+    queue: Vec<Want>,
+    doing: Option<Doing<'a>>,
+    has_read: bool,
+}
+
+/// Workers that take, and later give back, on one store.
+struct Model<'a> {
+    table: &'a Table,
+    versions: &'a Versions,
+    keys: &'a [String],
+    /// One for each request.
+    receipts: &'a [OnceCell<Receipt>],
+    workers: Vec<Worker<'a>>,
+    clock: u64,
+    stats: StoreStats,
+    /// Of each key, in cost units, for certain.
+    flying: Vec<u64>,
+    most: u64,
+}
+
+impl Model<'_> {
+    /// One step of one worker; whether it had anything left to do.
+    fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
+        let count = self.workers.len();
+        let (table, versions, keys) = (self.table, self.versions, self.keys);
+        let worker = &mut self.workers[index % count];
+        let reads = !worker.has_read;
+        worker.has_read = false;
+        let next = match worker.doing.take() {
+            None => {
+                let Some(want) = worker.queue.pop() else {
+                    return false;
+                };
+                let mut take = take(versions, &keys[want.key], self.clock);
+                take.ask.cost = want.cost;
+                Some(Doing::Taking(want, Box::new(Attempt::new(table, take))))
+            }
+            Some(Doing::Taking(want, mut attempt)) if reads => {
+                attempt.read(store).expect("the store works");
+                worker.has_read = true;
+                Some(Doing::Taking(want, attempt))
+            }
+            Some(Doing::Taking(want, mut attempt)) => {
+                match attempt.write(store, &mut self.stats).transpose() {
+                    Ok(None) => Some(Doing::Taking(want, attempt)),
+                    Ok(Some(charge)) => charge.receipt.map(|receipt| {
+                        self.flying[want.key] += want.cost;
+                        self.most = self.most.max(self.flying[want.key]);
+                        let (cell, rest) = self.receipts.split_first().expect("one for each");
+                        self.receipts = rest;
+                        Doing::Flying(want, cell.get_or_init(|| receipt))
+                    }),
+                    Err(gave_up) => panic!("{gave_up:?}"),
+                }
+            }
+            Some(Doing::Flying(want, receipt)) => {
+                // It has ended from here on, whenever that is heard of.
+                self.flying[want.key] -= want.cost;
+                let give = give(versions, &keys[want.key], receipt, self.clock);
+                Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
+            }
+            Some(Doing::Giving(want, mut giving)) if reads => {
+                giving
+                    .read(store, &mut self.stats)
+                    .expect("the store works");
+                worker.has_read = true;
+                Some(Doing::Giving(want, giving))
+            }
+            Some(Doing::Giving(want, mut giving)) => {
+                let outcome = giving.write(store, &mut self.stats).transpose();
+                let given = outcome.expect("few enough conflicts");
+                given.is_none().then_some(Doing::Giving(want, giving))
+            }
+        };
+        worker.doing = next;
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(384) })]
+
+    /// Never more in flight than the capacity, and in the end nothing.
+    #[test]
+    fn takes_and_returns_interleave(
+        queues in prop::collection::vec(
+            prop::collection::vec((0..3_usize, 1..=2_u64), 1..8), 2..8,
+        ),
+        schedule in prop::collection::vec((0..8_usize, 0..=5_u64), 0..300),
+        capacity in 2..=4_u64,
+    ) {
+        let mut world = World::new(64);
+        let limits = at_most(capacity);
+        let keys: Vec<String> = (0..3).map(|n| format!("user-{n}")).collect();
+        let table = world.table.clone();
+        let requests = queues.iter().map(Vec::len).sum();
+        let receipts: Vec<_> = (0..requests).map(|_| OnceCell::new()).collect();
+        let worker = |queue: Vec<(usize, u64)>| Worker {
+            queue: queue.into_iter().map(|(key, cost)| Want { key, cost }).collect(),
+            doing: None,
+            has_read: false,
+        };
+        let mut model = Model {
+            table: &table,
+            versions: &limits,
+            keys: &keys,
+            receipts: &receipts,
+            workers: queues.into_iter().map(worker).collect(),
+            clock: 0,
+            stats: StoreStats::default(),
+            flying: vec![0; 3],
+            most: 0,
+        };
+        for (worker, pause) in &schedule {
+            model.clock += pause;
+            model.step(*worker, &mut world.store);
+        }
+        while (0..model.workers.len()).any(|worker| model.step(worker, &mut world.store)) {}
+        prop_assert!(model.most <= capacity);
+        prop_assert_eq!(model.stats.lost_returns, 0);
+        let now = Nanos::new(model.clock);
+        for key in &keys {
+            let Some(slot) = world.slot(key) else { continue };
+            let answer = limits.current().peek(&slot.bucket, 0, now);
+            prop_assert_eq!(answer.reported().expect("one").remaining, capacity);
+            prop_assert_eq!(answer.reset_after(), Nanos::ZERO);
+        }
+    }
+}
+
+#[test]
+fn a_return_makes_room() {
+    let mut world = World::new(16);
+    let limits = at_most(1);
+    let receipt = world.admitted(&limits, "k", 10);
+    assert!(!world.admits(&limits, "k", 20));
+    world.edit("k", |slot| slot.flags = FLAG_PINNED | FLAG_KEEPS_GAIN);
+    assert_eq!(world.release(&give(&limits, "k", &receipt, 30)), Ok(()));
+    let slot = world.slot("k").expect("a bucket");
+    assert_eq!(slot.flags, FLAG_PINNED);
+    assert_eq!((slot.admitted, slot.refused), (1, 1));
+    assert_eq!(slot.idle_at_ms, 1, "as good as new at 30 ns, rounded up");
+    assert_eq!(slot.bucket.last, Nanos::new(30));
+    assert!(world.admits(&limits, "k", 40));
+    assert_eq!(
+        world.slot("k").map(|slot| slot.idle_at_ms),
+        Some(3),
+        "two leases later"
+    );
+    assert_eq!(world.stats.created, 1);
+}
+
+/// Nothing is written where nothing changes, and no bucket comes to be.
+#[test]
+fn a_return_of_nothing_is_no_write() {
+    let mut world = World::new(16);
+    let limits = at_most(1);
+    let elsewhere = |at: u64| World::new(16).admitted(&limits, "k", at);
+    assert_eq!(
+        world.release(&give(&limits, "k", &elsewhere(10), 30)),
+        Ok(())
+    );
+    assert!(world.slot("k").is_none());
+    let receipt = world.admitted(&limits, "k", 10);
+    let mut before = Vec::new();
+    let cas = world.store.get(&page_key(0), &mut before).expect("works");
+    // Taken before the bucket was, and of a limit that takes for good.
+    assert_eq!(
+        world.release(&give(&limits, "k", &elsewhere(9), 30)),
+        Ok(())
+    );
+    assert_eq!(world.release(&give(&limits, "other", &receipt, 30)), Ok(()));
+    let mut after = Vec::new();
+    assert_eq!(world.store.get(&page_key(0), &mut after), Ok(cas));
+    let rate = per_day(1);
+    let receipt = world.admitted(&rate, "rate", 10);
+    let cas = world.store.get(&page_key(0), &mut before).expect("works");
+    assert_eq!(world.release(&give(&rate, "rate", &receipt, 30)), Ok(()));
+    assert_eq!(world.store.get(&page_key(0), &mut after), Ok(cas));
+}
+
+/// A return to a bucket that an edit has not reached yet brings it forward.
+#[test]
+fn a_return_after_an_edit() {
+    let mut world = World::new(16);
+    let old = parse_limits(&json!([{ "algorithm": "concurrency", "capacity": 2 }])).expect("valid");
+    let first = Versions::new(old.clone(), Vec::new());
+    let receipts = [10, 10].map(|at| world.admitted(&first, "k", at));
+    let new = parse_limits(&json!([
+        { "algorithm": "concurrency", "capacity": 1 },
+        { "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 1 },
+    ]));
+    let past = Past {
+        limits: old,
+        carry: Carry::Keep,
+        until: Nanos::new(15),
+    };
+    let second = Versions::new(new.expect("valid"), vec![past]);
+    assert_eq!(world.release(&give(&second, "k", &receipts[0], 20)), Ok(()));
+    let slot = world.slot("k").expect("a bucket");
+    assert_eq!(slot.limits_tag, second.tag());
+    assert_eq!(
+        slot.flags, FLAG_KEEPS_GAIN,
+        "the token bucket has less than it could"
+    );
+    assert!(
+        !world.admits(&second, "k", 30),
+        "one of two is still in flight"
+    );
+    assert_eq!(world.release(&give(&second, "k", &receipts[1], 40)), Ok(()));
+    assert!(world.admits(&second, "k", 50));
+}
+
+/// Conflicts for ever, or a host that fails.
+struct Broken {
+    store: MemoryStore,
+    get_fails: bool,
+    set: Option<Written>,
+    sets: u32,
+}
+
+impl SharedData for Broken {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        if self.get_fails {
+            return Err(StoreFailed);
+        }
+        self.store.get(key, value)
+    }
+
+    fn set(&mut self, _key: &[u8], _value: &[u8], _expected: Cas) -> Result<Written, StoreFailed> {
+        self.sets += 1;
+        self.set.ok_or(StoreFailed)
+    }
+}
+
+/// A return that cannot be written is counted, and heals with its lease.
+#[test]
+fn a_lost_return_is_counted() {
+    let limits = at_most(1);
+    let mut store = MemoryStore::new();
+    let table = open(&mut store, 16);
+    let mut stats = StoreStats::default();
+    let charge = table.charge(&mut store, &take(&limits, "k", 10), &mut stats);
+    let receipt = charge.expect("decided").receipt.expect("admitted");
+    for (get_fails, set, gave_up, sets) in [
+        (true, None, GaveUp::Failed, 0),
+        (false, None, GaveUp::Failed, 1),
+        (
+            false,
+            Some(Written::Conflict),
+            GaveUp::Conflicts,
+            MAX_RETRIES + 1,
+        ),
+    ] {
+        let mut broken = Broken {
+            store: store.clone(),
+            get_fails,
+            set,
+            sets: 0,
+        };
+        let mut stats = StoreStats::default();
+        let outcome = table.give(&mut broken, &give(&limits, "k", &receipt, 20), &mut stats);
+        assert_eq!((outcome, broken.sets), (Err(gave_up), sets));
+        let retries = u64::from(sets.saturating_sub(1));
+        let expected = StoreStats {
+            lost_returns: 1,
+            cas_retries: retries,
+            ..StoreStats::default()
+        };
+        assert_eq!(stats, expected);
+    }
+    let mut answer = |now: u64| {
+        let taken = table.take(&mut store, &take(&limits, "k", now), &mut stats);
+        taken.expect("a decision").is_refused()
+    };
+    assert!(answer(10 + 2 * LEASE - 1));
+    assert!(!answer(10 + 2 * LEASE));
+}

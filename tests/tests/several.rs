@@ -1,0 +1,193 @@
+//! Several rules on one request: all have to admit, and what a refused request took is given back.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, Envoy, Operator, Request, eventually};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn rule(name: &str, limits: &Value, more: &Value) -> Value {
+    let mut rule = json!({ "name": name, "key": [{ "header": "x-user-id" }], "limits": limits });
+    if let (Some(rule), Some(more)) = (rule.as_object_mut(), more.as_object()) {
+        rule.extend(more.clone());
+    }
+    rule
+}
+
+fn per_day(capacity: u32) -> Value {
+    json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
+}
+
+/// A limit of every way to count what may be given back, each with room for all.
+fn every_way() -> Value {
+    json!([
+        { "name": "funnel", "algorithm": "funnel", "capacity": 250, "rate": "1/d" },
+        { "name": "greedy", "algorithm": "token_bucket", "capacity": 250, "rate": "1/d" },
+        { "name": "lumps", "algorithm": "token_bucket", "capacity": 250, "rate": "1/d", "refill": "interval" },
+        { "name": "fixed", "algorithm": "fixed_window", "capacity": 250, "window": "366d" },
+        { "name": "sliding", "algorithm": "sliding_window", "capacity": 250, "window": "366d", "slots": 2 },
+        { "name": "log", "algorithm": "sliding_log", "capacity": 250, "window": "366d" },
+        { "name": "counter", "algorithm": "sliding_counter", "capacity": 250, "window": "366d" },
+        { "name": "flights", "algorithm": "concurrency", "capacity": 250 },
+    ])
+}
+
+fn alice(path: &str) -> Request {
+    Request::get(path).header("x-user-id", "alice")
+}
+
+/// What the bucket of alice has left, limit by limit, and how many requests it has admitted.
+fn bucket(ops: &mut Operator, rule: &str) -> Result<(Vec<u64>, u64)> {
+    let bucket = ops.get(&format!("/v1/buckets/{rule}/alice"))?;
+    let limits = bucket.get("limits").and_then(Value::as_array);
+    let limits = limits.with_context(|| format!("no limits: {bucket}"))?;
+    let left = limits
+        .iter()
+        .filter_map(|limit| limit.get("remaining")?.as_u64());
+    let admitted = bucket.get("admitted").and_then(Value::as_u64);
+    let admitted = admitted.with_context(|| format!("no count: {bucket}"))?;
+    Ok((left.collect(), admitted))
+}
+
+fn counted(envoy: &Envoy, rule: &str, what: &str) -> Result<u64> {
+    envoy.counter(&format!("wasmcustom.loudou.rule.{rule}.{what}"))
+}
+
+/// The statuses of so many requests.
+fn statuses(envoy: &Envoy, path: &str, count: usize) -> Result<Vec<u16>> {
+    let mut http = envoy.data();
+    let answers = (0..count).map(|_| Ok(http.send(&alice(path))?.status));
+    answers.collect()
+}
+
+#[test]
+fn a_refusal_gives_back_what_was_taken_before_it() -> Result<()> {
+    let rules = json!([
+        rule("loose", &every_way(), &json!({})),
+        rule("strict", &per_day(3), &json!({})),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut ops = Operator::viewer(&envoy);
+    ensure!(statuses(&envoy, "/", 3)? == [200; 3]);
+    let expected = (vec![247, 247, 247, 247, 247, 247, 247, 250], 3);
+    eventually(SOON, "the flights to end", || {
+        Ok((bucket(&mut ops, "loose")? == expected).then_some(()))
+    })?;
+    ensure!(statuses(&envoy, "/", 20)? == [429; 20]);
+    let after = bucket(&mut ops, "loose")?;
+    ensure!(after == expected, "{after:?}");
+    let counts = [
+        "loose.admitted",
+        "loose.refused",
+        "strict.admitted",
+        "strict.refused",
+    ]
+    .map(|what| envoy.counter(&format!("wasmcustom.loudou.rule.{what}")));
+    let [admitted, refused, strict_admitted, strict_refused] = counts;
+    ensure!((admitted?, refused?) == (3, 0));
+    ensure!((strict_admitted?, strict_refused?) == (3, 20));
+    envoy.stop()
+}
+
+/// The strictest rule decides how many pass, and the looser one is charged for exactly those.
+#[test]
+fn a_storm_is_charged_for_what_passes() -> Result<()> {
+    let rules = json!([
+        rule("loose", &every_way(), &json!({})),
+        rule("strict", &per_day(100), &json!({})),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules).concurrency(4))?;
+    let mut ops = Operator::viewer(&envoy);
+    let counts = envoy.load(5_000, 64, |_| alice("/"))?;
+    ensure!(
+        counts.of(200) == 100 && counts.of(429) == 4_900,
+        "{counts:?}"
+    );
+    let expected = (vec![150, 150, 150, 150, 150, 150, 150, 250], 100);
+    eventually(SOON, "the flights to end", || {
+        let loose = bucket(&mut ops, "loose")?;
+        ensure!(
+            loose.0.iter().all(|left| *left <= 250) && loose.1 == 100,
+            "{loose:?}"
+        );
+        Ok((loose == expected).then_some(()))
+    })
+    .with_context(|| format!("{:?}", bucket(&mut ops, "loose")))?;
+    ensure!(bucket(&mut ops, "strict")? == (vec![0], 100));
+    ensure!(counted(&envoy, "loose", "admitted")? == 100);
+    ensure!(counted(&envoy, "loose", "refused")? == 0);
+    ensure!(counted(&envoy, "strict", "refused")? == 4_900);
+    ensure!(envoy.counter("wasmcustom.loudou.store.lost_returns")? == 0);
+    envoy.stop()
+}
+
+#[test]
+fn a_rule_that_stops_is_the_last_one() -> Result<()> {
+    let first = json!({ "match": { "path": { "prefix": "/first" } }, "stop": true });
+    let rules = json!([
+        rule("first", &per_day(4), &first),
+        rule("behind", &per_day(2), &json!({})),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    ensure!(statuses(&envoy, "/first", 5)? == [200, 200, 200, 200, 429]);
+    ensure!(counted(&envoy, "behind", "admitted")? == 0);
+    ensure!(statuses(&envoy, "/", 3)? == [200, 200, 429]);
+    envoy.stop()
+}
+
+/// An exhausted rule in shadow mode hides nothing from an enforced one, and the other way round.
+#[test]
+fn a_shadow_rule_behaves_as_if_alone() -> Result<()> {
+    let shadow = |capacity| rule("shadow", &per_day(capacity), &json!({ "mode": "shadow" }));
+    let enforced = |capacity| rule("enforced", &per_day(capacity), &json!({}));
+    for (shadow_first, rules) in [
+        (true, json!([shadow(1), enforced(3)])),
+        (false, json!([enforced(1), shadow(3)])),
+    ] {
+        let envoy = Envoy::start(&Config::new(rules))?;
+        let got = statuses(&envoy, "/", 6)?;
+        let (expected, would_refuse) = if shadow_first {
+            ([200, 200, 200, 429, 429, 429], 5)
+        } else {
+            ([200, 429, 429, 429, 429, 429], 3)
+        };
+        ensure!(got == expected, "{got:?}");
+        ensure!(counted(&envoy, "shadow", "shadow_refused")? == would_refuse);
+        let mut ops = Operator::viewer(&envoy);
+        ensure!(bucket(&mut ops, "shadow")? == (vec![0], 6 - would_refuse));
+        envoy.stop()?;
+    }
+    Ok(())
+}
+
+/// Who leaves the end of a line makes room for the next one; in a limit without a line, always.
+#[test]
+fn a_client_that_leaves_gives_its_place_back() -> Result<()> {
+    let queue = json!([{ "algorithm": "leaky_queue", "capacity": 40, "rate": "1/m" }]);
+    let rules = json!([
+        rule("quota", &per_day(9), &json!({})),
+        rule("queue", &queue, &json!({})),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut ops = Operator::viewer(&envoy);
+    ensure!(statuses(&envoy, "/", 1)? == [200]);
+    let before = (bucket(&mut ops, "quota")?.0, bucket(&mut ops, "queue")?.0);
+    for _ in 0..3 {
+        let mut socket = TcpStream::connect(envoy.data_address())?;
+        socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
+        eventually(SOON, "the request to wait", || {
+            Ok((ops.waiting()? == 1).then_some(()))
+        })?;
+        ensure!(bucket(&mut ops, "quota")?.0 == [7]);
+        drop(socket);
+        eventually(SOON, "its place to come back", || {
+            let now = (bucket(&mut ops, "quota")?.0, bucket(&mut ops, "queue")?.0);
+            Ok((now == before).then_some(()))
+        })?;
+    }
+    envoy.stop()
+}

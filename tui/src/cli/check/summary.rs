@@ -1,0 +1,156 @@
+//! What a valid file says: in words for people, as numbers for programs.
+
+use std::io::{self, Write};
+
+use loudou_api::RuleProblem;
+use loudou_limiter::config::{Access, AdminSettings};
+use loudou_limiter::rule::{Rule, RuleFile};
+use loudou_limiter::store::size::{self, Memory};
+use serde::Serialize;
+
+use super::Report;
+use crate::meaning;
+use crate::text::{bytes, escape};
+
+/// What a valid file is.
+#[derive(Debug)]
+pub(in crate::cli) enum Content {
+    Rules(RuleFile),
+    Admin(AdminSettings),
+}
+
+/// One file as JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct FileReport {
+    file: String,
+    valid: bool,
+    problems: Vec<RuleProblem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<StoreReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<RuleReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoreReport {
+    buckets: u32,
+    /// With every bucket in use and keys of the usual length.
+    memory_bytes: u64,
+    /// With the longest keys.
+    memory_bytes_at_most: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct RuleReport {
+    name: String,
+    mode: &'static str,
+    /// Which requests it is for.
+    requests: String,
+    /// What its limits do.
+    meaning: String,
+    notes: Vec<String>,
+    /// What one bucket takes, its state included.
+    bucket_bytes: usize,
+    state_bytes: usize,
+}
+
+impl FileReport {
+    pub(super) fn new(report: &Report, content: Option<&Content>) -> Self {
+        let file = match content {
+            Some(Content::Rules(file)) => Some(file),
+            _ => None,
+        };
+        let rules = file.map(|file| file.rules.iter().map(RuleReport::new).collect());
+        Self {
+            file: report.file().to_owned(),
+            valid: content.is_some(),
+            problems: report.problems().map(|problem| problem.problem).collect(),
+            store: file.map(StoreReport::new),
+            rules: rules.unwrap_or_default(),
+        }
+    }
+}
+
+impl StoreReport {
+    fn new(file: &RuleFile) -> Self {
+        let Memory { full, most } = size::memory(file);
+        Self {
+            buckets: file.store.buckets,
+            memory_bytes: full,
+            memory_bytes_at_most: most,
+        }
+    }
+}
+
+impl RuleReport {
+    fn new(rule: &Rule) -> Self {
+        Self {
+            name: rule.name.clone(),
+            mode: rule.mode.name(),
+            requests: meaning::requests(&rule.matches),
+            meaning: meaning::limits(rule).join("; "),
+            notes: meaning::notes(rule),
+            bucket_bytes: size::bucket_bytes(&rule.limits),
+            state_bytes: rule.limits.state_bytes(),
+        }
+    }
+}
+
+/// Prints what a valid file says.
+pub(super) fn print(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
+    match content {
+        Content::Rules(file) => rules(name, file, out),
+        Content::Admin(settings) => admin(name, settings, out),
+    }
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
+    let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
+    let (name, rules) = (escape(name), count(file.rules.len(), "rule"));
+    writeln!(out, "{name}: valid: {rules}, {}", count(limits, "limit"))?;
+    let Memory { full, most } = size::memory(file);
+    let (full, most) = (bytes(full), bytes(most));
+    writeln!(
+        out,
+        "  store: at most {} buckets; with all in use about {full} of memory ({most} if all keys are as \
+         long as can be)",
+        file.store.buckets
+    )?;
+    for rule in &file.rules {
+        let requests = meaning::requests(&rule.matches);
+        writeln!(out, "\n  {}: {}", rule.name, escape(&requests))?;
+        for (index, line) in meaning::limits(rule).iter().enumerate() {
+            let indent = if index == 0 { "    " } else { "      " };
+            writeln!(out, "{indent}{}", escape(line))?;
+        }
+        for note in meaning::notes(rule) {
+            writeln!(out, "    {}", escape(&note))?;
+        }
+        let bytes = size::bucket_bytes(&rule.limits);
+        writeln!(out, "    a bucket takes up to {bytes} bytes")?;
+    }
+    Ok(())
+}
+
+fn admin(name: &str, settings: &AdminSettings, out: &mut dyn Write) -> io::Result<()> {
+    let (name, share) = (escape(name), &settings.store.share);
+    writeln!(out, "{name}: valid: an admin listener for share {share}")?;
+    if settings.tokens.is_empty() {
+        writeln!(
+            out,
+            "  no tokens: peers on the loopback may look and change, all others are refused"
+        )?;
+    }
+    for token in &settings.tokens {
+        let may = match token.may {
+            Access::View => "look",
+            Access::Edit => "look and change",
+        };
+        writeln!(out, "  {} may {may}", token.name)?;
+    }
+    Ok(())
+}

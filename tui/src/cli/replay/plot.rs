@@ -1,0 +1,132 @@
+//! A plot of counts over time, in blocks or in ASCII.
+
+use std::io::{self, Write};
+
+use crate::cli::world::Style;
+use crate::num::count;
+
+/// How many lines a plot has.
+const LINES: u64 = 5;
+/// How many cells the numbers at the left take, and the axis beside them.
+const MARGIN: usize = 10;
+/// What a cell is filled with, in eighths.
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// What stands below a plot.
+pub(super) struct Axis {
+    pub(super) from: String,
+    pub(super) to: String,
+}
+
+/// How many values share a column where `width` columns are to be filled.
+pub(super) fn each(values: &[u64], width: usize) -> u64 {
+    let room = width.saturating_sub(MARGIN).max(1);
+    count(values.len().div_ceil(room).max(1))
+}
+
+/// Prints a plot of `values`, whose scale goes to `highest` if that is more than they need.
+pub(super) fn print(
+    values: &[u64],
+    highest: Option<u64>,
+    axis: &Axis,
+    width: usize,
+    out: &mut dyn Write,
+    style: Style,
+) -> io::Result<()> {
+    let each = usize::try_from(each(values, width)).unwrap_or(1);
+    let columns: Vec<u64> = values
+        .chunks(each)
+        .map(|chunk| chunk.iter().sum())
+        .collect();
+    let most = columns
+        .iter()
+        .copied()
+        .chain(highest)
+        .max()
+        .unwrap_or(0)
+        .max(1);
+    let (bar, corner, line) = if style.ascii {
+        ("|", "+", "-")
+    } else {
+        ("┤", "└", "─")
+    };
+    for row in (0..LINES).rev() {
+        let label = if row + 1 == LINES {
+            most.to_string()
+        } else {
+            String::new()
+        };
+        let cells: String = columns.iter().map(|n| cell(*n, most, row, style)).collect();
+        writeln!(out, "{label:>8} {bar}{}", cells.trim_end())?;
+    }
+    writeln!(out, "{:>8} {corner}{}", 0, line.repeat(columns.len()))?;
+    let Axis { from, to } = axis;
+    let gap = columns.len().saturating_sub(from.len() + to.len()).max(2);
+    writeln!(out, "{:>10}{from}{}{to}", "", " ".repeat(gap))
+}
+
+/// What stands for `n` of `most` in one line of its column, counted from below. What is not nothing
+/// is seen.
+fn cell(n: u64, most: u64, row: u64, style: Style) -> char {
+    let steps = if style.ascii { 1 } else { 8 };
+    let filled = u128::from(n) * u128::from(LINES * steps);
+    let filled = filled.div_ceil(u128::from(most.max(1)));
+    let below = u128::from(row * steps);
+    let here = filled.saturating_sub(below).min(u128::from(steps));
+    let here = usize::try_from(here).unwrap_or(0);
+    if style.ascii {
+        return if here > 0 { '#' } else { ' ' };
+    }
+    EIGHTHS.get(here).copied().unwrap_or(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(values: &[u64], width: usize, ascii: bool) -> String {
+        let mut out = Vec::new();
+        let axis = Axis {
+            from: "0s".to_owned(),
+            to: "9s".to_owned(),
+        };
+        let style = Style {
+            ascii,
+            ..Style::default()
+        };
+        print(values, None, &axis, width, &mut out, style).expect("writes");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn blocks() {
+        let expected = "      40 ┤    █
+         ┤    █
+         ┤   ▄█
+         ┤   ██
+         ┤ ▁▃██▁
+       0 └──────
+          0s  9s
+";
+        assert_eq!(plot(&[0, 1, 3, 20, 40, 1], 60, false), expected);
+    }
+
+    #[test]
+    fn ascii_and_no_more_columns_than_there_are() {
+        let expected = "       3 | #
+         | #
+         | #
+         |##
+         |##
+       0 +---
+          0s  9s
+";
+        assert_eq!(plot(&[1, 0, 2, 1, 0, 0], 13, true), expected);
+    }
+
+    #[test]
+    fn nothing_and_the_most() {
+        assert!(plot(&[], 0, false).contains("0 └\n"));
+        assert!(plot(&[u64::MAX], 0, false).contains('█'));
+    }
+}

@@ -1,0 +1,325 @@
+//! The summary of a run for people.
+
+use std::io::{self, Write};
+
+use super::compared;
+use super::plot::{self, Axis};
+use crate::cells::wrap;
+use crate::cli::table::{Cell, Paint, Set, Table, bar, csv, fit};
+use crate::cli::words;
+use crate::cli::world::Style;
+use crate::replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
+use crate::text::{counted, escape, humanise};
+
+/// From here on an instant is one of the calendar, after 1973.
+const CALENDAR_NS: u64 = 100_000_000_000_000_000;
+/// How wide what is not a table is at most.
+const WIDEST: usize = 78;
+/// From here on the rules are shown with all columns.
+const WIDE: usize = 76;
+/// How far notes are indented.
+const MARGIN: usize = 6;
+
+pub(super) fn print(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    heading(&summary.trace, out, style)?;
+    match &summary.compare {
+        None => one(&summary.side, out, style)?,
+        Some(other) => compared::print(&summary.side, other, out, style)?,
+    }
+    notes(summary, out, style)
+}
+
+/// What was read.
+fn heading(trace: &Trace, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let span = trace.last_ns.zip(trace.first_ns);
+    let span = span.map(|(last, first)| format!(" in {}", humanise(last.saturating_sub(first))));
+    let format = trace.format.map(|name| format!(" ({name})"));
+    let line = format!(
+        "{}{}: {}{}",
+        escape(&trace.name),
+        format.unwrap_or_default(),
+        counted(trace.requests, "request"),
+        span.unwrap_or_default(),
+    );
+    writeln!(out, "{}", Paint::Heading.on(&line, style))?;
+    if trace.edits > 0 {
+        let edits = counted(trace.edits, "edit");
+        writeln!(out, "  {edits} of rules on the way")?;
+    }
+    writeln!(out)
+}
+
+fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let requests = side.requests;
+    for (name, count, paint) in [
+        ("admitted", requests.admitted, Paint::Plain),
+        ("held", requests.held, Paint::Warn),
+        ("refused", requests.refused, Paint::Bad),
+    ] {
+        let bar = paint.on(&bar(count, requests.total, style), style);
+        let share = share(count, requests.total);
+        writeln!(out, "  {name:<8} {bar} {share:>7}  {count}")?;
+    }
+    writeln!(out)?;
+    rules(&side.rules, out, style)?;
+    refused_keys(side, out, style)?;
+    over_time(&[("", &side.timeline)], out, style)?;
+    waits(side, out, style)?;
+    store(side, out)
+}
+
+fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
+    type Count = fn(&RuleSummary) -> u64;
+    let counts: [(&'static str, Count, Paint); 9] = [
+        ("ASKED", |rule| rule.matched, Paint::Plain),
+        ("ADMITTED", |rule| rule.admitted, Paint::Plain),
+        ("HELD", |rule| rule.held, Paint::Warn),
+        ("REFUSED", |rule| rule.refused, Paint::Bad),
+        ("OVERRULED", |rule| rule.overruled, Paint::Plain),
+        ("SHADOW HELD", |rule| rule.shadow_held, Paint::Warn),
+        ("IN SHADOW", |rule| rule.shadow_refused, Paint::Warn),
+        ("SKIPPED", |rule| rule.skipped, Paint::Warn),
+        ("GAVE UP", |rule| rule.gave_up, Paint::Bad),
+    ];
+    // The others only where there is something to say.
+    let is_shown = |(index, (_, count, _)): &(usize, (&'static str, Count, Paint))| {
+        *index < 2 || *index == 3 || rules.iter().any(|rule| count(rule) > 0)
+    };
+    let shown: Vec<_> = counts.into_iter().enumerate().filter(is_shown).collect();
+    // Where it is narrow, what can be told from the rest goes.
+    let is_wide = style.width.is_none_or(|width| width >= WIDE);
+    let mut columns = vec![("RULE", Set::Shrink)];
+    columns.extend(is_wide.then_some(("MODE", Set::Left)));
+    columns.extend(shown.iter().map(|(_, (name, ..))| (*name, Set::Right)));
+    columns.extend(is_wide.then_some(("REFUSES", Set::Right)));
+    let mut table = Table::new(&columns);
+    for rule in rules {
+        let mut row: Vec<Cell> = vec![rule.rule.as_str().into()];
+        row.extend(is_wide.then(|| rule.mode.into()));
+        for (_, (_, count, paint)) in &shown {
+            let count = count(rule);
+            let paint = if count > 0 { *paint } else { Paint::Plain };
+            row.push(Cell::from(count).paint(paint));
+        }
+        let asked = rule.matched.saturating_sub(rule.skipped);
+        let refused = rule.refused + rule.shadow_refused;
+        row.extend(is_wide.then(|| share(refused, asked).into()));
+        table.row(row);
+    }
+    table.print(out, style)
+}
+
+fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let keys = &side.refused_keys;
+    if keys.most.is_empty() {
+        return Ok(());
+    }
+    let title = if keys.exact {
+        format!("most refused, of {}", counted(keys.keys, "key"))
+    } else {
+        format!(
+            "most refused, of more than {} keys; ~ is at most so many too many",
+            keys.keys
+        )
+    };
+    writeln!(out, "\n{title}")?;
+    let mut columns = vec![
+        ("RULE", Set::Left),
+        ("KEY", Set::Shrink),
+        ("REFUSED", Set::Right),
+    ];
+    let is_shadow = keys.most.iter().any(|key| key.shadow_refused > 0);
+    if is_shadow {
+        columns.push(("IN SHADOW", Set::Right));
+    }
+    if !keys.exact {
+        columns.push(("~", Set::Right));
+    }
+    let mut table = Table::new(&columns);
+    for key in &keys.most {
+        let mut row: Vec<Cell> = vec![
+            key.rule.as_str().into(),
+            key.key.as_str().into(),
+            Cell::from(key.refused).paint(Paint::Bad),
+        ];
+        if is_shadow {
+            row.push(key.shadow_refused.into());
+        }
+        if !keys.exact {
+            row.push(key.surplus.into());
+        }
+        table.row(row);
+    }
+    table.print(out, style)
+}
+
+/// Refusals over time, of one rule file or of several on the same scale.
+pub(super) fn over_time(
+    sides: &[(&str, &TimelineSummary)],
+    out: &mut dyn Write,
+    style: Style,
+) -> io::Result<()> {
+    let refused = |line: &TimelineSummary| -> Vec<u64> {
+        line.slots.iter().map(|slot| slot.refused).collect()
+    };
+    let highest = sides.iter().flat_map(|(_, line)| refused(line)).max();
+    let is_instant = sides.iter().all(|(_, line)| line.slots.len() < 2);
+    if highest.unwrap_or(0) == 0 || is_instant {
+        return Ok(());
+    }
+    for (name, line) in sides {
+        let (start, slot) = (line.start_ns, line.slot_ns);
+        let width = style.width.unwrap_or(WIDEST).min(WIDEST);
+        let values = refused(line);
+        let each = plot::each(&values, width);
+        let per = humanise(slot.saturating_mul(each));
+        writeln!(out, "\nrefused per {per}{name}")?;
+        let count = u64::try_from(values.len()).unwrap_or(u64::MAX);
+        let span = slot.saturating_mul(count);
+        let (from, to) = if start < CALENDAR_NS {
+            ("0s".to_owned(), humanise(span))
+        } else {
+            let end = start.saturating_add(span);
+            (words::date(start / 1_000_000), words::date(end / 1_000_000))
+        };
+        let axis = Axis { from, to };
+        plot::print(&values, highest, &axis, width, out, style)?;
+    }
+    Ok(())
+}
+
+fn waits(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let waits = &side.waits;
+    if waits.held == 0 {
+        return Ok(());
+    }
+    let (mean, longest) = (humanise(waits.mean_ns), humanise(waits.longest_ns));
+    writeln!(
+        out,
+        "\n{} held, for {mean} on average and {longest} at most",
+        waits.held
+    )?;
+    let most = waits.steps.iter().map(|step| step.held).max().unwrap_or(0);
+    for step in &waits.steps {
+        let up_to = step.up_to_ns.map(humanise);
+        let up_to = up_to.map_or_else(|| "longer".to_owned(), |up_to| format!("to {up_to}"));
+        let bar = bar(step.held, most, style);
+        writeln!(out, "  {up_to:>8} {bar} {}", step.held)?;
+    }
+    Ok(())
+}
+
+fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
+    let store = side.store;
+    let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
+    let created = store.created.saturating_add(idle).saturating_add(lossy);
+    let created = counted(created, "bucket");
+    writeln!(out, "\n{created} created, room for {}", store.buckets)?;
+    match (idle, lossy) {
+        (0, 0) => Ok(()),
+        (idle, 0) => writeln!(out, "evicted: {idle} idle"),
+        (idle, lossy) => writeln!(out, "evicted: {idle} idle, {lossy} with something taken"),
+    }
+}
+
+/// What to know, and what could not be read.
+fn notes(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let trace = &summary.trace;
+    for note in &summary.notes {
+        print_note(note, out, style)?;
+    }
+    if trace.steps_back > 0 {
+        let most = humanise(trace.longest_step_back_ns);
+        let note = format!(
+            "{} earlier than a line before, by {most} at most: that counts as no time passed",
+            counted(trace.steps_back, "line")
+        );
+        print_note(&note, out, style)?;
+    }
+    if trace.bad_lines > 0 {
+        let bad = bad_lines(trace.bad_lines);
+        writeln!(out, "\n{}", Paint::Bad.on(&bad, style))?;
+        for bad in &trace.first_bad_lines {
+            writeln!(out, "  line {}: {}", bad.line, escape(&bad.message))?;
+            if !bad.text.is_empty() {
+                let text = escape(&bad.text);
+                let text = style.marks(&fit(&text, WIDEST.saturating_sub(4), style));
+                writeln!(out, "    {}", Paint::Dim.on(&text, style))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A note, which may take several lines.
+fn print_note(note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
+    let width = style.width.unwrap_or(WIDEST).clamp(MARGIN * 2, WIDEST);
+    let room = u16::try_from(width.saturating_sub(MARGIN)).unwrap_or(u16::MAX);
+    let mut mark = "note: ";
+    for line in wrap(note, room) {
+        let line = format!("{mark}{line}");
+        writeln!(out, "{}", Paint::Warn.on(&line, style))?;
+        mark = "      ";
+    }
+    Ok(())
+}
+
+/// How many lines could not be read.
+pub(super) fn bad_lines(count: u64) -> String {
+    match count {
+        1 => "1 bad line was passed over:".to_owned(),
+        _ => format!("{count} bad lines were passed over, the first of them:"),
+    }
+}
+
+/// A share of a hundred. What is not nothing and not all is never said to be.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1_000;
+    let tenths = tenths.checked_div(u128::from(whole)).unwrap_or(0);
+    if part > 0 && tenths == 0 {
+        return "<0.1 %".to_owned();
+    }
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+pub(super) fn csv_lines(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let heading = "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
+                   shadow_held,skipped,gave_up";
+    csv(out, heading.split(','))?;
+    let other = summary.compare.as_ref().map(|other| &other.side);
+    for side in [Some(&summary.side), other].into_iter().flatten() {
+        for rule in &side.rules {
+            let counts = [
+                rule.matched,
+                rule.admitted,
+                rule.held,
+                rule.refused,
+                rule.overruled,
+                rule.shadow_refused,
+                rule.shadow_held,
+                rule.skipped,
+                rule.gave_up,
+            ];
+            let counts = counts.map(|count| count.to_string());
+            let texts = [side.config.as_str(), &rule.rule, rule.mode];
+            csv(
+                out,
+                texts.into_iter().chain(counts.iter().map(String::as_str)),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        assert_eq!(share(0, 0), "0.0 %");
+        assert_eq!(share(1, 1_000_000), "<0.1 %");
+        assert_eq!(share(999_999, 1_000_000), "99.9 %");
+        assert_eq!(share(u64::MAX, u64::MAX), "100.0 %");
+    }
+}

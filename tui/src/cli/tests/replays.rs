@@ -1,0 +1,275 @@
+//! `loudou replay`, from rule files and traces to decisions and summaries.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+
+/// Rule files, traces, and the decisions that belong to them. After a change that is meant:
+/// `loudou replay --config X.rules.json --trace X.trace.jsonl -o jsonl > X.expected.jsonl`.
+fn traces() -> PathBuf {
+    // Tests run in the folder of their package, and lines are cut by their length.
+    PathBuf::from("../tests/traces")
+}
+
+fn path(name: &str) -> String {
+    traces().join(name).display().to_string()
+}
+
+/// A run of the trace `input` under the rules of the trace `rules`.
+fn replay(rules: &str, input: &[u8], options: &str) -> Ran {
+    let loudou = Loudou {
+        bytes: input,
+        ..Loudou::default()
+    };
+    let rules = path(&format!("{rules}.rules.json"));
+    loudou.run(&format!("replay --config {rules} {options}"))
+}
+
+fn read(name: &str) -> Vec<u8> {
+    fs::read(traces().join(name)).expect(name)
+}
+
+#[test]
+fn decisions_are_those_that_were_reviewed() {
+    let entries = fs::read_dir(traces()).expect("traces");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = names
+        .filter_map(|name| {
+            name.to_str()?
+                .strip_suffix(".rules.json")
+                .map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    assert!(names.len() >= 7, "{names:?}");
+    for name in names {
+        let expected = String::from_utf8(read(&format!("{name}.expected.jsonl"))).expect("UTF-8");
+        let file = path(&format!("{name}.trace.jsonl"));
+        let by_name = replay(&name, b"", &format!("--trace {file} -o jsonl"));
+        let input = read(&format!("{name}.trace.jsonl"));
+        let piped = replay(&name, &input, "-o jsonl --format trace");
+        for ran in [by_name, piped] {
+            assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{name}");
+            assert!(ran.out == expected, "{name}:\n{}", ran.out);
+        }
+    }
+}
+
+const ENVOY: &str = r#"[2016-04-15T20:17:00.310Z] "POST /api/v1/locations HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "nsq2http" "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "locations" "tcp://10.0.2.1:80"
+[2016-04-15T20:17:00.100Z] "POST /api/v1/locations HTTP/2" 204 - 154 0 500 100 "10.0.35.28" "nsq2http" "-" "locations" "tcp://10.0.2.1:80"
+"#;
+const ENVOY_JSON: &str = r#"{"start_time":"2016-04-15T20:17:00.310Z","method":"GET","path":"/","x_user_id":"alice","duration":5,"downstream_remote_address":"10.0.0.1:5"}
+{"start_time":"2016-04-15T20:17:01.310Z","method":"GET","path":"/","x_user_id":"alice","duration":5,"downstream_remote_address":"10.0.0.1:5"}
+"#;
+const NGINX: &str = r#"203.0.113.7 - - [10/Oct/2000:13:55:36 -0700] "GET /reply HTTP/1.1" 200 2326 "-" "Mozilla/5.0"
+203.0.113.7 - - [10/Oct/2000:13:55:37 -0700] "GET /reply HTTP/1.1" 200 2326 "-" "Mozilla/5.0"
+"#;
+
+#[test]
+fn every_form_of_log() {
+    for (name, log) in [
+        ("envoy", ENVOY),
+        ("envoy-json", ENVOY_JSON),
+        ("nginx", NGINX),
+    ] {
+        let told = replay(
+            "summaries/logs",
+            log.as_bytes(),
+            &format!("--format {name} -o jsonl"),
+        );
+        let found = replay("summaries/logs", log.as_bytes(), "-o jsonl");
+        assert_eq!((found.code, found.err.as_str()), (0, ""), "{name}");
+        assert_eq!(found.out, told.out);
+        let table = replay("summaries/logs", log.as_bytes(), "").out;
+        assert_snapshot!(format!("replay_{name}"), found.out + &table);
+    }
+}
+
+/// What an attacker may send: escapes, bytes that are no text, zeros, and lines without end.
+fn hostile() -> Vec<u8> {
+    let mut input = b"\x1b[2J\x1b]0;x\x07\n".to_vec();
+    input.extend_from_slice(b"{\"at_ns\":1,\"headers\":{\"x-user-id\":\"\\u001b[31m\"}}\n");
+    input.extend_from_slice(b"{\"at_ns\":2,\"path\":\"\xff\xfe\"}\n\0\0\0\n");
+    input.extend_from_slice(b"{\"at_ns\":3,\"\\u001b[7m\":1}\n{\"at_ns\":4,\"set\":{\"rule\":\"\\u009b\",\"mode\":\"off\"}}\n");
+    input.extend(std::iter::repeat_n(b'x', 10 << 20));
+    input.extend_from_slice(b"\n{\"at_ns\":5,\"headers\":{\"x-user-id\":\"\\u202e\"},\"cost\":99}");
+    input
+}
+
+#[test]
+fn hostile_input_stays_in_its_place() {
+    let hostile = hostile();
+    for options in [
+        "",
+        "-o json",
+        "-o jsonl",
+        "-o csv",
+        "--ascii --color always",
+    ] {
+        let ran = replay("funnel", &hostile, options);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let mut seen = ran.seen();
+        if options.contains("--color always") {
+            for ours in ["[0m", "[1m", "[2m", "[31m", "[33m"] {
+                seen = seen.replace(&format!("\u{1b}{ours}"), "");
+            }
+        }
+        assert!(
+            seen.chars()
+                .all(|c| c == '\n' || c == '\r' || !is_unsafe(c)),
+            "{seen:?}"
+        );
+        assert!(seen.lines().all(|line| line.len() < 200), "{seen}");
+    }
+    assert_snapshot!("replay_hostile", replay("funnel", &hostile, "").seen());
+}
+
+#[test]
+fn strict_ends_at_the_first_bad_line() {
+    let input = b"{\"at_ns\":1}\n{\"at_ns\":2,\"sorce\":\"x\"}\n{\"at_ns\":3}\n";
+    let ran = replay("funnel", input, "--strict -o jsonl");
+    assert_snapshot!("replay_strict", ran.seen());
+    let ran = replay("funnel", input, "-o jsonl");
+    assert_snapshot!("replay_lenient", ran.seen());
+}
+
+#[test]
+fn input_of_no_known_form() {
+    let lines = "no log\n".repeat(200);
+    assert_snapshot!(
+        "replay_unknown",
+        replay("funnel", lines.as_bytes(), "").seen()
+    );
+    let few = replay("funnel", b"\x1f\x8b\x08\x00\n", "");
+    assert_snapshot!("replay_compressed", few.seen());
+    let wrong = replay("funnel", b"no log\n", "--format nginx");
+    assert_eq!(wrong.code, 1, "{}", wrong.seen());
+    // Nothing at all is no failure: a quiet night.
+    assert_snapshot!("replay_empty", replay("funnel", b"\n\n", "").seen());
+}
+
+#[test]
+fn files_that_are_wrong_or_not_there() {
+    let ran = replay("funnel", b"", "--trace no/such/file");
+    assert_snapshot!("replay_no_trace", ran.seen());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/tests");
+    let ran = Loudou::default().run(&format!("replay --config {folder}/bad.json"));
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("bad.json:1:"), "{}", ran.err);
+}
+
+#[test]
+fn a_terminal_is_no_trace() {
+    let loudou = Loudou {
+        terminal: Some(80),
+        ..Loudou::default()
+    };
+    let ran = loudou.run(&format!("replay --config {}", path("funnel.rules.json")));
+    assert_eq!(ran.code, 2, "{}", ran.seen());
+}
+
+/// Five minutes: everybody comes once a second, `busy` ten times for one minute.
+fn five_minutes() -> Vec<u8> {
+    let mut lines = String::new();
+    for second in 0..300_u64 {
+        for user in 0..30 {
+            let at_ns = second * 1_000_000_000 + user * 1_000;
+            let times = if user == 0 && (100..160).contains(&second) {
+                10
+            } else {
+                1
+            };
+            let user = if user == 0 {
+                "busy".to_owned()
+            } else {
+                format!("user-{user}")
+            };
+            let line = format!(
+                "{{\"at_ns\":{at_ns},\"path\":\"/shaped\",\"headers\":{{\"x-user-id\":\"{user}\"}},\"source\":\"10.0.0.1\"}}\n"
+            );
+            lines.push_str(&line.repeat(times));
+        }
+    }
+    lines.into_bytes()
+}
+
+#[test]
+fn summaries() {
+    let input = five_minutes();
+    let run = |options: &str, env: Env| {
+        let loudou = Loudou {
+            bytes: &input,
+            env,
+            ..Loudou::default()
+        };
+        let line = format!(
+            "replay --config {} {options}",
+            path("summaries/summary.rules.json")
+        );
+        loudou.run(&line).seen()
+    };
+    let table = run("", Env::default());
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 80),
+        "{table}"
+    );
+    assert_snapshot!("replay_table", table);
+    assert_snapshot!("replay_ascii", run("--ascii", Env::default()));
+    assert_snapshot!("replay_json", run("-o json", Env::default()));
+    assert_snapshot!("replay_csv", run("-o csv", Env::default()));
+    let colored = run("--color always", Env::default());
+    assert_snapshot!("replay_color", colored.replace('\u{1b}', "ESC"));
+    let no_color = Env {
+        no_color: Some("1".into()),
+        ..Env::default()
+    };
+    assert_eq!(run("", no_color), table);
+    let other = path("summaries/other.rules.yaml");
+    let compared = run(&format!("--compare {other}"), Env::default());
+    assert!(
+        compared.lines().all(|line| line.chars().count() <= 80),
+        "{compared}"
+    );
+    assert_snapshot!("replay_compare", compared);
+    let json = run(&format!("--compare {other} -o json"), Env::default());
+    assert_snapshot!("replay_compare_json", json);
+    let csv = run(&format!("--compare {other} -o csv"), Env::default());
+    assert_snapshot!("replay_compare_csv", csv);
+}
+
+#[test]
+fn a_narrow_terminal() {
+    let input = five_minutes();
+    let file = std::env::temp_dir().join(format!("loudou-replay-{}.jsonl", std::process::id()));
+    fs::write(&file, &input).expect("writes");
+    let loudou = Loudou {
+        terminal: Some(60),
+        ..Loudou::default()
+    };
+    let (rules, trace) = (path("summaries/summary.rules.json"), file.display());
+    let ran = loudou.run(&format!(
+        "replay --config {rules} --trace {trace} --color never"
+    ));
+    fs::remove_file(&file).expect("removes");
+    let seen = ran.seen().replace(&trace.to_string(), "trace.jsonl");
+    assert!(
+        seen.lines().all(|line| line.chars().count() <= 60),
+        "{seen}"
+    );
+    assert_snapshot!("replay_narrow", seen);
+}
+
+/// The dates of logs are read as those of tables are written.
+#[test]
+fn dates_read_and_written() {
+    for seconds in (0..10_000_000_000_u64).step_by(86_399 * 7) {
+        let printed = crate::cli::words::date(seconds * 1_000).replace(' ', "T");
+        let read = crate::replay::instant::rfc3339(printed.as_bytes());
+        assert_eq!(
+            read,
+            Some(loudou_limiter::Nanos::from_secs(seconds)),
+            "{printed}"
+        );
+    }
+}

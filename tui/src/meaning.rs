@@ -1,0 +1,240 @@
+//! What rules mean to a person: sentences that are true, of the numbers as they are.
+
+use loudou_limiter::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
+
+mod limit;
+mod requests;
+pub(crate) mod short;
+
+pub(crate) use requests::requests;
+
+/// Whom a rule counts: `each x-user-id`.
+pub(crate) fn who(rule: &Rule) -> String {
+    let parts: Vec<String> = rule.key.iter().filter_map(part).collect();
+    match parts.as_slice() {
+        [] => "all requests together".to_owned(),
+        [part] => format!("each {part}"),
+        parts => format!("each combination of {}", list(parts, "and")),
+    }
+}
+
+/// A part of a key in words; a literal is the same for all.
+fn part(part: &KeyPart) -> Option<String> {
+    Some(match part {
+        KeyPart::Literal(_) => return None,
+        KeyPart::Header(name) => name.clone(),
+        KeyPart::Query(name) => format!("query parameter {name}"),
+        KeyPart::Cookie(name) => format!("cookie {name}"),
+        KeyPart::Metadata(path) => format!("metadata {}", path.join(".")),
+        KeyPart::Source(prefix) => source(*prefix),
+        KeyPart::Path { segments: None } => "path".to_owned(),
+        KeyPart::Path { segments: Some(1) } => "first segment of the path".to_owned(),
+        KeyPart::Path { segments: Some(n) } => format!("first {n} segments of the path"),
+        KeyPart::Route => "route".to_owned(),
+        KeyPart::Method => "method".to_owned(),
+        KeyPart::Host => "host".to_owned(),
+        KeyPart::Peer => "client certificate".to_owned(),
+    })
+}
+
+/// Which clients share a bucket: `client address (IPv4 /24, IPv6 /64)`.
+fn source(prefix: SourcePrefix) -> String {
+    let SourcePrefix { v4, v6 } = prefix;
+    match (v4, v6) {
+        _ if prefix == SourcePrefix::default() => "client address".to_owned(),
+        (32, _) => format!("client address (IPv6 /{v6})"),
+        _ => format!("client address (IPv4 /{v4}, IPv6 /{v6})"),
+    }
+}
+
+/// What a request takes; nothing for the one that goes without saying.
+fn cost(cost: &Cost) -> Option<String> {
+    Some(match cost {
+        Cost::Fixed(1) => return None,
+        Cost::Fixed(cost) => format!("a request takes {cost} units"),
+        Cost::Header { name, default, max } => format!(
+            "a request takes what its header {name} says, at most {max} units, and {default} without it"
+        ),
+        Cost::RequestBytes(size) => {
+            let size = match size {
+                1 => "byte".to_owned(),
+                1024 => "KiB".to_owned(),
+                size if size % 1024 == 0 => format!("{} KiB", size / 1024),
+                size => format!("{size} bytes"),
+            };
+            format!("a request takes a unit for each {size} of its body")
+        }
+    })
+}
+
+/// What the limits of a rule do, in a sentence of a line or more.
+pub(crate) fn limits(rule: &Rule) -> Vec<String> {
+    let who = who(rule);
+    let phrases: Vec<(&str, String)> = rule
+        .limits
+        .iter()
+        .map(|limit| (limit.name(), limit::phrase(limit, &rule.cost)))
+        .collect();
+    match phrases.as_slice() {
+        [(_, phrase)] => vec![format!("{who} {phrase}")],
+        phrases => {
+            let lines = phrases.iter().enumerate();
+            let mut lines: Vec<String> = lines
+                .map(|(index, (name, phrase))| match index {
+                    0 => format!("{who} {phrase} ({name})"),
+                    _ => format!("and {phrase} ({name})"),
+                })
+                .collect();
+            let all = if phrases.len() == 2 {
+                "both or takes from neither"
+            } else {
+                "all of them or takes from none"
+            };
+            lines.push(format!("a request passes {all}"));
+            lines
+        }
+    }
+}
+
+/// What else there is to know of a rule, one sentence each.
+pub(crate) fn notes(rule: &Rule) -> Vec<String> {
+    let mut notes = Vec::new();
+    match rule.mode {
+        Mode::Enforce => {}
+        Mode::Shadow => notes.push("in shadow mode: nothing is refused, only counted".to_owned()),
+        Mode::Off => notes.push("off: this rule does nothing".to_owned()),
+    }
+    notes.extend(cost(&rule.cost));
+    notes.extend(missing(rule));
+    if rule.on_error == OnError::Refuse {
+        notes.push("when the store gives up, a request is refused".to_owned());
+    }
+    notes
+}
+
+/// What becomes of requests without a part of the key. Hardly any lack an address or a path.
+fn missing(rule: &Rule) -> Option<String> {
+    let often = |part: &&KeyPart| {
+        !matches!(
+            part,
+            KeyPart::Source(_) | KeyPart::Path { .. } | KeyPart::Method | KeyPart::Host
+        )
+    };
+    let what = |part: &KeyPart| match part {
+        KeyPart::Header(_) | KeyPart::Metadata(_) => self::part(part),
+        KeyPart::Source(_) => Some("a client address".to_owned()),
+        _ => self::part(part).map(|word| format!("a {word}")),
+    };
+    let mut parts: Vec<String> = rule.key.iter().filter(often).filter_map(what).collect();
+    if parts.is_empty() && rule.on_missing_key != OnMissingKey::Skip {
+        parts = rule.key.iter().filter_map(what).collect();
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let without = format!("without {}", list(&parts, "or"));
+    Some(match (rule.on_missing_key, rule.mode) {
+        (OnMissingKey::Skip, _) => format!("requests {without} are not limited by this rule"),
+        (OnMissingKey::Share, _) => format!("requests {without} share one bucket"),
+        (OnMissingKey::Refuse, Mode::Enforce) => format!("requests {without} are refused"),
+        (OnMissingKey::Refuse, _) => format!("requests {without} count as refused"),
+    })
+}
+
+/// `a, b and c`.
+fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., end] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} {last} {}", first.join(", "), end.as_ref())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loudou_limiter::config::parse_rule;
+    use serde_json::{Value, json};
+
+    fn rule(fields: &Value) -> Rule {
+        let mut rule = json!({
+            "name": "r", "key": ["source"],
+            "limits": [{ "algorithm": "funnel", "capacity": 15, "rate": "30/60s" }],
+        });
+        for (name, value) in fields.as_object().expect("an object") {
+            rule[name] = value.clone();
+        }
+        parse_rule(&rule).expect("valid")
+    }
+
+    #[test]
+    fn keys_in_words() {
+        let say = |key: Value| who(&rule(&json!({ "key": key })));
+        assert_eq!(say(json!([])), "all requests together");
+        assert_eq!(say(json!([{ "literal": "v2" }])), "all requests together");
+        assert_eq!(
+            say(json!(["source", { "literal": "v2" }])),
+            "each client address"
+        );
+        assert_eq!(
+            say(json!([{ "header": "X-User" }, "path", "route"])),
+            "each combination of x-user, path and route"
+        );
+    }
+
+    #[test]
+    fn limits_are_joined() {
+        assert_eq!(
+            limits(&rule(&json!({}))),
+            ["each client address may do 15 at once, then one every 2s"]
+        );
+        let day = json!({ "name": "daily", "algorithm": "fixed_window", "capacity": 99, "window": "1d", "align": "clock" });
+        let burst =
+            json!({ "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "1/s" });
+        assert_eq!(
+            limits(&rule(&json!({ "limits": [burst, day] }))),
+            [
+                "each client address may do 15 at once, then one every second (burst)",
+                "and may do 99 in each day, from midnight UTC (daily)",
+                "a request passes both or takes from neither",
+            ]
+        );
+    }
+
+    #[test]
+    fn notes_tell_what_happens_to_others() {
+        let say = |fields: Value| notes(&rule(&fields));
+        assert_eq!(say(json!({})), [""; 0]);
+        let header = json!([{ "header": "x-a" }, "path", "route"]);
+        for (policy, mode, told) in [
+            ("skip", "enforce", "are not limited by this rule"),
+            ("refuse", "enforce", "are refused"),
+            ("refuse", "shadow", "count as refused"),
+            ("share", "enforce", "share one bucket"),
+        ] {
+            let notes = say(json!({ "key": header, "on_missing_key": policy, "mode": mode }));
+            let last = notes.last().expect("a note");
+            assert_eq!(*last, format!("requests without x-a or a route {told}"));
+        }
+        let refuse = say(json!({ "on_missing_key": "refuse", "on_error": "refuse", "cost": 2 }));
+        assert_eq!(
+            refuse,
+            [
+                "a request takes 2 units",
+                "requests without a client address are refused",
+                "when the store gives up, a request is refused",
+            ]
+        );
+        assert_eq!(
+            say(json!({ "mode": "shadow" })),
+            ["in shadow mode: nothing is refused, only counted"]
+        );
+        assert_eq!(
+            say(json!({ "mode": "off" })),
+            ["off: this rule does nothing"]
+        );
+    }
+}

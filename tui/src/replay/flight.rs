@@ -1,0 +1,106 @@
+//! Requests that are under way, for the limits that count them: what they took is given back when
+//! their duration is over.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use loudou_limiter::Nanos;
+
+/// The most requests under way; one more, and the one that would end first ends at once.
+const MAX_UNDER_WAY: usize = 1 << 18;
+
+/// What is given back at the end of a request. What ends first is the least.
+#[derive(Clone, Debug)]
+struct Ending<T> {
+    end: Nanos,
+    /// Tells those that end together apart.
+    number: u64,
+    taken: T,
+}
+
+impl<T> Ord for Ending<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.end, self.number).cmp(&(other.end, other.number))
+    }
+}
+
+impl<T> PartialOrd for Ending<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Eq for Ending<T> {}
+
+impl<T> PartialEq for Ending<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+/// All requests under way, with what they took.
+#[derive(Debug)]
+pub(super) struct Flight<T> {
+    under_way: BinaryHeap<Reverse<Ending<T>>>,
+    number: u64,
+}
+
+impl<T> Flight<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            under_way: BinaryHeap::new(),
+            number: 0,
+        }
+    }
+
+    /// Adds one that ends at `end`; what has to end for it, if there are too many.
+    pub(super) fn add(&mut self, end: Nanos, taken: T) -> Option<T> {
+        self.number += 1;
+        let number = self.number;
+        self.under_way.push(Reverse(Ending { end, number, taken }));
+        if self.under_way.len() <= MAX_UNDER_WAY {
+            return None;
+        }
+        self.under_way.pop().map(|Reverse(ending)| ending.taken)
+    }
+
+    /// The next one that has ended by `now`, and when.
+    pub(super) fn next(&mut self, now: Nanos) -> Option<(Nanos, T)> {
+        if self.under_way.peek()?.0.end > now {
+            return None;
+        }
+        let Reverse(ending) = self.under_way.pop()?;
+        Some((ending.end, ending.taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_end_in_order() {
+        let mut flight = Flight::new();
+        for (end, key) in [(7, "b"), (5, "z"), (9, "c"), (5, "a")] {
+            assert_eq!(flight.add(Nanos::new(end), key), None);
+        }
+        assert!(flight.next(Nanos::new(4)).is_none());
+        let mut ended = Vec::new();
+        while let Some((end, key)) = flight.next(Nanos::new(8)) {
+            ended.push((end.get(), key));
+        }
+        assert_eq!(ended, [(5, "z"), (5, "a"), (7, "b")]);
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut flight = Flight::new();
+        let most = u64::try_from(MAX_UNDER_WAY).expect("64 bits");
+        for n in 0..most {
+            assert_eq!(flight.add(Nanos::new(most - n), n), None);
+        }
+        let first = flight.add(Nanos::new(most), most);
+        assert_eq!(first, Some(most - 1), "the one that would end first");
+        assert_eq!(flight.under_way.len(), MAX_UNDER_WAY);
+    }
+}

@@ -1,0 +1,82 @@
+//! What to know before the numbers of a run are believed.
+
+use super::format::Form;
+use super::input::Input;
+use super::missing::missing;
+use super::run::{Run, Side};
+use super::tally::RuleCounts;
+use crate::text::counted;
+
+/// What a log cannot tell, and the rules that ask for it.
+pub(super) fn notes(input: &Input, run: &Run) -> Vec<String> {
+    let Some(form) = input.form else {
+        return Vec::new();
+    };
+    let mut notes = Vec::new();
+    match &run.other {
+        None => side_notes("", &run.side, form, &mut notes),
+        Some((other, _)) => {
+            side_notes("A: ", &run.side, form, &mut notes);
+            side_notes("B: ", other, form, &mut notes);
+        }
+    }
+    let about_form = match form {
+        Form::Nginx => {
+            "the times are whole seconds, of the end of each request: bursts look sharper"
+        }
+        Form::Envoy => {
+            "the source is the last address of x-forwarded-for, unless the log has a column for it"
+        }
+        Form::Trace | Form::EnvoyJson => return notes,
+    };
+    notes.push(about_form.to_owned());
+    notes
+}
+
+fn side_notes(name: &str, side: &Side, form: Form, notes: &mut Vec<String>) {
+    let engine = &side.engine;
+    for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
+        let rule = active.rule();
+        let missing = missing(rule, form);
+        for part in &missing {
+            let title = form.title();
+            let skipped = skipped(counts);
+            notes.push(format!(
+                "{name}rule {} asks for {part}, which {title} does not have: {skipped}",
+                rule.name
+            ));
+        }
+        if missing.is_empty() && counts.matched > 0 && counts.skipped == counts.matched {
+            let skipped = skipped(counts);
+            let rule = &rule.name;
+            notes.push(format!(
+                "{name}rule {rule} found its key in no request: {skipped}"
+            ));
+        }
+    }
+    let lossy = engine.stats().evicted_lossy;
+    if lossy > 0 {
+        let n = counted(lossy, "bucket");
+        notes.push(format!(
+            "{name}{n} made room with something taken: `store.buckets` is too small for these keys"
+        ));
+    }
+    if engine.endless > 0 {
+        let n = counted(engine.endless, "request");
+        notes.push(format!(
+            "{name}{n} without a duration ended at once for `concurrency`"
+        ));
+    }
+    if engine.ended_early > 0 {
+        let n = counted(engine.ended_early, "request");
+        notes.push(format!("{name}{n} ended early: too many were under way"));
+    }
+}
+
+fn skipped(counts: &RuleCounts) -> String {
+    format!(
+        "{} of {} skipped",
+        counts.skipped,
+        counted(counts.matched, "request")
+    )
+}
