@@ -14,7 +14,7 @@ use crate::setup::WASM_TARGET;
 mod imports;
 
 /// Envoy compiles the module in every worker; a small one starts quickly.
-const BUDGET_KIB: u64 = 400;
+const BUDGET_KIB: u64 = 512;
 
 /// Builds the filter and gives its path.
 pub(crate) fn build() -> Result<PathBuf> {
