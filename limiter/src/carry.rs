@@ -76,6 +76,29 @@ impl Versions {
         Self { current, tag, past }
     }
 
+    /// Other limits for some of the buckets that were in these. What such a bucket has used is carried over
+    /// in proportion, from the instant at which it was last touched.
+    pub(crate) fn under(&self, limits: Limits) -> Self {
+        if limits == self.current {
+            return self.clone();
+        }
+        let mut past = self.past.clone();
+        past.push((
+            self.tag,
+            Past {
+                limits: self.current.clone(),
+                carry: Carry::Proportional,
+                until: Nanos::ZERO,
+            },
+        ));
+        let tag = limits.tag();
+        Self {
+            current: limits,
+            tag,
+            past,
+        }
+    }
+
     /// Replaces the limits in force at the instant `at`; the same limits again are no change.
     pub fn replace(&mut self, limits: Limits, carry: Carry, at: Nanos) {
         if limits == self.current {

@@ -19,6 +19,7 @@ mod cost;
 mod keys;
 mod limits;
 mod matches;
+mod overrides;
 mod problem;
 mod reader;
 mod rules;
@@ -29,6 +30,7 @@ mod warnings;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
+pub use overrides::{MAX_OVERRIDES, scaled};
 pub use problem::{Path, Problem, Severity, Step};
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value};
@@ -220,7 +222,27 @@ fn all_rules(
         }
         rules.push(rule);
     }
+    check_shadows(cursors, &names, report);
     rules
+}
+
+/// What a rule shadows has to be another rule of the file.
+fn check_shadows(cursors: &[Cursor<'_>], names: &[&str], report: &mut Report) {
+    for cursor in cursors {
+        let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
+        let Some(shadows) = text("shadows") else {
+            continue;
+        };
+        let own = text("name");
+        if names.contains(&shadows) && own != Some(shadows) {
+            continue;
+        }
+        let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
+        let at = cursor.path.field("shadows");
+        let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
+        let near = suggest::nearest(shadows, &others);
+        report.add(problem.allowed("the name of another rule").suggest(near));
+    }
 }
 
 fn store(cursor: Option<Cursor<'_>>, report: &mut Report) -> StoreSettings {

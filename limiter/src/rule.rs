@@ -8,13 +8,16 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::ban::Penalty;
 use crate::hash::tag;
 use crate::limit::Limits;
 
 pub mod cidr;
 pub mod cost;
 pub mod key;
+mod key_map;
 pub mod matcher;
+mod overrides;
 pub mod part;
 pub(crate) mod parts;
 mod refuse;
@@ -23,7 +26,9 @@ pub mod text;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
+pub use key_map::KeyMap;
 pub use matcher::{Match, PathMatch};
+pub use overrides::{Override, Overrides};
 pub use part::KeyPart;
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
@@ -87,11 +92,20 @@ pub struct Rule {
     pub cost: Cost,
     /// Whether refusals are carried out.
     pub mode: Mode,
+    /// The rule whose limits this one is to be compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadows: Option<String>,
     /// Whether the rules behind it are not asked about a request that it is for.
     #[serde(skip_serializing_if = "is_false")]
     pub stop: bool,
     /// What a request gets when the store gives up.
     pub on_error: OnError,
+    /// What some keys get instead of the limits.
+    #[serde(skip_serializing_if = "KeyMap::is_empty")]
+    pub overrides: Overrides,
+    /// What becomes of keys that are refused too often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Penalty>,
     /// What refused requests are answered.
     #[serde(skip_serializing_if = "Refuse::is_default")]
     pub refuse: Refuse,

@@ -5,7 +5,7 @@ use loudou_api::{
 };
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::names::Names;
-use loudou_limiter::store::page::{FLAG_BANNED, Page, Slot};
+use loudou_limiter::store::page::{Page, Slot};
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::{BucketDecision, Nanos};
 
@@ -266,7 +266,7 @@ impl Search {
 
 /// A bucket as it is at `now`, without touching it.
 fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
-    let versions = rule.versions();
+    let versions = rule.versions_of(&key);
     let limits = versions.current();
     let idle_at = Nanos::from_millis(slot.idle_at_ms);
     let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
@@ -300,12 +300,12 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
         admitted: slot.admitted,
         refused: slot.refused,
         last_seen_ns: slot.bucket.last.get(),
-        state: state(slot, &level, &asked),
+        state: state(slot, &level, &asked, now),
     }
 }
 
-fn state(slot: &Slot, level: &BucketDecision, asked: &BucketDecision) -> BucketState {
-    if slot.flags & FLAG_BANNED != 0 {
+fn state(slot: &Slot, level: &BucketDecision, asked: &BucketDecision, now: Nanos) -> BucketState {
+    if slot.conduct.ban(now).is_some() {
         BucketState::Banned
     } else if asked.is_refused() {
         BucketState::Refusing
