@@ -5,6 +5,7 @@
 
 use loudou_api::{Access, ProblemAnswer};
 use loudou_limiter::config::AdminSettings;
+use loudou_limiter::rule::Rule;
 use serde::Serialize;
 
 use crate::current;
@@ -159,7 +160,7 @@ fn too_large() -> Failure {
 /// A call that did not work out.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    problem: Box<ProblemAnswer>,
+    problem: Box<ProblemAnswer<Rule>>,
     allow: Option<&'static str>,
 }
 

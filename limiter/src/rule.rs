@@ -6,8 +6,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use crate::hash::tag;
 use crate::limit::Limits;
@@ -154,13 +154,13 @@ pub enum HeaderTest {
 
 impl Serialize for HeaderMatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        map.insert(String::from("name"), Value::from(self.name.as_str()));
+        let mut fields = serializer.serialize_map(Some(2))?;
+        fields.serialize_entry("name", &self.name)?;
         match &self.test {
-            HeaderTest::Present(present) => map.insert(String::from("present"), (*present).into()),
-            HeaderTest::Exact(text) => map.insert(String::from("exact"), text.as_str().into()),
-        };
-        map.serialize(serializer)
+            HeaderTest::Present(present) => fields.serialize_entry("present", present)?,
+            HeaderTest::Exact(text) => fields.serialize_entry("exact", text)?,
+        }
+        fields.end()
     }
 }
 
@@ -194,7 +194,7 @@ pub enum OnMissingKey {
 }
 
 /// Whether refusals are carried out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Yes.
@@ -214,6 +214,12 @@ impl Mode {
             Self::Shadow => "shadow",
             Self::Off => "off",
         }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let modes = [Self::Enforce, Self::Shadow, Self::Off];
+        modes.into_iter().find(|mode| mode.name() == name)
     }
 }
 

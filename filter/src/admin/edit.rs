@@ -94,7 +94,6 @@ impl AdminPlane {
             events::add(host, &share, edited.event(host, record.generation, &change));
         }
         let after = self.view(host, record.generation, rule);
-        let before = serde_json::to_value(before).unwrap_or(Value::Null);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
             before,

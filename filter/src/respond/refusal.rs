@@ -140,7 +140,7 @@ impl<'a> Refusal<'a> {
     }
 
     fn problem(self) -> Vec<u8> {
-        let body = ProblemAnswer {
+        let body: ProblemAnswer<Rule> = ProblemAnswer {
             kind: QUOTA_EXCEEDED.to_owned(),
             title: "Quota exceeded".to_owned(),
             status: self.rule.refuse.status,
