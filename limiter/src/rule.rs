@@ -13,6 +13,7 @@ use crate::limit::Limits;
 
 pub mod cidr;
 pub mod cost;
+mod failing;
 pub mod key;
 pub mod matcher;
 pub mod part;
@@ -23,7 +24,8 @@ pub mod text;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
-pub use matcher::{Match, PathMatch};
+pub use failing::{Failing, Found, Missing};
+pub use matcher::{Match, Part, PathMatch};
 pub use part::KeyPart;
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
