@@ -192,6 +192,6 @@ mod tests {
         assert_eq!(of(b"a\xff\xc3b"), "a\\xff\\xc3b");
         assert_eq!(of(&[b'x'; 200]), "x".repeat(200));
         assert_eq!(of(&[b'x'; 201]), "x".repeat(200) + "…");
-        assert_eq!(of(&[0xff; 70_000]).chars().count(), 801);
+        assert_eq!(of(&[0xff; 9_000]).chars().count(), 801);
     }
 }
