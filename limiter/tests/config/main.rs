@@ -11,6 +11,7 @@ mod defaults;
 mod parts;
 mod requests;
 mod right;
+mod sample;
 mod schema;
 mod shaping;
 mod valid;
