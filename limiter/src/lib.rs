@@ -7,7 +7,7 @@
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
 //! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
-//! against one request).
+//! against one request), [`explain`] (why that comes to what it does).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -28,6 +28,7 @@ pub mod config;
 mod decimal;
 mod decision;
 pub mod evaluate;
+pub mod explain;
 mod hash;
 mod index;
 mod limit;

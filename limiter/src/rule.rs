@@ -14,6 +14,7 @@ use crate::limit::Limits;
 
 pub mod cidr;
 pub mod cost;
+mod failing;
 pub mod key;
 mod key_map;
 pub mod matcher;
@@ -26,8 +27,9 @@ pub mod text;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
+pub use failing::{Failing, Found, Missing};
 pub use key_map::KeyMap;
-pub use matcher::{Match, PathMatch};
+pub use matcher::{Match, Part, PathMatch};
 pub use overrides::{Override, Overrides};
 pub use part::KeyPart;
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};

@@ -12,6 +12,7 @@ mod overrides;
 mod parts;
 mod requests;
 mod right;
+mod sample;
 mod schema;
 mod shaping;
 mod valid;
