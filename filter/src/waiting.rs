@@ -10,8 +10,10 @@ use loudou_limiter::Nanos;
 /// The most streams that wait on one worker. Beyond it, what would wait is refused.
 pub(crate) const MAX_WAITING: usize = 65_536;
 
-/// The period of the timer while somebody waits: the shortest that Envoy has.
-pub(crate) const TICK_MS: u32 = 1;
+/// The most streams that one run of the timer releases. Envoy resumes them after it, one by one; but
+/// an answer that comes at once enters the sandbox again, and on the way out Envoy resumes the next,
+/// within the first. A few hundred on top of each other exhaust the sandbox's stack.
+pub(crate) const MAX_RELEASED: usize = 32;
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +27,6 @@ pub(crate) struct Ticket {
 pub(crate) struct Waiting(BTreeSet<Ticket>);
 
 impl Waiting {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MAX_WAITING
     }
@@ -38,6 +36,21 @@ impl Waiting {
         let ticket = Ticket { due, stream };
         self.0.insert(ticket);
         ticket
+    }
+
+    /// Whether no other stream is due earlier.
+    pub(crate) fn is_next(&self, ticket: Ticket) -> bool {
+        self.0.first() == Some(&ticket)
+    }
+
+    /// The period of the timer, in milliseconds, that ends when the next stream is due; 0 if there is
+    /// none.
+    pub(crate) fn timer_ms(&self, now: Nanos) -> u32 {
+        self.0.first().map_or(0, |next| {
+            let left = next.due.since(now).millis_ceil();
+            // The host knows no shorter one.
+            u32::try_from(left).unwrap_or(u32::MAX).max(1)
+        })
     }
 
     /// Whether a stream still waits.
@@ -76,7 +89,23 @@ mod tests {
         assert_eq!(waiting.next_due(at(19)), None);
         assert_eq!(waiting.next_due(at(500)), Some(3));
         assert_eq!(waiting.next_due(at(500)), Some(1));
-        assert!(waiting.is_empty());
+        assert_eq!(waiting.timer_ms(at(500)), 0);
+    }
+
+    #[test]
+    fn the_timer_ends_when_the_next_is_due() {
+        let mut waiting = Waiting::default();
+        let far = waiting.enter(1, Nanos::from_secs(60));
+        assert!(waiting.is_next(far));
+        assert_eq!(waiting.timer_ms(Nanos::ZERO), 60_000);
+        let near = waiting.enter(2, Nanos::new(1_500_000));
+        assert!(waiting.is_next(near) && !waiting.is_next(far));
+        assert_eq!(waiting.timer_ms(Nanos::ZERO), 2, "never too early");
+        assert_eq!(waiting.timer_ms(Nanos::new(1_500_000)), 1, "overdue");
+        waiting.leave(near);
+        waiting.leave(far);
+        waiting.enter(3, Nanos::MAX);
+        assert_eq!(waiting.timer_ms(Nanos::ZERO), u32::MAX);
     }
 
     #[test]

@@ -106,8 +106,8 @@ fn a_burst_leaves_at_the_rate() -> Result<()> {
 /// One worker logs requests in the order in which it lets them go, however long clients take.
 #[test]
 fn who_came_first_goes_first() -> Result<()> {
-    const COUNT: usize = 8;
-    let config = Config::new(rules(&queue(20, "10/s"))).concurrency(1);
+    const COUNT: usize = 5;
+    let config = Config::new(rules(&queue(20, "2/s"))).concurrency(1);
     let envoy = Envoy::start(&config.access_log("number=%REQ(x-number)%"))?;
     thread::scope(|scope| -> Result<()> {
         for n in 0..COUNT {
@@ -192,6 +192,54 @@ fn clients_that_go_leave_nothing_behind() -> Result<()> {
     drop((ahead, behind));
     wait_for(&mut ops, 0)?;
     ensure!(http.send(&of("bob"))?.status == 200);
+    envoy.stop()
+}
+
+/// Envoy resumes one request within the answer to the one before, which the stack of a sandbox bears
+/// a few hundred times.
+#[test]
+fn many_may_be_due_at_one_instant() -> Result<()> {
+    const LUMP: u64 = 600;
+    let limit = json!({
+        "algorithm": "token_bucket", "capacity": LUMP, "rate": format!("{LUMP}/3s"),
+        "refill": "interval", "max_wait": "10s",
+    });
+    let envoy = Envoy::start(&Config::new(rules(&limit)).concurrency(1))?;
+    let sandboxes = envoy.sandboxes()?;
+    let counts = envoy.load(2 * LUMP, LUMP.try_into()?, |_| of("alice"))?;
+    ensure!(counts.of(200) == 2 * LUMP, "{counts:?}");
+    let held = envoy.verdicts("held")?;
+    ensure!(held >= LUMP * 2 / 3, "only {held} had to wait");
+    ensure!(envoy.sandboxes()? == sandboxes, "a sandbox died");
+    wait_for(&mut Operator::viewer(&envoy), 0)?;
+    envoy.stop()
+}
+
+/// A timer that sleeps for the minute that alice has to wait would be late for bob.
+#[test]
+fn who_is_due_earlier_wakes_the_timer_earlier() -> Result<()> {
+    let slow = json!({
+        "name": "slow", "key": [{ "header": "x-slow" }], "limits": [queue(1, "1/m")],
+    });
+    let quick = json!({
+        "name": "quick", "key": [{ "header": "x-quick" }], "limits": [queue(1, "5/s")],
+    });
+    let config = Config::new(json!([slow, quick])).concurrency(1);
+    let envoy = Envoy::start(&config)?;
+    let mut ops = Operator::viewer(&envoy);
+    let slow = Request::get("/").header("x-slow", "alice");
+    let quick = Request::get("/").header("x-quick", "bob");
+    ensure!(envoy.data().send(&slow)?.status == 200);
+    let mut patient = TcpStream::connect(envoy.data_address())?;
+    patient.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: alice\r\n\r\n")?;
+    wait_for(&mut ops, 1)?;
+    let mut http = envoy.data();
+    for _ in 0..3 {
+        // The client gives up after 20 s.
+        ensure!(http.send(&quick)?.status == 200);
+    }
+    ensure!(envoy.counter("wasmcustom.loudou.rule.quick.held")? >= 1);
+    ensure!(ops.waiting()? == 1, "alice has to wait on");
     envoy.stop()
 }
 
