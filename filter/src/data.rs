@@ -16,7 +16,7 @@ use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::Refusal;
-use crate::waiting::{MAX_RELEASED, Ticket, Waiting};
+use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
 
@@ -213,6 +213,11 @@ impl DataPlane {
             host.set_timer_ms(period);
             self.timer_ms = period;
         }
+    }
+
+    /// What to do with those who wait when the sandbox dies.
+    pub fn will(&self) -> Will {
+        self.waiting.will(&self.file.store.share)
     }
 
     /// Whether a request still waits.

@@ -185,7 +185,9 @@ impl Root {
                 );
                 host.log(LogLevel::Info, &line);
                 abi::set_tick_period_ms(data::START_TICK_MS);
-                Self::Data(Box::new(DataPlane::new(file, host.now())))
+                let plane = DataPlane::new(file, host.now());
+                exports::deposit(plane.will());
+                Self::Data(Box::new(plane))
             }
             Plugin::Admin(settings) => {
                 let tokens = settings.tokens.len();

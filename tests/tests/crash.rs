@@ -1,11 +1,14 @@
 //! A sandbox that dies: `FAIL_RELOAD` brings it back, and buckets, edits and counts are as they were.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, config, edit, user};
-use loudou_tests::{EDIT_TOKEN, Envoy, Operator, Request, eventually, trap_wasm_path};
-use serde_json::Value;
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, trap_wasm_path};
+use serde_json::{Value, json};
 
 /// Envoy waits for a second or more before it reloads a sandbox.
 const RELOADED: Duration = Duration::from_secs(30);
@@ -111,6 +114,45 @@ fn a_dead_admin_call_takes_no_bucket_along() -> Result<()> {
     back(&mut ops)?;
     let bucket = ops.bucket("r", "alice")?.context("a bucket")?;
     ensure!(bucket["admitted"] == 3, "{bucket}");
+    envoy.stop()
+}
+
+/// Nobody else would answer those who wait: Envoy leaves them paused until their clients go.
+#[test]
+fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
+    let queue = json!({ "algorithm": "leaky_queue", "capacity": 20, "rate": "1/m" });
+    let rules = json!([{ "name": "r", "key": [{ "header": "x-user-id" }], "limits": [queue] }]);
+    let config = Config::new(rules).concurrency(1).wasm(trap_wasm_path()?);
+    let envoy = Envoy::start(&config)?;
+    let waiting = || envoy.counter("wasmcustom.loudou.waiting");
+    let waits = |count: u64| {
+        eventually(RELOADED, &format!("{count} to wait"), || {
+            Ok((waiting()? == count).then_some(()))
+        })
+    };
+    ensure!(envoy.data().send(&user("alice"))?.status == 200);
+    let waiter = || envoy.data().send(&user("alice"));
+    thread::scope(|scope| -> Result<()> {
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(waiter)).collect();
+        waits(5)?;
+        let trap = envoy.data().send(&user("mallory").header(TRAP, "1"))?;
+        ensure!(trap.status == 503, "{trap:?}");
+        for waiter in waiters {
+            let answer = waiter.join().ok().context("a client panicked")??;
+            ensure!(answer.status == 503, "{answer:?}");
+        }
+        Ok(())
+    })?;
+    ensure!(waiting()? == 0);
+    // The next sandbox counts from there.
+    eventually(RELOADED, "the worker to serve again", || {
+        Ok((envoy.data().send(&user("bob"))?.status == 200).then_some(()))
+    })?;
+    let mut socket = TcpStream::connect(envoy.data_address())?;
+    socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
+    waits(1)?;
+    drop(socket);
+    waits(0)?;
     envoy.stop()
 }
 

@@ -89,3 +89,29 @@ fn a_crowd_that_is_due_is_released_in_parts() {
     assert!(host.resumed.borrow().is_sorted(), "in order");
     assert_eq!(host.metric("loudou.waiting"), 0);
 }
+
+#[test]
+fn a_sandbox_that_dies_answers_those_who_wait() {
+    let host = FakeHost::default();
+    let mut dying = plane(&host, &line("1/m"));
+    let mut other = plane(&host, &line("1/m"));
+    let will = dying.will();
+    send(&mut dying, &host, Some(b"alice"));
+    for stream in 1..=3 {
+        hold(&mut dying, &host, b"alice", stream);
+    }
+    hold(&mut other, &host, b"alice", 4);
+    assert_eq!(host.metric("loudou.waiting"), 4);
+
+    will.execute(&host);
+    let statuses: Vec<u16> = host.replies.borrow().iter().map(|r| r.status).collect();
+    assert_eq!(statuses, [503; 3]);
+    assert_eq!(*host.resumed.borrow(), [1, 2, 3]);
+    assert_eq!(host.metric("loudou.waiting"), 1, "those of others wait on");
+
+    assert!(!will.is_void());
+    drop(dying);
+    assert!(will.is_void(), "nobody can wait there any more");
+    will.execute(&host);
+    assert_eq!(host.replies.borrow().len(), 3);
+}
