@@ -149,6 +149,9 @@ impl DataPlane {
             );
             return Ok(());
         }
+        if self.is_reloaded(host) {
+            return Ok(());
+        }
         let take_up =
             |record: &mut Record| record.take_up(&self.file, self.configured_at, host.now());
         let (record, taken) = record::change(host, share, take_up)?;
@@ -157,6 +160,22 @@ impl DataPlane {
             self.tell(host, &taken, record.generation);
         }
         Ok(())
+    }
+
+    /// Whether the current request is older than this sandbox: it is loaded again, for this request,
+    /// in place of one that died. Its configuration need not be the newest, for it may be that of a
+    /// listener that drains; a new one is loaded before any request comes to it, and taken up by the
+    /// timer of the main thread at the latest.
+    fn is_reloaded(&self, host: &dyn Host) -> bool {
+        let time = host.property("request\0time");
+        let Some(time) = time.and_then(|time| time.try_into().ok()) else {
+            return false;
+        };
+        let begun_ms = u64::from_le_bytes(time) / 1_000_000;
+        let own_age = host.now().since(self.configured_at);
+        // Both times are cut off to milliseconds.
+        let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
+        Nanos::from_millis(age_ms) >= own_age
     }
 
     fn tell(&self, host: &dyn Host, taken: &TakenUp, generation: u64) {

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::one_rule::{admitted, config, edit, user};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, trap_wasm_path};
+use loudou_tests::one_rule::{admitted, config, edit, limits, user};
+use loudou_tests::{
+    Config, EDIT_TOKEN, Envoy, Http, Operator, Request, Update, eventually, trap_wasm_path,
+};
 use serde_json::{Value, json};
 
 /// Envoy waits for a second or more before it reloads a sandbox.
@@ -57,6 +59,17 @@ fn back(ops: &mut Operator) -> Result<()> {
     })
 }
 
+/// Whether a rule is in force as it was; its counts go on.
+fn unchanged(before: &Value, after: &Value) -> Result<()> {
+    for field in ["generation", "rule", "base", "edit"] {
+        ensure!(
+            after.get(field) == before.get(field),
+            "{field}: {before} became {after}"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     let envoy = start()?;
@@ -80,13 +93,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(admitted(&mut envoy.data(), "fresh")? == 5);
 
     back(&mut ops)?;
-    let after = ops.get("/v1/rules/r")?;
-    for field in ["generation", "rule", "base", "edit"] {
-        ensure!(
-            after.get(field) == rule.get(field),
-            "{field}: {rule} became {after}"
-        );
-    }
+    unchanged(&rule, &ops.get("/v1/rules/r")?)?;
     ensure!(ops.events(0)? == events, "a reload is no new configuration");
     let totals = envoy.verdicts("admitted")?;
     ensure!(totals == 5 + 5 + 5, "{totals} admitted: counts go on");
@@ -153,6 +160,52 @@ fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()>
     waits(1)?;
     drop(socket);
     waits(0)?;
+    envoy.stop()
+}
+
+/// A sandbox that is loaded again for a listener that drains configures itself later than the one
+/// that replaced it, and is no newer for that.
+#[test]
+fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
+    let config = |capacity: u32| -> Result<Config> {
+        let rules = json!([{
+            "name": "r", "key": [{ "header": "x-user-id" }], "limits": limits(capacity),
+            "respond": { "ratelimit_headers": "draft11" },
+        }]);
+        let config = Config::new(rules).concurrency(1);
+        // Long enough for Envoy to leave a connection to the old listener alone.
+        Ok(config.drain_s(600).wasm(trap_wasm_path()?))
+    };
+    let quota = |http: &mut Http| -> Result<Option<String>> {
+        let answer = http.send(&user("alice"))?;
+        Ok(answer.header("ratelimit-policy").map(str::to_owned))
+    };
+    let is_of = |policy: &Option<String>, capacity: u32| {
+        let part = format!(";q={capacity};");
+        policy.as_ref().is_some_and(|policy| policy.contains(&part))
+    };
+    let envoy = Envoy::start(&config(3)?)?;
+    let mut ops = Operator::editor(&envoy);
+    let (mut old, mut new) = (envoy.data(), envoy.data());
+    ensure!(is_of(&quota(&mut old)?, 3));
+    ensure!(envoy.push(&config(7)?)? == Update::Accepted);
+    eventually(RELOADED, "the new rules to be in force", || {
+        let rule = ops.get("/v1/rules/r")?;
+        Ok((rule.pointer("/rule/limits/0/capacity") == Some(&json!(7))).then_some(()))
+    })?;
+    ops.edit("r", "for=1h&reason=keep", &edit(9))?;
+    let (rule, events) = (ops.get("/v1/rules/r")?, ops.events(0)?);
+
+    ensure!(old.send(&user("mallory").header(TRAP, "1"))?.status == 503);
+    let policy = eventually(RELOADED, "the old listener to serve again", || {
+        quota(&mut old)
+    })?;
+    ensure!(is_of(&Some(policy), 3), "the old connection is gone");
+    let policy = eventually(RELOADED, "the new listener to serve", || quota(&mut new))?;
+    ensure!(is_of(&Some(policy.clone()), 9), "{policy}");
+    back(&mut ops)?;
+    unchanged(&rule, &ops.get("/v1/rules/r")?)?;
+    ensure!(ops.events(0)? == events, "{:?}", ops.events(0)?);
     envoy.stop()
 }
 
