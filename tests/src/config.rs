@@ -30,6 +30,7 @@ pub struct Config {
     pub(crate) wasm: Option<PathBuf>,
     upstream: Option<SocketAddr>,
     access_log: Option<String>,
+    filter_behind: Option<Value>,
 }
 
 impl Config {
@@ -54,6 +55,7 @@ impl Config {
             wasm: None,
             upstream: None,
             access_log: None,
+            filter_behind: None,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -89,6 +91,13 @@ impl Config {
     #[must_use]
     pub fn access_log(mut self, format: &str) -> Self {
         self.access_log = Some(format!("{format}\n"));
+        self
+    }
+
+    /// Puts another HTTP filter behind Loudou on the data listener.
+    #[must_use]
+    pub fn filter_behind(mut self, filter: Value) -> Self {
+        self.filter_behind = Some(filter);
         self
     }
 
@@ -194,8 +203,9 @@ impl Config {
             json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
         };
         let log = self.access_log.as_deref().map(access_log);
-        let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", &action, &plugin, log)
+        let mut filters = vec![loudou(&plugin("loudou", wasm, &self.data_plugin))];
+        filters.extend(self.filter_behind.clone());
+        listener("data", &action, filters, log)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
@@ -203,7 +213,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &plugin, None)
+        listener("admin", &action, vec![loudou(&plugin)], None)
     }
 }
 
@@ -265,7 +275,22 @@ fn access_log(format: &str) -> Value {
     } })
 }
 
-fn listener(name: &str, action: &Value, plugin: &Value, access_log: Option<Value>) -> Value {
+/// The HTTP filter of a plugin.
+fn loudou(plugin: &Value) -> Value {
+    json!({ "name": "loudou", "typed_config": {
+        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+    } })
+}
+
+fn listener(
+    name: &str,
+    action: &Value,
+    mut filters: Vec<Value>,
+    access_log: Option<Value>,
+) -> Value {
+    filters.push(json!({ "name": "router", "typed_config": {
+        "@type": format!("{HTTP}router.v3.Router"),
+    } }));
     let mut route = json!({ "name": name, "match": { "prefix": "/" } });
     if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
         route.extend(action.clone());
@@ -282,12 +307,7 @@ fn listener(name: &str, action: &Value, plugin: &Value, access_log: Option<Value
         "route_config": { "name": name, "virtual_hosts": [
             { "name": name, "domains": ["*"], "routes": [route] },
         ] },
-        "http_filters": [
-            { "name": "loudou", "typed_config": {
-                "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-            } },
-            { "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } },
-        ],
+        "http_filters": filters,
     });
     json!({
         "name": name,
