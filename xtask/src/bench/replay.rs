@@ -11,39 +11,24 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::ValueEnum;
 use loudou_tests::clock::now;
 use loudou_tests::paths::target_dir;
 use loudou_tests::temp::TempDir;
 use serde_json::Value;
 
+use super::{float, processor_time};
 use crate::command::{cargo, run};
-
-/// What is measured.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Bench {
-    /// 5 million requests of 100 000 users through one rule
-    Replay,
-}
 
 const REQUESTS: u64 = 5_000_000;
 const USERS: u64 = 100_000;
 /// How often the memory of the child is looked at; Linux remembers the most.
 const LOOK: Duration = Duration::from_millis(20);
-/// The unit of `/proc/PID/stat`, on every Linux there is.
-const TICKS_PER_SECOND: f64 = 100.0;
 const RULES: &str = r#"{"version": 1, "rules": [{"name": "per-user", "key": [{"header": "x-user-id"}],
   "limits": [{"name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/60s"}]}]}
 "#;
 
 /// Measures.
-pub(crate) fn bench(what: Bench) -> Result<()> {
-    match what {
-        Bench::Replay => replay(),
-    }
-}
-
-fn replay() -> Result<()> {
+pub(super) fn run_all() -> Result<()> {
     run(&mut cargo(&["build", "--release", "--package", "loudou"]))?;
     let folder = TempDir::new("bench")?;
     let (rules, trace) = (
@@ -123,7 +108,7 @@ fn measured(command: &mut Command) -> Result<Used> {
     let (mut kilobytes, mut processor) = (0, 0.0);
     while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         kilobytes = peak(&child).unwrap_or(kilobytes);
-        processor = processor_time(&child).unwrap_or(processor);
+        processor = processor_time(child.id()).unwrap_or(processor);
     }
     let status = child.wait()?;
     let seconds = clock.elapsed().as_secs_f64();
@@ -158,19 +143,4 @@ fn peak(child: &Child) -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-/// The processor time of a child, in seconds.
-fn processor_time(child: &Child) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
-    // The name in brackets may have anything in it.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let times = fields.split(' ').skip(11).take(2);
-    let ticks: f64 = times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
-    Some(ticks / TICKS_PER_SECOND)
-}
-
-/// A count as a floating-point number, through a text: there is no other conversion.
-fn float(n: u64) -> f64 {
-    u32::try_from(n).map_or(f64::MAX, f64::from)
 }
