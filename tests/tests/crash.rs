@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, config, edit, limits, user};
 use loudou_tests::{
-    Config, EDIT_TOKEN, Envoy, Http, Operator, Request, Update, eventually, trap_wasm_path,
+    Config, Crowd, EDIT_TOKEN, Envoy, Http, Operator, Request, Update, eventually, trap_wasm_path,
 };
 use serde_json::{Value, json};
 
@@ -127,21 +127,27 @@ fn a_dead_admin_call_takes_no_bucket_along() -> Result<()> {
 /// Nobody else would answer those who wait: Envoy leaves them paused until their clients go.
 #[test]
 fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
-    let queue = json!({ "algorithm": "leaky_queue", "capacity": 20, "rate": "1/m" });
-    let rules = json!([{ "name": "r", "key": [{ "header": "x-user-id" }], "limits": [queue] }]);
+    let rule = |name: &str, header: &str, capacity: u32, rate: &str| {
+        let queue = json!({ "algorithm": "leaky_queue", "capacity": capacity, "rate": rate });
+        json!({ "name": name, "key": [{ "header": header }], "limits": [queue] })
+    };
+    let rules = json!([
+        rule("few", "x-user-id", 20, "1/m"),
+        rule("many", "x-crowd", 1_000, "20/m"),
+    ]);
     let config = Config::new(rules).concurrency(1).wasm(trap_wasm_path()?);
     let envoy = Envoy::start(&config)?;
     let waiting = || envoy.counter("wasmcustom.loudou.waiting");
-    let waits = |count: u64| {
-        eventually(RELOADED, &format!("{count} to wait"), || {
-            Ok((waiting()? == count).then_some(()))
-        })
+    let waits = |what: &str, is_right: fn(u64) -> bool| {
+        eventually(RELOADED, what, || Ok(is_right(waiting()?).then_some(())))
     };
     ensure!(envoy.data().send(&user("alice"))?.status == 200);
     let waiter = || envoy.data().send(&user("alice"));
     thread::scope(|scope| -> Result<()> {
         let waiters: Vec<_> = (0..5).map(|_| scope.spawn(waiter)).collect();
-        waits(5)?;
+        waits("five to wait", |count| count == 5)?;
+        let _crowd = Crowd::send(envoy.data_address(), ("x-crowd", "1"), 1_000)?;
+        waits("a crowd to wait", |count| count > 900)?;
         let trap = envoy.data().send(&user("mallory").header(TRAP, "1"))?;
         ensure!(trap.status == 503, "{trap:?}");
         for waiter in waiters {
@@ -157,9 +163,9 @@ fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()>
     })?;
     let mut socket = TcpStream::connect(envoy.data_address())?;
     socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
-    waits(1)?;
+    waits("one to wait", |count| count == 1)?;
     drop(socket);
-    waits(0)?;
+    waits("nobody to wait", |count| count == 0)?;
     envoy.stop()
 }
 
