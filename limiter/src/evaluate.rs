@@ -97,6 +97,22 @@ impl ActiveRule {
         }
     }
 
+    /// Whether it applies to a request that it matches, by its `when`. If nobody can tell, it does: the
+    /// store that failed then fails its bucket, too.
+    pub fn applies(
+        &self,
+        table: &Table,
+        store: &mut dyn SharedData,
+        request: &mut dyn Request,
+        now: Nanos,
+    ) -> bool {
+        let Some(when) = &self.rule.when else {
+            return true;
+        };
+        let cluster = request.cluster();
+        cluster.is_some_and(|cluster| table.fails(store, when, &cluster, now).unwrap_or(true))
+    }
+
     /// Its tag in the store.
     pub const fn tag(&self) -> u32 {
         self.tag
@@ -270,6 +286,9 @@ pub fn evaluate(
     for (index, active) in rules.iter().enumerate() {
         let rule = &active.rule;
         if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
+            continue;
+        }
+        if !active.applies(table, store, request, clock.now) {
             continue;
         }
         let is_enforced = rule.mode == Mode::Enforce;

@@ -27,6 +27,7 @@ mod decimal;
 mod decision;
 pub mod evaluate;
 mod hash;
+pub mod health;
 mod index;
 mod limit;
 mod rate;

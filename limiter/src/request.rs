@@ -27,6 +27,10 @@ pub trait Request {
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
     }
+    /// The upstream that the request goes to: the name of Envoy's cluster.
+    fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
 
     /// What it costs whatever a rule says; `None` for what the rule says.
     fn cost(&mut self) -> Option<u64> {

@@ -1,13 +1,14 @@
 //! Reading one rule.
 
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, answers, cost, keys, limits, matches, name, warnings};
+use super::{NameKind, answers, cost, keys, limits, matches, name, warnings, when};
 use crate::rule::{Cost, Match, Mode, OnError, OnMissingKey, Rule};
 
 /// The fields of a rule.
 pub(super) const FIELDS: &[&str] = &[
     "name",
     "match",
+    "when",
     "key",
     "on_missing_key",
     "limits",
@@ -75,6 +76,7 @@ pub(super) fn rule(
         Some(cursor) => matches::matches(&cursor, report),
         None => Some(Match::default()),
     };
+    let when = fields.get("when").map(|cursor| when::when(&cursor, report));
     let key = fields.need(
         "key",
         "a list of key parts; [] for one bucket for all",
@@ -101,6 +103,10 @@ pub(super) fn rule(
     let rule = Rule {
         name: name?,
         matches: matches?,
+        when: match when {
+            Some(when) => Some(when?),
+            None => None,
+        },
         key: key?,
         on_missing_key,
         limits: limits?,
@@ -121,6 +127,9 @@ pub(super) fn rule(
 pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     if let Some(cursor) = defaults.get("match") {
         matches::matches(&cursor, report);
+    }
+    if let Some(cursor) = defaults.get("when") {
+        when::when(&cursor, report);
     }
     if let Some(cursor) = defaults.get("key") {
         keys::key(&cursor, report);

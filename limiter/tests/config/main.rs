@@ -14,6 +14,7 @@ mod right;
 mod schema;
 mod shaping;
 mod valid;
+mod when;
 mod windows;
 mod wrong;
 

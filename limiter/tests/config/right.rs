@@ -98,6 +98,7 @@ fn every_field_is_read() {
             ],
             ..Match::default()
         },
+        when: None,
         key: vec![
             KeyPart::Header("x-user-id".to_string()),
             KeyPart::Literal("v2".to_string()),
@@ -142,6 +143,7 @@ fn what_is_not_said_has_a_default() {
     let expected = Rule {
         name: "r".to_string(),
         matches: Match::default(),
+        when: None,
         key: Vec::new(),
         on_missing_key: OnMissingKey::Skip,
         limits: limits.expect("one"),
