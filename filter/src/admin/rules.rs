@@ -1,7 +1,10 @@
 //! `GET /v1/rules`, `GET /v1/rules/{rule}` and `GET /v1/export`.
 
+use std::slice;
+
 use loudou_api::{EditView, RuleView, Rules};
 use loudou_limiter::rule::RuleFile;
+use loudou_limiter::store::upstreams::Upstream;
 use serde_json::Value;
 
 use super::{AdminPlane, Call, Failure, ok_at};
@@ -13,10 +16,11 @@ impl AdminPlane {
         call.query(&[])?;
         let record = self.record(host)?;
         let generation = record.generation;
+        let seen = self.seen(host, &record.rules);
         let rules = record
             .rules
             .iter()
-            .map(|rule| self.view(host, generation, rule))
+            .map(|rule| self.view_with(host, generation, rule, &seen))
             .collect();
         Ok(ok_at(
             generation,
@@ -60,6 +64,17 @@ impl AdminPlane {
     }
 
     pub(super) fn view(&mut self, host: &dyn Host, generation: u64, rule: &RuleRecord) -> RuleView {
+        let seen = self.seen(host, slice::from_ref(rule));
+        self.view_with(host, generation, rule, &seen)
+    }
+
+    fn view_with(
+        &mut self,
+        host: &dyn Host,
+        generation: u64,
+        rule: &RuleRecord,
+        seen: &[Upstream],
+    ) -> RuleView {
         let json = |rule| serde_json::to_value(rule).unwrap_or(Value::Null);
         let edit = rule.edit.as_ref().map(|edit| EditView {
             by: edit.by.clone(),
@@ -74,7 +89,7 @@ impl AdminPlane {
             rule: json(&rule.effective()),
             base: json(&rule.base),
             edit,
-            totals: self.totals(host, rule),
+            totals: self.totals(host, rule, seen),
         }
     }
 }

@@ -292,8 +292,7 @@ fn wrong_ones_are_refused() {
         "5/fortnight",
         "-1/s",
     ];
-    wrong.extend(wrong_answers());
-    wrong.extend(wrong_whens());
+    wrong.extend(wrong_answers().into_iter().chain(wrong_whens()));
     wrong.extend(rates.map(|rate| funnel("rate", json!(rate))));
     for document in wrong {
         assert!(!is_read(&document), "{document:#}");
