@@ -28,7 +28,10 @@ pub struct Config {
     pub(crate) drain_s: u32,
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
-    upstream: Option<SocketAddr>,
+    /// By name; without an address, one that has no endpoint.
+    clusters: Vec<(String, Option<SocketAddr>)>,
+    /// Instead of one route for everything.
+    routes: Option<Value>,
     before: Vec<Value>,
     access_log: Option<String>,
 }
@@ -53,7 +56,8 @@ impl Config {
             drain_s: 1,
             log_level: "info".to_owned(),
             wasm: None,
-            upstream: None,
+            clusters: Vec::new(),
+            routes: None,
             before: Vec::new(),
             access_log: None,
         };
@@ -82,8 +86,23 @@ impl Config {
 
     /// Sends admitted requests to this server instead of answering `200 ok` in Envoy.
     #[must_use]
-    pub const fn upstream(mut self, address: SocketAddr) -> Self {
-        self.upstream = Some(address);
+    pub fn upstream(self, address: SocketAddr) -> Self {
+        let route = json!({ "cluster": "upstream" });
+        let route = json!([{ "name": "data", "match": { "prefix": "/" }, "route": route }]);
+        self.cluster("upstream", Some(address)).routes(route)
+    }
+
+    /// Adds a cluster with this endpoint, or with none.
+    #[must_use]
+    pub fn cluster(mut self, name: &str, address: Option<SocketAddr>) -> Self {
+        self.clusters.push((name.to_owned(), address));
+        self
+    }
+
+    /// The routes of the data listener, as in Envoy's configuration.
+    #[must_use]
+    pub fn routes(mut self, routes: Value) -> Self {
+        self.routes = Some(routes);
         self
     }
 
@@ -156,7 +175,7 @@ impl Config {
 
     /// The bootstrap that reads its listeners from `lds` when that is given, and else holds them.
     pub(crate) fn bootstrap(&self, wasm: &Path, lds: Option<&Path>) -> Value {
-        let clusters: Vec<Value> = self.upstream.map(cluster).into_iter().collect();
+        let clusters: Vec<Value> = self.clusters.iter().map(cluster).collect();
         let mut bootstrap = json!({
             "node": { "id": "loudou-tests", "cluster": "loudou-tests" },
             "admin": { "address": any_port() },
@@ -197,22 +216,20 @@ impl Config {
     }
 
     fn data_listener(&self, wasm: &Path) -> Value {
-        let action = if self.upstream.is_some() {
-            json!({ "route": { "cluster": "upstream" } })
-        } else {
-            json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
-        };
+        let ok = json!({ "status": 200, "body": { "inline_string": "ok\n" } });
+        let all = json!([{ "name": "data", "match": { "prefix": "/" }, "direct_response": ok }]);
+        let routes = self.routes.as_ref().unwrap_or(&all);
         let log = self.access_log.as_deref().map(access_log);
         let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", &action, &self.before, &plugin, log)
+        listener("data", routes, &self.before, &plugin, log)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
         let mut plugin = plugin("loudou-admin", wasm, &self.admin_plugin);
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
-        let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &[], &plugin, None)
+        let none = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
+        listener("admin", &none, &[], &plugin, None)
     }
 }
 
@@ -236,17 +253,19 @@ fn any_port() -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
 }
 
-fn cluster(address: SocketAddr) -> Value {
-    let address = json!({ "socket_address": {
-        "address": address.ip().to_string(), "port_value": address.port(),
-    } });
+fn cluster((name, address): &(String, Option<SocketAddr>)) -> Value {
+    let endpoint = address.map(|address| {
+        let address = json!({ "socket_address": {
+            "address": address.ip().to_string(), "port_value": address.port(),
+        } });
+        json!({ "endpoint": { "address": address } })
+    });
+    let endpoints: Vec<Value> = endpoint.into_iter().collect();
     json!({
-        "name": "upstream",
+        "name": name,
         "type": "STATIC",
         "connect_timeout": "5s",
-        "load_assignment": { "cluster_name": "upstream", "endpoints": [{
-            "lb_endpoints": [{ "endpoint": { "address": address } }],
-        }] },
+        "load_assignment": { "cluster_name": name, "endpoints": [{ "lb_endpoints": endpoints }] },
     })
 }
 
@@ -276,15 +295,11 @@ fn access_log(format: &str) -> Value {
 
 fn listener(
     name: &str,
-    action: &Value,
+    routes: &Value,
     before: &[Value],
     plugin: &Value,
     access_log: Option<Value>,
 ) -> Value {
-    let mut route = json!({ "name": name, "match": { "prefix": "/" } });
-    if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
-        route.extend(action.clone());
-    }
     let mut filters = before.to_vec();
     filters.extend([
         json!({ "name": "loudou", "typed_config": {
@@ -302,7 +317,7 @@ fn listener(
         // Room for the 60 KiB header values of the hostile-input tests.
         "max_request_headers_kb": 96,
         "route_config": { "name": name, "virtual_hosts": [
-            { "name": name, "domains": ["*"], "routes": [route] },
+            { "name": name, "domains": ["*"], "routes": routes },
         ] },
         "http_filters": filters,
     });
