@@ -33,6 +33,7 @@ pub struct Config {
     /// Instead of one route for everything.
     routes: Option<Value>,
     before: Vec<Value>,
+    behind: Vec<Value>,
     access_log: Option<String>,
 }
 
@@ -59,6 +60,7 @@ impl Config {
             clusters: Vec::new(),
             routes: None,
             before: Vec::new(),
+            behind: Vec::new(),
             access_log: None,
         };
         set(&mut config.data_plugin, "rules", rules);
@@ -110,6 +112,13 @@ impl Config {
     #[must_use]
     pub fn filter_before(mut self, filter: Value) -> Self {
         self.before.push(filter);
+        self
+    }
+
+    /// Puts an HTTP filter of Envoy's behind the limiter on the data listener.
+    #[must_use]
+    pub fn filter_behind(mut self, filter: Value) -> Self {
+        self.behind.push(filter);
         self
     }
 
@@ -221,7 +230,7 @@ impl Config {
         let routes = self.routes.as_ref().unwrap_or(&all);
         let log = self.access_log.as_deref().map(access_log);
         let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", routes, &self.before, &plugin, log)
+        listener("data", routes, [&self.before, &self.behind], &plugin, log)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
@@ -229,7 +238,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let none = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
-        listener("admin", &none, &[], &plugin, None)
+        listener("admin", &none, [&[], &[]], &plugin, None)
     }
 }
 
@@ -296,17 +305,16 @@ fn access_log(format: &str) -> Value {
 fn listener(
     name: &str,
     routes: &Value,
-    before: &[Value],
+    [before, behind]: [&[Value]; 2],
     plugin: &Value,
     access_log: Option<Value>,
 ) -> Value {
-    let mut filters = before.to_vec();
-    filters.extend([
-        json!({ "name": "loudou", "typed_config": {
-            "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-        } }),
-        json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } }),
-    ]);
+    let loudou = json!({ "name": "loudou", "typed_config": {
+        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+    } });
+    let last =
+        json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } });
+    let filters = [before, &[loudou], behind, &[last]].concat();
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,

@@ -33,12 +33,16 @@ fn to(cluster: &str) -> Value {
     json!({ "match": { "prefix": format!("/{cluster}") }, "route": { "cluster": cluster, "timeout": "20s" } })
 }
 
+fn field<'a>(object: &'a Value, name: &str) -> &'a Value {
+    object.get(name).unwrap_or(&Value::Null)
+}
+
 /// What is told of the upstreams of the rule `brake`.
 fn upstreams(ops: &mut Operator) -> Result<Vec<Value>> {
     let status = ops.get("/v1/status")?;
-    let rules = status["rules"].as_array().context("no rules")?;
-    let brake = rules.iter().find(|rule| rule["name"] == "brake");
-    let upstreams = brake.and_then(|rule| rule["upstreams"].as_array());
+    let mut rules = field(&status, "rules").as_array().into_iter().flatten();
+    let brake = rules.find(|rule| field(rule, "name") == "brake");
+    let upstreams = brake.and_then(|rule| field(rule, "upstreams").as_array());
     upstreams
         .cloned()
         .with_context(|| format!("no upstreams: {status}"))
@@ -46,8 +50,8 @@ fn upstreams(ops: &mut Operator) -> Result<Vec<Value>> {
 
 /// One of them; null when it was never seen.
 fn upstream(ops: &mut Operator, cluster: &str) -> Result<Value> {
-    let all = upstreams(ops)?.into_iter();
-    let found = all.filter(|upstream| upstream["cluster"] == cluster).last();
+    let mut all = upstreams(ops)?.into_iter();
+    let found = all.find(|upstream| field(upstream, "cluster") == cluster);
     Ok(found.unwrap_or_default())
 }
 
@@ -56,10 +60,12 @@ fn counted(ops: &mut Operator, cluster: &str, errors: u64, responses: u64) -> Re
     let what = format!("{errors} of {responses} responses of {cluster} to be errors");
     let found = eventually(SOON, &what, || {
         let found = upstream(ops, cluster)?;
-        let is_it = found["errors"] == errors && found["responses"] == responses;
+        let is_it = field(&found, "errors") == errors && field(&found, "responses") == responses;
         Ok(is_it.then_some(found))
     })?;
-    found["applies"].as_bool().context("no word of the rule")
+    field(&found, "applies")
+        .as_bool()
+        .context("no word of the rule")
 }
 
 fn answer_as(path: &str, what: &str) -> Request {
@@ -69,14 +75,6 @@ fn answer_as(path: &str, what: &str) -> Request {
 /// The status that a request for `/limited` gets.
 fn limited(http: &mut Http) -> Result<u16> {
     Ok(http.send(&Request::get("/limited"))?.status)
-}
-
-/// Four errors, which turn the rule on; a connection is lost with some.
-fn fail(envoy: &Envoy, path: &str, how: &str) -> Result<()> {
-    for _ in 0..4 {
-        drop(envoy.data().send(&answer_as(path, how)));
-    }
-    Ok(())
 }
 
 /// The switch again, in plain numbers.
@@ -212,6 +210,11 @@ fn what_is_no_error() -> Result<()> {
     let direct = json!({ "match": { "prefix": "/direct" }, "direct_response": { "status": 500 } });
     let config = Config::new(json!([brake("1h"), always]));
     let config = config.cluster("up", Some(server.address()));
+    // A filter behind ours that answers instead of the upstream.
+    let config = config.filter_behind(json!({ "name": "fault", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+        "abort": { "header_abort": {}, "percentage": { "numerator": 100 } },
+    } }));
     let envoy = Envoy::start(&config.routes(json!([to("up"), direct])))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     for (path, how, status) in [
@@ -222,6 +225,8 @@ fn what_is_no_error() -> Result<()> {
     ] {
         ensure!(http.send(&answer_as(path, how))?.status == status, "{path}");
     }
+    let aborted = Request::get("/up").header("x-envoy-fault-abort-request", "500");
+    ensure!(http.send(&aborted)?.status == 500);
     let before = server.requests();
     let mut leaver = TcpStream::connect(envoy.data_address())?;
     write!(leaver, "GET /up HTTP/1.1\r\nhost: a\r\n{AS}: hang\r\n\r\n")?;
@@ -258,9 +263,11 @@ fn each_cluster_has_its_own_switch() -> Result<()> {
             .cluster("good", Some(good.address()));
         let envoy = Envoy::start(&config.routes(json!([to("bad"), to("good"), both])))?;
         let mut ops = Operator::viewer(&envoy);
-        fail(&envoy, "/bad", "500")?;
-        ensure!(counted(&mut ops, "bad", 4, 4)?);
         let mut http = envoy.data();
+        for _ in 0..4 {
+            http.send(&answer_as("/bad", "500"))?;
+        }
+        ensure!(counted(&mut ops, "bad", 4, 4)?);
         let mut refused = 0;
         for _ in 0..100 {
             match limited(&mut http)? {
