@@ -117,6 +117,12 @@ impl AdminPlane {
                 "{count} decisions were given up; rules' on_error held"
             ));
         }
+        if store.lost_responses > 0 {
+            warnings.push(format!(
+                "{} responses of upstreams were not counted for rules with `when`",
+                store.lost_responses
+            ));
+        }
         if store.lost_counts > 0 {
             warnings.push(format!(
                 "{} refusals are missing from bucket counts",
