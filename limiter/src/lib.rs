@@ -6,8 +6,8 @@
 //! arithmetic is checked or saturating.
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
-//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
-//! against one request).
+//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`health`] (how upstreams
+//! do), [`evaluate`] (a rule set against one request).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

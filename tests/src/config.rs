@@ -28,8 +28,7 @@ pub struct Config {
     pub(crate) drain_s: u32,
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
-    /// By name; without an address, one that has no endpoint.
-    clusters: Vec<(String, Option<SocketAddr>)>,
+    clusters: Vec<Value>,
     /// Instead of one route for everything.
     routes: Option<Value>,
     before: Vec<Value>,
@@ -97,7 +96,16 @@ impl Config {
     /// Adds a cluster with this endpoint, or with none.
     #[must_use]
     pub fn cluster(mut self, name: &str, address: Option<SocketAddr>) -> Self {
-        self.clusters.push((name.to_owned(), address));
+        self.clusters.push(cluster(name, address));
+        self
+    }
+
+    /// Sets a field of the cluster that was added last.
+    #[must_use]
+    pub fn cluster_field(mut self, field: &str, value: Value) -> Self {
+        if let Some(cluster) = self.clusters.last_mut() {
+            set(cluster, field, value);
+        }
         self
     }
 
@@ -184,11 +192,10 @@ impl Config {
 
     /// The bootstrap that reads its listeners from `lds` when that is given, and else holds them.
     pub(crate) fn bootstrap(&self, wasm: &Path, lds: Option<&Path>) -> Value {
-        let clusters: Vec<Value> = self.clusters.iter().map(cluster).collect();
         let mut bootstrap = json!({
             "node": { "id": "loudou-tests", "cluster": "loudou-tests" },
             "admin": { "address": any_port() },
-            "static_resources": { "clusters": clusters },
+            "static_resources": { "clusters": self.clusters },
             "stats_config": { "stats_tags": stats_tags() },
         });
         if let Some(lds) = lds {
@@ -262,7 +269,7 @@ fn any_port() -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
 }
 
-fn cluster((name, address): &(String, Option<SocketAddr>)) -> Value {
+fn cluster(name: &str, address: Option<SocketAddr>) -> Value {
     let endpoint = address.map(|address| {
         let address = json!({ "socket_address": {
             "address": address.ip().to_string(), "port_value": address.port(),

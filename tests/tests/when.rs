@@ -163,7 +163,9 @@ fn it_ends_with_the_window() -> Result<()> {
 fn what_is_an_error() -> Result<()> {
     let server = Upstream::start()?;
     let gone = Upstream::start()?.address();
-    let clusters = ["busy", "broken", "closes", "cuts", "slow", "gone", "none"];
+    let clusters = [
+        "busy", "broken", "closes", "cuts", "slow", "gone", "none", "full",
+    ];
     let mut config = Config::new(json!([brake("1h")]));
     let mut routes = Vec::new();
     for name in clusters {
@@ -177,6 +179,10 @@ fn what_is_an_error() -> Result<()> {
         if name == "slow" {
             route["route"]["timeout"] = json!("0.05s");
         }
+        if name == "full" {
+            let none = json!({ "thresholds": [{ "max_pending_requests": 0 }] });
+            config = config.cluster_field("circuit_breakers", none);
+        }
         routes.push(route);
     }
     let envoy = Envoy::start(&config.routes(json!(routes)))?;
@@ -189,6 +195,7 @@ fn what_is_an_error() -> Result<()> {
         ("slow", "hang", Some(504)),
         ("gone", "200", Some(503)),
         ("none", "200", Some(503)),
+        ("full", "200", Some(503)),
     ];
     for (cluster, how, status) in cases {
         let answer = envoy.data().send(&answer_as(&format!("/{cluster}"), how));
@@ -215,9 +222,12 @@ fn what_is_no_error() -> Result<()> {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
         "abort": { "header_abort": {}, "percentage": { "numerator": 100 } },
     } }));
-    let envoy = Envoy::start(&config.routes(json!([to("up"), direct])))?;
+    let mut retried = json!({ "match": { "prefix": "/up/retried" }, "route": { "cluster": "up" } });
+    retried["route"]["retry_policy"] = json!({ "retry_on": "5xx", "num_retries": 1 });
+    let envoy = Envoy::start(&config.routes(json!([retried, to("up"), direct])))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     for (path, how, status) in [
+        ("/up/retried", "flaky", 200),
         ("/up", "404", 404),
         ("/up/limited", "200", 429),
         ("/direct", "200", 500),
@@ -228,6 +238,7 @@ fn what_is_no_error() -> Result<()> {
     let aborted = Request::get("/up").header("x-envoy-fault-abort-request", "500");
     ensure!(http.send(&aborted)?.status == 500);
     let before = server.requests();
+    ensure!(before == 3, "two tries and a 404: {before}");
     let mut leaver = TcpStream::connect(envoy.data_address())?;
     write!(leaver, "GET /up HTTP/1.1\r\nhost: a\r\n{AS}: hang\r\n\r\n")?;
     eventually(SOON, "the request to arrive", || {
@@ -239,7 +250,7 @@ fn what_is_no_error() -> Result<()> {
         Ok((active == 0).then_some(()))
     })?;
     ensure!(http.get("/up")?.status == 200);
-    ensure!(!counted(&mut ops, "up", 0, 2)?);
+    ensure!(!counted(&mut ops, "up", 0, 3)?);
     ensure!(upstreams(&mut ops)?.len() == 1, "one upstream");
     envoy.stop()
 }

@@ -151,8 +151,7 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(!host.store.borrow().is_empty());
 }
 
-/// A rule with `when` limits only while its upstream fails, as all workers saw it, and without one
-/// nothing is asked of the host.
+/// A rule with `when` limits only while its upstream fails, as all workers saw it.
 #[test]
 fn rules_that_apply_while_the_upstream_fails() {
     let host = FakeHost::default();
@@ -202,4 +201,34 @@ fn rules_that_apply_while_the_upstream_fails() {
         "{events:?}"
     );
     assert!(events[1].starts_with("upstream_heals: rule per-user"));
+}
+
+/// Without a `when` that is at work, the host is asked nothing about upstreams, and nothing is written.
+#[test]
+fn without_when_no_response_is_looked_at() {
+    let when = json!({ "upstream_error_rate_over": 0.5, "least": 1 });
+    for (mode, extra, reads) in [
+        ("enforce", None, 0),
+        ("off", Some(("when", when.clone())), 0),
+        ("enforce", Some(("when", when)), 3),
+    ] {
+        let host = FakeHost::default();
+        let extra: Vec<_> = extra.into_iter().collect();
+        let mut plane = DataPlane::new(file(&rules(mode, &extra)), Nanos::ZERO);
+        assert!(plane.start(&host));
+        for (path, value) in [
+            ("xds\0cluster_name", &b"up"[..]),
+            ("response\0flags", &[2, 0, 0, 0, 0, 0, 0, 0]),
+        ] {
+            let mut properties = host.properties.borrow_mut();
+            properties.insert(path.to_owned(), value.to_vec());
+        }
+        host.request("GET", "/", &[]);
+        let (_, stay) = plane.decide(&host, 1);
+        let before = host.store.borrow().len();
+        plane.end(&host, &stay);
+        assert_eq!(host.properties_read.get(), reads, "{mode}");
+        let written = host.store.borrow().len() - before;
+        assert_eq!(written > 0, reads > 0, "{mode}");
+    }
 }
