@@ -91,9 +91,7 @@ impl AdminPlane {
         }
         let table = self.table(host).ok();
         let seen = table.and_then(|table| table.upstreams(&mut HostStore(host)).ok());
-        let mut seen = seen.unwrap_or_default();
-        seen.sort_by(|one, other| one.cluster.cmp(&other.cluster));
-        seen
+        seen.unwrap_or_default()
     }
 
     fn warnings(&self, record: &Record, store: &StoreStatus) -> Vec<String> {

@@ -121,13 +121,18 @@ impl Table {
         None
     }
 
-    /// Every upstream that was seen.
+    /// Every upstream that was seen, in the order of their names.
     pub fn upstreams(&self, store: &mut dyn SharedData) -> Result<Vec<Upstream>, StoreFailed> {
-        let mut seen = Vec::new();
+        let mut seen: Vec<Upstream> = Vec::new();
         let mut bytes = Vec::new();
         for place in 0..PLACES {
             if store.get(&self.key(b'u', place), &mut bytes)?.is_some() {
-                seen.extend(decode(&bytes));
+                let Some(upstream) = decode(&bytes) else {
+                    continue;
+                };
+                // There are few, and a sort would be a large part of the module.
+                let at = seen.partition_point(|other| other.cluster < upstream.cluster);
+                seen.insert(at, upstream);
             }
         }
         Ok(seen)
