@@ -3,9 +3,8 @@
 use std::slice;
 
 use loudou_api::{EditView, RuleView, Rules};
-use loudou_limiter::rule::RuleFile;
+use loudou_limiter::rule::{Rule, RuleFile};
 use loudou_limiter::store::upstreams::Upstream;
-use serde_json::Value;
 
 use super::{AdminPlane, Call, Failure, ok_at};
 use crate::host::{Host, Reply};
@@ -63,7 +62,12 @@ impl AdminPlane {
         Ok(ok_at(record.generation, &file))
     }
 
-    pub(super) fn view(&mut self, host: &dyn Host, generation: u64, rule: &RuleRecord) -> RuleView {
+    pub(super) fn view(
+        &mut self,
+        host: &dyn Host,
+        generation: u64,
+        rule: &RuleRecord,
+    ) -> RuleView<Rule> {
         let seen = self.seen(host, slice::from_ref(rule));
         self.view_with(host, generation, rule, &seen)
     }
@@ -74,8 +78,7 @@ impl AdminPlane {
         generation: u64,
         rule: &RuleRecord,
         seen: &[Upstream],
-    ) -> RuleView {
-        let json = |rule| serde_json::to_value(rule).unwrap_or(Value::Null);
+    ) -> RuleView<Rule> {
         let edit = rule.edit.as_ref().map(|edit| EditView {
             by: edit.by.clone(),
             reason: edit.reason.clone(),
@@ -86,8 +89,8 @@ impl AdminPlane {
         RuleView {
             name: rule.base.name.clone(),
             generation,
-            rule: json(&rule.effective()),
-            base: json(&rule.base),
+            rule: rule.effective(),
+            base: rule.base.clone(),
             edit,
             totals: self.totals(host, rule, seen),
         }

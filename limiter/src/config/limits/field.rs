@@ -85,7 +85,7 @@ impl<'a> Numbers<'a> {
     }
 
     /// Whether the field is there.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::config) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some()
     }
 
@@ -102,7 +102,12 @@ impl<'a> Numbers<'a> {
     }
 
     /// A whole number that is bounded by another field, too.
-    pub(super) fn integer_up_to(&self, name: &str, most: u32, report: &mut Report) -> Option<u32> {
+    pub(in crate::config) fn integer_up_to(
+        &self,
+        name: &str,
+        most: u32,
+        report: &mut Report,
+    ) -> Option<u32> {
         match self.field(name, report)? {
             (cursor, Form::Integer(least, bound)) => cursor.integer(least, most.min(bound), report),
             _ => None,
@@ -130,11 +135,11 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    pub(super) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {
+    pub(in crate::config) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {
         self.field(name, report)?.0.boolean(report)
     }
 
-    pub(super) fn rate(&self, name: &str, report: &mut Report) -> Option<Rate> {
+    pub(in crate::config) fn rate(&self, name: &str, report: &mut Report) -> Option<Rate> {
         rate(&self.field(name, report)?.0, report)
     }
 
@@ -146,12 +151,12 @@ impl<'a> Numbers<'a> {
     }
 
     /// The field `max_wait`, or what holds without it.
-    pub(super) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
+    pub(in crate::config) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
         let max_wait = self.duration("max_wait", report);
         self.or("max_wait", max_wait, default)
     }
 
-    pub(super) fn word<T: Copy>(
+    pub(in crate::config) fn word<T: Copy>(
         &self,
         name: &str,
         words: &[(&str, T)],
