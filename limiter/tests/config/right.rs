@@ -104,11 +104,9 @@ fn refuse() -> Refuse {
 #[test]
 fn every_field_is_read() {
     let read = read(&everything());
-    let settings = StoreSettings {
-        buckets: 4096,
-        share: "team_a-1".to_string(),
-    };
-    assert_eq!(read.store, settings);
+    let share = "team_a-1".to_string();
+    let buckets = 4096;
+    assert_eq!(read.store, StoreSettings { buckets, share });
     let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
