@@ -80,11 +80,8 @@ pub(super) fn rule(
         None => Some(Match::default()),
     };
     let when = fields.get("when").map(|cursor| when::when(&cursor, report));
-    let key = fields.need(
-        "key",
-        "a list of key parts; [] for one bucket for all",
-        report,
-    );
+    let form = "a list of key parts; [] for one bucket for all";
+    let key = fields.need("key", form, report);
     let key = key.map(|cursor| keys::key(&cursor, report));
     let limits = fields.need("limits", "a list of limits", report);
     let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
@@ -115,10 +112,7 @@ pub(super) fn rule(
     let rule = Rule {
         name: name?,
         matches: matches?,
-        when: match when {
-            Some(when) => Some(when?),
-            None => None,
-        },
+        when: when.flatten(),
         key: key?,
         on_missing_key,
         limits: limits?,
