@@ -16,7 +16,7 @@ pub use event::{Event, EventKind, Events};
 pub use loudou_limiter::config::Access;
 pub use problem::{ProblemAnswer, RuleProblem};
 pub use rule::{EditAnswer, EditView, RuleView, Rules};
-pub use status::{RuleTotals, Status, StoreStatus};
+pub use status::{RuleTotals, Status, StoreStatus, UpstreamView};
 
 /// The version of the contract, as it stands in paths.
 pub const API_VERSION: &str = "v1";

@@ -4,7 +4,7 @@
 use loudou_api::{
     Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
     LimitView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Status,
-    StoreStatus,
+    StoreStatus, UpstreamView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,6 +33,23 @@ fn totals() -> RuleTotals {
         errors: 0,
         held: 7,
         edited: true,
+        upstreams: None,
+    }
+}
+
+/// A rule that applies while its upstream fails.
+fn conditional() -> RuleTotals {
+    RuleTotals {
+        name: "brake".to_owned(),
+        mode: "enforce".to_owned(),
+        upstreams: Some(vec![UpstreamView {
+            cluster: "replies".to_owned(),
+            responses: 40,
+            errors: 12,
+            applies: true,
+            since_ns: 86_390_000_000_000,
+        }]),
+        ..RuleTotals::default()
     }
 }
 
@@ -111,8 +128,9 @@ fn status() -> serde_json::Result<()> {
             cas_give_ups: 0,
             lost_counts: 0,
             lost_returns: 0,
+            lost_responses: 0,
         },
-        rules: vec![totals()],
+        rules: vec![totals(), conditional()],
         waiting: 3,
         warnings: vec!["there are no rules".to_owned()],
     };

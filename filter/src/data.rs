@@ -43,6 +43,8 @@ pub enum Fate {
 pub struct Stay {
     ticket: Option<Ticket>,
     places: Vec<Place>,
+    /// Whether it went on to an upstream whose response counts.
+    is_watched: bool,
 }
 
 /// Puts headers into the current response. What an upstream says in those of the draft stays, since
@@ -254,6 +256,9 @@ impl DataPlane {
         if !stay.places.is_empty() {
             active.give_back(host, &stay.places, left);
         }
+        if stay.is_watched {
+            active.see_response(host, &self.file.store.share);
+        }
     }
 
     /// Decides on the current request, which is that of `stream`. Whatever its fate, its stay has to
@@ -271,6 +276,7 @@ impl DataPlane {
         let mut stay = Stay {
             ticket: None,
             places: decided.places,
+            is_watched: decided.verdict.is_ok() && active.watches(),
         };
         let fate = match decided.verdict {
             Ok((due, headers)) if due > now => {

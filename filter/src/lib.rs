@@ -17,6 +17,7 @@ mod probe;
 mod record;
 mod request;
 mod respond;
+mod upstream;
 pub mod waiting;
 
 /// The version of this filter.

@@ -6,8 +6,8 @@
 //! arithmetic is checked or saturating.
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
-//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
-//! against one request), [`explain`] (why that comes to what it does).
+//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`health`] (how upstreams
+//! do), [`evaluate`] (a rule set against one request), [`explain`] (why that comes to what it does).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -30,6 +30,7 @@ mod decision;
 pub mod evaluate;
 pub mod explain;
 mod hash;
+pub mod health;
 mod index;
 mod limit;
 mod rate;

@@ -11,11 +11,13 @@ use loudou_limiter::{Nanos, Verdict};
 
 use super::{Header, Headers};
 use crate::current;
+use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::RecordError;
 use crate::request::HostRequest;
 use crate::respond::{RateLimitHeaders, Refusal, explain};
+use crate::upstream::Watch;
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -44,6 +46,8 @@ pub(super) struct Active {
     reads_wall: bool,
     /// Whether any rule explains what it decides.
     explains: bool,
+    /// What is counted of responses.
+    watch: Watch,
     rule_metrics: Vec<RuleMetrics>,
     pub(super) store_metrics: StoreMetrics,
     /// The change count at which the rules were read; another one means that they are old.
@@ -63,6 +67,7 @@ impl Active {
             rules: RuleSet::default(),
             reads_wall: false,
             explains: false,
+            watch: Watch::default(),
             rule_metrics,
             store_metrics,
             changes_seen: 0,
@@ -103,6 +108,7 @@ impl Active {
         self.reads_wall = self.rules.iter().any(ActiveRule::reads_wall);
         let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
         self.explains = self.rules.iter().any(explains);
+        self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), record.generation);
         self.next_expiry = record.next_expiry();
         self.changes_seen = changes;
         Ok(())
@@ -183,6 +189,20 @@ impl Active {
             let give = active.give(&place.key, &place.receipt, why, host.now());
             // What is lost is counted, and runs out by itself.
             let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
+        }
+        self.store_metrics.add(host, &stats);
+    }
+
+    /// Whether responses of upstreams are counted.
+    pub(super) const fn watches(&self) -> bool {
+        self.watch.is_on()
+    }
+
+    /// The current request has ended, and went to an upstream unless somebody was in the way.
+    pub(super) fn see_response(&self, host: &dyn Host, share: &str) {
+        let mut stats = StoreStats::default();
+        for event in self.watch.see(host, &self.table, &mut stats) {
+            events::add(host, share, event);
         }
         self.store_metrics.add(host, &stats);
     }

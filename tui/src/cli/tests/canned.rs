@@ -29,6 +29,7 @@ fn totals(name: &str, mode: &str, edited: bool) -> RuleTotals {
         errors: 0,
         held: 0,
         edited,
+        upstreams: None,
     }
 }
 
@@ -52,6 +53,7 @@ pub(super) fn status() -> Status {
             cas_give_ups: 0,
             lost_counts: 0,
             lost_returns: 0,
+            lost_responses: 0,
         },
         rules: vec![
             totals("per-user", "enforce", true),

@@ -26,6 +26,35 @@ fn rules() {
     assert_snapshot!("rules_jsonl", answer().run("rules -o jsonl").seen());
 }
 
+/// What rules with `when` make of their upstreams.
+#[test]
+fn upstreams() {
+    let view = |cluster: &str, errors, applies| loudou_api::UpstreamView {
+        cluster: cluster.to_owned(),
+        responses: 40,
+        errors,
+        applies,
+        since_ns: canned::NOW - 12_000_000_000,
+    };
+    let seen = vec![view("quiet", 1, false), view(HOSTILE, 12, true)];
+    let mut status = canned::status();
+    status.rules[0].upstreams = Some(seen.clone());
+    status.rules[1].upstreams = Some(Vec::new());
+    let told = |text: &str| {
+        let lines = text.lines().filter(|line| line.contains("appl"));
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let out = Loudou::answers(vec![ok(&status)]).run("status").out;
+    assert_snapshot!("status_upstreams", told(&out));
+    let mut rules = canned::rules();
+    rules.rules[0].totals.upstreams = Some(seen);
+    let out = Loudou::answers(vec![ok(&rules)]).run("rules").out;
+    assert_snapshot!("rules_upstreams", told(&out));
+    let answers = vec![ok(&rules.rules[0]), ok(&status)];
+    let out = Loudou::answers(answers).run("rules per-user").out;
+    assert_snapshot!("rule_upstreams", told(&out));
+}
+
 #[test]
 fn one_rule() {
     let answers = vec![ok(&canned::rule()), ok(&canned::status())];
