@@ -7,7 +7,7 @@
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
 //! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
-//! against one request).
+//! against one request), [`top`] (which keys come often).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -36,6 +36,7 @@ mod rule_set;
 pub mod store;
 mod taken;
 mod time;
+pub mod top;
 
 pub use ask::Ask;
 pub use carry::Carry;
