@@ -8,6 +8,7 @@ use loudou_api::EventKind;
 use loudou_limiter::Nanos;
 use loudou_limiter::rule::{Mode, OnError, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
+use loudou_limiter::top::Tally;
 
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
@@ -16,7 +17,8 @@ use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::Refusal;
-use crate::waiting::{TICK_MS, Ticket, Waiting};
+use crate::timer::Timer;
+use crate::waiting::{TICK, Ticket, Waiting};
 
 mod active;
 
@@ -65,6 +67,7 @@ pub struct DataPlane {
     registry: Registry,
     active: Option<Active>,
     waiting: Waiting,
+    timer: Timer,
 }
 
 impl DataPlane {
@@ -76,6 +79,7 @@ impl DataPlane {
             registry: Registry::default(),
             active: None,
             waiting: Waiting::default(),
+            timer: Timer::default(),
         }
     }
 
@@ -117,7 +121,8 @@ impl DataPlane {
         let mut define =
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
         let rule_metrics = self.file.rules.iter().map(&mut define).collect();
-        let mut active = Active::new(table, rule_metrics, store_metrics);
+        let tally = Tally::new(&share);
+        let mut active = Active::new(table, tally, rule_metrics, store_metrics);
         active.refresh(host, &self.file)?;
         Ok(active)
     }
@@ -180,8 +185,15 @@ impl DataPlane {
         events::add(host, share, event);
     }
 
-    /// What the timer does: becomes active, and resumes requests whose time has come. It runs on
-    /// while there is more to do.
+    /// When the timer is next needed.
+    fn next_tick(&self, now: Nanos) -> Option<Nanos> {
+        let waiting = (!self.waiting.is_empty()).then(|| now.saturating_add(TICK));
+        let counts = self.active.as_ref().and_then(|active| active.tally.due());
+        [waiting, counts].into_iter().flatten().min()
+    }
+
+    /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
+    /// counted. It runs on while there is more to do.
     pub fn tick(&mut self, host: &dyn Host) {
         if !self.start(host) {
             return;
@@ -192,12 +204,11 @@ impl DataPlane {
             host.resume(stream);
             resumed = resumed.saturating_add(1);
         }
-        if let Some(active) = &self.active {
+        if let Some(active) = &mut self.active {
             active.store_metrics.waited(host, resumed);
+            active.tally.flush(&mut HostStore(host), now);
         }
-        if self.waiting.is_empty() {
-            host.set_timer_ms(0);
-        }
+        self.timer.fired(host, self.next_tick(now), now);
     }
 
     /// Whether a request still waits.
@@ -236,15 +247,14 @@ impl DataPlane {
         let fate = match decided.verdict {
             Ok((due, headers)) if due > now => {
                 active.store_metrics.waits(host, due.since(now));
-                if self.waiting.is_empty() {
-                    host.set_timer_ms(TICK_MS);
-                }
                 stay.ticket = Some(self.waiting.enter(stream, due));
                 Fate::Hold(headers)
             }
             Ok((_, headers)) => Fate::Pass(headers),
             Err(reply) => Fate::Refuse(reply),
         };
+        active.tally.flush(&mut HostStore(host), now);
+        self.timer.fire_by(host, self.next_tick(now), now);
         (fate, stay)
     }
 

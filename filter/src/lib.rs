@@ -16,6 +16,7 @@ mod probe;
 mod record;
 mod request;
 mod respond;
+mod timer;
 mod waiting;
 
 /// The version of this filter.

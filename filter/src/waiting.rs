@@ -11,7 +11,7 @@ use loudou_limiter::Nanos;
 pub(crate) const MAX_WAITING: usize = 65_536;
 
 /// The period of the timer while somebody waits: the shortest that Envoy has.
-pub(crate) const TICK_MS: u32 = 1;
+pub(crate) const TICK: Nanos = Nanos::from_millis(1);
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,6 +7,7 @@ use super::*;
 use crate::host::fake::FakeHost;
 
 mod answers;
+mod top;
 
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
