@@ -1,4 +1,5 @@
 //! `cargo xtask bench replay`: how fast `loudou replay` is, and how much memory it takes.
+//! `cargo xtask bench top`: what it costs a request that its key is counted for heavy hitters.
 //!
 //! The trace is the same every time. Nothing is asserted: machines differ.
 
@@ -24,6 +25,8 @@ use crate::command::{cargo, run};
 pub(crate) enum Bench {
     /// 5 million requests of 100 000 users through one rule
     Replay,
+    /// Counting of heavy hitters, natively
+    Top,
 }
 
 const REQUESTS: u64 = 5_000_000;
@@ -40,6 +43,13 @@ const RULES: &str = r#"{"version": 1, "rules": [{"name": "per-user", "key": [{"h
 pub(crate) fn bench(what: Bench) -> Result<()> {
     match what {
         Bench::Replay => replay(),
+        Bench::Top => run(&mut cargo(&[
+            "bench",
+            "--package",
+            "loudou-limiter",
+            "--bench",
+            "top",
+        ])),
     }
 }
 

@@ -216,6 +216,8 @@ impl Summary {
         entry.fingerprint = fingerprint;
         entry.key.clear();
         let end = key.floor_char_boundary(MAX_KEY);
+        // No more than that, so that the longest keys are the bound of what an entry takes.
+        entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
         self.used = place.saturating_add(1);

@@ -144,3 +144,16 @@ fn a_value_of_another_version_is_started_anew() {
         assert_eq!(counted(&mut store), 0, "cut at {end}");
     }
 }
+
+/// What a worker's counters take at most, twice: the entries, their keys, and the index.
+#[test]
+fn a_workers_counters_are_bounded() {
+    let mut summary = Summary::new(COUNTERS);
+    for n in 0..20_000_u64 {
+        let length = usize::try_from(n % 200).expect("small");
+        summary.add(RULE, fingerprint(n), &"x".repeat(length), 1);
+        assert!(summary.entries().len() < 2 * COUNTERS);
+    }
+    let most = summary.entries().iter().map(|entry| entry.key.capacity());
+    assert_eq!(most.max(), Some(MAX_KEY));
+}
