@@ -63,6 +63,9 @@ fn the_answer_tells_what_time_it_covers() {
     bench.host.now.set(seconds(100).get());
     assert_eq!(window(&mut bench), seconds(100).get());
     assert_eq!(keys(&bench.get("/v1/top")), [("alice", 1)]);
+    let mut late = Bench::started_at(seconds(90));
+    late.host.now.set(seconds(100).get());
+    assert_eq!(window(&mut late), seconds(10).get());
     bench.host.now.set(seconds(120).get());
     assert_eq!(window(&mut bench), HALF.get());
     assert_eq!(keys(&bench.get("/v1/top")), []);
