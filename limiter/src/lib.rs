@@ -7,7 +7,7 @@
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
 //! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
-//! against one request), [`top`] (which keys come often).
+//! against one request), [`explain`] (why that comes to what it does), [`top`] (which keys come often).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -19,13 +19,16 @@
 
 extern crate alloc;
 
+mod active_rule;
 pub mod algorithm;
 mod ask;
+pub mod ban;
 pub mod carry;
 pub mod config;
 mod decimal;
 mod decision;
 pub mod evaluate;
+pub mod explain;
 mod hash;
 mod index;
 mod limit;
@@ -39,6 +42,7 @@ mod time;
 pub mod top;
 
 pub use ask::Ask;
+pub use ban::{Ban, Penalty};
 pub use carry::Carry;
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};

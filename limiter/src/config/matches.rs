@@ -135,7 +135,7 @@ fn each(
     }
 }
 
-fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
+pub(super) fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
     let text = cursor.text(MAX_METHOD, report)?;
     let is_method = |text: &str| {
         let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';

@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Decides on a request, and takes its cost.
-    pub(crate) fn decide(&mut self, request: &mut Record<'_>, clock: Clock) -> Outcome {
+    pub(crate) fn decide(&mut self, record: &mut Record<'_>, clock: Clock) -> Outcome {
         while let Some((end, place)) = self.flight.next(clock.now) {
             self.release(&place, end);
         }
@@ -66,29 +66,29 @@ impl Engine {
             &self.rules,
             &self.table,
             &mut self.store,
-            request,
+            &mut record.request,
             clock,
             &mut self.stats,
         );
-        self.follow(request, &outcome, clock.now);
+        self.follow(record, &outcome, clock.now);
         outcome
     }
 
     /// Remembers what a request gives back at its end.
-    fn follow(&mut self, request: &Record<'_>, outcome: &Outcome, now: Nanos) {
+    fn follow(&mut self, record: &Record<'_>, outcome: &Outcome, now: Nanos) {
         let mut is_endless = false;
         for said in &outcome.rules {
-            let Some(rule) = self.rules.get(said.rule).map(ActiveRule::rule) else {
+            let Some(rule) = self.rules.get(said.rule) else {
                 continue;
             };
             let (Some(receipt), Some(key)) = (&said.receipt, &said.key) else {
                 continue;
             };
-            if !rule.limits.holds_until_end() {
+            if !rule.limits_of(Some(key)).holds_until_end() {
                 continue;
             }
             // One that another rule refuses is over.
-            let duration = request.duration.filter(|_| !outcome.is_refused());
+            let duration = record.duration.filter(|_| !outcome.is_refused());
             is_endless |= duration.is_none() && !outcome.is_refused();
             let end = duration.map_or(now, |duration| {
                 now.saturating_add(outcome.wait(&self.rules))
@@ -180,7 +180,7 @@ impl<'a> Reported<'a> {
             if active.rule().mode != Mode::Enforce {
                 continue;
             }
-            let limits = active.rule().limits.iter();
+            let limits = active.limits_of(said.key.as_deref()).iter();
             let limit = bucket.and_then(|bucket| {
                 let limit = limits.clone().nth(bucket.reported_index())?;
                 Some((limit.name(), bucket.reported()?))
