@@ -18,7 +18,7 @@ use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::Refusal;
 use crate::timer::Timer;
-use crate::waiting::{TICK, Ticket, Waiting};
+use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
 
@@ -59,6 +59,9 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
+/// The period at which the data role tries to become active, from its configuration on.
+pub const START_TICK_MS: u32 = 50;
+
 /// One worker's data role.
 #[derive(Debug)]
 pub struct DataPlane {
@@ -71,7 +74,7 @@ pub struct DataPlane {
 }
 
 impl DataPlane {
-    /// A data role that is not active yet.
+    /// A data role that is not active yet, whose timer runs every [`START_TICK_MS`].
     pub fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
             file,
@@ -148,6 +151,9 @@ impl DataPlane {
             );
             return Ok(());
         }
+        if self.is_reloaded(host) {
+            return Ok(());
+        }
         let take_up =
             |record: &mut Record| record.take_up(&self.file, self.configured_at, host.now());
         let (record, taken) = record::change(host, share, take_up)?;
@@ -156,6 +162,22 @@ impl DataPlane {
             self.tell(host, &taken, record.generation);
         }
         Ok(())
+    }
+
+    /// Whether the current request is older than this sandbox: it is loaded again, for this request,
+    /// in place of one that died. Its configuration need not be the newest, for it may be that of a
+    /// listener that drains; a new one is loaded before any request comes to it, and taken up by the
+    /// timer of the main thread at the latest.
+    fn is_reloaded(&self, host: &dyn Host) -> bool {
+        let time = host.property("request\0time");
+        let Some(time) = time.and_then(|time| time.try_into().ok()) else {
+            return false;
+        };
+        let begun_ms = u64::from_le_bytes(time) / 1_000_000;
+        let own_age = host.now().since(self.configured_at);
+        // Both times are cut off to milliseconds.
+        let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
+        Nanos::from_millis(age_ms) >= own_age
     }
 
     fn tell(&self, host: &dyn Host, taken: &TakenUp, generation: u64) {
@@ -186,10 +208,9 @@ impl DataPlane {
     }
 
     /// When the timer is next needed.
-    fn next_tick(&self, now: Nanos) -> Option<Nanos> {
-        let waiting = (!self.waiting.is_empty()).then(|| now.saturating_add(TICK));
+    fn next_tick(&self) -> Option<Nanos> {
         let counts = self.active.as_ref().and_then(|active| active.tally.due());
-        [waiting, counts].into_iter().flatten().min()
+        [self.waiting.due(), counts].into_iter().flatten().min()
     }
 
     /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
@@ -200,7 +221,9 @@ impl DataPlane {
         }
         let now = host.now();
         let mut resumed: usize = 0;
-        while let Some(stream) = self.waiting.next_due(now) {
+        while resumed < MAX_RELEASED
+            && let Some(stream) = self.waiting.next_due(now)
+        {
             host.resume(stream);
             resumed = resumed.saturating_add(1);
         }
@@ -208,7 +231,12 @@ impl DataPlane {
             active.store_metrics.waited(host, resumed);
             active.tally.flush(&mut HostStore(host), now);
         }
-        self.timer.fired(host, self.next_tick(now), now);
+        self.timer.fired(host, self.next_tick(), now);
+    }
+
+    /// What to do with those who wait when the sandbox dies.
+    pub fn will(&self) -> Will {
+        self.waiting.will(&self.file.store.share)
     }
 
     /// Whether a request still waits.
@@ -254,7 +282,7 @@ impl DataPlane {
             Err(reply) => Fate::Refuse(reply),
         };
         active.tally.flush(&mut HostStore(host), now);
-        self.timer.fire_by(host, self.next_tick(now), now);
+        self.timer.fire_by(host, self.next_tick(), now);
         (fate, stay)
     }
 

@@ -18,7 +18,7 @@ mod record;
 mod request;
 mod respond;
 mod timer;
-mod waiting;
+pub mod waiting;
 
 /// The version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

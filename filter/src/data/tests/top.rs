@@ -55,19 +55,21 @@ fn the_timer_runs_until_all_is_flushed() {
 }
 
 #[test]
-fn while_somebody_waits_the_timer_is_as_quick_as_ever() {
+fn the_timer_wakes_for_both() {
     let limit = json!({ "name": "l", "algorithm": "leaky_queue", "capacity": 5, "rate": "2/s" });
     let host = FakeHost::default();
     let rules = rules("enforce", &[("limits", json!([limit]))]);
     let mut plane = DataPlane::new(file(&rules), Nanos::ZERO);
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 1, "held");
-    assert_eq!(host.timer_ms.get(), 1);
-    host.pass(Nanos::from_millis(300));
+    assert_eq!(host.timer_ms.get(), 250, "the counts come first");
+    host.pass(Nanos::from_millis(250));
     plane.tick(&host);
-    assert_eq!(host.timer_ms.get(), 1);
     assert_eq!(shared(&host, By::Admitted), list(&[("alice", 2)]));
-    host.pass(Nanos::from_millis(200));
+    assert_eq!(host.timer_ms.get(), 250, "then she who waits");
+    assert_eq!(send(&mut plane, &host, Some(b"bob")), 0);
+    assert_eq!(host.timer_ms.get(), 250, "and this later");
+    host.pass(Nanos::from_millis(250));
     plane.tick(&host);
     assert_eq!(
         (host.resumed.borrow().as_slice(), host.timer_ms.get()),
