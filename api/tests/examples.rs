@@ -4,7 +4,7 @@
 use loudou_api::{
     Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
     LimitView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Status,
-    StoreStatus, UpstreamView,
+    StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -201,6 +201,30 @@ fn events() -> serde_json::Result<()> {
         lost: 0,
     };
     holds(&events, include_str!("../examples/events.json"))
+}
+
+#[test]
+fn top() -> serde_json::Result<()> {
+    let top = Top {
+        now_ns: 86_400_000_000_000,
+        generation: 8,
+        by: TopBy::Refused,
+        window_ns: 93_000_000_000,
+        top: vec![TopEntry {
+            rule: "reply-per-user".to_owned(),
+            key: "alice%3A%2Freply".to_owned(),
+            count: 811,
+            error: 4,
+        }],
+        keys: 213,
+        missing_at_most: 5,
+    };
+    holds(&top, include_str!("../examples/top.json"))?;
+    for (by, name) in TopBy::ALL.into_iter().zip(TopBy::NAMES) {
+        assert_eq!(serde_json::to_value(by)?, json!(name));
+        assert_eq!((by.name(), TopBy::parse(name)), (name, Some(by)));
+    }
+    Ok(())
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod change;
 mod edit;
 mod rules;
 mod status;
+mod top;
 
 use call::{Call, Query};
 
@@ -112,6 +113,7 @@ impl AdminPlane {
             ("GET", ["v1", "buckets"]) => self.buckets(host, call),
             ("GET", ["v1", "buckets", rule, key]) => self.bucket(host, call, rule, key),
             ("POST", ["v1", "buckets", rule, key, "reset"]) => self.reset(host, call, rule, key),
+            ("GET", ["v1", "top"]) => self.top(host, call),
             ("GET", ["v1", "events"]) => self.events(host, call),
             ("GET", ["v1", "export"]) => self.export(host, call),
             (_, steps) => Err(not_here(call, steps)),
@@ -133,13 +135,15 @@ impl AdminPlane {
 /// 405 for a known path, 404 for another.
 fn not_here(call: &Call, steps: &[&str]) -> Failure {
     let allowed = match steps {
-        ["v1", "status" | "rules" | "events" | "export" | "buckets"] | ["v1", "buckets", _, _] => {
-            "GET"
-        }
+        [
+            "v1",
+            "status" | "rules" | "events" | "export" | "buckets" | "top",
+        ]
+        | ["v1", "buckets", _, _] => "GET",
         ["v1", "rules", _] => "GET, PUT, DELETE",
         ["v1", "buckets", _, _, "reset"] => "POST",
         _ => {
-            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/events, /v1/export";
+            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/top, /v1/events, /v1/export";
             return Failure::new(404, "Not found", format!("there is: {paths}"));
         }
     };

@@ -17,6 +17,7 @@ mod probe;
 mod record;
 mod request;
 mod respond;
+mod timer;
 mod upstream;
 pub mod waiting;
 

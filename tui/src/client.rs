@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use loudou_api::{
     BucketView, BucketsPage, EditAnswer, Events, ProblemAnswer, ResetAnswer, RuleView, Rules,
-    Status,
+    Status, Top,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,7 +25,7 @@ mod request;
 mod tests;
 
 pub use error::{ClientError, problem_line};
-pub use request::{BucketsQuery, DropRequest, EditRequest};
+pub use request::{BucketsQuery, DropRequest, EditRequest, TopQuery};
 
 use request::Path;
 
@@ -154,6 +154,11 @@ impl Client {
             request = request.header(header::AUTHORIZATION, token);
         }
         self.answer(request.send_empty())
+    }
+
+    /// The keys that were refused or admitted most lately.
+    pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
+        self.get(&query.path())
     }
 
     /// Events after the one numbered `after`.

@@ -8,6 +8,8 @@ use crate::data::{DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
+mod top;
+
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
 
@@ -19,6 +21,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::started_at(Nanos::ZERO)
+    }
+
+    fn started_at(now: Nanos) -> Self {
         let rules = json!([{
             "name": "per-user",
             "key": [{ "header": "x-user-id" }],
@@ -48,6 +54,7 @@ impl Bench {
             data: DataPlane::new(file, Nanos::ZERO),
             admin: AdminPlane::new(settings),
         };
+        bench.host.now.set(now.get());
         assert!(bench.data.start(&bench.host));
         bench
     }

@@ -7,6 +7,7 @@ use loudou_limiter::evaluate::{
 use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::top::{By, Tally};
 use loudou_limiter::{Nanos, Verdict};
 
 use super::{Header, Headers};
@@ -50,6 +51,8 @@ pub(super) struct Active {
     watch: Watch,
     rule_metrics: Vec<RuleMetrics>,
     pub(super) store_metrics: StoreMetrics,
+    /// Which keys come often.
+    pub(super) tally: Tally,
     /// The change count at which the rules were read; another one means that they are old.
     changes_seen: u64,
     next_expiry: Nanos,
@@ -59,6 +62,7 @@ impl Active {
     /// A table without rules yet; the metrics are those of the rules to come, in their order.
     pub(super) fn new(
         table: Table,
+        tally: Tally,
         rule_metrics: Vec<RuleMetrics>,
         store_metrics: StoreMetrics,
     ) -> Self {
@@ -70,6 +74,7 @@ impl Active {
             watch: Watch::default(),
             rule_metrics,
             store_metrics,
+            tally,
             changes_seen: 0,
             next_expiry: Nanos::MAX,
         }
@@ -116,7 +121,7 @@ impl Active {
 
     /// Decides on the current request at `now`. It is refused where it would have to wait, unless
     /// it `may_wait`.
-    pub(super) fn decide(&self, host: &dyn Host, now: Nanos, may_wait: bool) -> Decided {
+    pub(super) fn decide(&mut self, host: &dyn Host, now: Nanos, may_wait: bool) -> Decided {
         let mut stats = StoreStats::default();
         let clock = if self.reads_wall {
             let wall = Nanos::from_millis(host.unix_ms());
@@ -135,7 +140,7 @@ impl Active {
             &mut stats,
         );
         self.store_metrics.add(host, &stats);
-        self.count(host, &outcome);
+        self.count(host, &outcome, now);
         let refusing = outcome.refusal();
         let reply = refusing.and_then(|said| self.refusal(host, said, now));
         let verdict = if let Some(reply) = reply {
@@ -207,9 +212,10 @@ impl Active {
         self.store_metrics.add(host, &stats);
     }
 
-    fn count(&self, host: &dyn Host, outcome: &Outcome) {
+    fn count(&mut self, host: &dyn Host, outcome: &Outcome, now: Nanos) {
         for RuleOutcome {
             rule: index,
+            key,
             answer,
             price,
             overruled,
@@ -242,6 +248,11 @@ impl Active {
                 (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
             };
             metrics.count(host, counted);
+            if let Some(key) = key {
+                let by = if refused { By::Refused } else { By::Admitted };
+                let id = self.table.id(rule.tag(), key);
+                self.tally.count(by, id.rule_tag, id.fingerprint, key, now);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::host::fake::FakeHost;
 
 mod answers;
+mod top;
 mod waiting;
 
 fn file(rules: &serde_json::Value) -> RuleFile {
