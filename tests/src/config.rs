@@ -34,6 +34,7 @@ pub struct Config {
     before: Vec<Value>,
     behind: Vec<Value>,
     access_log: Option<String>,
+    trusted_hops: u32,
 }
 
 impl Config {
@@ -61,6 +62,7 @@ impl Config {
             before: Vec::new(),
             behind: Vec::new(),
             access_log: None,
+            trusted_hops: 0,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -127,6 +129,13 @@ impl Config {
     #[must_use]
     pub fn filter_behind(mut self, filter: Value) -> Self {
         self.behind.push(filter);
+        self
+    }
+
+    /// How many proxies in front of the data listener say in `x-forwarded-for` where a request is from.
+    #[must_use]
+    pub const fn trusted_hops(mut self, hops: u32) -> Self {
+        self.trusted_hops = hops;
         self
     }
 
@@ -237,7 +246,12 @@ impl Config {
         let routes = self.routes.as_ref().unwrap_or(&all);
         let log = self.access_log.as_deref().map(access_log);
         let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", routes, [&self.before, &self.behind], &plugin, log)
+        let mut data = listener("data", routes, [&self.before, &self.behind], &plugin, log);
+        let manager = data.pointer_mut("/filter_chains/0/filters/0/typed_config");
+        if let Some(manager) = manager {
+            set(manager, "xff_num_trusted_hops", json!(self.trusted_hops));
+        }
+        data
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
