@@ -47,6 +47,7 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
     let route = read("route", |cursor, report| cursor.text(MAX_TEXT, report));
     let peer = read("peer", |cursor, report| cursor.text(MAX_TEXT, report));
     let headers = fields.get("headers");
+    let headers = headers.map_or_else(Vec::new, |headers| self::headers(&headers, report));
     let metadata = fields.get("metadata");
     let cost = fields.get("cost");
     let mut found = Vec::new();
@@ -60,7 +61,7 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
         source,
         route,
         peer,
-        headers: headers.map_or_else(Vec::new, |headers| self::headers(&headers, report)),
+        headers,
         underscores: false,
         metadata: found,
         cost: cost.and_then(|cost| cost.integer(0, MAX_AMOUNT, report).map(u64::from)),
