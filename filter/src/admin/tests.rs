@@ -8,6 +8,8 @@ use crate::data::{DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
+mod explain;
+
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
 
