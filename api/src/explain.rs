@@ -56,6 +56,23 @@ pub enum Says {
     Unknown,
 }
 
+impl Says {
+    /// The name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admit => "admit",
+            Self::Hold => "hold",
+            Self::Refuse => "refuse",
+            Self::Skip => "skip",
+            Self::NoMatch => "no_match",
+            Self::Off => "off",
+            Self::Stopped => "stopped",
+            Self::NotAsked => "not_asked",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedRule {
