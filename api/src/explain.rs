@@ -222,8 +222,9 @@ impl ExplainedRule {
         self.overruled = said.overruled;
         self.says = match &said.answer {
             Answer::Decided(decision) => decision.verdict().into(),
+            Answer::Unlimited => Says::Admit,
             Answer::Skipped => Says::Skip,
-            Answer::KeyMissing => Says::Refuse,
+            Answer::KeyMissing | Answer::Banned(_) => Says::Refuse,
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
                 if said.answer.refuses(active.rule().on_error) {

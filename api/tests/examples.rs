@@ -286,7 +286,7 @@ fn what_a_newer_server_says_is_unknown() -> serde_json::Result<()> {
 
 #[test]
 fn problem() -> serde_json::Result<()> {
-    let problem = ProblemAnswer {
+    let problem: ProblemAnswer = ProblemAnswer {
         kind: "about:blank".to_owned(),
         title: "Bad request".to_owned(),
         status: 400,

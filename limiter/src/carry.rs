@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::algorithm::Used;
 use crate::ask::Ask;
@@ -15,7 +15,7 @@ use crate::rate::Rate;
 use crate::time::Nanos;
 
 /// What happens to the level of a live bucket when its numbers change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// The same absolute level: 5 used stays 5 used.
@@ -74,6 +74,29 @@ impl Versions {
             .map(|past| (past.limits.tag(), past))
             .collect();
         Self { current, tag, past }
+    }
+
+    /// Other limits for some of the buckets that were in these. What such a bucket has used is carried over
+    /// in proportion, from the instant at which it was last touched.
+    pub(crate) fn under(&self, limits: Limits) -> Self {
+        if limits == self.current {
+            return self.clone();
+        }
+        let mut past = self.past.clone();
+        past.push((
+            self.tag,
+            Past {
+                limits: self.current.clone(),
+                carry: Carry::Proportional,
+                until: Nanos::ZERO,
+            },
+        ));
+        let tag = limits.tag();
+        Self {
+            current: limits,
+            tag,
+            past,
+        }
     }
 
     /// Replaces the limits in force at the instant `at`; the same limits again are no change.

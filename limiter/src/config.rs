@@ -7,7 +7,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::limit::Limits;
@@ -19,6 +18,7 @@ mod cost;
 mod keys;
 mod limits;
 mod matches;
+mod overrides;
 mod problem;
 mod reader;
 mod rules;
@@ -30,10 +30,11 @@ mod warnings;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
+pub use overrides::{MAX_OVERRIDES, scaled};
 pub use problem::{Path, Problem, Severity, Step};
 pub use sample::parse_sample;
 pub use schema::schema;
-pub use spoken::{spoken, spoken_value};
+pub use spoken::{spoken, spoken_value, written};
 pub use warnings::advice;
 
 use reader::{Cursor, Fields, Report};
@@ -57,7 +58,8 @@ const STORE: &[&str] = &["buckets", "share"];
 pub struct Parsed {
     /// The rules, when there was no error.
     pub file: Option<RuleFile>,
-    /// Errors and warnings, in the order of the document.
+    /// Errors and warnings, in the order of the document; the fields of an object in the order of its
+    /// map.
     pub problems: Vec<Problem>,
 }
 
@@ -97,25 +99,6 @@ pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     let mut report = Report::default();
     let limits = limits::limits(&Cursor::root(document), &mut report);
     report.unless_wrong(limits)
-}
-
-impl<'de> Deserialize<'de> for Rule {
-    /// Reads what [`Rule`] serialises to, by [`parse_rule`].
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parse_rule(&Value::deserialize(deserializer)?).map_err(|problems| custom(&problems))
-    }
-}
-
-impl<'de> Deserialize<'de> for Limits {
-    /// Reads what [`Limits`] serialises to, by [`parse_limits`].
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parse_limits(&Value::deserialize(deserializer)?).map_err(|problems| custom(&problems))
-    }
-}
-
-fn custom<E: serde::de::Error>(problems: &[Problem]) -> E {
-    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    E::custom(lines.join("; "))
 }
 
 /// Reads the `store` part of a plugin configuration that has no rules.
@@ -222,7 +205,27 @@ fn all_rules(
         }
         rules.push(rule);
     }
+    check_shadows(cursors, &names, report);
     rules
+}
+
+/// What a rule shadows has to be another rule of the file.
+fn check_shadows(cursors: &[Cursor<'_>], names: &[&str], report: &mut Report) {
+    for cursor in cursors {
+        let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
+        let Some(shadows) = text("shadows") else {
+            continue;
+        };
+        let own = text("name");
+        if names.contains(&shadows) && own != Some(shadows) {
+            continue;
+        }
+        let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
+        let at = cursor.path.field("shadows");
+        let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
+        let near = suggest::nearest(shadows, &others);
+        report.add(problem.allowed("the name of another rule").suggest(near));
+    }
 }
 
 fn store(cursor: Option<Cursor<'_>>, report: &mut Report) -> StoreSettings {

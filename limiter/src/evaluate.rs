@@ -13,95 +13,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ask::Ask;
-use crate::carry::{Carry, Past, Versions};
-use crate::config::RuleEdit;
+use crate::ban::Ban;
 use crate::decision::Verdict;
 use crate::limit::BucketDecision;
 use crate::request::Request;
 use crate::rule::key::Key;
 use crate::rule::{Mode, OnError, Price, Rule};
 use crate::store::SharedData;
-use crate::store::attempt::{Charge, Take};
+use crate::store::attempt::Charge;
 use crate::store::release::{Give, Receipt, Why};
 use crate::store::table::{GaveUp, StoreStats, Table};
 use crate::time::Nanos;
 
+pub use crate::active_rule::{ActiveRule, Grant};
 pub use crate::rule_set::RuleSet;
-
-/// A rule in force, with the limits its live buckets may still be in.
-#[derive(Clone, Debug)]
-pub struct ActiveRule {
-    rule: Rule,
-    versions: Versions,
-    tag: u32,
-}
-
-impl ActiveRule {
-    /// A rule whose earlier limits were `past`, oldest first.
-    pub fn new(rule: Rule, past: Vec<Past>) -> Self {
-        let versions = Versions::new(rule.limits.clone(), past);
-        let tag = rule.tag();
-        Self {
-            rule,
-            versions,
-            tag,
-        }
-    }
-
-    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
-    pub fn edit(&mut self, edit: RuleEdit, carry: Carry, at: Nanos) {
-        if let Some(mode) = edit.mode {
-            self.rule.mode = mode;
-        }
-        if let Some(limits) = edit.limits {
-            self.rule.limits = limits.clone();
-            self.versions.replace(limits, carry, at);
-        }
-    }
-
-    /// The rule.
-    pub const fn rule(&self) -> &Rule {
-        &self.rule
-    }
-
-    /// Its limits through time.
-    pub const fn versions(&self) -> &Versions {
-        &self.versions
-    }
-
-    /// A request to its bucket `key`.
-    pub const fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
-        Take {
-            versions: &self.versions,
-            rule_tag: self.tag,
-            key,
-            ask,
-        }
-    }
-
-    /// The return of what a request took from its bucket `key`.
-    pub const fn give<'a>(
-        &'a self,
-        key: &'a str,
-        receipt: &'a Receipt,
-        why: Why,
-        now: Nanos,
-    ) -> Give<'a> {
-        Give {
-            versions: &self.versions,
-            rule_tag: self.tag,
-            key,
-            receipt,
-            why,
-            now,
-        }
-    }
-
-    /// Its tag in the store.
-    pub const fn tag(&self) -> u32 {
-        self.tag
-    }
-}
 
 /// What one rule made of a request.
 #[derive(Clone, Debug)]
@@ -143,6 +68,10 @@ impl RuleOutcome {
 pub enum Answer {
     /// Its bucket decided; in shadow mode a refusal is only counted.
     Decided(BucketDecision),
+    /// Its key is banned.
+    Banned(Ban),
+    /// Its key has no limits.
+    Unlimited,
     /// The request has no key, and the rule does not apply.
     Skipped,
     /// The request has no key, and is refused for it.
@@ -201,7 +130,7 @@ impl Outcome {
         self.rules.iter().filter_map(|outcome| {
             let active = rules.get(outcome.rule)?;
             match &outcome.answer {
-                Answer::Decided(decision) if active.rule.mode == Mode::Enforce => Some(decision),
+                Answer::Decided(decision) if active.rule().mode == Mode::Enforce => Some(decision),
                 _ => None,
             }
         })
@@ -217,7 +146,7 @@ impl Outcome {
             let Some(active) = rules.get(said.rule) else {
                 continue;
             };
-            if active.rule.mode != Mode::Enforce {
+            if active.rule().mode != Mode::Enforce {
                 continue;
             }
             said.overruled = !matches!(said.answer, Answer::Skipped);
@@ -271,7 +200,7 @@ pub fn evaluate(
     };
     let candidates = rules.candidates(request);
     for (index, active) in rules.iter().enumerate() {
-        let rule = &active.rule;
+        let rule = active.rule();
         if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
@@ -291,8 +220,14 @@ pub fn evaluate(
                         wall: clock.wall,
                         max_wait: request.max_wait(),
                     };
-                    let charge = table.charge(store, &active.take(&key, ask), stats);
-                    (said.answer, said.receipt) = Answer::of(charge);
+                    (said.answer, said.receipt) = match active.grant(&key) {
+                        Grant::Limits(versions) => {
+                            let take = active.take_of(versions, &key, ask);
+                            Answer::of(table.charge(store, &take, stats))
+                        }
+                        Grant::Unlimited => (unlimited(active, &key, table, store, ask.now), None),
+                        Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
+                    };
                     said.key = Some(key);
                     said.price = Some(price);
                 }
@@ -315,6 +250,23 @@ pub fn evaluate(
     outcome
 }
 
+/// The answer to a key without limits, which an operator may have banned all the same.
+fn unlimited(
+    rule: &ActiveRule,
+    key: &str,
+    table: &Table,
+    store: &mut dyn SharedData,
+    now: Nanos,
+) -> Answer {
+    match table.look(store, table.id(rule.tag(), key)) {
+        Err(gave_up) => Answer::GaveUp(gave_up),
+        Ok(slot) => {
+            let ban = slot.and_then(|slot| slot.conduct.ban(now.max(slot.bucket.last)));
+            ban.map_or(Answer::Unlimited, Answer::Banned)
+        }
+    }
+}
+
 /// What a rule asks of a request, unless the request says what it costs.
 pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     let is_odd = false;
@@ -327,7 +279,9 @@ pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
 impl Answer {
     fn of(charge: Result<Charge, GaveUp>) -> (Self, Option<Receipt>) {
         match charge {
-            Ok(Charge { answer, receipt }) => (Self::Decided(answer), receipt),
+            Ok(Charge { answer, receipt }) => {
+                (answer.map_or_else(Self::Banned, Self::Decided), receipt)
+            }
             Err(gave_up) => (Self::GaveUp(gave_up), None),
         }
     }
@@ -336,8 +290,8 @@ impl Answer {
     pub fn refuses(&self, on_error: OnError) -> bool {
         match self {
             Self::Decided(decision) => decision.is_refused(),
-            Self::Skipped => false,
-            Self::KeyMissing => true,
+            Self::Skipped | Self::Unlimited => false,
+            Self::KeyMissing | Self::Banned(_) => true,
             Self::GaveUp(_) => on_error == OnError::Refuse,
         }
     }

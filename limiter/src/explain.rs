@@ -170,7 +170,7 @@ impl Look<'_, '_> {
         standing: Standing,
     ) -> Option<BucketExplained> {
         let Clock { now, wall } = self.clock;
-        let versions = active.versions();
+        let versions = active.versions_of(key);
         let limits = versions.current();
         let id = self.table.id(active.tag(), key);
         let bucket = match self.table.look(self.store, id).ok()? {

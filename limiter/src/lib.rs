@@ -19,8 +19,10 @@
 
 extern crate alloc;
 
+mod active_rule;
 pub mod algorithm;
 mod ask;
+pub mod ban;
 pub mod carry;
 pub mod config;
 mod decimal;
@@ -39,6 +41,7 @@ mod taken;
 mod time;
 
 pub use ask::Ask;
+pub use ban::{Ban, Penalty};
 pub use carry::Carry;
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};

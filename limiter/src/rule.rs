@@ -6,8 +6,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
+use crate::ban::Penalty;
 use crate::hash::tag;
 use crate::limit::Limits;
 
@@ -15,7 +16,9 @@ pub mod cidr;
 pub mod cost;
 mod failing;
 pub mod key;
+mod key_map;
 pub mod matcher;
+mod overrides;
 pub mod part;
 pub(crate) mod parts;
 mod refuse;
@@ -25,7 +28,9 @@ pub mod text;
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
 pub use failing::{Failing, Found, Missing};
+pub use key_map::KeyMap;
 pub use matcher::{Match, Part, PathMatch};
+pub use overrides::{Override, Overrides};
 pub use part::KeyPart;
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
@@ -89,11 +94,20 @@ pub struct Rule {
     pub cost: Cost,
     /// Whether refusals are carried out.
     pub mode: Mode,
+    /// The rule whose limits this one is to be compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadows: Option<String>,
     /// Whether the rules behind it are not asked about a request that it is for.
     #[serde(skip_serializing_if = "is_false")]
     pub stop: bool,
     /// What a request gets when the store gives up.
     pub on_error: OnError,
+    /// What some keys get instead of the limits.
+    #[serde(skip_serializing_if = "KeyMap::is_empty")]
+    pub overrides: Overrides,
+    /// What becomes of keys that are refused too often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Penalty>,
     /// What refused requests are answered.
     #[serde(skip_serializing_if = "Refuse::is_default")]
     pub refuse: Refuse,
@@ -127,7 +141,7 @@ pub enum OnMissingKey {
 }
 
 /// Whether refusals are carried out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Yes.
@@ -147,6 +161,12 @@ impl Mode {
             Self::Shadow => "shadow",
             Self::Off => "off",
         }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let modes = [Self::Enforce, Self::Shadow, Self::Off];
+        modes.into_iter().find(|mode| mode.name() == name)
     }
 }
 

@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 
 pub mod attempt;
+pub mod bans;
 pub mod memory;
 pub mod names;
 pub mod overlay;

@@ -5,7 +5,7 @@ use loudou_api::{
 };
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::names::Names;
-use loudou_limiter::store::page::{FLAG_BANNED, Page, Slot};
+use loudou_limiter::store::page::{Page, Slot};
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::{BucketDecision, Nanos};
 
@@ -209,7 +209,7 @@ impl Search {
             };
             work = work.saturating_add(FULL_PAGE_WORK);
             let after = self.from.after.filter(|_| index == self.from.page);
-            if let Some(last) = self.search_page(rules, page, &names, after, now, found) {
+            if let Some(last) = self.search_page(rules, &page, &names, after, now, found) {
                 return Some(Cursor {
                     page: index,
                     after: Some(last),
@@ -223,18 +223,15 @@ impl Search {
     fn search_page(
         &self,
         rules: &[ActiveRule],
-        mut page: Page,
+        page: &Page,
         names: &Names,
         after: Option<u64>,
         now: Nanos,
         found: &mut Vec<BucketView>,
     ) -> Option<u64> {
-        page.slots.sort_unstable_by_key(|slot| slot.fingerprint);
-        let rest = page
-            .slots
-            .iter()
-            .filter(|slot| after.is_none_or(|after| slot.fingerprint > after));
-        for slot in rest {
+        let mut after = after;
+        while let Some(slot) = next(page, after) {
+            after = Some(slot.fingerprint);
             let Some(rule) = rules.iter().find(|rule| rule.tag() == slot.rule_tag) else {
                 continue;
             };
@@ -257,16 +254,28 @@ impl Search {
 
     fn wants_key(&self, rule: &ActiveRule, key: &str) -> bool {
         self.rule_tag.is_none_or(|tag| tag == rule.tag())
-            && self
-                .key
-                .as_ref()
-                .is_none_or(|part| key.contains(part.as_str()))
+            && self.key.as_ref().is_none_or(|part| has(key, part))
     }
+}
+
+/// The bucket after `after`, by fingerprint. A page has few: looking for each takes no sorting, and
+/// less room in the module.
+fn next(page: &Page, after: Option<u64>) -> Option<&Slot> {
+    let rest = page.slots.iter();
+    let rest = rest.filter(|slot| after.is_none_or(|after| slot.fingerprint > after));
+    rest.min_by_key(|slot| slot.fingerprint)
+}
+
+/// Whether a key has a part, which is not empty. Keys are short: what `str` has for long texts is
+/// several KiB of the module.
+fn has(key: &str, part: &str) -> bool {
+    let mut places = key.as_bytes().windows(part.len());
+    places.any(|place| place == part.as_bytes())
 }
 
 /// A bucket as it is at `now`, without touching it.
 fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
-    let versions = rule.versions();
+    let versions = rule.versions_of(&key);
     let limits = versions.current();
     let idle_at = Nanos::from_millis(slot.idle_at_ms);
     let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
@@ -286,12 +295,12 @@ fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
         admitted: slot.admitted,
         refused: slot.refused,
         last_seen_ns: slot.bucket.last.get(),
-        state: state(slot, &level, &asked),
+        state: state(slot, &level, &asked, now),
     }
 }
 
-fn state(slot: &Slot, level: &BucketDecision, asked: &BucketDecision) -> BucketState {
-    if slot.flags & FLAG_BANNED != 0 {
+fn state(slot: &Slot, level: &BucketDecision, asked: &BucketDecision, now: Nanos) -> BucketState {
+    if slot.conduct.ban(now).is_some() {
         BucketState::Banned
     } else if asked.is_refused() {
         BucketState::Refusing

@@ -100,10 +100,7 @@ impl Active {
                 _ => ActiveRule::new(own.clone(), Vec::new()),
             })
             .collect();
-        self.reads_wall = self
-            .rules
-            .iter()
-            .any(|rule| rule.rule().limits.reads_wall());
+        self.reads_wall = self.rules.iter().any(ActiveRule::reads_wall);
         let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
         self.explains = self.rules.iter().any(explains);
         self.next_expiry = record.next_expiry();
@@ -136,13 +133,13 @@ impl Active {
         let refusing = outcome.refusal();
         let reply = refusing.and_then(|said| self.refusal(host, said, now));
         let verdict = if let Some(reply) = reply {
-            self.log(host, refusing);
+            self.log(host, refusing, now);
             Err(reply)
         } else {
             let due = outcome.due(&self.rules).unwrap_or(now);
             let mut headers = self.admitted_headers(&outcome);
             if self.explains {
-                headers.extend(self.explain(host, &outcome, due.since(now)));
+                headers.extend(self.explain(host, &outcome, now, due));
             }
             Ok((due, headers))
         };
@@ -159,12 +156,11 @@ impl Active {
             let active = self.rules.get(said.rule)?;
             let rule = active.rule();
             let may_leave = waits && rule.mode == Mode::Enforce;
-            let receipt = said
-                .receipt
-                .filter(|_| may_leave || rule.limits.holds_until_end())?;
-            Some(Place {
+            let (receipt, key) = (said.receipt?, said.key?);
+            let limits = active.versions_of(&key).current();
+            (may_leave || limits.holds_until_end()).then(|| Place {
                 rule_tag: active.tag(),
-                key: said.key?,
+                key,
                 receipt,
             })
         };
@@ -230,15 +226,20 @@ impl Active {
     }
 
     fn refusal(&self, host: &dyn Host, said: &RuleOutcome, now: Nanos) -> Option<Reply> {
-        let rule = self.rules.get(said.rule)?.rule();
-        Some(Refusal::new(rule, &said.answer, now).reply(host))
+        let rule = self.rules.get(said.rule)?;
+        Some(Refusal::new(rule, said, now).reply(host))
     }
 
     /// Tells access logs what `outcomes` decided.
-    fn log<'a>(&self, host: &dyn Host, outcomes: impl IntoIterator<Item = &'a RuleOutcome>) {
+    fn log<'a>(
+        &self,
+        host: &dyn Host,
+        outcomes: impl IntoIterator<Item = &'a RuleOutcome>,
+        now: Nanos,
+    ) {
         let line = |outcome: &RuleOutcome| {
-            let rule = self.rules.get(outcome.rule)?.rule();
-            Some(explain::for_log(rule, outcome))
+            let rule = self.rules.get(outcome.rule)?;
+            Some(explain::for_log(rule, outcome, now))
         };
         let lines: Vec<String> = outcomes.into_iter().filter_map(line).collect();
         host.set_property(explain::PROPERTY, &lines.join(", "));
@@ -246,14 +247,20 @@ impl Active {
 
     /// Tells the upstream and access logs what the rules decided that explain themselves, and the
     /// client how long it waits for that. The request header is ours, whatever the client sends.
-    fn explain(&self, host: &dyn Host, outcome: &Outcome, wait: Nanos) -> Option<Header> {
+    fn explain(
+        &self,
+        host: &dyn Host,
+        outcome: &Outcome,
+        now: Nanos,
+        due: Nanos,
+    ) -> Option<Header> {
         let explained = |one: &&RuleOutcome| {
             let rule = self.rules.get(one.rule).map(ActiveRule::rule);
             rule.is_some_and(|rule| rule.respond.explain_header)
         };
         let explained: Vec<&RuleOutcome> = outcome.rules.iter().filter(explained).collect();
         let decision = |one: &&RuleOutcome| {
-            let rule = self.rules.get(one.rule)?.rule();
+            let rule = self.rules.get(one.rule)?;
             Some(explain::decision(rule, one))
         };
         let decisions: Vec<String> = explained.iter().filter_map(decision).collect();
@@ -262,26 +269,20 @@ impl Active {
             return None;
         }
         host.set_request_header(explain::DECISION, &decisions.join(", "));
-        self.log(host, explained);
-        let wait = Some(wait).filter(|wait| *wait > Nanos::ZERO)?;
+        self.log(host, explained, now);
+        let wait = Some(due.since(now)).filter(|wait| *wait > Nanos::ZERO)?;
         Some((explain::WAIT_MS, wait.millis_ceil().to_string()))
     }
 
     fn admitted_headers(&self, outcome: &Outcome) -> Headers {
         let mut headers = RateLimitHeaders::default();
-        for RuleOutcome {
-            rule: index,
-            answer,
-            ..
-        } in &outcome.rules
-        {
-            let Some(rule) = self.rules.get(*index).map(ActiveRule::rule) else {
+        for said in &outcome.rules {
+            let Some(active) = self.rules.get(said.rule) else {
                 continue;
             };
-            if rule.mode == Mode::Enforce
-                && let Answer::Decided(decision) = answer
-            {
-                headers.add(rule, decision);
+            let rule = active.rule();
+            if let (Mode::Enforce, Answer::Decided(decision)) = (rule.mode, &said.answer) {
+                headers.add(rule, active.limits_of(said.key.as_deref()), decision);
             }
         }
         headers.finish()

@@ -7,8 +7,8 @@
 //! The wait is that of a held request, or until a refused one may come back, in milliseconds; the
 //! key is its fingerprint. What there is not is `-`.
 
-use loudou_limiter::evaluate::{Answer, RuleOutcome};
-use loudou_limiter::rule::{Mode, Rule};
+use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
+use loudou_limiter::rule::Mode;
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 
 use super::headers::reported;
@@ -21,9 +21,11 @@ pub(crate) const WAIT_MS: &str = "x-loudou-wait-ms";
 pub(crate) const PROPERTY: &str = "loudou";
 
 /// `<rule>;<limit>;<verdict>`.
-pub(crate) fn decision(rule: &Rule, outcome: &RuleOutcome) -> String {
+pub(crate) fn decision(active: &ActiveRule, outcome: &RuleOutcome) -> String {
+    let rule = active.rule();
     let decided = decided(outcome);
-    let limit = decided.and_then(|decision| reported(rule, decision));
+    let limits = active.limits_of(outcome.key.as_deref());
+    let limit = decided.and_then(|decision| reported(limits, decision));
     let limit = limit.map_or("-", |(limit, _)| limit.name());
     let shadow = if rule.mode == Mode::Enforce {
         ""
@@ -32,6 +34,7 @@ pub(crate) fn decision(rule: &Rule, outcome: &RuleOutcome) -> String {
     };
     let verdict = match (&outcome.answer, decided.map(BucketDecision::verdict)) {
         (Answer::Skipped, _) => "skip",
+        (Answer::Banned(_), _) => "ban",
         (_, Some(Verdict::Hold)) => "hold",
         (answer, _) if answer.refuses(rule.on_error) => "refuse",
         _ => "admit",
@@ -40,24 +43,23 @@ pub(crate) fn decision(rule: &Rule, outcome: &RuleOutcome) -> String {
 }
 
 /// The same, and `;<wait>;<key>`.
-pub(crate) fn for_log(rule: &Rule, outcome: &RuleOutcome) -> String {
-    let wait = decided(outcome).and_then(|decision| {
-        if decision.is_refused() {
-            retry_after(decision)
-        } else {
-            Some(decision.wait())
-        }
-    });
+pub(crate) fn for_log(active: &ActiveRule, outcome: &RuleOutcome, now: Nanos) -> String {
+    let wait = match &outcome.answer {
+        Answer::Decided(decision) if decision.is_refused() => retry_after(decision),
+        Answer::Decided(decision) => Some(decision.wait()),
+        Answer::Banned(ban) => ban.lasts(now),
+        Answer::Unlimited | Answer::Skipped | Answer::KeyMissing | Answer::GaveUp(_) => None,
+    };
     let wait = wait.map_or_else(|| "-".to_owned(), |wait| wait.millis_ceil().to_string());
     let key = outcome.key.as_deref().map(fingerprint);
     let key = key.map_or_else(|| "-".to_owned(), |key| format!("{key:016x}"));
-    format!("{};{wait};{key}", decision(rule, outcome))
+    format!("{};{wait};{key}", decision(active, outcome))
 }
 
 const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
     match &outcome.answer {
         Answer::Decided(decision) => Some(decision),
-        Answer::Skipped | Answer::KeyMissing | Answer::GaveUp(_) => None,
+        _ => None,
     }
 }
 

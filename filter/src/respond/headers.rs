@@ -5,7 +5,7 @@
 //! legacy ones are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
 
 use loudou_limiter::rule::Rule;
-use loudou_limiter::{BucketDecision, Decision, Limit, Nanos};
+use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 
 use crate::data::Headers;
 
@@ -14,7 +14,7 @@ pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
 }
 
 /// The `RateLimit-Policy` of a rule: every limit.
-fn policies(rule: &Rule) -> String {
+fn policies(rule: &Rule, limits: &Limits) -> String {
     let policy = |limit: &Limit| {
         let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().quota_time());
         let window = window.map(|time| format!(";w={}", time.secs_ceil().max(1)));
@@ -24,16 +24,12 @@ fn policies(rule: &Rule) -> String {
             window.unwrap_or_default()
         )
     };
-    rule.limits
-        .iter()
-        .map(policy)
-        .collect::<Vec<_>>()
-        .join(", ")
+    limits.iter().map(policy).collect::<Vec<_>>().join(", ")
 }
 
 /// The `RateLimit` of a decision: the reported limit.
-fn state(rule: &Rule, answer: &BucketDecision) -> Option<String> {
-    let (limit, decision) = reported(rule, answer)?;
+fn state(rule: &Rule, limits: &Limits, answer: &BucketDecision) -> Option<String> {
+    let (limit, decision) = reported(limits, answer)?;
     let name = policy_name(rule, limit);
     let until = until(decision)
         .map(|t| format!(";t={}", t.secs_ceil()))
@@ -52,11 +48,11 @@ const fn until(decision: &Decision) -> Option<Nanos> {
 }
 
 pub(super) fn reported<'a>(
-    rule: &'a Rule,
+    limits: &'a Limits,
     answer: &'a BucketDecision,
 ) -> Option<(&'a Limit, &'a Decision)> {
     Some((
-        rule.limits.iter().nth(answer.reported_index())?,
+        limits.iter().nth(answer.reported_index())?,
         answer.reported()?,
     ))
 }
@@ -70,15 +66,15 @@ pub(crate) struct RateLimitHeaders<'a> {
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds what a rule says, as far as it asks for that.
-    pub(crate) fn add(&mut self, rule: &'a Rule, answer: &'a BucketDecision) {
+    /// Adds what a rule says by these limits, as far as it asks for that.
+    pub(crate) fn add(&mut self, rule: &Rule, limits: &Limits, answer: &'a BucketDecision) {
         let wanted = rule.respond.ratelimit_headers;
         if wanted.draft11(answer.is_refused()) {
-            self.policies.push(policies(rule));
-            self.states.extend(state(rule, answer));
+            self.policies.push(policies(rule, limits));
+            self.states.extend(state(rule, limits, answer));
         }
         if wanted.legacy()
-            && let Some((_, decision)) = reported(rule, answer)
+            && let Some(decision) = answer.reported()
             && self
                 .tightest
                 .is_none_or(|other| decision.is_tighter_than(other))

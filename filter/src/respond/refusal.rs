@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use loudou_api::ProblemAnswer;
-use loudou_limiter::evaluate::Answer;
+use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
 use loudou_limiter::rule::{RefuseBody, Rule};
-use loudou_limiter::{BucketDecision, Decimal, Decision, Limit, Nanos};
+use loudou_limiter::{Ban, BucketDecision, Decimal, Decision, Limit, Limits, Nanos};
 
 use super::grpc;
 use super::headers::{RateLimitHeaders, policy_name};
@@ -13,8 +13,10 @@ use super::jitter::jittered;
 use crate::data::Headers;
 use crate::host::{Host, Reply};
 
-/// The problem type of the draft for an exhausted quota.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// The draft's problem types, and what they are called.
+const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+const QUOTA_EXCEEDED: (&str, &str) = ("quota-exceeded", "Quota exceeded");
+const ABNORMAL_USAGE: (&str, &str) = ("abnormal-usage-detected", "Abnormal usage detected");
 
 /// When to come back.
 #[derive(Clone, Copy)]
@@ -30,6 +32,8 @@ pub(super) enum Wait {
 /// Why a request is refused, and what there is to say about it.
 pub(crate) struct Refusal<'a> {
     rule: &'a Rule,
+    /// The type and the title of the problem.
+    kind: (&'static str, &'static str),
     /// For Envoy's response code details: the cause and what caused it.
     cause: &'static str,
     violated: Vec<String>,
@@ -39,30 +43,33 @@ pub(crate) struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// What `rule` refused at `now`.
-    pub(crate) fn new(rule: &'a Rule, answer: &Answer, now: Nanos) -> Self {
-        match answer {
-            Answer::Decided(decision) => Self::over_limit(rule, decision, now),
-            Answer::KeyMissing | Answer::Skipped => Self::key_missing(rule),
+    /// What a rule refused at `now`.
+    pub(crate) fn new(active: &'a ActiveRule, said: &RuleOutcome, now: Nanos) -> Self {
+        let rule = active.rule();
+        match &said.answer {
+            Answer::Decided(decision) => {
+                let limits = active.limits_of(said.key.as_deref());
+                Self::over_limit(rule, limits, decision, now)
+            }
+            Answer::Banned(ban) => Self::banned(rule, *ban, now),
+            Answer::KeyMissing | Answer::Skipped | Answer::Unlimited => Self::key_missing(rule),
             Answer::GaveUp(_) => Self::store_gave_up(rule),
         }
     }
 
-    fn over_limit(rule: &'a Rule, answer: &BucketDecision, now: Nanos) -> Self {
+    fn over_limit(rule: &'a Rule, limits: &Limits, answer: &BucketDecision, now: Nanos) -> Self {
         let mut headers = RateLimitHeaders::default();
-        headers.add(rule, answer);
+        headers.add(rule, limits, answer);
         let mut headers = headers.finish();
         let refusing = || {
-            let both = rule.limits.iter().zip(answer.decisions());
+            let both = limits.iter().zip(answer.decisions());
             both.filter(|(_, decision)| decision.is_refused())
         };
         let violated: Vec<String> = refusing()
             .map(|(limit, _)| policy_name(rule, limit))
             .collect();
         let wait = wait(refusing()).longer_by(rule.respond.retry_after_jitter, now);
-        if let Wait::For(wait) = wait {
-            headers.push(("retry-after", wait.secs_ceil().to_string()));
-        }
+        headers.extend(wait.header());
         let words = match wait {
             Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
             Wait::Unknown => "try again when other requests have ended".to_owned(),
@@ -70,11 +77,28 @@ impl<'a> Refusal<'a> {
         };
         Self {
             rule,
+            kind: QUOTA_EXCEEDED,
             cause: "over_limit",
             detail: format!("over the limit of {}: {words}", violated.join(" and ")),
             violated,
             headers,
             wait,
+        }
+    }
+
+    /// The key is banned.
+    fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
+        let wait = ban.lasts(now).map_or(Wait::Never, Wait::For);
+        let wait = wait.longer_by(rule.respond.retry_after_jitter, now);
+        let words = match wait {
+            Wait::For(wait) => format!("for {} s", wait.secs_ceil()),
+            Wait::Unknown | Wait::Never => "until further notice".to_owned(),
+        };
+        let detail = format!("banned by rule {} {words}", rule.name);
+        Self {
+            kind: ABNORMAL_USAGE,
+            headers: wait.header().into_iter().collect(),
+            ..Self::without_bucket(rule, "banned", detail, wait)
         }
     }
 
@@ -95,6 +119,7 @@ impl<'a> Refusal<'a> {
     fn without_bucket(rule: &'a Rule, cause: &'static str, detail: String, wait: Wait) -> Self {
         Self {
             rule,
+            kind: QUOTA_EXCEEDED,
             cause,
             violated: vec![rule.name.clone()],
             detail,
@@ -140,9 +165,9 @@ impl<'a> Refusal<'a> {
     }
 
     fn problem(self) -> Vec<u8> {
-        let body = ProblemAnswer {
-            kind: QUOTA_EXCEEDED.to_owned(),
-            title: "Quota exceeded".to_owned(),
+        let body: ProblemAnswer<Rule> = ProblemAnswer {
+            kind: format!("{PROBLEM_TYPES}{}", self.kind.0),
+            title: self.kind.1.to_owned(),
             status: self.rule.refuse.status,
             detail: self.detail,
             violated_policies: self.violated,
@@ -170,6 +195,13 @@ impl<'a> Refusal<'a> {
 }
 
 impl Wait {
+    fn header(self) -> Option<(&'static str, String)> {
+        match self {
+            Self::For(wait) => Some(("retry-after", wait.secs_ceil().to_string())),
+            Self::Unknown | Self::Never => None,
+        }
+    }
+
     fn longer_by(self, jitter: Decimal, now: Nanos) -> Self {
         match self {
             Self::For(wait) => Self::For(jittered(wait, jitter, now)),

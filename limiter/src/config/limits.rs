@@ -21,7 +21,7 @@ mod shaping;
 mod windows;
 
 pub use field::{Field, Form};
-use field::{Numbers, about};
+pub(super) use field::{Numbers, about};
 
 /// One algorithm in the rule file.
 struct Entry {

@@ -1,7 +1,7 @@
 //! Reading one rule.
 
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, answers, cost, keys, limits, matches, name, warnings};
+use super::{NameKind, answers, cost, keys, limits, matches, name, overrides, warnings};
 use crate::rule::{Cost, Match, Mode, OnError, OnMissingKey, Rule};
 
 /// The fields of a rule.
@@ -13,8 +13,11 @@ pub(super) const FIELDS: &[&str] = &[
     "limits",
     "cost",
     "mode",
+    "shadows",
     "stop",
     "on_error",
+    "overrides",
+    "penalty",
     "refuse",
     "respond",
 ];
@@ -91,7 +94,16 @@ pub(super) fn rule(
     let stop = fields
         .get("stop")
         .map_or(Some(false), |stop| stop.boolean(report));
+    let shadows = fields
+        .get("shadows")
+        .map(|cursor| self::name(&cursor, NameKind::Rule, report));
     let on_error = fields.word("on_error", &ERRORS, report);
+    let overrides = fields
+        .get("overrides")
+        .map(|cursor| overrides::overrides(&cursor, limits.as_ref(), report));
+    let penalty = fields
+        .get("penalty")
+        .map(|cursor| overrides::penalty(&cursor, report));
     let refuse = fields
         .get("refuse")
         .map(|cursor| answers::refuse(&cursor, report));
@@ -106,8 +118,11 @@ pub(super) fn rule(
         limits: limits?,
         cost: cost?,
         mode,
+        shadows: shadows.flatten(),
         stop: stop?,
         on_error,
+        overrides: overrides.unwrap_or_default(),
+        penalty: penalty.flatten(),
         refuse: refuse.unwrap_or_default(),
         respond: respond.unwrap_or_default(),
     };
@@ -140,8 +155,17 @@ pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     if let Some(cursor) = defaults.get("stop") {
         cursor.boolean(report);
     }
+    if let Some(cursor) = defaults.get("shadows") {
+        name(&cursor, NameKind::Rule, report);
+    }
     if let Some(cursor) = defaults.get("on_error") {
         cursor.word(&ERRORS, report);
+    }
+    if let Some(cursor) = defaults.get("overrides") {
+        overrides::overrides(&cursor, None, report);
+    }
+    if let Some(cursor) = defaults.get("penalty") {
+        overrides::penalty(&cursor, report);
     }
     if let Some(cursor) = defaults.get("refuse") {
         answers::refuse(&cursor, report);

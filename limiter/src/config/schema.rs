@@ -15,6 +15,7 @@ use crate::algorithm::{Algorithm, MAX_AMOUNT};
 mod answers;
 mod form;
 mod limits;
+mod overrides;
 mod requests;
 
 use form::or_null;
@@ -43,6 +44,9 @@ fn definitions() -> Value {
     define("defaults", object(rules::DEFAULTABLE, &[], rule));
     define("rule", object(rules::FIELDS, &["name"], rule));
     for (name, schema) in requests::definitions() {
+        define(name, schema);
+    }
+    for (name, schema) in overrides::definitions() {
         define(name, schema);
     }
     define("cost", choose(object(cost::FIELDS, &[], cost), cost::KINDS));
@@ -228,6 +232,26 @@ fn rule(name: &str) -> Value {
         ),
         "refuse" => reference("refuse", "What refused requests are answered."),
         "respond" => reference("respond", "What responses carry."),
+        name => keys_of_rule(name),
+    }
+}
+
+/// The fields of a rule that tell some keys from others, and its pair.
+fn keys_of_rule(name: &str) -> Value {
+    match name {
+        "shadows" => json!({
+            "description": "The rule whose limits this one, in shadow mode, is to be compared with.",
+            "type": "string", "pattern": "^[a-z0-9-]{1,63}$",
+        }),
+        "overrides" => reference(
+            "overrides",
+            "What some keys get instead of the limits. A key is written as the buckets show it; a * at its end \
+             stands for anything.",
+        ),
+        "penalty" => reference(
+            "penalty",
+            "What becomes of keys that are refused too often: they are banned.",
+        ),
         _ => Value::Null,
     }
 }

@@ -10,6 +10,7 @@ use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::ask::Ask;
+use crate::ban::{Ban, Conduct, Penalty};
 use crate::carry::Versions;
 use crate::limit::{BucketDecision, Limits};
 use crate::taken::Taken;
@@ -26,6 +27,8 @@ pub struct Take<'a> {
     pub versions: &'a Versions,
     /// The tag of the rule.
     pub rule_tag: u32,
+    /// What becomes of those who are refused too often.
+    pub penalty: Option<&'a Penalty>,
     /// The key.
     pub key: &'a str,
     /// What it asks for, and when.
@@ -35,8 +38,8 @@ pub struct Take<'a> {
 /// A decision of a bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// What it answered.
-    pub answer: BucketDecision,
+    /// What it answered; a ban refuses without a look at the limits.
+    pub answer: Result<BucketDecision, Ban>,
     /// For giving back what was taken; `None` of a refusal.
     pub receipt: Option<Receipt>,
 }
@@ -113,18 +116,14 @@ impl<'a> Attempt<'a> {
             taken: Taken::new(&slot.bucket, &ask),
             origin: slot.origin,
         };
-        let answer = limits.answer(&mut slot.bucket, &ask);
-        let counter = if answer.is_refused() {
+        let answer = self.answer(&mut slot);
+        let is_refused = is_refused(&answer);
+        let counter = if is_refused {
             &mut slot.refused
         } else {
             &mut slot.admitted
         };
         *counter = counter.saturating_add(1);
-        // Of the instant the answer is for, which a cost of 0 does not write down.
-        slot.idle_at_ms = now
-            .max(slot.bucket.last)
-            .saturating_add(answer.reset_after())
-            .millis_ceil();
         if slot.origin == origin {
             self.page.set_origins(origin);
         }
@@ -134,12 +133,37 @@ impl<'a> Attempt<'a> {
         }
         Ok(Planned {
             charge: Charge {
-                receipt: (!answer.is_refused()).then_some(receipt),
+                receipt: (!is_refused).then_some(receipt),
                 answer,
             },
             is_new: index.is_none(),
             evicted,
         })
+    }
+
+    /// What the slot answers. Who is banned takes nothing, and whose refusal is one too many is banned
+    /// with it.
+    fn answer(&self, slot: &mut Slot) -> Result<BucketDecision, Ban> {
+        let Take {
+            versions,
+            ask,
+            penalty,
+            ..
+        } = self.take;
+        let now = ask.now.max(slot.bucket.last);
+        slot.conduct.settle(now);
+        if let Some(ban) = slot.conduct.ban(now) {
+            slot.bucket.last = now;
+            return Err(ban);
+        }
+        let answer = versions.current().answer(&mut slot.bucket, &ask);
+        if let Some(penalty) = penalty.filter(|_| answer.is_refused()) {
+            slot.conduct.strike(penalty, now);
+        }
+        // Of the instant the answer is for, which a cost of 0 does not write down.
+        let idle_at = now.saturating_add(answer.reset_after()).millis_ceil();
+        slot.idle_at_ms = idle_at.max(slot.conduct.clean_at_ms);
+        slot.conduct.ban(now).map_or(Ok(answer), Err)
     }
 
     fn new_slot(&self, origin: u32) -> Slot {
@@ -153,6 +177,7 @@ impl<'a> Attempt<'a> {
             refused: 0,
             flags: gain_flag(limits),
             origin,
+            conduct: Conduct::default(),
             bucket: limits.start(self.take.ask.now),
         }
     }
@@ -188,7 +213,7 @@ impl<'a> Attempt<'a> {
             stats.cas_retries = stats.cas_retries.saturating_add(1);
             return None;
         }
-        if planned.charge.answer.is_refused() {
+        if is_refused(&planned.charge.answer) {
             // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
             stats.lost_counts = stats.lost_counts.saturating_add(1);
             return Some(Ok(planned.charge));
@@ -196,6 +221,10 @@ impl<'a> Attempt<'a> {
         stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
         Some(Err(GaveUp::Conflicts))
     }
+}
+
+fn is_refused(answer: &Result<BucketDecision, Ban>) -> bool {
+    answer.as_ref().map_or(true, BucketDecision::is_refused)
 }
 
 /// Whether a full bucket of these limits is worth more than a new one.
@@ -209,12 +238,8 @@ pub(super) fn gain_flag(limits: &Limits) -> u8 {
 
 impl Planned {
     fn count(&self, stats: &mut StoreStats) {
-        let counter = match self.evicted {
-            Evicted::Nothing if self.is_new => &mut stats.created,
-            Evicted::Nothing => return,
-            Evicted::Lossless => &mut stats.evicted_lossless,
-            Evicted::Lossy => &mut stats.evicted_lossy,
-        };
-        *counter = counter.saturating_add(1);
+        if self.is_new {
+            stats.count_new(self.evicted);
+        }
     }
 }

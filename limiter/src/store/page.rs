@@ -4,7 +4,10 @@
 //! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
 //! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      59 or 67 bytes for a funnel
 //!       idle at ms u40 | admitted u40 | refused u40 | flags u8
-//!       origin u32 | given u40 | words u16 | word u64…
+//!       origin u32 | given u40 | words u16
+//!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
+//!                strikes u16 | bans u8
+//!       word u64…
 //! ```
 //! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
 //! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
@@ -15,6 +18,7 @@
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 
+use crate::ban::Conduct;
 use crate::limit::{Bucket, GIVEN, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
 
@@ -31,19 +35,23 @@ const SLOT_HEAD: usize = 51;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// The largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
-/// Never evicted, and refused.
-pub const FLAG_BANNED: u8 = 1;
-/// Never evicted.
+/// Never evicted while it is banned: an operator's ban. Those of penalties are not, since whoever can make
+/// many keys could fill the store with them.
 pub const FLAG_PINNED: u8 = 2;
 /// Forgetting it when it is as good as new loses something: a full token bucket that started with
 /// less than its capacity.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// The most bytes of a slot with so many words.
+/// Only in bytes: the slot's conduct is there.
+const FLAG_CONDUCT: u8 = 8;
+/// The bytes of a conduct.
+const CONDUCT: usize = 18;
+
+/// The most bytes of a slot with so many words, unless its key is or may soon be banned.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -65,10 +73,12 @@ pub struct Slot {
     pub admitted: u64,
     /// Requests refused.
     pub refused: u64,
-    /// [`FLAG_BANNED`] and so on.
+    /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
     /// Which of the page's origins its state goes back to.
     pub origin: u32,
+    /// Bans, and what leads to them.
+    pub conduct: Conduct,
     /// When it was last touched, and the state of the limits.
     pub bucket: Bucket,
 }
@@ -140,7 +150,7 @@ fn victim<S: Borrow<Slot>>(slots: impl Iterator<Item = S>, now: Nanos) -> Option
     let now_ms = now.as_millis();
     let (index, slot) = slots
         .enumerate()
-        .filter(|(_, slot)| slot.borrow().flags & (FLAG_BANNED | FLAG_PINNED) == 0)
+        .filter(|(_, slot)| !slot.borrow().is_pinned(now_ms))
         .min_by_key(|(_, slot)| slot.borrow().worth(now_ms))?;
     let evicted = if slot.borrow().is_idle(now_ms) {
         Evicted::Lossless
@@ -161,7 +171,7 @@ pub enum Evicted {
     Lossy,
 }
 
-/// Every bucket in the page is banned or pinned.
+/// Every bucket in the page is banned by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFull;
 
@@ -171,17 +181,25 @@ impl Slot {
         self.idle_at_ms <= now_ms && self.flags & FLAG_KEEPS_GAIN == 0
     }
 
+    /// Whether an operator's ban keeps it.
+    const fn is_pinned(&self, now_ms: u64) -> bool {
+        self.flags & FLAG_PINNED != 0 && self.conduct.is_banned(now_ms)
+    }
+
     /// What it would cost to forget this bucket; the least goes first. Idle ones cost nothing. One
     /// that never refused costs what is taken from it. One that refused is what a flood of new keys
     /// may want to be rid of, so it goes after those, and the longer it was left alone the sooner.
-    fn worth(&self, now_ms: u64) -> (bool, bool, u64) {
-        let is_refused = self.refused > 0;
-        let order = if is_refused && !self.is_idle(now_ms) {
-            self.bucket.last.as_millis()
+    /// Banned ones go last, those that are free soonest first.
+    fn worth(&self, now_ms: u64) -> (u8, u64) {
+        if self.is_idle(now_ms) {
+            (0, self.idle_at_ms)
+        } else if self.conduct.is_banned(now_ms) {
+            (3, self.conduct.banned_until_ms)
+        } else if self.refused > 0 {
+            (2, self.bucket.last.as_millis())
         } else {
-            self.idle_at_ms
-        };
-        (!self.is_idle(now_ms), is_refused, order)
+            (1, self.idle_at_ms)
+        }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -192,15 +210,42 @@ impl Slot {
         for number in [self.idle_at_ms, self.admitted, self.refused] {
             out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
         }
-        out.push(self.flags);
+        let has_conduct = self.conduct != Conduct::default();
+        let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
+        out.push(self.flags & !FLAG_CONDUCT | conduct_flag);
         out.extend_from_slice(&self.origin.to_le_bytes());
         out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
         out.extend_from_slice(&count.to_le_bytes());
+        if has_conduct {
+            encode_conduct(&self.conduct, out);
+        }
         for word in words.iter().take(count.into()) {
             out.extend_from_slice(&word.to_le_bytes());
         }
+    }
+}
+
+fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
+    let times = [
+        conduct.banned_until_ms,
+        conduct.since_ms,
+        conduct.clean_at_ms,
+    ];
+    for time in times {
+        out.extend(time.min(MAX_U40).to_le_bytes().iter().take(5));
+    }
+    out.extend_from_slice(&conduct.strikes.to_le_bytes());
+    out.push(conduct.bans);
+}
+
+/// How many bytes of conduct follow a slot's head with these flags.
+const fn conduct_bytes(flags: u8) -> usize {
+    if flags & FLAG_CONDUCT == 0 {
+        0
+    } else {
+        CONDUCT
     }
 }
 
@@ -246,6 +291,11 @@ impl Bytes<'_> {
         let [flags] = self.take()?;
         let (origin, given) = (self.u32()?, self.u40()?);
         let count = usize::from(u16::from_le_bytes(self.take()?));
+        let conduct = if conduct_bytes(flags) > 0 {
+            self.conduct()?
+        } else {
+            Conduct::default()
+        };
         let words = Words::new();
         let slot = Slot {
             fingerprint,
@@ -254,11 +304,26 @@ impl Bytes<'_> {
             idle_at_ms,
             admitted,
             refused,
-            flags,
+            flags: flags & !FLAG_CONDUCT,
             origin,
+            conduct,
             bucket: Bucket { last, given, words },
         };
         Ok((slot, count))
+    }
+
+    fn conduct(&mut self) -> Result<Conduct, UnknownPage> {
+        let conduct = Conduct {
+            banned_until_ms: self.u40()?,
+            since_ms: self.u40()?,
+            clean_at_ms: self.u40()?,
+            strikes: u16::from_le_bytes(self.take()?),
+            bans: u8::from_le_bytes(self.take()?),
+        };
+        if conduct == Conduct::default() {
+            return Err(UnknownPage);
+        }
+        Ok(conduct)
     }
 
     fn slot(&mut self) -> Result<Slot, UnknownPage> {

@@ -130,7 +130,8 @@ impl<'a> Giving<'a> {
             return false;
         }
         let left = limits.peek(&slot.bucket, 0, now);
-        slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
+        let idle_at = left.at().saturating_add(left.reset_after());
+        slot.idle_at_ms = idle_at.millis_ceil().max(slot.conduct.clean_at_ms);
         slot.limits_tag = versions.tag();
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         if !is_current {

@@ -2,9 +2,10 @@
 
 use super::names;
 use super::page::{PAGE_HEAD, SLOTS, slot_bytes};
+use crate::config::scaled;
 use crate::limit::Limits;
-use crate::rule::RuleFile;
 use crate::rule::key::MAX_KEY;
+use crate::rule::{Override, Rule, RuleFile};
 
 /// The length of a key that is counted with where nothing is known of the keys.
 pub const USUAL_KEY: usize = 24;
@@ -25,9 +26,21 @@ pub fn bucket_bytes(limits: &Limits) -> usize {
     slot_bytes(limits.words())
 }
 
+/// The most bytes that a bucket of a rule takes, whatever its key.
+fn rule_bytes(rule: &Rule) -> usize {
+    let own = rule.overrides.values().map(|own| match own {
+        Override::Limits(limits) => bucket_bytes(limits),
+        Override::Scale(scale) => {
+            scaled(&rule.limits, *scale).map_or(0, |limits| bucket_bytes(&limits))
+        }
+        Override::Unlimited | Override::Banned => 0,
+    });
+    own.max().unwrap_or(0).max(bucket_bytes(&rule.limits))
+}
+
 /// The memory of a file's store, by its largest bucket.
 pub fn memory(file: &RuleFile) -> Memory {
-    let buckets = file.rules.iter().map(|rule| bucket_bytes(&rule.limits));
+    let buckets = file.rules.iter().map(rule_bytes);
     let bucket = buckets.max().unwrap_or_else(|| slot_bytes(0));
     let page = bucket.saturating_mul(SLOTS).saturating_add(PAGE_HEAD);
     let pages = u64::from(file.store.buckets).div_ceil(u64::try_from(SLOTS).unwrap_or(1));
@@ -70,6 +83,7 @@ mod tests {
             refused: u64::MAX,
             flags: u8::MAX,
             origin: u32::MAX,
+            conduct: crate::ban::Conduct::default(),
             bucket: bucket.clone(),
         };
         let slots = (0..16).map(slot).collect();

@@ -8,12 +8,12 @@
 use alloc::vec::Vec;
 
 use super::attempt::{Attempt, Charge, MAX_RETRIES, Take};
+use super::bans::{SetBan, Setting};
 use super::names::Names;
-use super::page::{Page, PageBytes, SLOTS, Slot};
+use super::page::{Evicted, Page, PageBytes, SLOTS, Slot};
 use super::release::{Give, Giving};
 use super::{CAS_ABSENT, CAS_OVERWRITE, SharedData, StoreFailed, Written};
 use crate::hash::HashSeed;
-use crate::limit::BucketDecision;
 use crate::time::Nanos;
 
 /// How often a name or a reset is tried again.
@@ -68,8 +68,20 @@ pub enum GaveUp {
     Failed,
     /// The page is of a version this code does not know.
     UnknownPage,
-    /// Every bucket of the page is banned or pinned.
+    /// Every bucket of the page is banned by an operator.
     PageFull,
+}
+
+impl StoreStats {
+    /// A slot came into use, by making that room.
+    pub(super) const fn count_new(&mut self, evicted: Evicted) {
+        let counter = match evicted {
+            Evicted::Nothing => &mut self.created,
+            Evicted::Lossless => &mut self.evicted_lossless,
+            Evicted::Lossy => &mut self.evicted_lossy,
+        };
+        *counter = counter.saturating_add(1);
+    }
 }
 
 impl From<StoreFailed> for GaveUp {
@@ -167,16 +179,6 @@ impl Table {
         key
     }
 
-    /// The same as [`Table::charge`], for good.
-    pub fn take(
-        &self,
-        store: &mut dyn SharedData,
-        take: &Take<'_>,
-        stats: &mut StoreStats,
-    ) -> Result<BucketDecision, GaveUp> {
-        self.charge(store, take, stats).map(|charge| charge.answer)
-    }
-
     /// Decides, and takes when admitted.
     pub fn charge(
         &self,
@@ -207,6 +209,24 @@ impl Table {
                 return outcome;
             }
         }
+    }
+
+    /// Bans the key of a bucket, or lets it free; the bucket as it was. Without a bucket only a ban does
+    /// anything: it makes one.
+    pub fn set_ban(
+        &self,
+        store: &mut dyn SharedData,
+        ban: &SetBan<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<Option<Slot>, GaveUp> {
+        let mut setting = Setting::new(self, *ban);
+        for _ in 0..=MAX_RETRIES {
+            setting.read(store)?;
+            if setting.write(store, stats)? == Written::Done {
+                return Ok(setting.before());
+            }
+        }
+        Err(GaveUp::Conflicts)
     }
 
     /// The bucket as it is, if there is one.

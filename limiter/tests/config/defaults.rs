@@ -62,7 +62,7 @@ fn a_problem_in_the_defaults_is_told_once() {
         problems(&document),
         [
             "defaults.limts: unknown field; allowed: match, key, on_missing_key, limits, cost, mode, \
-             stop, on_error, refuse, respond; did you mean `limits`?",
+             shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `limits`?",
             "defaults.cost: 0: out of range; allowed: a whole number from 1 to 1000000000",
             "defaults.mode: \"enforced\": unknown value; allowed: enforce, shadow, off; \
              did you mean `enforce`?",

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::{Fake, rule};
 
-struct World {
-    store: MemoryStore,
-    table: Table,
-    rules: RuleSet,
-    stats: StoreStats,
+pub(super) struct World {
+    pub(super) store: MemoryStore,
+    pub(super) table: Table,
+    pub(super) rules: RuleSet,
+    pub(super) stats: StoreStats,
 }
 
 impl World {
-    fn new(rules: &[Value]) -> Self {
+    pub(super) fn new(rules: &[Value]) -> Self {
         let mut store = MemoryStore::new();
         let table = Table::open(&mut store, "test", 256, [3; 16], Nanos::ZERO).expect("opens");
         let rules = rules
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    fn at(&mut self, request: &Fake, now: Nanos) -> Outcome {
+    pub(super) fn at(&mut self, request: &Fake, now: Nanos) -> Outcome {
         let (rules, table, stats) = (&self.rules, &self.table, &mut self.stats);
         evaluate(
             rules,
@@ -44,20 +44,22 @@ impl World {
     }
 
     /// Which rules answered, each with a letter, and whether the request was refused.
-    fn ask(&mut self, request: &Fake) -> (String, bool) {
+    pub(super) fn ask(&mut self, request: &Fake) -> (String, bool) {
         summary(&self.at(request, Nanos::ZERO))
     }
 }
 
-/// `0a 1r`: rule 0 admitted, rule 1 refused. Also s(kipped), m(issing), e(rror)
-/// and o(verruled).
-fn summary(outcome: &Outcome) -> (String, bool) {
+/// `0a 1r`: rule 0 admitted, rule 1 refused. Also s(kipped), m(issing), b(anned), u(nlimited), e(rror) and
+/// o(verruled).
+pub(super) fn summary(outcome: &Outcome) -> (String, bool) {
     let letters = outcome.rules.iter().map(|rule| {
         let letter = match &rule.answer {
             Answer::Decided(_) if rule.overruled => 'o',
             Answer::Decided(decision) if decision.is_refused() => 'r',
             Answer::Decided(_) => 'a',
             Answer::Skipped => 's',
+            Answer::Banned(_) => 'b',
+            Answer::Unlimited => 'u',
             Answer::KeyMissing => 'm',
             Answer::GaveUp(_) => 'e',
         };
@@ -66,11 +68,11 @@ fn summary(outcome: &Outcome) -> (String, bool) {
     (letters.collect::<Vec<_>>().join(" "), outcome.is_refused())
 }
 
-fn answer(rules: &str, refused: bool) -> (String, bool) {
+pub(super) fn answer(rules: &str, refused: bool) -> (String, bool) {
     (rules.to_string(), refused)
 }
 
-fn limit(capacity: u64) -> Value {
+pub(super) fn limit(capacity: u64) -> Value {
     json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 

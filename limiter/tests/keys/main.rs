@@ -14,6 +14,7 @@ mod escaping;
 mod evaluating;
 mod indexed;
 mod matching;
+mod overriding;
 mod parts;
 
 /// A request made of whatever bytes a test wants.

@@ -25,8 +25,13 @@ struct RawSlot {
     flags: u8,
     origin: u32,
     given: u64,
+    /// Only with its flag; never all zeros.
+    conduct: ([u64; 3], u16, u8),
     words: Vec<u64>,
 }
+
+/// The slot has a conduct.
+const CONDUCT: u8 = 8;
 
 fn raw_slot() -> impl Strategy<Value = RawSlot> {
     let u40 = || prop_oneof![Just(0), Just(MAX_U40), 0..=MAX_U40];
@@ -37,9 +42,10 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         [u40(), u40(), u40()],
         (any::<u8>(), any::<u32>(), u40()),
         prop::collection::vec(any::<u64>(), 0..=16),
+        ([u40(), u40(), u40()], any::<u16>(), 1_u8..),
     )
         .prop_map(
-            |(fingerprint, tags, last, u40s, (flags, origin, given), mut words)| {
+            |(fingerprint, tags, last, u40s, (flags, origin, given), mut words, conduct)| {
                 // Zeros at the end are left out.
                 while words.last() == Some(&0) {
                     words.pop();
@@ -52,6 +58,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                     flags,
                     origin,
                     given,
+                    conduct,
                     words,
                 }
             },
@@ -60,7 +67,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x03".to_vec();
+    let mut out = b"LP\x04".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
     out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
@@ -76,6 +83,14 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
         out.extend(&slot.given.to_le_bytes()[..5]);
         let words = u16::try_from(slot.words.len()).expect("at most 1024");
         out.extend(words.to_le_bytes());
+        if slot.flags & CONDUCT != 0 {
+            let (times, strikes, bans) = slot.conduct;
+            for time in times {
+                out.extend(&time.to_le_bytes()[..5]);
+            }
+            out.extend(strikes.to_le_bytes());
+            out.push(bans);
+        }
         for word in &slot.words {
             out.extend(word.to_le_bytes());
         }
@@ -138,7 +153,11 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.limits_tag), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            prop_assert_eq!((slot.flags, slot.origin), (raw.flags, raw.origin));
+            prop_assert_eq!((slot.flags, slot.origin), (raw.flags & !CONDUCT, raw.origin));
+            let conduct = slot.conduct;
+            let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
+            let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };
+            prop_assert_eq!((times, conduct.strikes, conduct.bans), expected);
             prop_assert_eq!(slot.bucket.words(), raw.words.as_slice());
         }
         let mut written = vec![1, 2, 3];
@@ -153,7 +172,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x03".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x04".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -206,7 +225,8 @@ proptest! {
             match world.table.charge(&mut world.store, &take, &mut world.stats) {
                 Ok(charge) => {
                     receipts.push(charge.receipt);
-                    for limit in charge.answer.decisions() {
+                    let Ok(answer) = charge.answer else { continue };
+                    for limit in answer.decisions() {
                         prop_assert!(limit.remaining <= limit.capacity);
                         // A full bucket empties within two windows of 366 days, whatever the page
                         // says; and a debt is paid within ten years.
@@ -245,9 +265,10 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
-        flags: 8,
+        flags: 16,
         origin: 9,
         given: 10,
+        conduct: ([0; 3], 0, 0),
         words: vec![9; words],
     };
     assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
@@ -259,6 +280,14 @@ fn a_page_has_bounds() {
     assert_eq!(claimed[57], 16, "the number of words");
     claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
+    // A conduct of nothing is left out.
+    let with = |bans: u8| RawSlot {
+        flags: CONDUCT,
+        conduct: ([0; 3], 0, bans),
+        ..slot(2)
+    };
+    assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
+    assert!(Page::decode(&raw_page(&[with(0)])).is_err());
 }
 
 /// Counters stop at their largest number instead of starting over.

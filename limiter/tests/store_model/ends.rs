@@ -14,6 +14,7 @@ use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::Decides as _;
 use super::stepwise::Want;
 use super::{RULE, World, open, page_key, per_day, take, versions};
 

@@ -2,12 +2,13 @@
 
 use loudou_limiter::carry::{Past, Versions};
 use loudou_limiter::store::page::{
-    Evicted, FLAG_BANNED, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot,
+    Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot,
 };
 use loudou_limiter::store::table::GaveUp;
 use loudou_limiter::{Ask, Carry, Nanos};
 use serde_json::json;
 
+use super::Decides as _;
 use super::{World, per_day, take, versions};
 
 const MS: u64 = 1_000_000;
@@ -92,19 +93,38 @@ fn a_fraction_of_a_millisecond_is_not_idle_yet() {
     assert_eq!(evicted(page(), 700 * MS), (Some(4), Ok(Evicted::Lossless)));
 }
 
+/// A ban keeps a bucket only while it lasts, and only an operator's keeps it for good: whoever can make
+/// many keys could fill a page with penalties.
 #[test]
-fn banned_and_pinned_buckets_never_go() {
-    let held = [
-        (0, 1, FLAG_BANNED),
-        (1, 1, FLAG_PINNED),
-        (2, 1, FLAG_PINNED | FLAG_KEEPS_GAIN),
-    ];
-    assert_eq!(
-        evicted(full_page(&held), S / 2),
-        (Some(3), Ok(Evicted::Lossy))
-    );
-    let all = vec![(1, FLAG_BANNED); 16];
-    assert_eq!(evicted(page(&all), S), (None, Err(PageFull)));
+fn banned_buckets_go_last_and_operators_bans_never() {
+    let banned = |page: &mut Page, index: usize, until_ms: u64, flags: u8| {
+        let slot = &mut page.slots[index];
+        slot.conduct.banned_until_ms = until_ms;
+        slot.idle_at_ms = until_ms.max(slot.idle_at_ms);
+        slot.flags = flags;
+    };
+    let held = |until_ms: [u64; 3], pins: [u8; 3]| {
+        let mut page = full_page(&[(0, 1, 0), (1, 1, 0), (2, 1, 0)]);
+        for ((index, until_ms), flags) in until_ms.into_iter().enumerate().zip(pins) {
+            banned(&mut page, index, until_ms, flags);
+        }
+        page
+    };
+    let others = (Some(3), Ok(Evicted::Lossy));
+    assert_eq!(evicted(held([900; 3], [0; 3]), S / 2), others);
+    assert_eq!(evicted(held([900; 3], [FLAG_PINNED; 3]), S / 2), others);
+    // Over bans are over.
+    let over = held([500, 900, 900], [FLAG_PINNED; 3]);
+    assert_eq!(evicted(over, S / 2), (Some(0), Ok(Evicted::Lossless)));
+    let all = |flags: u8| {
+        let mut page = page(&[(1, 0); 16]);
+        for (index, until_ms) in (885..=900).rev().enumerate() {
+            banned(&mut page, index, until_ms, flags);
+        }
+        page
+    };
+    assert_eq!(evicted(all(0), S / 2), (Some(15), Ok(Evicted::Lossy)));
+    assert_eq!(evicted(all(FLAG_PINNED), S / 2), (None, Err(PageFull)));
 }
 
 #[test]
@@ -112,24 +132,19 @@ fn a_page_of_banned_buckets_takes_no_newcomer() {
     let mut world = World::new(16);
     let limits = per_day(2);
     let keys: Vec<String> = (0..16).map(|n| format!("held-{n}")).collect();
-    for (index, key) in keys.iter().enumerate() {
+    for key in &keys {
         assert!(world.admits(&limits, key, 0));
-        let flag = if index % 2 == 0 {
-            FLAG_BANNED
-        } else {
-            FLAG_PINNED
-        };
-        world.edit(key, |slot| slot.flags |= flag);
+        world.edit(key, |slot| {
+            slot.flags |= FLAG_PINNED;
+            slot.conduct.banned_until_ms = 1_000;
+            slot.conduct.clean_at_ms = 1_000;
+        });
     }
     let before = world.page(0);
     assert_eq!(world.take(&limits, "new", 10), Err(GaveUp::PageFull));
     assert_eq!(world.page(0), before);
-    // Those that have a bucket go on, and keep their flags.
-    assert!(world.admits(&limits, &keys[1], 20));
-    assert_eq!(
-        world.slot(&keys[1]).map(|slot| slot.flags),
-        Some(FLAG_PINNED)
-    );
+    // Once one of the bans is over there is room again.
+    assert!(world.admits(&limits, "new", 2 * S));
 }
 
 /// An exhausted key cannot get a fresh bucket by flooding the table with others.

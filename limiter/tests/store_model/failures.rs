@@ -5,6 +5,7 @@ use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
+use super::Decides as _;
 use super::{RULE, World, names_key, page_key, per_day, take};
 
 /// What goes wrong with writes or reads of one key.
@@ -188,7 +189,7 @@ fn a_page_of_another_version_is_left_alone() {
     let mut good = Vec::new();
     world.store.get(&page_key(0), &mut good).expect("works");
     let mut next_version = good.clone();
-    next_version[2] = 4;
+    next_version[2] = 5;
     let mut other_magic = good.clone();
     other_magic[1] = b'X';
     let mut too_long = good.clone();

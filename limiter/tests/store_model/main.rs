@@ -40,6 +40,7 @@ fn take<'a>(versions: &'a Versions, key: &'a str, now: u64) -> Take<'a> {
     Take {
         versions,
         rule_tag: RULE,
+        penalty: None,
         key,
         ask: Ask::new(1, Nanos::new(now)),
     }
@@ -47,6 +48,28 @@ fn take<'a>(versions: &'a Versions, key: &'a str, now: u64) -> Take<'a> {
 
 fn open(store: &mut dyn SharedData, buckets: u32) -> Table {
     Table::open(store, SHARE, buckets, [42; 16], Nanos::ZERO).expect("a new table")
+}
+
+/// A decision of a table whose keys nobody bans.
+trait Decides {
+    fn take(
+        &self,
+        store: &mut dyn SharedData,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<BucketDecision, GaveUp>;
+}
+
+impl Decides for Table {
+    fn take(
+        &self,
+        store: &mut dyn SharedData,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<BucketDecision, GaveUp> {
+        let charge = self.charge(store, take, stats)?;
+        Ok(charge.answer.expect("nobody bans"))
+    }
 }
 
 /// A store with a table of `buckets` slots, and one worker.

@@ -6,6 +6,7 @@ use loudou_limiter::store::page::{Page, SLOTS};
 use loudou_limiter::store::table::StoreStats;
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 
+use super::Decides as _;
 use super::{RULE, World, names_key, per_day, take};
 
 fn names(world: &mut World, index: u32) -> Names {

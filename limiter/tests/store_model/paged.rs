@@ -4,6 +4,7 @@ use loudou_limiter::store::paged::PagedStore;
 use loudou_limiter::store::{CAS_ABSENT, CAS_OVERWRITE};
 use proptest::prelude::*;
 
+use super::Decides as _;
 use super::*;
 
 const BUCKETS: u32 = 64;

@@ -77,6 +77,7 @@ impl<'a> Worker<'a> {
         let take = Take {
             versions: &self.rules.0[rule],
             rule_tag: RULES[rule],
+            penalty: None,
             key: KEY,
             ask: Ask::new(1, Nanos::new(self.now)),
         };

@@ -75,6 +75,7 @@ impl<'a> Model<'a> {
             let take = Take {
                 versions: self.versions,
                 rule_tag: RULE,
+                penalty: None,
                 key: &self.keys[want.key],
                 ask: Ask::new(want.cost, Nanos::new(self.clock)),
             };
@@ -96,7 +97,7 @@ impl<'a> Model<'a> {
             self.got.push(Got {
                 want,
                 now,
-                admitted: !answer.is_refused(),
+                admitted: !answer.expect("nobody bans").is_refused(),
             });
             worker.current = None;
         }

@@ -78,13 +78,13 @@ impl Engine {
     fn follow(&mut self, record: &Record<'_>, outcome: &Outcome, now: Nanos) {
         let mut is_endless = false;
         for said in &outcome.rules {
-            let Some(rule) = self.rules.get(said.rule).map(ActiveRule::rule) else {
+            let Some(rule) = self.rules.get(said.rule) else {
                 continue;
             };
             let (Some(receipt), Some(key)) = (&said.receipt, &said.key) else {
                 continue;
             };
-            if !rule.limits.holds_until_end() {
+            if !rule.limits_of(Some(key)).holds_until_end() {
                 continue;
             }
             // One that another rule refuses is over.
@@ -180,7 +180,7 @@ impl<'a> Reported<'a> {
             if active.rule().mode != Mode::Enforce {
                 continue;
             }
-            let limits = active.rule().limits.iter();
+            let limits = active.limits_of(said.key.as_deref()).iter();
             let limit = bucket.and_then(|bucket| {
                 let limit = limits.clone().nth(bucket.reported_index())?;
                 Some((limit.name(), bucket.reported()?))

@@ -26,7 +26,7 @@ pub struct Field {
 }
 
 /// The sentence of a [`Field::doc`]. The filter never shows it, and its module has to be small.
-pub(super) const fn about(sentence: &'static str) -> &'static str {
+pub(in crate::config) const fn about(sentence: &'static str) -> &'static str {
     if cfg!(target_arch = "wasm32") {
         ""
     } else {
@@ -68,9 +68,9 @@ impl Form {
 /// Reads the fields of one algorithm by their table. Every getter reports what is wrong and gives
 /// `None` for it, and for an absent field without a default.
 #[derive(Debug)]
-pub(super) struct Numbers<'a> {
-    pub(super) fields: Fields<'a>,
-    pub(super) table: &'static [Field],
+pub(in crate::config) struct Numbers<'a> {
+    pub(in crate::config) fields: Fields<'a>,
+    pub(in crate::config) table: &'static [Field],
 }
 
 impl<'a> Numbers<'a> {
@@ -85,16 +85,16 @@ impl<'a> Numbers<'a> {
     }
 
     /// Whether the field is there.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::config) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some()
     }
 
     /// The value of a field that is there and right, or what holds without it.
-    pub(super) fn or<T>(&self, name: &str, value: Option<T>, default: T) -> Option<T> {
+    pub(in crate::config) fn or<T>(&self, name: &str, value: Option<T>, default: T) -> Option<T> {
         if self.has(name) { value } else { Some(default) }
     }
 
-    pub(super) fn integer(&self, name: &str, report: &mut Report) -> Option<u32> {
+    pub(in crate::config) fn integer(&self, name: &str, report: &mut Report) -> Option<u32> {
         match self.field(name, report)? {
             (cursor, Form::Integer(least, most)) => cursor.integer(least, most, report),
             _ => None,
@@ -102,14 +102,19 @@ impl<'a> Numbers<'a> {
     }
 
     /// A whole number that is bounded by another field, too.
-    pub(super) fn integer_up_to(&self, name: &str, most: u32, report: &mut Report) -> Option<u32> {
+    pub(in crate::config) fn integer_up_to(
+        &self,
+        name: &str,
+        most: u32,
+        report: &mut Report,
+    ) -> Option<u32> {
         match self.field(name, report)? {
             (cursor, Form::Integer(least, bound)) => cursor.integer(least, most.min(bound), report),
             _ => None,
         }
     }
 
-    pub(super) fn decimal(&self, name: &str, report: &mut Report) -> Option<Decimal> {
+    pub(in crate::config) fn decimal(&self, name: &str, report: &mut Report) -> Option<Decimal> {
         let (cursor, form) = self.field(name, report)?;
         let Form::Decimal(least, most) = form else {
             return None;
@@ -117,15 +122,15 @@ impl<'a> Numbers<'a> {
         cursor.decimal(least, most, report)
     }
 
-    pub(super) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {
+    pub(in crate::config) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {
         self.field(name, report)?.0.boolean(report)
     }
 
-    pub(super) fn rate(&self, name: &str, report: &mut Report) -> Option<Rate> {
+    pub(in crate::config) fn rate(&self, name: &str, report: &mut Report) -> Option<Rate> {
         rate(&self.field(name, report)?.0, report)
     }
 
-    pub(super) fn duration(&self, name: &str, report: &mut Report) -> Option<Nanos> {
+    pub(in crate::config) fn duration(&self, name: &str, report: &mut Report) -> Option<Nanos> {
         match self.field(name, report)? {
             (cursor, Form::Duration(least, most)) => duration(&cursor, least, most, report),
             _ => None,
@@ -133,12 +138,12 @@ impl<'a> Numbers<'a> {
     }
 
     /// The field `max_wait`, or what holds without it.
-    pub(super) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
+    pub(in crate::config) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
         let max_wait = self.duration("max_wait", report);
         self.or("max_wait", max_wait, default)
     }
 
-    pub(super) fn word<T: Copy>(
+    pub(in crate::config) fn word<T: Copy>(
         &self,
         name: &str,
         words: &[(&str, T)],

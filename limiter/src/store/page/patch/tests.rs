@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ban::Conduct;
 use crate::limit::Bucket;
 
 fn slot() -> impl Strategy<Value = Slot> {
@@ -14,22 +15,40 @@ fn slot() -> impl Strategy<Value = Slot> {
         prop_oneof![Just(0), 0_u8..8],
         (any::<u32>(), any::<u32>(), number()),
         prop::collection::vec(0_u64..3, 0..4),
+        conduct(),
     )
-        .prop_map(|(fingerprint, tags, numbers, flags, state, words)| Slot {
-            fingerprint,
-            rule_tag: tags.0,
-            limits_tag: tags.1,
-            idle_at_ms: numbers[0],
-            admitted: numbers[1],
-            refused: numbers[2],
-            flags,
-            origin: state.1,
-            bucket: Bucket {
-                last: Nanos::new(state.0.into()),
-                given: state.2,
-                words: words.into_iter().collect(),
+        .prop_map(
+            |(fingerprint, tags, numbers, flags, state, words, conduct)| Slot {
+                fingerprint,
+                rule_tag: tags.0,
+                limits_tag: tags.1,
+                idle_at_ms: numbers[0],
+                admitted: numbers[1],
+                refused: numbers[2],
+                flags,
+                origin: state.1,
+                conduct,
+                bucket: Bucket {
+                    last: Nanos::new(state.0.into()),
+                    given: state.2,
+                    words: words.into_iter().collect(),
+                },
             },
-        })
+        )
+}
+
+/// Most keys have done nothing.
+fn conduct() -> impl Strategy<Value = Conduct> {
+    let number = || prop_oneof![Just(0), 0_u64..5, 0..=(1_u64 << 40) - 1];
+    let some = ([number(), number(), number()], 0_u16..3, 0_u8..3);
+    let some = some.prop_map(|(times, strikes, bans)| Conduct {
+        banned_until_ms: times[0],
+        since_ms: times[1],
+        clean_at_ms: times[2],
+        strikes,
+        bans,
+    });
+    prop_oneof![2 => Just(Conduct::default()), 1 => some]
 }
 
 fn encoded(page: &Page) -> Vec<u8> {

@@ -1,0 +1,156 @@
+//! Bans: a key that is refused until a time, by an operator or as a penalty for being refused too often.
+//!
+//! A penalty counts the refusals of a key in windows that begin with a refusal, as fail2ban's `maxretry`
+//! and `findtime` do. Whoever has `after` of them in one window is banned. Each further ban is `factor`
+//! times as long, up to `max`, and once that long has passed since the end of a ban, all is forgotten.
+//! So no key with fewer than `after` refusals in any `within` is ever banned, and one with twice as many
+//! always is. Refusals during a ban count for nothing: nobody stays banned for asking.
+
+use serde::Serialize;
+
+use crate::decimal::Decimal;
+use crate::time::Nanos;
+
+/// The end of a ban that has none: as much as five bytes of milliseconds hold, 34 years.
+pub const ENDLESS_MS: u64 = (1 << 40) - 1;
+
+/// How often a key may be refused, and what happens then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Penalty {
+    /// So many refusals are a ban.
+    pub after: u16,
+    /// In a window of this length.
+    pub within: Nanos,
+    /// How long the first ban is.
+    pub ban: Nanos,
+    /// How many times as long each further ban is; at least 1.
+    pub factor: Decimal,
+    /// The longest ban, and how long after a ban it is forgotten.
+    pub max: Nanos,
+}
+
+impl Penalty {
+    /// How long a ban is after so many others.
+    pub fn span(&self, bans: u8) -> Nanos {
+        let mut span = self.ban;
+        for _ in 0..bans {
+            if span >= self.max {
+                break;
+            }
+            let longer = u128::from(span.get())
+                .saturating_mul(self.factor.thousandths().into())
+                .div_euclid(1_000);
+            span = Nanos::new(u64::try_from(longer).unwrap_or(u64::MAX));
+        }
+        span.min(self.max)
+    }
+}
+
+/// A ban that is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// Its end; `None` when it has none.
+    pub until: Option<Nanos>,
+}
+
+impl Ban {
+    /// One that lasts until somebody lifts it.
+    pub const ENDLESS: Self = Self { until: None };
+
+    /// How long it still lasts at `now`; `None` when it has no end.
+    pub fn lasts(&self, now: Nanos) -> Option<Nanos> {
+        self.until.map(|until| until.since(now))
+    }
+}
+
+/// What a bucket remembers of bans and of what leads to them. Times are in milliseconds on the bucket's
+/// clock, as a page has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conduct {
+    /// The end of the last ban, or [`ENDLESS_MS`].
+    pub banned_until_ms: u64,
+    /// When the window of the refusals that count began.
+    pub since_ms: u64,
+    /// When nothing of this counts any more.
+    pub clean_at_ms: u64,
+    /// The refusals that count.
+    pub strikes: u16,
+    /// The penalties that are not forgotten.
+    pub bans: u8,
+}
+
+impl Conduct {
+    /// The ban at `now`, if there is one.
+    pub fn ban(&self, now: Nanos) -> Option<Ban> {
+        if !self.is_banned(now.as_millis()) {
+            return None;
+        }
+        let until = (self.banned_until_ms < ENDLESS_MS).then_some(self.banned_until_ms);
+        Some(Ban {
+            until: until.map(Nanos::from_millis),
+        })
+    }
+
+    /// Whether a ban is in force.
+    pub const fn is_banned(&self, now_ms: u64) -> bool {
+        now_ms < self.banned_until_ms
+    }
+
+    /// Forgets what counts for nothing any more.
+    pub fn settle(&mut self, now: Nanos) {
+        if now.as_millis() >= self.clean_at_ms {
+            *self = Self::default();
+        }
+    }
+
+    /// Counts a refusal at `now`, which may be one too many.
+    pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
+        let now_ms = now.as_millis();
+        let forgets_at = self
+            .banned_until_ms
+            .saturating_add(penalty.max.millis_ceil());
+        if now_ms >= forgets_at {
+            self.bans = 0;
+        }
+        let ends_at = self.since_ms.saturating_add(penalty.within.millis_ceil());
+        if self.strikes == 0 || now_ms >= ends_at {
+            self.strikes = 0;
+            self.since_ms = now_ms;
+        }
+        self.strikes = self.strikes.saturating_add(1);
+        if self.strikes >= penalty.after {
+            let span = penalty.span(self.bans);
+            self.banned_until_ms = end(now, span);
+            self.bans = self.bans.saturating_add(1);
+            self.strikes = 0;
+            self.since_ms = 0;
+        }
+        self.clean_at_ms = self.forgotten_at_ms(penalty);
+    }
+
+    fn forgotten_at_ms(&self, penalty: &Penalty) -> u64 {
+        let after = |from_ms: u64, span: Nanos| from_ms.saturating_add(span.millis_ceil());
+        let strikes = match self.strikes {
+            0 => 0,
+            _ => after(self.since_ms, penalty.within),
+        };
+        let bans = match self.bans {
+            0 => self.banned_until_ms,
+            _ => after(self.banned_until_ms, penalty.max),
+        };
+        strikes.max(bans).min(ENDLESS_MS)
+    }
+
+    /// Bans from `now` on for `span`, or without an end, whatever it did.
+    pub fn impose(&mut self, now: Nanos, span: Option<Nanos>) {
+        *self = Self::default();
+        self.banned_until_ms = span.map_or(ENDLESS_MS, |span| end(now, span));
+        self.clean_at_ms = self.banned_until_ms;
+    }
+}
+
+/// `span` after `now`, not before a millisecond is full.
+fn end(now: Nanos, span: Nanos) -> u64 {
+    let until = now.saturating_add(span).millis_ceil();
+    until.min(ENDLESS_MS.saturating_sub(1))
+}

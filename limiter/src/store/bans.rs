@@ -1,0 +1,160 @@
+//! An operator bans a key, or lets it free, step by step as in [`attempt`](super::attempt).
+
+use alloc::vec::Vec;
+
+use super::attempt::gain_flag;
+use super::page::{Evicted, FLAG_PINNED, PageBytes, Slot};
+use super::table::{BucketId, GaveUp, StoreStats, Table};
+use super::{Cas, SharedData, Written};
+use crate::ban::Conduct;
+use crate::carry::Versions;
+use crate::time::Nanos;
+
+/// What an operator wants of the bucket `key` of a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct SetBan<'a> {
+    /// The rule's limits through time.
+    pub versions: &'a Versions,
+    /// The tag of the rule.
+    pub rule_tag: u32,
+    /// The key.
+    pub key: &'a str,
+    /// A ban, or none.
+    pub ban: SetTo,
+    /// Now.
+    pub now: Nanos,
+}
+
+/// What becomes of bans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTo {
+    /// Banned from now on for so long; `None` for ever.
+    Banned(Option<Nanos>),
+    /// Free, with all forgotten that led to a ban.
+    Free,
+}
+
+/// A [`SetBan`] in progress: reads and writes in turn until one write succeeds.
+#[derive(Debug)]
+pub(super) struct Setting<'a> {
+    table: &'a Table,
+    set: SetBan<'a>,
+    id: BucketId,
+    page_key: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
+    expected: Cas,
+    before: Option<Slot>,
+    evicted: Option<Evicted>,
+    /// Whether anything changes.
+    is_planned: bool,
+}
+
+impl<'a> Setting<'a> {
+    /// Nothing done yet.
+    pub(super) fn new(table: &'a Table, set: SetBan<'a>) -> Self {
+        let id = table.id(set.rule_tag, set.key);
+        Self {
+            table,
+            set,
+            id,
+            page_key: table.key(b'p', id.page),
+            page: PageBytes::new(),
+            expected: 0,
+            before: None,
+            evicted: None,
+            is_planned: false,
+        }
+    }
+
+    /// Reads the page and changes the slot.
+    pub(super) fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
+        self.expected = self.page.read(store, &self.page_key)?;
+        self.is_planned = self.plan()?;
+        Ok(())
+    }
+
+    /// Makes the page what it should become; whether anything changes.
+    fn plan(&mut self) -> Result<bool, GaveUp> {
+        let SetBan { ban, now, .. } = self.set;
+        let found = self.page.find(self.id.fingerprint);
+        self.before = found.as_ref().map(|(_, slot)| slot.clone());
+        self.evicted = None;
+        let (index, mut slot) = match (found, ban) {
+            (Some((index, slot)), _) => (Some(index), slot),
+            (None, SetTo::Free) => return Ok(false),
+            (None, SetTo::Banned(_)) => {
+                let room = self.page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
+                self.evicted = Some(room);
+                (None, self.new_slot())
+            }
+        };
+        let now = now.max(slot.bucket.last);
+        match ban {
+            SetTo::Banned(span) => {
+                slot.conduct.impose(now, span);
+                slot.flags |= FLAG_PINNED;
+                slot.idle_at_ms = slot.idle_at_ms.max(slot.conduct.clean_at_ms);
+            }
+            SetTo::Free => {
+                slot.conduct = Conduct::default();
+                slot.flags &= !FLAG_PINNED;
+                let versions = self.set.versions;
+                let idle_at = Nanos::from_millis(slot.idle_at_ms);
+                let (bucket, limits) = (&slot.bucket, versions.current());
+                let bucket = versions.bring_forward(bucket, slot.limits_tag, idle_at, now);
+                let left = limits.peek(&bucket, 0, now);
+                slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
+            }
+        }
+        match index {
+            Some(index) => self.page.replace(index, &slot),
+            None => self.page.push(&slot),
+        }
+        Ok(true)
+    }
+
+    fn new_slot(&mut self) -> Slot {
+        let SetBan { versions, now, .. } = self.set;
+        let origin = self.page.origins().wrapping_add(1);
+        self.page.set_origins(origin);
+        Slot {
+            fingerprint: self.id.fingerprint,
+            rule_tag: self.id.rule_tag,
+            limits_tag: versions.tag(),
+            idle_at_ms: 0,
+            admitted: 0,
+            refused: 0,
+            flags: gain_flag(versions.current()),
+            origin,
+            conduct: Conduct::default(),
+            bucket: versions.current().start(now),
+        }
+    }
+
+    /// The bucket as it was.
+    pub(super) fn before(self) -> Option<Slot> {
+        self.before
+    }
+
+    /// Writes what was changed. After a conflict, because another worker was faster, read again.
+    pub(super) fn write(
+        &self,
+        store: &mut dyn SharedData,
+        stats: &mut StoreStats,
+    ) -> Result<Written, GaveUp> {
+        if !self.is_planned {
+            return Ok(Written::Done);
+        }
+        if store.set(&self.page_key, self.page.bytes(), self.expected)? == Written::Conflict {
+            stats.cas_retries = stats.cas_retries.saturating_add(1);
+            return Ok(Written::Conflict);
+        }
+        if let Some(evicted) = self.evicted {
+            stats.count_new(evicted);
+            self.table
+                .add_name(store, self.id, self.set.key, self.page.bytes());
+        }
+        Ok(Written::Done)
+    }
+}

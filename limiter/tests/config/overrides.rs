@@ -1,0 +1,214 @@
+//! Overrides, penalties and what a rule shadows.
+
+use loudou_limiter::config::{parse, parse_limits, parse_rule, scaled};
+use loudou_limiter::{Decimal, Limits};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{file, rule};
+
+fn limits(limits: &Value) -> Limits {
+    parse_limits(limits).expect("valid")
+}
+
+/// The only limit of `limit`, that many thousandths as large.
+fn times(limit: &Value, thousandths: u32) -> Option<Value> {
+    let scale = Decimal::from_thousandths(thousandths);
+    let scaled = scaled(&limits(&json!([limit])), scale)?;
+    let mut list = serde_json::to_value(scaled).expect("serialises");
+    Some(list[0].take())
+}
+
+/// The problems of a rule with these fields: the place, what is wrong, and what was meant.
+fn wrong(fields: &Value) -> Vec<(String, String, Option<String>)> {
+    let problems = parse(&file(&[rule(fields)])).problems;
+    let told = problems.into_iter().map(|problem| {
+        let place = problem.path.to_string();
+        let place = place.trim_start_matches("rules[0].").to_string();
+        (place, problem.message, problem.suggestion)
+    });
+    told.collect()
+}
+
+fn problem(
+    place: &str,
+    message: &str,
+    suggestion: Option<&str>,
+) -> (String, String, Option<String>) {
+    let own = str::to_string;
+    (own(place), own(message), suggestion.map(own))
+}
+
+#[test]
+fn scaled_limits_are_exact() {
+    let funnel = |capacity: u32, rate: &str| json!({ "name": "n", "algorithm": "funnel", "capacity": capacity, "rate": rate });
+    assert_eq!(
+        times(&funnel(15, "30/m"), 10_000),
+        Some(funnel(150, "300/m"))
+    );
+    assert_eq!(times(&funnel(15, "30/m"), 500), Some(funnel(8, "15/m")));
+    assert_eq!(times(&funnel(15, "5/s"), 500), Some(funnel(8, "5/2s")));
+    assert_eq!(times(&funnel(1, "1/s"), 1), Some(funnel(1, "1/1000s")));
+    assert_eq!(times(&funnel(8, "1/8s"), 125), Some(funnel(1, "1/64s")));
+    assert_eq!(times(&funnel(4_000_000, "1/s"), 1_000_000), None);
+    let bucket = |capacity: u32, initial: u32| {
+        json!({
+            "name": "n", "algorithm": "token_bucket", "capacity": capacity, "rate": "1/s",
+            "refill": "interval", "initial": initial
+        })
+    };
+    let larger = times(&bucket(10, 5), 3_000).expect("fits");
+    assert_eq!(
+        (&larger["capacity"], &larger["initial"]),
+        (&json!(30), &json!(15))
+    );
+    assert_eq!(larger["rate"], "3/s");
+    let window = json!({ "algorithm": "sliding_window", "capacity": 10, "window": "1m", "slots": 3, "slot_capacity": 4 });
+    let half = times(&window, 500).expect("fits");
+    assert_eq!(
+        (&half["capacity"], &half["slot_capacity"]),
+        (&json!(5), &json!(2))
+    );
+    let places = json!({ "algorithm": "concurrency", "capacity": 3 });
+    assert_eq!(times(&places, 2_000).expect("fits")["capacity"], 6);
+    // A log keeps a word for each request.
+    let log = json!({ "algorithm": "sliding_log", "capacity": 100, "window": "1m" });
+    assert!(times(&log, 2_000).is_some());
+    assert_eq!(times(&log, 3_000), None);
+}
+
+proptest! {
+    /// Whatever divides evenly comes back when it is scaled back.
+    #[test]
+    fn scaling_up_and_down_again_is_nothing(capacity in 1_u32..1_000, amount in 1_u32..1_000, by in prop::sample::select(vec![1_u32, 2, 4, 5, 8, 10, 20, 25, 40, 50])) {
+        let limit = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": format!("{amount}/m") }]);
+        let limits = limits(&limit);
+        let up = scaled(&limits, Decimal::from_thousandths(by * 1_000)).expect("fits");
+        let down = scaled(&up, Decimal::from_thousandths(1_000 / by));
+        prop_assert_eq!(down, Some(limits));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_override_is_told() {
+    for (overrides, told) in [
+        (json!([]), problem("overrides", "not an object", None)),
+        (
+            json!({ "a": "unlimitd" }),
+            problem("overrides.a", "unknown value", Some("unlimited")),
+        ),
+        (
+            json!({ "a": { "scal": 2 } }),
+            problem("overrides.a.scal", "unknown field", Some("scale")),
+        ),
+        (
+            json!({ "a": { "scale": 0 } }),
+            problem("overrides.a.scale", "out of range", None),
+        ),
+        (
+            json!({ "a": { "limits": [] } }),
+            problem("overrides.a.limits", "0 limits", None),
+        ),
+        (
+            json!({ "": "banned" }),
+            problem("overrides.", "not a key", None),
+        ),
+    ] {
+        let problems = wrong(&json!({ "overrides": overrides }));
+        assert!(problems.contains(&told), "{problems:?}");
+    }
+    let both = json!({ "a": { "scale": 2, "limits": [] } });
+    assert_eq!(
+        wrong(&json!({ "overrides": both })),
+        [problem("overrides.a", "several chosen", None)]
+    );
+    let spaced = wrong(&json!({ "overrides": { "jos\u{e9} a*": "banned" } }));
+    assert_eq!(spaced.len(), 1);
+    assert_eq!(spaced[0].1, "no key is like this");
+    assert_eq!(spaced[0].2.as_deref(), Some("jos%C3%A9%20a*"));
+    let large = json!([{ "algorithm": "funnel", "capacity": 4_000_000, "rate": "1/s" }]);
+    assert_eq!(
+        wrong(&json!({ "limits": large, "overrides": { "a": { "scale": 1000 } } })),
+        [problem(
+            "overrides.a.scale",
+            "too much for the rule's limits",
+            None
+        )]
+    );
+    let many = (0..1_025).map(|n| (format!("k{n}"), json!("banned")));
+    let many = Value::Object(many.collect());
+    assert_eq!(
+        wrong(&json!({ "overrides": many })),
+        [problem("overrides", "too many overrides", None)]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_penalty_is_told() {
+    let penalty = |fields: Value| {
+        let mut penalty = json!({ "after": 3, "within": "1m", "ban": "5m" });
+        for (name, value) in fields.as_object().expect("an object") {
+            penalty[name] = value.clone();
+        }
+        wrong(&json!({ "penalty": penalty }))
+    };
+    assert_eq!(penalty(json!({})), []);
+    assert_eq!(
+        penalty(json!({ "after": 0 })),
+        [problem("penalty.after", "out of range", None)]
+    );
+    assert_eq!(
+        penalty(json!({ "max": "1m" })),
+        [problem("penalty.max", "shorter than the first ban", None)]
+    );
+    assert_eq!(
+        penalty(json!({ "factor": 0.5 })),
+        [problem("penalty.factor", "out of range", None)]
+    );
+    assert_eq!(
+        penalty(json!({ "within": null })),
+        [problem("penalty", "`within` is missing", None)]
+    );
+    assert_eq!(
+        penalty(json!({ "baan": "1m" })),
+        [problem("penalty.baan", "unknown field", Some("ban"))]
+    );
+    // What is not said.
+    let said = json!({ "penalty": { "after": 3, "within": "1m", "ban": "5m" } });
+    let rule = parse_rule(&rule(&said)).expect("valid");
+    let written = serde_json::to_value(rule.penalty).expect("serialises");
+    assert_eq!(
+        written,
+        json!({ "after": 3, "within": "1m", "ban": "5m", "factor": 1, "max": "5m" })
+    );
+}
+
+#[test]
+fn a_rule_shadows_another_rule_of_the_file() {
+    let named = |name: &str, fields: Value| {
+        let mut rule = rule(&fields);
+        rule["name"] = json!(name);
+        rule
+    };
+    let told = |shadows: &str| {
+        let rules = [
+            named("old", json!({})),
+            named("new", json!({ "shadows": shadows })),
+        ];
+        let problems = parse(&file(&rules)).problems;
+        let told = problems
+            .into_iter()
+            .map(|p| (p.path.to_string(), p.suggestion));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(told("old"), []);
+    let place = || "rules[1].shadows".to_string();
+    assert_eq!(told("olds"), [(place(), Some("old".to_string()))]);
+    assert_eq!(told("new").len(), 1);
+    // In any order.
+    let rules = [
+        named("new", json!({ "shadows": "old" })),
+        named("old", json!({})),
+    ];
+    assert_eq!(parse(&file(&rules)).problems, []);
+}

@@ -1,0 +1,254 @@
+//! Keys with an override, keys that are banned, and what leads to a ban.
+
+use loudou_limiter::config::parse_edit;
+use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
+use loudou_limiter::store::bans::{SetBan, SetTo};
+use loudou_limiter::store::page::Slot;
+use loudou_limiter::{Carry, Decision, Nanos};
+use serde_json::{Value, json};
+
+use super::evaluating::{World, answer, limit, summary};
+use super::{Fake, rule};
+
+const S: Nanos = Nanos::from_secs(1);
+
+fn by(user: &str) -> Fake {
+    Fake::to("/").with("x-user", user)
+}
+
+/// A rule by user with these fields.
+fn by_user(fields: &Value) -> Value {
+    let mut rule = json!({ "name": "r", "key": [{ "header": "x-user" }], "limits": limit(2) });
+    for (name, value) in fields.as_object().expect("an object") {
+        rule[name] = value.clone();
+    }
+    rule
+}
+
+fn penalty(fields: &Value) -> Value {
+    let mut penalty =
+        json!({ "after": 3, "within": "60s", "ban": "10s", "factor": 2, "max": "40s" });
+    for (name, value) in fields.as_object().expect("an object") {
+        penalty[name] = value.clone();
+    }
+    by_user(&json!({ "penalty": penalty }))
+}
+
+impl World {
+    /// What the first rule says of a request at `seconds`.
+    fn says(&mut self, user: &str, seconds: u64) -> RuleOutcome {
+        let outcome = self.at(&by(user), Nanos::from_secs(seconds));
+        outcome.rules.into_iter().next().expect("the rule")
+    }
+
+    /// The same in a letter.
+    fn letter(&mut self, user: &str, seconds: u64) -> char {
+        let outcome = self.at(&by(user), Nanos::from_secs(seconds));
+        let (letters, _) = summary(&outcome);
+        letters.chars().last().expect("a letter")
+    }
+
+    /// The capacity and what remains.
+    fn numbers(&mut self, user: &str, seconds: u64) -> Option<(u64, u64)> {
+        let said = self.says(user, seconds);
+        let Answer::Decided(decision) = said.answer else {
+            return None;
+        };
+        let numbers = |decision: &Decision| (decision.capacity, decision.remaining);
+        decision.reported().map(numbers)
+    }
+
+    fn set_ban(&mut self, user: &str, ban: SetTo, seconds: u64) -> Option<Slot> {
+        let active = &self.rules[0];
+        let set = SetBan {
+            versions: active.versions_of(user),
+            rule_tag: active.tag(),
+            key: user,
+            ban,
+            now: Nanos::from_secs(seconds),
+        };
+        let before = self.table.set_ban(&mut self.store, &set, &mut self.stats);
+        before.expect("writable")
+    }
+}
+
+#[test]
+fn keys_get_what_is_theirs() {
+    let mut world = World::new(&[by_user(&json!({ "overrides": {
+        "alice": { "scale": 10 },
+        "team-*": { "limits": limit(5) },
+        "team-7": "unlimited",
+        "mallory": "banned",
+    } }))]);
+    assert_eq!(world.numbers("bob", 0), Some((2, 1)));
+    assert_eq!(world.numbers("alice", 0), Some((20, 19)));
+    assert_eq!(world.numbers("team-1", 0), Some((5, 4)));
+    assert_eq!(world.numbers("team-", 0), Some((5, 4)));
+    assert_eq!(world.numbers("team", 0), Some((2, 1)));
+    for _ in 0..100 {
+        assert_eq!(world.ask(&by("team-7")), answer("0u", false));
+        assert_eq!(world.ask(&by("mallory")), answer("0b", true));
+    }
+    // Neither needs a bucket.
+    assert_eq!(world.stats.created, 5);
+}
+
+#[test]
+fn a_banned_key_does_not_say_when_to_come_back() {
+    let mut world = World::new(&[by_user(&json!({ "overrides": { "mallory": "banned" } }))]);
+    let said = world.says("mallory", 5);
+    let Answer::Banned(ban) = said.answer else {
+        panic!("{said:?}");
+    };
+    assert_eq!(ban.lasts(S), None);
+    assert_eq!(said.key.as_deref(), Some("mallory"));
+    assert!(said.receipt.is_none());
+}
+
+/// What a key has used is carried over in proportion, there and back.
+#[test]
+fn a_bucket_goes_on_under_an_override() {
+    let with = |overrides: Value| {
+        let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
+        let fields = json!({ "limits": limits, "overrides": overrides });
+        ActiveRule::new(rule(&by_user(&fields)), Vec::new())
+    };
+    let mut world = World::new(&[]);
+    world.rules = [with(json!({}))].into_iter().collect();
+    for _ in 0..5 {
+        world.says("alice", 10);
+    }
+    assert_eq!(world.numbers("alice", 10), Some((10, 4)));
+    world.rules = [with(json!({ "alice": { "scale": 10 } }))]
+        .into_iter()
+        .collect();
+    // Six of ten were used: sixty of a hundred, less one second at the new rate.
+    assert_eq!(world.numbers("alice", 11), Some((100, 49)));
+    world.rules = [with(json!({}))].into_iter().collect();
+    // It is as good as new when it would have been: in 5.1 s.
+    assert_eq!(world.numbers("alice", 11), Some((10, 3)));
+}
+
+#[test]
+fn an_edit_of_the_limits_scales_with_it() {
+    let mut world = World::new(&[by_user(
+        &json!({ "overrides": { "alice": { "scale": 10 } } }),
+    )]);
+    assert_eq!(world.numbers("alice", 0), Some((20, 19)));
+    let edit = parse_edit(&json!({ "limits": limit(4) })).expect("valid");
+    assert!(world.rules.edit("r", edit, Carry::Keep, S));
+    assert_eq!(world.numbers("bob", 2), Some((4, 3)));
+    assert_eq!(world.numbers("alice", 2), Some((40, 38)));
+}
+
+#[test]
+fn refused_too_often_is_banned_longer_each_time_and_forgotten() {
+    let mut world = World::new(&[penalty(&json!({}))]);
+    let letters = |world: &mut World, times: usize, at: u64| -> String {
+        (0..times).map(|_| world.letter("eve", at)).collect()
+    };
+    // The refusal that is one too many is a ban already: it says when that ends.
+    assert_eq!(letters(&mut world, 6, 0), "aarrbb");
+    assert_eq!(letters(&mut world, 1, 9), "b");
+    assert_eq!(world.letter("bob", 9), 'a');
+    assert_eq!(letters(&mut world, 4, 10), "rrbb");
+    assert_eq!(letters(&mut world, 1, 29), "b");
+    assert_eq!(letters(&mut world, 3, 30), "rrb");
+    assert_eq!(letters(&mut world, 1, 69), "b");
+    assert_eq!(letters(&mut world, 3, 70), "rrb");
+    // The longest ban is over at 110, and is forgotten at 150.
+    assert_eq!(letters(&mut world, 1, 110), "r");
+    assert_eq!(letters(&mut world, 3, 171), "rrb");
+    assert_eq!(letters(&mut world, 1, 180), "b");
+    assert_eq!(letters(&mut world, 1, 181), "r");
+}
+
+#[test]
+fn a_ban_tells_how_long_it_lasts_and_takes_nothing() {
+    let mut world = World::new(&[penalty(&json!({ "after": 1 }))]);
+    let letters: String = (0..3).map(|_| world.letter("eve", 0)).collect();
+    assert_eq!(letters, "aab");
+    let Answer::Banned(ban) = world.says("eve", 4).answer else {
+        panic!("banned");
+    };
+    assert_eq!(ban.lasts(Nanos::from_secs(4)), Some(Nanos::from_secs(6)));
+    let id = world.table.id(world.rules[0].tag(), "eve");
+    let slot = world.table.look(&mut world.store, id).expect("readable");
+    let slot = slot.expect("a bucket");
+    assert_eq!((slot.admitted, slot.refused), (2, 2));
+    // Not as good as new before all is forgotten.
+    assert_eq!(slot.idle_at_ms, 172_800_000);
+    assert_eq!(slot.conduct.clean_at_ms, 50_000);
+}
+
+#[test]
+fn a_key_that_lives_on_is_kept_until_its_ban_is_forgotten() {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/s" }]);
+    let penalty = json!({ "after": 1, "within": "1s", "ban": "10s", "max": "40s" });
+    let mut world = World::new(&[by_user(&json!({ "limits": limits, "penalty": penalty }))]);
+    assert_eq!(world.letter("eve", 0), 'a');
+    assert_eq!(world.letter("eve", 0), 'b');
+    let id = world.table.id(world.rules[0].tag(), "eve");
+    let slot = world.table.look(&mut world.store, id).expect("readable");
+    assert_eq!(slot.map(|slot| slot.idle_at_ms), Some(50_000));
+}
+
+#[test]
+fn a_rule_in_shadow_mode_bans_nobody_else() {
+    let mut shadow = penalty(&json!({ "after": 1 }));
+    shadow["mode"] = json!("shadow");
+    let mut other = by_user(&json!({ "limits": limit(9) }));
+    other["name"] = json!("other");
+    let mut world = World::new(&[shadow, other]);
+    for expected in ["0a 1a", "0a 1a", "0b 1a", "0b 1a"] {
+        assert_eq!(world.ask(&by("eve")), answer(expected, false));
+    }
+}
+
+#[test]
+fn an_operator_bans_and_lets_free() {
+    let mut world = World::new(&[penalty(&json!({}))]);
+    // Without a bucket, too.
+    assert_eq!(world.set_ban("eve", SetTo::Banned(Some(S)), 0), None);
+    assert_eq!(world.letter("eve", 0), 'b');
+    assert_eq!(world.letter("eve", 1), 'a');
+    let before = world
+        .set_ban("eve", SetTo::Banned(None), 1)
+        .expect("a bucket");
+    assert_eq!(before.admitted, 1);
+    assert_eq!(world.letter("eve", 1_000_000), 'b');
+    world.set_ban("eve", SetTo::Free, 1_000_000);
+    assert_eq!(world.letter("eve", 1_000_000), 'a');
+    // What led to a ban is forgotten with it.
+    let id = world.table.id(world.rules[0].tag(), "eve");
+    let slot = world.table.look(&mut world.store, id).expect("readable");
+    assert_eq!(
+        slot.map(|slot| (slot.conduct, slot.flags)),
+        Some(Default::default())
+    );
+    // Nothing is made of nothing.
+    assert_eq!(world.set_ban("nobody", SetTo::Free, 0), None);
+    assert_eq!(world.stats.created, 1);
+}
+
+/// A key without limits has no bucket, but an operator's word counts.
+#[test]
+fn an_unlimited_key_can_be_banned() {
+    let mut world = World::new(&[by_user(&json!({ "overrides": { "root": "unlimited" } }))]);
+    assert_eq!(world.letter("root", 0), 'u');
+    world.set_ban("root", SetTo::Banned(Some(S)), 0);
+    assert_eq!(world.letter("root", 0), 'b');
+    assert_eq!(world.letter("root", 1), 'u');
+}
+
+/// Who is banned by a later rule gets back what an earlier one took.
+#[test]
+fn a_ban_is_a_refusal_for_other_rules() {
+    let first = json!({ "name": "first", "limits": limit(2) });
+    let mut world = World::new(&[first, by_user(&json!({ "overrides": { "eve": "banned" } }))]);
+    for _ in 0..5 {
+        assert_eq!(world.ask(&by("eve")), answer("0o 1b", true));
+    }
+    assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
+    assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
+}
