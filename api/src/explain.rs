@@ -3,7 +3,7 @@
 //! The body is a request as `loudou_limiter::config::parse_sample` reads it.
 
 use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
-use loudou_limiter::explain::{Explanation, LimitExplained, RuleExplained, Standing};
+use loudou_limiter::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
 use loudou_limiter::rule::{Failing, Found, Missing};
 use loudou_limiter::store::table::GaveUp;
 use loudou_limiter::{Nanos, Verdict};
@@ -106,12 +106,26 @@ pub struct ExplainedRule {
     /// The request names a cost that is none, and the default is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub odd_cost: bool,
+    /// The key has no limits here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unlimited: bool,
+    /// The ban of the key, whatever its limits say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban: Option<ExplainedBan>,
     /// The index in `limits` of the one that refuses or is nearest to it.
     #[serde(default)]
     pub reported: usize,
     /// The limits of the bucket, in the rule's order, if the request has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ExplainedLimit>,
+}
+
+/// A ban that is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedBan {
+    /// For how long; absent when it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_ns: Option<u64>,
 }
 
 /// A part of a rule that a request does not have.
@@ -171,7 +185,7 @@ impl ExplainAnswer {
                     let mut view = ExplainedRule {
                         says,
                         behind,
-                        ..ExplainedRule::new(rule, active)
+                        ..ExplainedRule::new(rule, active, now)
                     };
                     if let Standing::Asked(place) = rule.standing
                         && let Some(said) = outcome.rules.get(place)
@@ -187,13 +201,14 @@ impl ExplainAnswer {
 
 impl ExplainedRule {
     /// What is known of a rule whether or not it was asked.
-    fn new(explained: &RuleExplained, active: &ActiveRule) -> Self {
+    fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
         let rule = active.rule();
         let bucket = explained.bucket.as_ref();
         let limits = bucket
             .map(|bucket| bucket.limits.iter())
             .unwrap_or_default();
-        let limits = rule.limits.iter().zip(limits).map(|(limit, explained)| {
+        let own = active.limits_of(explained.key.as_deref()).iter();
+        let limits = own.zip(limits).map(|(limit, explained)| {
             let LimitExplained { used, now, answer } = explained;
             ExplainedLimit {
                 now: LimitView::new(limit, *used, now, answer.retry_after),
@@ -211,6 +226,13 @@ impl ExplainedRule {
             key: explained.key.clone(),
             cost: explained.price.map(|price| price.cost),
             odd_cost: explained.price.is_some_and(|price| price.is_odd),
+            unlimited: explained.allowance == Allowance::Unlimited,
+            ban: match explained.allowance {
+                Allowance::Banned(ban) => Some(ExplainedBan {
+                    lasts_ns: ban.lasts(now).map(Nanos::get),
+                }),
+                Allowance::Limits | Allowance::Unlimited => None,
+            },
             reported: bucket.map_or(0, |bucket| bucket.reported),
             limits: limits.collect(),
             ..Self::default()

@@ -14,7 +14,7 @@ mod status;
 
 pub use bucket::{BucketState, BucketView, BucketsPage, LimitView, ResetAnswer};
 pub use event::{Event, EventKind, Events};
-pub use explain::{ExplainAnswer, ExplainedLimit, ExplainedRule, Says, UnmetPart};
+pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 pub use loudou_limiter::config::Access;
 pub use problem::{ProblemAnswer, RuleProblem};
 pub use rule::{EditAnswer, EditView, RuleView, Rules};

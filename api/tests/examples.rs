@@ -226,6 +226,7 @@ fn rules_to_explain() -> Value {
         }
         rule
     };
+    let penalty = json!({ "after": 2, "within": "1m", "ban": "5m" });
     let free = json!({ "headers": [{ "name": "x-plan", "exact": "free" }] });
     json!([
         rule("reply-per-user", 15, &json!({})),
@@ -240,9 +241,18 @@ fn rules_to_explain() -> Value {
             50,
             &json!({ "cost": { "header": "x-cost", "default": 2, "max": 9 } })
         ),
-        rule("old", 5, &json!({ "mode": "off" })),
+        rule(
+            "old",
+            5,
+            &json!({ "mode": "off", "overrides": { "alice": "banned" } })
+        ),
+        rule("vip", 5, &json!({ "overrides": { "al*": "unlimited" } })),
         rule("strict", 2, &json!({})),
-        rule("candidate", 1, &json!({ "mode": "shadow" })),
+        rule(
+            "candidate",
+            1,
+            &json!({ "mode": "shadow", "penalty": penalty })
+        ),
         rule("behind", 5, &json!({})),
         rule("last", 5, &json!({ "stop": true })),
         rule("never", 5, &json!({})),
@@ -265,6 +275,7 @@ fn explanations() -> serde_json::Result<()> {
         ("per-tenant", Says::Skip),
         ("odd-cost", Says::Admit),
         ("old", Says::Off),
+        ("vip", Says::Admit),
         ("strict", Says::Refuse),
         ("candidate", Says::Refuse),
         ("behind", Says::NotAsked),

@@ -3,7 +3,6 @@
 use loudou_api::{EditAnswer, EventKind};
 use loudou_limiter::config;
 use loudou_limiter::rule::Rule;
-use serde_json::Value;
 
 use super::call::{json, wrong_body};
 use super::change::describe;

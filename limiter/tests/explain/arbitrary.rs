@@ -137,6 +137,21 @@ fn limits() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What some keys get instead, and what being refused leads to.
+fn exceptions() -> BoxedStrategy<Value> {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/s", "max_wait": "1s" }]);
+    let overrides = vec![
+        json!({ "alice": { "scale": 2 }, "*": "unlimited" }),
+        json!({ "bob": "banned", "~missing": "banned" }),
+        json!({ "b*": { "limits": limits }, "alice": "unlimited" }),
+    ];
+    let penalty = json!({ "after": 2, "within": "5s", "ban": "2s", "factor": 2, "max": "9s" });
+    some(vec![
+        ("overrides", one_of(overrides).boxed()),
+        ("penalty", one_of(vec![penalty]).boxed()),
+    ])
+}
+
 fn rule() -> impl Strategy<Value = Value> {
     let costs = vec![
         json!(1),
@@ -154,10 +169,15 @@ fn rule() -> impl Strategy<Value = Value> {
         one_of(modes.to_vec()),
         one_of(missing.to_vec()),
         prop::bool::weighted(0.15),
+        exceptions(),
     );
-    fields.prop_map(|(matches, key, limits, cost, mode, missing, stop)| {
-        json!({ "match": matches, "key": key, "limits": limits, "cost": cost, "mode": mode,
-            "on_missing_key": missing, "stop": stop })
+    fields.prop_map(|(matches, key, limits, cost, mode, missing, stop, exceptions)| {
+        let mut rule = json!({ "match": matches, "key": key, "limits": limits, "cost": cost, "mode": mode,
+            "on_missing_key": missing, "stop": stop });
+        for (field, value) in exceptions.as_object().expect("fields") {
+            rule[field] = value.clone();
+        }
+        rule
     })
 }
 

@@ -74,6 +74,12 @@ fn block(rule: &ExplainedRule) -> Table {
     if let Some(key) = &rule.key {
         row("key", key.clone());
     }
+    if let Some(ban) = &rule.ban {
+        row("banned", words::lasts(ban));
+    }
+    if rule.unlimited {
+        row("unlimited", "this key has no limits".to_owned());
+    }
     if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.odd_cost) {
         let odd = if rule.odd_cost {
             ", the default: the request names none that is a whole number from 1"
@@ -99,7 +105,12 @@ fn limits(rule: &ExplainedRule, style: Style) -> Table {
             format!("{INDENT}{}", now.name).into(),
             bar(part, whole, style).into(),
             format!("{}/{} left", now.remaining, now.capacity).into(),
-            words::limit(limit, rule.cost).into(),
+            // What limits say of a banned key does not count.
+            if rule.ban.is_some() {
+                String::from(" ").into()
+            } else {
+                words::limit(limit, rule.cost).into()
+            },
         ]);
     }
     table
@@ -107,8 +118,8 @@ fn limits(rule: &ExplainedRule, style: Style) -> Table {
 
 /// One record for each limit, and one for a rule without.
 pub(super) fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<()> {
-    let heading = "rule,mode,says,overruled,behind,error,place,asked,found,key,cost,limit,algorithm,\
-                   capacity,rate,used,remaining,limit_says,remaining_after,wait_ns,retry_after_ns,\
+    let heading = "rule,mode,says,overruled,behind,error,place,asked,found,key,cost,unlimited,\
+                   banned,ban_lasts_ns,limit,algorithm,capacity,rate,used,remaining,limit_says,remaining_after,wait_ns,retry_after_ns,\
                    reset_after_ns";
     csv(out, heading.split(','))?;
     for rule in &answer.rules {
@@ -127,6 +138,7 @@ pub(super) fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<(
 
 fn of_rule(rule: &ExplainedRule) -> Vec<String> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let part = rule.failing.as_ref().or(rule.missing.as_ref());
     let of = |read: fn(&UnmetPart) -> String| part.map(read).unwrap_or_default();
     vec![
@@ -140,7 +152,10 @@ fn of_rule(rule: &ExplainedRule) -> Vec<String> {
         of(|part| part.asked.to_string()),
         of(|part| part.found.clone().unwrap_or_default()),
         text(&rule.key),
-        rule.cost.map(|cost| cost.to_string()).unwrap_or_default(),
+        number(rule.cost),
+        rule.unlimited.to_string(),
+        rule.ban.is_some().to_string(),
+        number(rule.ban.as_ref().and_then(|ban| ban.lasts_ns)),
     ]
 }
 

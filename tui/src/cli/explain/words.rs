@@ -1,6 +1,6 @@
 //! What rules say of a request, and what they ask of one, in words.
 
-use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, Says, UnmetPart};
+use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 use loudou_limiter::config::parse_rule;
 use serde_json::{Map, Value, json};
 
@@ -39,8 +39,19 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
     if let Some(error) = &rule.error {
         return Some(format!(": {error}"));
     }
+    if let Some(ban) = &rule.ban {
+        return Some(format!(": its key is banned {}", lasts(ban)));
+    }
     let limit = rule.limits.get(rule.reported)?;
     Some(again(limit, rule.cost).map_or_else(String::new, |when| format!("; {when}")))
+}
+
+/// How long a ban lasts.
+pub(super) fn lasts(ban: &ExplainedBan) -> String {
+    ban.lasts_ns.map_or_else(
+        || "without an end".to_owned(),
+        |wait| format!("for {}", humanise(wait)),
+    )
 }
 
 /// When the same request would pass.

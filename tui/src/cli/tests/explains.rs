@@ -1,6 +1,8 @@
 //! `loudou explain`, by an Envoy that answers and by a rule file.
 
-use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart};
+use loudou_api::{
+    ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
+};
 use serde_json::{Value, json};
 
 use super::canned::{HOSTILE, ok};
@@ -200,6 +202,23 @@ fn rare() -> ExplainAnswer {
 fn what_is_rarely_said() {
     let ran = Loudou::answers(vec![ok(&rare())]).run("explain");
     assert_snapshot!("explain_rare", ran.seen());
+    let banned = ExplainedRule {
+        rule: "per-user".to_owned(),
+        says: Says::Refuse,
+        ban: Some(ExplainedBan {
+            lasts_ns: Some(300_000_000_000),
+        }),
+        key: Some("mallory".to_owned()),
+        ..ExplainedRule::default()
+    };
+    let banned = ExplainAnswer {
+        verdict: Says::Refuse,
+        refused_by: Some("per-user".to_owned()),
+        rules: vec![banned],
+        ..ExplainAnswer::default()
+    };
+    let ran = Loudou::answers(vec![ok(&banned)]).run("explain");
+    assert_snapshot!("explain_banned", ran.seen());
     let unknown = ExplainAnswer::default();
     let ran = Loudou::answers(vec![ok(&unknown)]).run("explain");
     assert_snapshot!("explain_unknown", ran.seen());
