@@ -3,6 +3,11 @@
 use loudou_api::{
     ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
 };
+use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
+use loudou_limiter::explain::explain;
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::{Nanos, config};
 use serde_json::{Value, json};
 
 use super::canned::{HOSTILE, ok};
@@ -65,6 +70,47 @@ fn what_envoy_says() {
     let json = answer().run("explain -o json").out;
     let read: ExplainAnswer = serde_json::from_str(&json).expect("the contract");
     assert_eq!(read, every_standing());
+}
+
+/// After alice has sent fifteen replies at once.
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let limits = json!([
+        { "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/60s" },
+        { "name": "daily", "algorithm": "token_bucket", "capacity": 1000, "rate": "1000/d" },
+    ]);
+    let replies = json!({ "methods": ["POST"], "path": { "prefix": "/reply" } });
+    let free = json!({ "headers": [{ "name": "x-plan", "exact": "free" }] });
+    let rules = json!([
+        { "name": "reply-per-user", "match": replies, "key": [{ "header": "x-user-id" }], "limits": limits },
+        { "name": "free-plan", "match": free, "key": ["source"], "limits": limits },
+    ]);
+    let file = config::parse(&json!({ "version": 1, "rules": rules }))
+        .file
+        .expect("valid");
+    let rules = file
+        .rules
+        .into_iter()
+        .map(|rule| ActiveRule::new(rule, Vec::new()));
+    let (rules, mut store): (RuleSet, _) = (rules.collect(), MemoryStore::new());
+    let alice = json!({ "method": "POST", "path": "/reply", "headers": { "x-user-id": "alice" } });
+    let mut sample = config::parse_sample(&alice).expect("a sample");
+    let table = Table::open(&mut store, "s", 64, [1; 16], Nanos::ZERO).expect("opens");
+    let clock = Clock::at(Nanos::ZERO);
+    for _ in 0..15 {
+        let stats = &mut StoreStats::default();
+        evaluate(&rules, &table, &mut store, &mut sample, clock, stats);
+    }
+    let explained = explain(&rules, &table, &mut store, &mut sample, clock);
+    let answer = ExplainAnswer::new(&explained, &rules, Nanos::ZERO, 1);
+    let ran =
+        Loudou::answers(vec![ok(&answer)]).run("explain -X POST --path /reply -H x-user-id:alice");
+    let readme = include_str!("../../../../README.md");
+    assert!(
+        readme.contains(&format!("```\n{}```", ran.out)),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
