@@ -16,7 +16,7 @@ use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::Refusal;
-use crate::waiting::{TICK_MS, Ticket, Waiting};
+use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
 
@@ -57,6 +57,9 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
+/// The period at which the data role tries to become active, from its configuration on.
+pub const START_TICK_MS: u32 = 50;
+
 /// One worker's data role.
 #[derive(Debug)]
 pub struct DataPlane {
@@ -65,10 +68,12 @@ pub struct DataPlane {
     registry: Registry,
     active: Option<Active>,
     waiting: Waiting,
+    /// The period of the timer.
+    timer_ms: u32,
 }
 
 impl DataPlane {
-    /// A data role that is not active yet.
+    /// A data role that is not active yet, whose timer runs every [`START_TICK_MS`].
     pub fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
             file,
@@ -76,6 +81,7 @@ impl DataPlane {
             registry: Registry::default(),
             active: None,
             waiting: Waiting::default(),
+            timer_ms: START_TICK_MS,
         }
     }
 
@@ -143,6 +149,9 @@ impl DataPlane {
             );
             return Ok(());
         }
+        if self.is_reloaded(host) {
+            return Ok(());
+        }
         let take_up =
             |record: &mut Record| record.take_up(&self.file, self.configured_at, host.now());
         let (record, taken) = record::change(host, share, take_up)?;
@@ -151,6 +160,22 @@ impl DataPlane {
             self.tell(host, &taken, record.generation);
         }
         Ok(())
+    }
+
+    /// Whether the current request is older than this sandbox: it is loaded again, for this request,
+    /// in place of one that died. Its configuration need not be the newest, for it may be that of a
+    /// listener that drains; a new one is loaded before any request comes to it, and taken up by the
+    /// timer of the main thread at the latest.
+    fn is_reloaded(&self, host: &dyn Host) -> bool {
+        let time = host.property("request\0time");
+        let Some(time) = time.and_then(|time| time.try_into().ok()) else {
+            return false;
+        };
+        let begun_ms = u64::from_le_bytes(time) / 1_000_000;
+        let own_age = host.now().since(self.configured_at);
+        // Both times are cut off to milliseconds.
+        let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
+        Nanos::from_millis(age_ms) >= own_age
     }
 
     fn tell(&self, host: &dyn Host, taken: &TakenUp, generation: u64) {
@@ -180,24 +205,38 @@ impl DataPlane {
         events::add(host, share, event);
     }
 
-    /// What the timer does: becomes active, and resumes requests whose time has come. It runs on
-    /// while there is more to do.
+    /// What the timer does: becomes active, and resumes requests whose time has come.
     pub fn tick(&mut self, host: &dyn Host) {
         if !self.start(host) {
             return;
         }
         let now = host.now();
         let mut resumed: usize = 0;
-        while let Some(stream) = self.waiting.next_due(now) {
+        while resumed < MAX_RELEASED
+            && let Some(stream) = self.waiting.next_due(now)
+        {
             host.resume(stream);
             resumed = resumed.saturating_add(1);
         }
         if let Some(active) = &self.active {
             active.store_metrics.waited(host, resumed);
         }
-        if self.waiting.is_empty() {
-            host.set_timer_ms(0);
+        self.set_timer(host, now);
+    }
+
+    /// Lets the timer run out when the next request is due. The host starts it again after each run,
+    /// with the period that was set last; setting it takes a new timer.
+    fn set_timer(&mut self, host: &dyn Host, now: Nanos) {
+        let period = self.waiting.timer_ms(now);
+        if period != self.timer_ms {
+            host.set_timer_ms(period);
+            self.timer_ms = period;
         }
+    }
+
+    /// What to do with those who wait when the sandbox dies.
+    pub fn will(&self) -> Will {
+        self.waiting.will(&self.file.store.share)
     }
 
     /// Whether a request still waits.
@@ -236,10 +275,11 @@ impl DataPlane {
         let fate = match decided.verdict {
             Ok((due, headers)) if due > now => {
                 active.store_metrics.waits(host, due.since(now));
-                if self.waiting.is_empty() {
-                    host.set_timer_ms(TICK_MS);
+                let ticket = self.waiting.enter(stream, due);
+                if self.waiting.is_next(ticket) {
+                    self.set_timer(host, now);
                 }
-                stay.ticket = Some(self.waiting.enter(stream, due));
+                stay.ticket = Some(ticket);
                 Fate::Hold(headers)
             }
             Ok((_, headers)) => Fate::Pass(headers),

@@ -17,7 +17,7 @@ mod probe;
 mod record;
 mod request;
 mod respond;
-mod waiting;
+pub mod waiting;
 
 /// The version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -31,6 +31,7 @@ pub struct Config {
     upstream: Option<SocketAddr>,
     before: Vec<Value>,
     access_log: Option<String>,
+    filter_behind: Option<Value>,
 }
 
 impl Config {
@@ -56,6 +57,7 @@ impl Config {
             upstream: None,
             before: Vec::new(),
             access_log: None,
+            filter_behind: None,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -98,6 +100,13 @@ impl Config {
     #[must_use]
     pub fn access_log(mut self, format: &str) -> Self {
         self.access_log = Some(format!("{format}\n"));
+        self
+    }
+
+    /// Puts another HTTP filter behind Loudou on the data listener.
+    #[must_use]
+    pub fn filter_behind(mut self, filter: Value) -> Self {
+        self.filter_behind = Some(filter);
         self
     }
 
@@ -203,8 +212,10 @@ impl Config {
             json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
         };
         let log = self.access_log.as_deref().map(access_log);
-        let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", &action, &self.before, &plugin, log)
+        let mut filters = self.before.clone();
+        filters.push(loudou(&plugin("loudou", wasm, &self.data_plugin)));
+        filters.extend(self.filter_behind.clone());
+        listener("data", &action, filters, log)
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
@@ -212,7 +223,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &[], &plugin, None)
+        listener("admin", &action, vec![loudou(&plugin)], None)
     }
 }
 
@@ -274,24 +285,26 @@ fn access_log(format: &str) -> Value {
     } })
 }
 
+/// The HTTP filter of a plugin.
+fn loudou(plugin: &Value) -> Value {
+    json!({ "name": "loudou", "typed_config": {
+        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+    } })
+}
+
 fn listener(
     name: &str,
     action: &Value,
-    before: &[Value],
-    plugin: &Value,
+    mut filters: Vec<Value>,
     access_log: Option<Value>,
 ) -> Value {
+    filters.push(json!({ "name": "router", "typed_config": {
+        "@type": format!("{HTTP}router.v3.Router"),
+    } }));
     let mut route = json!({ "name": name, "match": { "prefix": "/" } });
     if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
         route.extend(action.clone());
     }
-    let mut filters = before.to_vec();
-    filters.extend([
-        json!({ "name": "loudou", "typed_config": {
-            "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-        } }),
-        json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } }),
-    ]);
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,

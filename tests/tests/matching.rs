@@ -70,6 +70,11 @@ fn paths() -> Vec<Case> {
             [get("/a?b=.json"), get("/a.jsonp")],
         ),
         case(
+            path("regex", "/v[0-9]+/.*"),
+            [get("/v1/"), get("/v12/a?b")],
+            [get("/v/"), get("/x/v1/"), get("/x?/v1/")],
+        ),
+        case(
             path("template", "/users/{id}/posts"),
             [get("/users/7/posts"), get("/users/%2F/posts?x")],
             [

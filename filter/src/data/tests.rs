@@ -7,6 +7,7 @@ use super::*;
 use crate::host::fake::FakeHost;
 
 mod answers;
+mod waiting;
 
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
@@ -149,4 +150,48 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(host.store.borrow().is_empty(), "a canary leaves no trace");
     assert!(plane.start(&host));
     assert!(!host.store.borrow().is_empty());
+}
+
+/// The capacity that the record has for the rule.
+fn in_force(host: &FakeHost) -> String {
+    let (record, _) = record::load(host, "loudou").expect("a record");
+    format!("{:?}", record.rules[0].base.limits)
+}
+
+#[test]
+fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
+    let host = FakeHost::default();
+    let other = json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/10s" }]);
+    let old = file(&rules("enforce", &[]));
+    let new = file(&rules("enforce", &[("limits", other)]));
+    assert!(DataPlane::new(old.clone(), host.now()).start(&host));
+    let at_first = in_force(&host);
+    host.pass(Nanos::from_secs(10));
+    assert!(DataPlane::new(new, host.now()).start(&host));
+    let now = in_force(&host);
+    assert_ne!(now, at_first);
+
+    // A request to the listener that drains, for which its sandbox is loaded again.
+    host.pass(Nanos::from_secs(10));
+    let begun = host.unix_ms() * 1_000_000;
+    let time = begun.to_le_bytes().to_vec();
+    host.properties
+        .borrow_mut()
+        .insert("request\0time".to_owned(), time);
+    host.pass(Nanos::from_millis(3));
+    let mut plane = DataPlane::new(old.clone(), host.now());
+    host.pass(Nanos::from_millis(1));
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    assert_eq!(in_force(&host), now);
+
+    // The same configuration, and a request that comes when it is there.
+    let mut plane = DataPlane::new(old, host.now());
+    host.pass(Nanos::from_millis(10));
+    let begun = host.unix_ms() * 1_000_000;
+    let time = begun.to_le_bytes().to_vec();
+    host.properties
+        .borrow_mut()
+        .insert("request\0time".to_owned(), time);
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    assert_eq!(in_force(&host), at_first);
 }

@@ -25,6 +25,7 @@ pub(crate) struct FakeHost {
     pub(crate) store_fails: Cell<bool>,
     pub(crate) metrics: RefCell<Vec<(String, i64)>>,
     pub(crate) records: RefCell<Vec<(String, u64)>>,
+    /// The paused streams that were resumed or answered.
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
     pub(crate) logs: RefCell<Vec<String>>,
@@ -114,6 +115,11 @@ impl Host for FakeHost {
 
     fn reply(&self, reply: &Reply) {
         self.replies.borrow_mut().push(reply.clone());
+    }
+
+    fn reply_to(&self, stream: u32, reply: &Reply) {
+        self.resumed.borrow_mut().push(stream);
+        self.reply(reply);
     }
 
     fn resume(&self, stream: u32) {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::cidr::{self, Cidr};
 use super::parts;
+use super::pattern::Pattern;
 use super::text::{MetadataTest, NamedTest, Test};
 use crate::request::{Request, without_query};
 
@@ -75,6 +76,8 @@ pub enum PathMatch {
     Suffix(String),
     /// It has these segments, where `{name}` is any one that is not empty: `/users/{id}`.
     Template(String),
+    /// All of it matches this pattern.
+    Regex(Pattern),
 }
 
 impl Serialize for Match {
@@ -231,6 +234,7 @@ impl PathMatch {
             Self::Exact(text) => ("exact", text),
             Self::Suffix(text) => ("suffix", text),
             Self::Template(text) => ("template", text),
+            Self::Regex(pattern) => ("regex", pattern.text()),
         }
     }
 
@@ -241,6 +245,7 @@ impl PathMatch {
             Self::Prefix(prefix) => has_segments(path, prefix.as_bytes()),
             Self::Suffix(suffix) => path.ends_with(suffix.as_bytes()),
             Self::Template(template) => fits(path, template.as_bytes()),
+            Self::Regex(pattern) => pattern.holds(path),
         }
     }
 }

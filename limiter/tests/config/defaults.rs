@@ -74,7 +74,7 @@ fn a_problem_in_the_defaults_is_told_once() {
 #[test]
 fn a_problem_in_unused_defaults_is_told() {
     let expected = [
-        "defaults.match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template",
+        "defaults.match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template, regex",
         "defaults.mode: \"on\": unknown value; allowed: enforce, shadow, off",
     ];
     let own = rule(&json!({ "mode": "off", "match": {} }));

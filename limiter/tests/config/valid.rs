@@ -112,6 +112,7 @@ fn limits() -> Values {
 fn test(base: Values, kinds: &'static [&'static str]) -> Values {
     let asked = |kind: &str| match kind {
         "present" => any::<bool>().prop_map(Value::from).boxed(),
+        "regex" => text("[a-z.]{1,5}([*+?]|\\{1,3\\})[a-z0-9/]{0,9}"),
         _ => text("\\PC{1,30}"),
     };
     prop::sample::select(kinds)
@@ -119,7 +120,7 @@ fn test(base: Values, kinds: &'static [&'static str]) -> Values {
         .boxed()
 }
 
-const TESTS: &[&str] = &["present", "exact", "prefix", "suffix"];
+const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
 
 fn named(pattern: &'static str) -> Values {
     let base = with(Just(json!({})).boxed(), vec![("name", text(pattern))]);
@@ -169,6 +170,8 @@ fn path() -> Values {
         path().prop_map(|path| json!({ "exact": path })),
         text("[a-z0-9/*.]{1,20}").prop_map(|path| json!({ "suffix": path })),
         template.prop_map(|path| json!({ "template": path })),
+        one_of(&["/v[0-9](/.*)?", "(?i)/a|/b", "/x{2,3}"])
+            .prop_map(|path| json!({ "regex": path })),
     ]
     .boxed()
 }

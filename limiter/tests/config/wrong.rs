@@ -43,8 +43,8 @@ fn names_of_fields() {
     assert_eq!(
         of_rule(&json!({ "match": { "path": { "prefx": "/x" } } })),
         [
-            "match.path.prefx: unknown field; allowed: prefix, exact, suffix, template; did you mean `prefix`?",
-            "match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template",
+            "match.path.prefx: unknown field; allowed: prefix, exact, suffix, template, regex; did you mean `prefix`?",
+            "match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template, regex",
         ]
     );
     assert_eq!(

@@ -16,6 +16,7 @@ mod indexed;
 mod matching;
 mod overriding;
 mod parts;
+mod patterns;
 
 /// A request made of whatever bytes a test wants.
 #[derive(Clone, Debug, Default)]
