@@ -19,6 +19,7 @@ fn tests(name: &str, values: [&str; 2]) -> Vec<Value> {
         json!({ "name": name, "exact": first }),
         json!({ "name": name, "prefix": second }),
         json!({ "name": name, "suffix": first }),
+        json!({ "name": name, "regex": format!("{first}|{second}.*") }),
     ]
 }
 
@@ -45,6 +46,7 @@ fn plain_match() -> BoxedStrategy<Value> {
         json!({ "exact": "/a/b" }),
         json!({ "suffix": "b" }),
         json!({ "template": "/{x}/b" }),
+        json!({ "regex": "/a.?" }),
     ];
     let hosts = vec![
         json!({ "exact": "a.test" }),
