@@ -59,6 +59,10 @@ pub enum EventKind {
     Configured,
     /// A bucket was reset.
     Reset,
+    /// An upstream fails: rules with `when` apply to requests for it.
+    UpstreamFails,
+    /// An upstream that failed does not any more.
+    UpstreamHeals,
     /// Something needs attention.
     #[default]
     #[serde(other)]
@@ -75,6 +79,8 @@ impl EventKind {
             Self::EditRetired => "edit_retired",
             Self::Configured => "configured",
             Self::Reset => "reset",
+            Self::UpstreamFails => "upstream_fails",
+            Self::UpstreamHeals => "upstream_heals",
             Self::Warning => "warning",
         }
     }
@@ -88,6 +94,8 @@ impl EventKind {
             Self::EditRetired,
             Self::Configured,
             Self::Reset,
+            Self::UpstreamFails,
+            Self::UpstreamHeals,
         ];
         let mut known = kinds.into_iter();
         known

@@ -46,6 +46,8 @@ pub enum Says {
     NoMatch,
     /// The rule is not evaluated.
     Off,
+    /// It is for this request, but by its `when` not now.
+    NotNow,
     /// A rule in front of it lets none behind it be asked.
     Stopped,
     /// A rule in front of it has refused the request.
@@ -66,6 +68,7 @@ impl Says {
             Self::Skip => "skip",
             Self::NoMatch => "no_match",
             Self::Off => "off",
+            Self::NotNow => "not_now",
             Self::Stopped => "stopped",
             Self::NotAsked => "not_asked",
             Self::Unknown => "unknown",
@@ -179,6 +182,7 @@ impl ExplainAnswer {
                         Standing::Asked(_) => (Says::Unknown, None),
                         Standing::Off => (Says::Off, None),
                         Standing::NotFor => (Says::NoMatch, None),
+                        Standing::NotNow => (Says::NotNow, None),
                         Standing::BehindStop(by) => (Says::Stopped, name(by)),
                         Standing::BehindRefusal(by) => (Says::NotAsked, name(by)),
                     };

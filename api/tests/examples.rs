@@ -4,7 +4,7 @@
 use loudou_api::{
     Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
     ExplainAnswer, ExplainedRule, LimitView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals,
-    RuleView, Rules, Says, Status, StoreStatus,
+    RuleView, Rules, Says, Status, StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
 use loudou_limiter::Nanos;
 use loudou_limiter::config::{parse, parse_sample};
@@ -39,6 +39,23 @@ fn totals() -> RuleTotals {
         errors: 0,
         held: 7,
         edited: true,
+        upstreams: None,
+    }
+}
+
+/// A rule that applies while its upstream fails.
+fn conditional() -> RuleTotals {
+    RuleTotals {
+        name: "brake".to_owned(),
+        mode: "enforce".to_owned(),
+        upstreams: Some(vec![UpstreamView {
+            cluster: "replies".to_owned(),
+            responses: 40,
+            errors: 12,
+            applies: true,
+            since_ns: 86_390_000_000_000,
+        }]),
+        ..RuleTotals::default()
     }
 }
 
@@ -117,8 +134,9 @@ fn status() -> serde_json::Result<()> {
             cas_give_ups: 0,
             lost_counts: 0,
             lost_returns: 0,
+            lost_responses: 0,
         },
-        rules: vec![totals()],
+        rules: vec![totals(), conditional()],
         waiting: 3,
         warnings: vec!["there are no rules".to_owned()],
     };
@@ -292,6 +310,30 @@ fn what_a_newer_server_says_is_unknown() -> serde_json::Result<()> {
     let rule = r#"{"rule":"r","mode":"enforce","says":"banned","until_ns":7}"#;
     let rule: ExplainedRule = serde_json::from_str(rule)?;
     assert_eq!(rule.says, Says::Unknown);
+    Ok(())
+}
+
+#[test]
+fn top() -> serde_json::Result<()> {
+    let top = Top {
+        now_ns: 86_400_000_000_000,
+        generation: 8,
+        by: TopBy::Refused,
+        window_ns: 93_000_000_000,
+        top: vec![TopEntry {
+            rule: "reply-per-user".to_owned(),
+            key: "alice%3A%2Freply".to_owned(),
+            count: 811,
+            error: 4,
+        }],
+        keys: 213,
+        missing_at_most: 5,
+    };
+    holds(&top, include_str!("../examples/top.json"))?;
+    for (by, name) in TopBy::ALL.into_iter().zip(TopBy::NAMES) {
+        assert_eq!(serde_json::to_value(by)?, json!(name));
+        assert_eq!((by.name(), TopBy::parse(name)), (name, Some(by)));
+    }
     Ok(())
 }
 

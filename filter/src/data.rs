@@ -8,6 +8,7 @@ use loudou_api::EventKind;
 use loudou_limiter::Nanos;
 use loudou_limiter::rule::{Mode, OnError, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
+use loudou_limiter::top::Tally;
 
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
@@ -16,6 +17,7 @@ use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::Refusal;
+use crate::timer::Timer;
 use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
@@ -43,6 +45,8 @@ pub enum Fate {
 pub struct Stay {
     ticket: Option<Ticket>,
     places: Vec<Place>,
+    /// Whether it went on to an upstream whose response counts.
+    is_watched: bool,
 }
 
 /// Puts headers into the current response. What an upstream says in those of the draft stays, since
@@ -68,8 +72,7 @@ pub struct DataPlane {
     registry: Registry,
     active: Option<Active>,
     waiting: Waiting,
-    /// The period of the timer.
-    timer_ms: u32,
+    timer: Timer,
 }
 
 impl DataPlane {
@@ -81,7 +84,7 @@ impl DataPlane {
             registry: Registry::default(),
             active: None,
             waiting: Waiting::default(),
-            timer_ms: START_TICK_MS,
+            timer: Timer::default(),
         }
     }
 
@@ -123,7 +126,8 @@ impl DataPlane {
         let mut define =
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
         let rule_metrics = self.file.rules.iter().map(&mut define).collect();
-        let mut active = Active::new(table, rule_metrics, store_metrics);
+        let tally = Tally::new(&share);
+        let mut active = Active::new(table, tally, rule_metrics, store_metrics);
         active.refresh(host, &self.file)?;
         Ok(active)
     }
@@ -205,7 +209,14 @@ impl DataPlane {
         events::add(host, share, event);
     }
 
-    /// What the timer does: becomes active, and resumes requests whose time has come.
+    /// When the timer is next needed.
+    fn next_tick(&self) -> Option<Nanos> {
+        let counts = self.active.as_ref().and_then(|active| active.tally.due());
+        [self.waiting.due(), counts].into_iter().flatten().min()
+    }
+
+    /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
+    /// counted. It runs on while there is more to do.
     pub fn tick(&mut self, host: &dyn Host) {
         if !self.start(host) {
             return;
@@ -218,20 +229,11 @@ impl DataPlane {
             host.resume(stream);
             resumed = resumed.saturating_add(1);
         }
-        if let Some(active) = &self.active {
+        if let Some(active) = &mut self.active {
             active.store_metrics.waited(host, resumed);
+            active.tally.flush(&mut HostStore(host), now);
         }
-        self.set_timer(host, now);
-    }
-
-    /// Lets the timer run out when the next request is due. The host starts it again after each run,
-    /// with the period that was set last; setting it takes a new timer.
-    fn set_timer(&mut self, host: &dyn Host, now: Nanos) {
-        let period = self.waiting.timer_ms(now);
-        if period != self.timer_ms {
-            host.set_timer_ms(period);
-            self.timer_ms = period;
-        }
+        self.timer.fired(host, self.next_tick(), now);
     }
 
     /// What to do with those who wait when the sandbox dies.
@@ -254,6 +256,9 @@ impl DataPlane {
         if !stay.places.is_empty() {
             active.give_back(host, &stay.places, left);
         }
+        if stay.is_watched {
+            active.see_response(host, &self.file.store.share);
+        }
     }
 
     /// Decides on the current request, which is that of `stream`. Whatever its fate, its stay has to
@@ -271,20 +276,19 @@ impl DataPlane {
         let mut stay = Stay {
             ticket: None,
             places: decided.places,
+            is_watched: decided.verdict.is_ok() && active.watches(),
         };
         let fate = match decided.verdict {
             Ok((due, headers)) if due > now => {
                 active.store_metrics.waits(host, due.since(now));
-                let ticket = self.waiting.enter(stream, due);
-                if self.waiting.is_next(ticket) {
-                    self.set_timer(host, now);
-                }
-                stay.ticket = Some(ticket);
+                stay.ticket = Some(self.waiting.enter(stream, due));
                 Fate::Hold(headers)
             }
             Ok((_, headers)) => Fate::Pass(headers),
             Err(reply) => Fate::Refuse(reply),
         };
+        active.tally.flush(&mut HostStore(host), now);
+        self.timer.fire_by(host, self.next_tick(), now);
         (fate, stay)
     }
 

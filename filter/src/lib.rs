@@ -17,6 +17,8 @@ mod probe;
 mod record;
 mod request;
 mod respond;
+mod timer;
+mod upstream;
 pub mod waiting;
 
 /// The version of this filter.

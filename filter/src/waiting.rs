@@ -58,19 +58,9 @@ impl Waiting {
         self.line(|line| line.first().copied())
     }
 
-    /// Whether no other stream is due earlier.
-    pub(crate) fn is_next(&self, ticket: Ticket) -> bool {
-        self.first() == Some(ticket)
-    }
-
-    /// The period of the timer, in milliseconds, that ends when the next stream is due; 0 if there is
-    /// none.
-    pub(crate) fn timer_ms(&self, now: Nanos) -> u32 {
-        self.first().map_or(0, |next| {
-            let left = next.due.since(now).millis_ceil();
-            // The host knows no shorter one.
-            u32::try_from(left).unwrap_or(u32::MAX).max(1)
-        })
+    /// When the next stream is due.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.first().map(|next| next.due)
     }
 
     /// Whether a stream still waits.
@@ -150,23 +140,21 @@ mod tests {
         assert_eq!(waiting.next_due(at(19)), None);
         assert_eq!(waiting.next_due(at(500)), Some(3));
         assert_eq!(waiting.next_due(at(500)), Some(1));
-        assert_eq!(waiting.timer_ms(at(500)), 0);
+        assert_eq!(waiting.due(), None);
     }
 
     #[test]
-    fn the_timer_ends_when_the_next_is_due() {
+    fn the_earliest_is_due_next() {
         let waiting = Waiting::default();
-        let far = waiting.enter(1, Nanos::from_secs(60));
-        assert!(waiting.is_next(far));
-        assert_eq!(waiting.timer_ms(Nanos::ZERO), 60_000);
-        let near = waiting.enter(2, Nanos::new(1_500_000));
-        assert!(waiting.is_next(near) && !waiting.is_next(far));
-        assert_eq!(waiting.timer_ms(Nanos::ZERO), 2, "never too early");
-        assert_eq!(waiting.timer_ms(Nanos::new(1_500_000)), 1, "overdue");
-        waiting.leave(near);
-        waiting.leave(far);
-        waiting.enter(3, Nanos::MAX);
-        assert_eq!(waiting.timer_ms(Nanos::ZERO), u32::MAX);
+        let [near, far] = [Nanos::from_millis(1), Nanos::MAX];
+        let first = waiting.enter(1, far);
+        assert_eq!(waiting.due(), Some(far));
+        let second = waiting.enter(2, near);
+        assert_eq!(waiting.due(), Some(near));
+        waiting.leave(second);
+        assert_eq!(waiting.due(), Some(far));
+        waiting.leave(first);
+        assert_eq!(waiting.due(), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod schema;
 mod spoken;
 mod suggest;
 mod warnings;
+mod when;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};

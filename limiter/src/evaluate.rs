@@ -204,6 +204,9 @@ pub fn evaluate(
         if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
             continue;
         }
+        if !active.applies(table, store, request, clock.now) {
+            continue;
+        }
         let is_enforced = rule.mode == Mode::Enforce;
         let key = rule.key_of(request, table.seed());
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);

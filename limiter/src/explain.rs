@@ -69,6 +69,8 @@ pub enum Standing {
     Off,
     /// It is for other requests.
     NotFor,
+    /// It is for this request, but by its `when` not now: the upstream does not fail.
+    NotNow,
     /// The rule of this index lets none behind it be asked.
     BehindStop(usize),
     /// The rule of this index has refused before.
@@ -135,7 +137,7 @@ impl Look<'_, '_> {
     fn rule(&mut self, index: usize, active: &ActiveRule) -> RuleExplained {
         let rule = active.rule();
         let failing = rule.matches.explain(self.request);
-        let standing = self.standing(index, rule.mode, failing.is_some());
+        let standing = self.standing(index, active, failing.is_some());
         let mut explained = RuleExplained {
             failing,
             standing,
@@ -167,20 +169,25 @@ impl Look<'_, '_> {
         explained
     }
 
-    fn standing(&self, index: usize, mode: Mode, is_for_others: bool) -> Standing {
+    fn applies(&mut self, active: &ActiveRule) -> bool {
+        active.applies(self.table, self.store, self.request, self.clock.now)
+    }
+
+    fn standing(&mut self, index: usize, active: &ActiveRule, is_for_others: bool) -> Standing {
         let asked = self.outcome.rules.iter();
         if let Some(place) = asked.clone().position(|said| said.rule == index) {
             return Standing::Asked(place);
         }
         let stopped_by = self.outcome.stopped_by.filter(|by| *by < index);
         let refused_by = self.outcome.refusal().map(|said| said.rule);
-        match (mode, stopped_by, refused_by) {
+        match (active.rule().mode, stopped_by, refused_by) {
             (Mode::Off, ..) => Standing::Off,
             _ if is_for_others => Standing::NotFor,
+            _ if !self.applies(active) => Standing::NotNow,
             (_, Some(by), _) => Standing::BehindStop(by),
             (_, None, Some(by)) => Standing::BehindRefusal(by),
             // Nothing else keeps `evaluate` from asking a rule.
-            (_, None, None) => Standing::NotFor,
+            (_, None, None) => Standing::NotNow,
         }
     }
 

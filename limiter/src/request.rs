@@ -29,6 +29,10 @@ pub trait Request {
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
     }
+    /// The upstream that the request goes to: the name of Envoy's cluster.
+    fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
 
     /// What it costs whatever a rule says; `None` for what the rule says.
     fn cost(&mut self) -> Option<u64> {
@@ -56,6 +60,8 @@ pub struct Sample<'a> {
     pub source: Option<Text<'a>>,
     /// The name of the route.
     pub route: Option<Text<'a>>,
+    /// The upstream that it goes to.
+    pub cluster: Option<Text<'a>>,
     /// Who the client's certificate says it is.
     pub peer: Option<Text<'a>>,
     /// In order; names in any case. Of one that is there several times the first value counts.
@@ -102,6 +108,10 @@ impl Request for Sample<'_> {
 
     fn route(&mut self) -> Option<Text<'_>> {
         borrowed(self.route.as_ref())
+    }
+
+    fn cluster(&mut self) -> Option<Text<'_>> {
+        borrowed(self.cluster.as_ref())
     }
 
     fn peer(&mut self) -> Option<Text<'_>> {

@@ -25,6 +25,7 @@ pub mod pattern;
 mod refuse;
 mod respond;
 pub mod text;
+mod when;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
@@ -37,6 +38,7 @@ pub use pattern::Pattern;
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
 pub use text::{MetadataTest, NamedTest, Test};
+pub use when::When;
 
 /// A whole rule file. `defaults` are already applied to the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -86,6 +88,9 @@ pub struct Rule {
     /// Which requests it is for.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
+    /// Only while an upstream fails; without it, always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
     /// Which bucket a request goes to; empty for one bucket for all.
     pub key: Vec<KeyPart>,
     /// What a request gets that lacks a key part.

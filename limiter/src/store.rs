@@ -18,6 +18,7 @@ pub mod paged;
 pub mod release;
 pub mod size;
 pub mod table;
+pub mod upstreams;
 
 /// A version of a value; every successful write gives a new one. Never 0.
 pub type Cas = u32;

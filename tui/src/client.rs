@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use loudou_api::{
     BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, ResetAnswer,
-    RuleView, Rules, Status,
+    RuleView, Rules, Status, Top,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,7 +25,7 @@ mod request;
 mod tests;
 
 pub use error::{ClientError, problem_line};
-pub use request::{BucketsQuery, DropRequest, EditRequest};
+pub use request::{BucketsQuery, DropRequest, EditRequest, TopQuery};
 
 use request::Path;
 
@@ -164,6 +164,11 @@ impl Client {
         }
         let request = request.content_type("application/json");
         self.answer(request.send(&sample.to_string()))
+    }
+
+    /// The keys that were refused or admitted most lately.
+    pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
+        self.get(&query.path())
     }
 
     /// Events after the one numbered `after`.

@@ -5,6 +5,8 @@ use std::fs;
 use anyhow::Result;
 use clap::ValueEnum;
 
+use crate::command::{cargo, run};
+
 mod replay;
 mod waiting;
 
@@ -15,6 +17,8 @@ pub(crate) enum Bench {
     Replay,
     /// What 10 000 requests that wait cost others, in Loudou and in Envoy's own fault filter
     Waiting,
+    /// What it costs a request that its key is counted for heavy hitters, natively
+    Top,
 }
 
 /// The unit of `/proc/PID/stat`, on every Linux there is.
@@ -25,6 +29,10 @@ pub(crate) fn bench(what: Bench) -> Result<()> {
     match what {
         Bench::Replay => replay::run_all(),
         Bench::Waiting => waiting::run_all(),
+        Bench::Top => {
+            let bench = ["bench", "--package", "loudou-limiter", "--bench", "top"];
+            run(&mut cargo(&bench))
+        }
     }
 }
 

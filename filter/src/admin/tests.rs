@@ -9,6 +9,7 @@ use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
 mod explain;
+mod top;
 
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
@@ -21,6 +22,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::started_at(Nanos::ZERO)
+    }
+
+    fn started_at(now: Nanos) -> Self {
         let rules = json!([{
             "name": "per-user",
             "key": [{ "header": "x-user-id" }],
@@ -50,6 +55,7 @@ impl Bench {
             data: DataPlane::new(file, Nanos::ZERO),
             admin: AdminPlane::new(settings),
         };
+        bench.host.now.set(now.get());
         assert!(bench.data.start(&bench.host));
         bench
     }

@@ -18,6 +18,8 @@ pub(crate) struct FakeHost {
     pub(crate) now: Cell<u64>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// How many properties were asked for.
+    pub(crate) properties_read: Cell<u32>,
     pub(crate) body: RefCell<Vec<u8>>,
     pub(crate) replies: RefCell<Vec<Reply>>,
     pub(crate) response_headers: RefCell<Vec<(String, String)>>,
@@ -82,6 +84,7 @@ impl Host for FakeHost {
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
+        self.properties_read.set(self.properties_read.get() + 1);
         self.properties.borrow().get(path).cloned()
     }
 

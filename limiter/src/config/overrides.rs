@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::limits::{self, Field, Form, Numbers, about};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
+use super::spoken::written;
 use super::suggest::nearest;
 use crate::algorithm::MAX_AMOUNT;
 use crate::ban::Penalty;
@@ -185,9 +186,7 @@ fn escape(text: &str) -> String {
 /// too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let one = |limit: &Limit| {
-        let Ok(Value::Object(mut fields)) = serde_json::to_value(limit) else {
-            return None;
-        };
+        let mut fields = written(limit);
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => amount(value, scale)?,

@@ -17,7 +17,7 @@ use crate::request::{Sample, Text};
 
 /// The fields of a sample.
 const SAMPLE: &[&str] = &[
-    "method", "path", "host", "headers", "source", "route", "metadata", "peer", "cost",
+    "method", "path", "host", "headers", "source", "route", "cluster", "metadata", "peer", "cost",
 ];
 /// The longest text of a sample, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
@@ -45,6 +45,7 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
     let host = read("host", host);
     let source = read("source", address);
     let route = read("route", |cursor, report| cursor.text(MAX_TEXT, report));
+    let cluster = read("cluster", |cursor, report| cursor.text(MAX_TEXT, report));
     let peer = read("peer", |cursor, report| cursor.text(MAX_TEXT, report));
     let headers = fields.get("headers");
     let headers = headers.map_or_else(Vec::new, |headers| self::headers(&headers, report));
@@ -60,6 +61,7 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
         host,
         source,
         route,
+        cluster,
         peer,
         headers,
         underscores: false,

@@ -1,9 +1,7 @@
 //! What some keys of a rule get instead of its limits.
 
-use alloc::string::String;
-
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
 
 use super::key_map::KeyMap;
 use crate::decimal::Decimal;
@@ -25,28 +23,31 @@ pub enum Override {
 /// The overrides of a rule. A key is exact, or a beginning followed by `*`.
 pub type Overrides = KeyMap<Override>;
 
-impl Override {
-    /// As in a rule file.
-    pub fn value(&self) -> Value {
-        match self {
-            Self::Scale(scale) => json!({ "scale": scale }),
-            Self::Limits(limits) => json!({ "limits": limits }),
-            Self::Unlimited => Value::from("unlimited"),
-            Self::Banned => Value::from("banned"),
-        }
-    }
-}
-
 impl Serialize for Override {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.value().serialize(serializer)
+        match self {
+            Self::Unlimited => serializer.serialize_str("unlimited"),
+            Self::Banned => serializer.serialize_str("banned"),
+            Self::Scale(scale) => {
+                let mut fields = serializer.serialize_map(Some(1))?;
+                fields.serialize_entry("scale", scale)?;
+                fields.end()
+            }
+            Self::Limits(limits) => {
+                let mut fields = serializer.serialize_map(Some(1))?;
+                fields.serialize_entry("limits", limits)?;
+                fields.end()
+            }
+        }
     }
 }
 
 impl Serialize for Overrides {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = self.iter().map(|(key, value)| (key, value.value()));
-        let fields: Map<String, Value> = fields.collect();
-        fields.serialize(serializer)
+        let mut fields = serializer.serialize_map(Some(self.len()))?;
+        for (key, value) in self.iter() {
+            fields.serialize_entry(&key, value)?;
+        }
+        fields.end()
     }
 }

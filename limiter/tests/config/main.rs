@@ -16,6 +16,7 @@ mod sample;
 mod schema;
 mod shaping;
 mod valid;
+mod when;
 mod windows;
 mod wrong;
 

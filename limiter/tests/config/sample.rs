@@ -84,7 +84,7 @@ fn every_problem_is_told() {
     told.sort();
     let value = "allowed: a text of at most 8192 bytes on one line";
     let mut expected = vec![
-        "methods: unknown field; allowed: method, path, host, headers, source, route, metadata, peer, cost; \
+        "methods: unknown field; allowed: method, path, host, headers, source, route, cluster, metadata, peer, cost; \
          did you mean `method`?"
             .to_owned(),
         "method: \"get\": not a method; allowed: upper-case names: GET, POST, …; did you mean `GET`?"

@@ -241,6 +241,25 @@ fn refuse() -> Values {
     ])
 }
 
+/// Only while an upstream fails.
+fn when() -> Values {
+    let decimal = |thousandths: u32| json!(Decimal::from_thousandths(thousandths));
+    let shares = (1..=1_000_u32, 1..=1_000_u32).prop_map(move |(one, two)| {
+        json!({ "upstream_error_rate_over": decimal(one.max(two)), "until_under": decimal(one.min(two)) })
+    });
+    let shares = prop_oneof![3 => shares, 1 => Just(json!({ "upstream_error_rate_over": 1.0 }))];
+    let within = duration(Nanos::from_secs(1), Nanos::from_secs(3_600));
+    let least = (1..=1_000_000_u32).prop_map(Value::from).boxed();
+    let others = optional(vec![("within", within), ("least", least)]);
+    let both = (shares, others).prop_map(|(mut shares, others)| {
+        for (name, value) in others.as_object().expect("an object") {
+            shares[name] = value.clone();
+        }
+        shares
+    });
+    both.boxed()
+}
+
 /// What a rule may have, and `defaults`.
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = matching(2);
@@ -257,6 +276,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
     ];
     vec![
         ("match", matches),
+        ("when", when()),
         ("on_missing_key", one_of(&["skip", "refuse", "share"])),
         ("cost", cost()),
         ("mode", mode.boxed()),

@@ -99,6 +99,7 @@ fn check_rules(world: &World, sample: &Value, explained: &Explanation, outcome: 
                 Standing::Asked(_) => false,
                 Standing::Off => active.rule().mode == Mode::Off,
                 Standing::NotFor => !holds,
+                Standing::NotNow => holds && active.rule().when.is_some(),
                 Standing::BehindStop(by) => holds && by < index && outcome.stopped_by == Some(by),
                 Standing::BehindRefusal(by) => {
                     holds && by < index && outcome.refusal().map(|said| said.rule) == Some(by)

@@ -2,9 +2,9 @@
 
 use loudou_limiter::config::parse_sample;
 use loudou_limiter::evaluate::{Answer, Clock};
-use loudou_limiter::explain::Standing::{Asked, BehindRefusal, BehindStop, NotFor, Off};
+use loudou_limiter::explain::Standing::{Asked, BehindRefusal, BehindStop, NotFor, NotNow, Off};
 use loudou_limiter::explain::{Allowance, RuleExplained, explain};
-use loudou_limiter::store::table::GaveUp;
+use loudou_limiter::store::table::{GaveUp, StoreStats};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 use loudou_limiter::{Ban, Nanos, Verdict};
 use serde_json::{Value, json};
@@ -19,6 +19,37 @@ fn rule(name: &str, capacity: u32, more: &Value) -> Value {
         rule[field] = value.clone();
     }
     rule
+}
+
+/// A rule with `when` is not asked while the upstream of the request does well.
+#[test]
+fn a_rule_that_waits_for_an_upstream_to_fail() {
+    let when = json!({ "upstream_error_rate_over": 0.5, "least": 1, "within": "1s" });
+    let rules = json!([
+        rule("brake", 1, &json!({ "when": when, "stop": true })),
+        rule("always", 9, &json!({})),
+    ]);
+    let mut world = World::new(&rules, 64);
+    let when = world.rules[0].rule().when.expect("there is one");
+    let (table, mut stats) = (world.table.clone(), StoreStats::default());
+    table.respond(
+        &mut world.store,
+        &when,
+        b"bad",
+        true,
+        Nanos::ZERO,
+        &mut stats,
+    );
+    let mut standings = |cluster: &str| {
+        let explained = world.explain(&json!({ "cluster": cluster }), START);
+        explained
+            .rules
+            .iter()
+            .map(|rule| rule.standing)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(standings("good"), [NotNow, Asked(0)]);
+    assert_eq!(standings("bad"), [Asked(0), BehindStop(0)]);
 }
 
 #[test]

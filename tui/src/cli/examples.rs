@@ -6,6 +6,7 @@ Examples:
   loudou check rules.yaml                         check a rule file before Envoy sees it
   loudou replay --config rules.yaml --trace access.log    what it would have done yesterday
   loudou buckets --state refusing                 who is refused, right now
+  loudou top --by refused                         who was refused most, lately
   loudou explain --path /reply -H 'x-user-id: alice'    why a request would be refused
   loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
   loudou unset per-user                           take that back";
@@ -14,7 +15,8 @@ pub(crate) const TOP: &str = "\
 Examples:
   loudou top
   loudou --url http://10.0.0.7:9911 top --interval 250ms
-  loudou top | cat                                print once";
+  loudou top --by refused --limit 10              who is refused most, no screen
+  loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 pub(crate) const CHECK: &str = "\
 Examples:

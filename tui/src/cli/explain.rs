@@ -49,6 +49,9 @@ pub(crate) struct ExplainArgs {
     /// The name of Envoy's route
     #[arg(long, value_name = "NAME")]
     route: Option<String>,
+    /// The upstream it goes to, by the name of Envoy's cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
     /// A text in Envoy's dynamic metadata, with dots between the steps of its path
     #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
@@ -111,6 +114,7 @@ impl ExplainArgs {
             ("host", &host),
             ("source", &self.source),
             ("route", &self.route),
+            ("cluster", &self.cluster),
             ("peer", &self.peer),
         ];
         let texts = texts

@@ -6,10 +6,13 @@ use super::pen::Pen;
 use super::words::{amount, percent, rate};
 use crate::app::history::Track;
 use crate::app::layout::table_height;
-use crate::app::state::State;
-use crate::meaning::short;
+use crate::app::state::{Data, State};
+use crate::meaning::{self, short};
 use crate::num::{cells, fraction};
 use loudou_api::{RuleTotals, RuleView};
+
+/// How many upstreams of the selected rule are told of.
+const MAX_UPSTREAMS: usize = 3;
 
 /// Draws the rules, and the selected one in words.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -27,17 +30,15 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     let columns = Columns::new(pen.width(), name);
     pen.style_line(0, theme.head);
     columns.header(pen);
-    let detail = state.rule_view(state.rule).map(about).unwrap_or_default();
+    let now = state.server_ns().saturating_add(state.age().get());
+    let detail = state.rule_view(state.rule);
+    let detail = detail.map(|rule| about(rule, totals_of(data, rule), now));
+    let detail = detail.unwrap_or_default();
     let height = table_height(state.size).saturating_sub(detail.len()).max(1);
     let first = state.rule.saturating_add(1).saturating_sub(height);
     for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
         let y = cells(index.saturating_sub(first)).saturating_add(1);
-        let totals = data
-            .status
-            .rules
-            .iter()
-            .find(|totals| totals.name == rule.name);
-        let totals = totals.unwrap_or(&rule.totals);
+        let totals = totals_of(data, rule);
         columns.row(pen, y, rule, totals, state.history.rules.get(&rule.name));
         if index == state.rule {
             pen.select_line(y);
@@ -49,9 +50,18 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
+/// What a rule did so far, as of the status where that is newer.
+fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
+    let mut all = data.status.rules.iter();
+    let found = all.find(|totals| totals.name == rule.name);
+    found.unwrap_or(&rule.totals)
+}
+
 /// The selected rule in words, in full where the table cuts.
-fn about(rule: &RuleView) -> Vec<String> {
+fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
+    let upstreams = meaning::upstreams(totals, now_ns).into_iter();
+    lines.extend(upstreams.take(MAX_UPSTREAMS));
     if let Some(edit) = &rule.edit {
         let why = if edit.reason.is_empty() {
             "no reason given"
@@ -147,10 +157,20 @@ impl Columns {
         let mark = rule.edit.as_ref().map_or(String::new(), |edit| {
             format!("{} edited by {}  ", theme.pick('✎', '*'), edit.by)
         });
+        let upstreams = totals.upstreams.as_deref();
+        let now = match upstreams.map(|all| all.iter().any(|upstream| upstream.applies)) {
+            None => "",
+            Some(true) => "applies now  ",
+            Some(false) => "not now  ",
+        };
         pen.spans(
             self.limits,
             y,
-            &[(&mark, theme.warn), (&limits, theme.plain)],
+            &[
+                (now, theme.dim),
+                (&mark, theme.warn),
+                (&limits, theme.plain),
+            ],
         );
     }
 }

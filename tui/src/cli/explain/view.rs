@@ -49,7 +49,7 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
         Says::Hold => ("~ ", Paint::Warn),
         Says::Refuse if is_shadow => ("✗ ", Paint::Warn),
         Says::Refuse => ("✗ ", Paint::Bad),
-        Says::Skip | Says::NoMatch | Says::Off | Says::Stopped | Says::NotAsked => {
+        Says::Skip | Says::NoMatch | Says::NotNow | Says::Off | Says::Stopped | Says::NotAsked => {
             ("- ", Paint::Dim)
         }
         Says::Unknown => ("? ", Paint::Warn),

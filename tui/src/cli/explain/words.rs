@@ -84,6 +84,9 @@ pub(super) fn says(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
         Says::Refuse => "refuses".to_owned(),
         Says::Skip => "does not apply: the request has no key".to_owned(),
         Says::NoMatch => "is for other requests".to_owned(),
+        Says::NotNow => {
+            "does not apply now: by its `when`, no upstream that --cluster names fails".to_owned()
+        }
         Says::Off => "is off".to_owned(),
         Says::Stopped => format!("is not asked: {behind} is the last one for this request"),
         Says::NotAsked => format!("is not asked: {behind} has refused"),

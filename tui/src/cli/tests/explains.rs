@@ -133,9 +133,9 @@ fn what_is_asked() {
     };
     assert_eq!(sent(""), json!({}));
     let all = "--method PUT --path /a?b --host h:80 --header X-A:1 -H x-a:2 -H b: --source ::1 \
-               --route r --metadata ns.a=1=2 --metadata ns.b= --peer p --cost 7";
+               --route r --cluster c --metadata ns.a=1=2 --metadata ns.b= --peer p --cost 7";
     let expected = json!({
-        "method": "PUT", "path": "/a?b", "host": "h:80", "source": "::1", "route": "r", "peer": "p",
+        "method": "PUT", "path": "/a?b", "host": "h:80", "source": "::1", "route": "r", "cluster": "c", "peer": "p",
         "headers": { "X-A": ["1"], "x-a": ["2"], "b": [""] },
         "metadata": { "ns.a": "1=2", "ns.b": "" }, "cost": 7,
     });
@@ -238,6 +238,7 @@ fn rare() -> ExplainAnswer {
                 failing: Some(part("match.country", json!({ "any": ["CH"] }), Some(""))),
                 ..rule("newer", Says::NoMatch)
             },
+            rule("when-it-fails", Says::NotNow),
             rule("banned", Says::Unknown),
         ],
         ..ExplainAnswer::default()
