@@ -7,6 +7,7 @@
 
 mod bucket;
 mod event;
+mod explain;
 mod problem;
 mod rule;
 mod status;
@@ -14,6 +15,7 @@ mod top;
 
 pub use bucket::{BucketState, BucketView, BucketsPage, LimitView, ResetAnswer};
 pub use event::{Event, EventKind, Events};
+pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 pub use loudou_limiter::config::Access;
 pub use loudou_limiter::top::By as TopBy;
 pub use problem::{ProblemAnswer, RuleProblem};

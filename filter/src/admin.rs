@@ -18,6 +18,7 @@ mod buckets;
 mod call;
 mod change;
 mod edit;
+mod explain;
 mod rules;
 mod status;
 mod top;
@@ -113,6 +114,7 @@ impl AdminPlane {
             ("GET", ["v1", "buckets"]) => self.buckets(host, call),
             ("GET", ["v1", "buckets", rule, key]) => self.bucket(host, call, rule, key),
             ("POST", ["v1", "buckets", rule, key, "reset"]) => self.reset(host, call, rule, key),
+            ("POST", ["v1", "explain"]) => self.explain(host, call, body),
             ("GET", ["v1", "top"]) => self.top(host, call),
             ("GET", ["v1", "events"]) => self.events(host, call),
             ("GET", ["v1", "export"]) => self.export(host, call),
@@ -141,9 +143,10 @@ fn not_here(call: &Call, steps: &[&str]) -> Failure {
         ]
         | ["v1", "buckets", _, _] => "GET",
         ["v1", "rules", _] => "GET, PUT, DELETE",
-        ["v1", "buckets", _, _, "reset"] => "POST",
+        ["v1", "explain"] | ["v1", "buckets", _, _, "reset"] => "POST",
         _ => {
-            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/top, /v1/events, /v1/export";
+            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/top, \
+                         /v1/explain, /v1/events, /v1/export";
             return Failure::new(404, "Not found", format!("there is: {paths}"));
         }
     };

@@ -7,14 +7,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ask::Ask;
+use crate::ban::Ban;
+use crate::carry::Versions;
 use crate::decision::Decision;
-use crate::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleSet, evaluate, price};
-use crate::limit::BucketDecision;
+use crate::evaluate::{ActiveRule, Answer, Clock, Grant, Outcome, RuleSet, evaluate, price};
 use crate::request::Request;
 use crate::rule::key::Key;
 use crate::rule::{Failing, Missing, Mode, Price};
 use crate::store::SharedData;
 use crate::store::overlay::Overlay;
+use crate::store::page::Slot;
 use crate::store::table::{StoreStats, Table};
 use crate::time::Nanos;
 
@@ -40,8 +42,22 @@ pub struct RuleExplained {
     pub key: Option<String>,
     /// What it asks for, if it has a key.
     pub price: Option<Price>,
-    /// The bucket of that key; `None` where it cannot be read.
+    /// What that key gets.
+    pub allowance: Allowance,
+    /// The bucket of that key; `None` where it cannot be read, and where no limits count.
     pub bucket: Option<BucketExplained>,
+}
+
+/// What a key gets from a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allowance {
+    /// What its limits say.
+    #[default]
+    Limits,
+    /// Whatever it asks for.
+    Unlimited,
+    /// Nothing, as long as that ban lasts.
+    Banned(Ban),
 }
 
 /// What a rule comes to.
@@ -128,6 +144,7 @@ impl Look<'_, '_> {
             missing: None,
             key: None,
             price: None,
+            allowance: Allowance::Limits,
             bucket: None,
         };
         if explained.failing.is_some() {
@@ -139,7 +156,13 @@ impl Look<'_, '_> {
         }
         if let Key::Bucket(key) = rule.key_of(self.request, seed) {
             let price = price(rule, self.request);
-            explained.bucket = self.bucket(active, &key, price, standing);
+            let id = self.table.id(active.tag(), &key);
+            let read = self.table.look(self.store, id).ok();
+            let slot = read.as_ref().and_then(Option::as_ref);
+            explained.allowance = self.allowance(active, &key, slot, standing);
+            if let (Some(_), Grant::Limits(versions)) = (&read, active.grant(&key)) {
+                explained.bucket = Some(self.bucket(versions, slot, price, standing));
+            }
             explained.price = Some(price);
             explained.key = Some(key);
         }
@@ -168,19 +191,43 @@ impl Look<'_, '_> {
         }
     }
 
+    /// What it was just heard to grant, or else would.
+    fn allowance(
+        &self,
+        active: &ActiveRule,
+        key: &str,
+        slot: Option<&Slot>,
+        standing: Standing,
+    ) -> Allowance {
+        let now = self.clock.now;
+        let ban = || {
+            let slot = slot?;
+            slot.conduct.ban(now.max(slot.bucket.last))
+        };
+        match (self.heard(standing), active.grant(key)) {
+            (Some(Answer::Banned(ban)), _) => Allowance::Banned(*ban),
+            (Some(Answer::Unlimited), _) => Allowance::Unlimited,
+            (Some(_), _) => Allowance::Limits,
+            (None, Grant::Banned) => Allowance::Banned(Ban::ENDLESS),
+            (None, grant) => match (ban(), grant) {
+                (Some(ban), _) => Allowance::Banned(ban),
+                (None, Grant::Unlimited) => Allowance::Unlimited,
+                (None, _) => Allowance::Limits,
+            },
+        }
+    }
+
     /// The bucket as it is, with what it was just heard to say, or else would say.
     fn bucket(
         &mut self,
-        active: &ActiveRule,
-        key: &str,
+        versions: &Versions,
+        slot: Option<&Slot>,
         price: Price,
         standing: Standing,
-    ) -> Option<BucketExplained> {
+    ) -> BucketExplained {
         let Clock { now, wall } = self.clock;
-        let versions = active.versions_of(key);
         let limits = versions.current();
-        let id = self.table.id(active.tag(), key);
-        let bucket = match self.table.look(self.store, id).ok()? {
+        let bucket = match slot {
             Some(slot) => {
                 let idle_at = Nanos::from_millis(slot.idle_at_ms);
                 versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now)
@@ -194,8 +241,10 @@ impl Look<'_, '_> {
             max_wait: self.request.max_wait(),
         };
         let level = limits.answer(&mut bucket.clone(), &Ask { cost: 0, ..ask });
-        let answer = self.heard(standing);
-        let answer = answer.unwrap_or_else(|| limits.answer(&mut bucket.clone(), &ask));
+        let answer = match self.heard(standing) {
+            Some(Answer::Decided(decision)) => *decision,
+            _ => limits.answer(&mut bucket.clone(), &ask),
+        };
         let used = limits.used(&bucket, now).into_iter();
         let limits = used.zip(level.decisions().zip(answer.decisions()));
         let limits = limits.map(|(used, (level, answer))| LimitExplained {
@@ -203,19 +252,17 @@ impl Look<'_, '_> {
             now: *level,
             answer: *answer,
         });
-        Some(BucketExplained {
+        BucketExplained {
             limits: limits.collect(),
             reported: answer.reported_index(),
-        })
+        }
     }
 
-    fn heard(&self, standing: Standing) -> Option<BucketDecision> {
+    /// The answer of a rule that was asked.
+    fn heard(&self, standing: Standing) -> Option<&Answer> {
         let Standing::Asked(place) = standing else {
             return None;
         };
-        match &self.outcome.rules.get(place)?.answer {
-            Answer::Decided(decision) => Some(*decision),
-            _ => None,
-        }
+        Some(&self.outcome.rules.get(place)?.answer)
     }
 }

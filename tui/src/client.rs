@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BucketView, BucketsPage, EditAnswer, Events, ProblemAnswer, ResetAnswer, RuleView, Rules,
-    Status, Top,
+    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, ResetAnswer,
+    RuleView, Rules, Status, Top,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -154,6 +154,16 @@ impl Client {
             request = request.header(header::AUTHORIZATION, token);
         }
         self.answer(request.send_empty())
+    }
+
+    /// What would be made of the request `sample`.
+    pub fn explain(&self, sample: &Value) -> Result<ExplainAnswer, ClientError> {
+        let mut request = self.agent.post(self.address(&Path::new(&["explain"]).text));
+        if let Some(token) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let request = request.content_type("application/json");
+        self.answer(request.send(&sample.to_string()))
     }
 
     /// The keys that were refused or admitted most lately.

@@ -1,11 +1,10 @@
 //! `PUT` and `DELETE /v1/rules/{rule}`: editing a rule, with an eye on others who do.
 
-use loudou_api::{EditAnswer, EventKind, RuleProblem};
-use loudou_limiter::config::{self, Problem};
+use loudou_api::{EditAnswer, EventKind};
+use loudou_limiter::config;
 use loudou_limiter::rule::Rule;
-use serde_json::Value;
 
-use super::call::bad;
+use super::call::{json, wrong_body};
 use super::change::describe;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, Query, ok_at};
@@ -24,9 +23,9 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let query = call.query(&["carry", "for", "reason", "dry_run"])?;
         let author = author(host, call, &query, query.duration("for")?)?;
-        let document: Value = serde_json::from_slice(body)
-            .map_err(|error| bad(format!("the body is not JSON: {error}")))?;
-        let edit = config::parse_edit(&document).map_err(|problems| not_an_edit(&problems))?;
+        let document = json(body)?;
+        let edit = config::parse_edit(&document)
+            .map_err(|problems| wrong_body("a valid edit", &problems))?;
         let edit_rule = |rule: &mut RuleRecord| rule.apply(edit.clone(), &author);
         let edited = Edited {
             name,
@@ -173,10 +172,4 @@ fn author(
         at_unix_ms: host.unix_ms(),
         expires_after,
     })
-}
-
-fn not_an_edit(problems: &[Problem]) -> Failure {
-    let mut failure = bad("the body is not a valid edit; see `problems`");
-    failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
-    failure
 }

@@ -8,6 +8,7 @@ use crate::data::{DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
+mod explain;
 mod top;
 
 const EDIT: &str = "edit-token";

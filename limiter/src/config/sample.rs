@@ -48,6 +48,7 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
     let cluster = read("cluster", |cursor, report| cursor.text(MAX_TEXT, report));
     let peer = read("peer", |cursor, report| cursor.text(MAX_TEXT, report));
     let headers = fields.get("headers");
+    let headers = headers.map_or_else(Vec::new, |headers| self::headers(&headers, report));
     let metadata = fields.get("metadata");
     let cost = fields.get("cost");
     let mut found = Vec::new();
@@ -62,7 +63,7 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
         route,
         cluster,
         peer,
-        headers: headers.map_or_else(Vec::new, |headers| self::headers(&headers, report)),
+        headers,
         underscores: false,
         metadata: found,
         cost: cost.and_then(|cost| cost.integer(0, MAX_AMOUNT, report).map(u64::from)),

@@ -8,7 +8,7 @@ use loudou_limiter::carry::Carry;
 use loudou_limiter::config::parse_edit;
 use loudou_limiter::config::parse_sample;
 use loudou_limiter::evaluate::{Answer, Clock, Outcome};
-use loudou_limiter::explain::{Explanation, Standing};
+use loudou_limiter::explain::{Allowance, Explanation, Standing};
 use loudou_limiter::rule::Mode;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -35,6 +35,8 @@ struct Seen {
     missing: Cell<u32>,
     overruled: Cell<u32>,
     not_asked: Cell<u32>,
+    banned: Cell<u32>,
+    unlimited: Cell<u32>,
 }
 
 fn count(counter: &Cell<u32>, yes: bool) {
@@ -57,6 +59,10 @@ impl Seen {
             &self.missing,
             rules.clone().any(|rule| rule.missing.is_some()),
         );
+        for rule in rules.clone() {
+            count(&self.banned, matches!(rule.allowance, Allowance::Banned(_)));
+            count(&self.unlimited, rule.allowance == Allowance::Unlimited);
+        }
         let behind = |standing| matches!(standing, Standing::BehindRefusal(_));
         count(&self.not_asked, rules.any(|rule| behind(rule.standing)));
     }
@@ -70,8 +76,12 @@ impl Seen {
             missing,
             overruled,
             not_asked,
+            banned,
+            unlimited,
         } = self;
-        let all = [refused, held, stopped, missing, overruled, not_asked];
+        let all = [
+            refused, held, stopped, missing, overruled, not_asked, banned, unlimited,
+        ];
         requests.get() >= 1_000 && all.iter().all(|seen| seen.get() >= 20)
     }
 }
@@ -106,6 +116,12 @@ fn check_rules(world: &World, sample: &Value, explained: &Explanation, outcome: 
         let lacks = matches!(said.answer, Answer::Skipped | Answer::KeyMissing);
         let shares = said.key.as_deref() == Some("~missing");
         assert_eq!(rule.missing.is_some(), lacks || shares, "{rule:?}");
+        let allowance = match &said.answer {
+            Answer::Banned(ban) => Allowance::Banned(*ban),
+            Answer::Unlimited => Allowance::Unlimited,
+            _ => Allowance::Limits,
+        };
+        assert_eq!(rule.allowance, allowance);
         if let Answer::Decided(decision) = &said.answer {
             let bucket = rule.bucket.as_ref().expect("a bucket");
             let told: Vec<_> = bucket.limits.iter().map(|limit| limit.answer).collect();

@@ -19,6 +19,7 @@ fn tests(name: &str, values: [&str; 2]) -> Vec<Value> {
         json!({ "name": name, "exact": first }),
         json!({ "name": name, "prefix": second }),
         json!({ "name": name, "suffix": first }),
+        json!({ "name": name, "regex": format!("{first}|{second}.*") }),
     ]
 }
 
@@ -45,6 +46,7 @@ fn plain_match() -> BoxedStrategy<Value> {
         json!({ "exact": "/a/b" }),
         json!({ "suffix": "b" }),
         json!({ "template": "/{x}/b" }),
+        json!({ "regex": "/a.?" }),
     ];
     let hosts = vec![
         json!({ "exact": "a.test" }),
@@ -137,6 +139,21 @@ fn limits() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What some keys get instead, and what being refused leads to.
+fn exceptions() -> BoxedStrategy<Value> {
+    let limits = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/s", "max_wait": "1s" }]);
+    let overrides = vec![
+        json!({ "alice": { "scale": 2 }, "*": "unlimited" }),
+        json!({ "bob": "banned", "~missing": "banned" }),
+        json!({ "b*": { "limits": limits }, "alice": "unlimited" }),
+    ];
+    let penalty = json!({ "after": 2, "within": "5s", "ban": "2s", "factor": 2, "max": "9s" });
+    some(vec![
+        ("overrides", one_of(overrides).boxed()),
+        ("penalty", one_of(vec![penalty]).boxed()),
+    ])
+}
+
 fn rule() -> impl Strategy<Value = Value> {
     let costs = vec![
         json!(1),
@@ -154,10 +171,15 @@ fn rule() -> impl Strategy<Value = Value> {
         one_of(modes.to_vec()),
         one_of(missing.to_vec()),
         prop::bool::weighted(0.15),
+        exceptions(),
     );
-    fields.prop_map(|(matches, key, limits, cost, mode, missing, stop)| {
-        json!({ "match": matches, "key": key, "limits": limits, "cost": cost, "mode": mode,
-            "on_missing_key": missing, "stop": stop })
+    fields.prop_map(|(matches, key, limits, cost, mode, missing, stop, exceptions)| {
+        let mut rule = json!({ "match": matches, "key": key, "limits": limits, "cost": cost, "mode": mode,
+            "on_missing_key": missing, "stop": stop });
+        for (field, value) in exceptions.as_object().expect("fields") {
+            rule[field] = value.clone();
+        }
+        rule
     })
 }
 

@@ -64,6 +64,12 @@ fn every_part_is_named() {
             "/a/b",
         ),
         (
+            json!({ "path": { "regex": "/[0-9]+" } }),
+            "match.path",
+            json!({ "regex": "/[0-9]+" }),
+            "/a/b",
+        ),
+        (
             json!({ "host": { "exact": "test" } }),
             "match.host",
             json!({ "exact": "test" }),

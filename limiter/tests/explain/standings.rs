@@ -3,10 +3,10 @@
 use loudou_limiter::config::parse_sample;
 use loudou_limiter::evaluate::{Answer, Clock};
 use loudou_limiter::explain::Standing::{Asked, BehindRefusal, BehindStop, NotFor, NotNow, Off};
-use loudou_limiter::explain::{RuleExplained, explain};
+use loudou_limiter::explain::{Allowance, RuleExplained, explain};
 use loudou_limiter::store::table::{GaveUp, StoreStats};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
-use loudou_limiter::{Nanos, Verdict};
+use loudou_limiter::{Ban, Nanos, Verdict};
 use serde_json::{Value, json};
 
 use super::{World, limit};
@@ -229,4 +229,36 @@ fn windows_on_the_wall_clock_are_told_by_it() {
     let explained = World::new(&rules, 64).explain(&json!({}), clock);
     let limit = explained.rules[0].bucket.as_ref().expect("a bucket").limits[0];
     assert_eq!(limit.answer.reset_after, Nanos::from_secs(100));
+}
+
+/// Of a rule that is asked, and of one that is not.
+#[test]
+fn bans_and_overrides_are_told() {
+    let overrides = json!({ "alice": "banned", "bob": "unlimited", "carol": { "scale": 3 } });
+    let key = json!([{ "header": "x-user-id" }]);
+    let penalty = json!({ "after": 1, "within": "1s", "ban": "10s" });
+    let more = json!({ "key": key, "overrides": overrides, "penalty": penalty });
+    let mut off = more.clone();
+    off["mode"] = json!("off");
+    let rules = json!([rule("r", 2, &more), rule("off", 2, &off)]);
+    let mut world = World::new(&rules, 64);
+    let by = |user: &str| json!({ "headers": { "x-user-id": user } });
+    let mut told = |user: &str| {
+        let rules = world.explain(&by(user), START).rules;
+        let capacity = |rule: &RuleExplained| Some(rule.bucket.as_ref()?.limits[0].now.capacity);
+        let each = rules.iter().map(|rule| (rule.allowance, capacity(rule)));
+        each.collect::<Vec<_>>()
+    };
+    assert_eq!(told("alice"), [(Allowance::Banned(Ban::ENDLESS), None); 2]);
+    assert_eq!(told("bob"), [(Allowance::Unlimited, None); 2]);
+    assert_eq!(told("carol"), [(Allowance::Limits, Some(6)); 2]);
+    for _ in 0..3 {
+        world.send(&by("dave"), START);
+    }
+    let until = Some(Nanos::from_secs(10));
+    let rules = world.explain(&by("dave"), START).rules;
+    assert_eq!(rules[0].allowance, Allowance::Banned(Ban { until }));
+    let bucket = rules[0].bucket.as_ref().expect("it stays");
+    assert_eq!(bucket.limits[0].used, 2);
+    assert_eq!(rules[1].allowance, Allowance::Limits);
 }

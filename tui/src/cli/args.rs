@@ -10,6 +10,7 @@ use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
 use super::examples;
+use super::explain::ExplainArgs;
 use super::replay::ReplayArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -127,6 +128,9 @@ pub(crate) enum Command {
     /// Show one bucket
     #[command(before_help = examples::GET)]
     Get(GetArgs),
+    /// Say what would be made of a request, rule by rule, without taking anything
+    #[command(before_help = examples::EXPLAIN)]
+    Explain(ExplainArgs),
     /// Edit the limits or the mode of a rule, live
     #[command(before_help = examples::SET)]
     Set(SetArgs),

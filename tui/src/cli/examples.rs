@@ -7,6 +7,7 @@ Examples:
   loudou replay --config rules.yaml --trace access.log    what it would have done yesterday
   loudou buckets --state refusing                 who is refused, right now
   loudou top --by refused                         who was refused most, lately
+  loudou explain --path /reply -H 'x-user-id: alice'    why a request would be refused
   loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
   loudou unset per-user                           take that back";
 
@@ -51,6 +52,14 @@ pub(crate) const GET: &str = "\
 Examples:
   loudou get per-user alice
   loudou get per-user alice --output json | jq .limits";
+
+pub(crate) const EXPLAIN: &str = "\
+Examples:
+  loudou explain -X POST --path /reply -H 'x-user-id: alice'
+  loudou explain --path '/search?q=x' --source 203.0.113.7 --host api.example.com
+  loudou explain --metadata envoy.filters.http.jwt_authn.payload.plan=free --cost 5
+  loudou explain --config rules.yaml -H 'x-user-id: alice'    by a file, before Envoy has it
+  loudou explain -H 'x-user-id: alice' -o json | jq .verdict";
 
 pub(crate) const SET: &str = "\
 Examples:
