@@ -78,4 +78,20 @@ impl EventKind {
             Self::Warning => "warning",
         }
     }
+
+    /// The kind of that name; one of a newer version is a warning.
+    pub fn parse(name: &str) -> Self {
+        let kinds = [
+            Self::Edit,
+            Self::EditDropped,
+            Self::EditExpired,
+            Self::EditRetired,
+            Self::Configured,
+            Self::Reset,
+        ];
+        let mut known = kinds.into_iter();
+        known
+            .find(|kind| kind.name() == name)
+            .unwrap_or(Self::Warning)
+    }
 }

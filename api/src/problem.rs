@@ -2,12 +2,14 @@
 
 use loudou_limiter::config::{Problem, Severity};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::rule::RuleView;
 
-/// The body of every answer with a status of 400 or above, refused requests included.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProblemAnswer {
+/// The body of every answer with a status of 400 or above, refused requests included. The rule in it is
+/// an `R`, as in [`RuleView`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemAnswer<R = Value> {
     /// A URI for the kind of problem, or `about:blank`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -30,7 +32,21 @@ pub struct ProblemAnswer {
     pub problems: Vec<RuleProblem>,
     /// On 412 and 428: the rule as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current: Option<RuleView>,
+    pub current: Option<RuleView<R>>,
+}
+
+impl<R> Default for ProblemAnswer<R> {
+    fn default() -> Self {
+        Self {
+            kind: String::new(),
+            title: String::new(),
+            status: 0,
+            detail: String::new(),
+            violated_policies: Vec::new(),
+            problems: Vec::new(),
+            current: None,
+        }
+    }
 }
 
 /// One thing that is wrong with rules or with an edit of them.

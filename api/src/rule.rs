@@ -7,28 +7,28 @@ use serde_json::Value;
 
 use crate::status::RuleTotals;
 
-/// All rules.
+/// All rules. They are `R`: the JSON for who asks, and for who answers something that serialises to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct Rules<R = Value> {
     /// The server's clock.
     pub now_ns: u64,
     /// The generation; also the `ETag`.
     pub generation: u64,
     /// The rules, in order of evaluation.
-    pub rules: Vec<RuleView>,
+    pub rules: Vec<RuleView<R>>,
 }
 
 /// One rule: as it is in force, and as it is in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleView {
+pub struct RuleView<R = Value> {
     /// Its name.
     pub name: String,
     /// The generation it was read at; send it back as `If-Match`.
     pub generation: u64,
     /// The rule in force.
-    pub rule: Value,
+    pub rule: R,
     /// The rule of the plugin configuration.
-    pub base: Value,
+    pub base: R,
     /// The edit that makes the difference, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
@@ -55,13 +55,13 @@ pub struct EditView {
 
 /// The answer to `PUT` and `DELETE /v1/rules/{rule}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EditAnswer {
+pub struct EditAnswer<R = Value> {
     /// Whether nothing was changed because it was a dry run.
     pub dry_run: bool,
     /// The rule in force before.
-    pub before: Value,
+    pub before: R,
     /// The rule after; its `generation` is the new one.
-    pub after: RuleView,
+    pub after: RuleView<R>,
     /// What changed, in one line: `burst: capacity 15 → 30`; empty when nothing did.
     pub change: String,
 }

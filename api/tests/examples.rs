@@ -187,7 +187,7 @@ fn events() -> serde_json::Result<()> {
 
 #[test]
 fn problem() -> serde_json::Result<()> {
-    let problem = ProblemAnswer {
+    let problem: ProblemAnswer = ProblemAnswer {
         kind: "about:blank".to_owned(),
         title: "Bad request".to_owned(),
         status: 400,

@@ -5,6 +5,7 @@
 
 use loudou_api::{Access, ProblemAnswer};
 use loudou_limiter::config::AdminSettings;
+use loudou_limiter::rule::Rule;
 use serde::Serialize;
 
 use crate::current;
@@ -159,7 +160,7 @@ fn too_large() -> Failure {
 /// A call that did not work out.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    problem: Box<ProblemAnswer>,
+    problem: Box<ProblemAnswer<Rule>>,
     allow: Option<&'static str>,
 }
 
@@ -187,7 +188,7 @@ impl Failure {
         if let Some(allow) = self.allow {
             headers.push(("allow", allow.to_owned()));
         }
-        json_reply(status, headers, &self.problem)
+        reply(status, headers, json(&self.problem))
     }
 }
 
@@ -207,10 +208,10 @@ impl From<RecordError> for Failure {
 }
 
 fn ok(body: &impl Serialize) -> Reply {
-    json_reply(
+    reply(
         200,
         vec![("content-type", "application/json".to_owned())],
-        body,
+        json(body),
     )
 }
 
@@ -220,20 +221,23 @@ fn ok_at(generation: u64, body: &impl Serialize) -> Reply {
         ("content-type", "application/json".to_owned()),
         ("etag", format!("\"{generation}\"")),
     ];
-    json_reply(200, headers, body)
+    reply(200, headers, json(body))
 }
 
-fn json_reply(status: u16, headers: Vec<(&'static str, String)>, body: &impl Serialize) -> Reply {
+fn json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
+}
+
+fn reply(status: u16, headers: Vec<(&'static str, String)>, mut body: Vec<u8>) -> Reply {
     let headers = headers
         .into_iter()
         .chain([("cache-control", "no-store".to_owned())]);
-    let mut bytes = serde_json::to_vec(body).unwrap_or_default();
-    bytes.push(b'\n');
+    body.push(b'\n');
     Reply {
         status,
         details: "loudou_admin".to_owned(),
         headers: headers.map(|(name, value)| (name.into(), value)).collect(),
-        body: bytes,
+        body,
         grpc_status: None,
     }
 }

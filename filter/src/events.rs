@@ -2,9 +2,11 @@
 
 use loudou_api::{Event, EventKind, Events};
 use loudou_limiter::store::{CAS_ABSENT, StoreFailed, Written};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::host::{Host, LogLevel};
+use crate::json::{list, number, text};
 
 /// How many events are kept.
 const KEPT: usize = 256;
@@ -12,7 +14,7 @@ const MAX_TRIES: usize = 16;
 /// Who did what happened by itself.
 pub(crate) const BY_ITSELF: &str = "loudou";
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Ring {
     last_seq: u64,
     events: Vec<Event>,
@@ -81,8 +83,33 @@ fn load(host: &dyn Host, share: &str) -> Result<(Ring, u32), StoreFailed> {
     let mut bytes = Vec::new();
     let cas = host.shared_get(&key(share), &mut bytes)?;
     // A ring that cannot be read is started anew: events are for people, not for decisions.
-    let ring = serde_json::from_slice(&bytes).unwrap_or_default();
+    let ring = Ring::read(&bytes).unwrap_or_default();
     Ok((ring, cas.unwrap_or(CAS_ABSENT)))
+}
+
+impl Ring {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let ring: Value = serde_json::from_slice(bytes).ok()?;
+        Some(Self {
+            last_seq: number(&ring, "last_seq")?,
+            events: list(ring.get("events")?, read)?,
+        })
+    }
+}
+
+fn read(event: &Value) -> Option<Event> {
+    Some(Event {
+        seq: number(event, "seq")?,
+        at_ns: number(event, "at_ns")?,
+        at_unix_ms: number(event, "at_unix_ms")?,
+        kind: EventKind::parse(event.get("kind")?.as_str()?),
+        rule: text(event, "rule"),
+        key: text(event, "key"),
+        by: text(event, "by")?,
+        reason: text(event, "reason").unwrap_or_default(),
+        detail: text(event, "detail")?,
+        generation: number(event, "generation")?,
+    })
 }
 
 /// The events after number `after`.
@@ -108,6 +135,27 @@ pub(crate) fn after(host: &dyn Host, share: &str, after: u64) -> Result<Events, 
 mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
+
+    #[test]
+    fn an_event_is_read_as_it_was_written() {
+        let host = FakeHost::default();
+        let bare = event(&host, EventKind::Configured, BY_ITSELF, 1);
+        let full = Event {
+            rule: Some("per-user".to_owned()),
+            key: Some("alice".to_owned()),
+            reason: "sorry".to_owned(),
+            detail: "the bucket is as new".to_owned(),
+            ..event(&host, EventKind::Reset, "ops", 2)
+        };
+        for event in [&bare, &full] {
+            add(&host, "loudou", event.clone());
+        }
+        let mut read = after(&host, "loudou", 0).expect("events").events;
+        for event in &mut read {
+            event.seq = 0;
+        }
+        assert_eq!(read, [bare, full]);
+    }
 
     #[test]
     fn keeps_the_newest_and_counts_the_lost() {

@@ -31,7 +31,8 @@ enum Action {
 
 /// All that lives in this sandbox.
 struct Vm {
-    roots: BTreeMap<u32, Root>,
+    /// The plugins: few, so a list is searched as fast as a map.
+    roots: Vec<(u32, Root)>,
     streams: BTreeMap<u32, Stream>,
 }
 
@@ -57,7 +58,7 @@ struct Stream {
 impl Vm {
     const fn new() -> Self {
         Self {
-            roots: BTreeMap::new(),
+            roots: Vec::new(),
             streams: BTreeMap::new(),
         }
     }
@@ -65,7 +66,7 @@ impl Vm {
     /// A new context: a plugin when it has no root.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {
-            self.roots.insert(context, Root::Unconfigured);
+            self.put(context, Root::Unconfigured);
         } else {
             let stream = Stream {
                 root,
@@ -73,6 +74,18 @@ impl Vm {
             };
             self.streams.insert(context, stream);
         }
+    }
+
+    fn put(&mut self, context: u32, root: Root) {
+        match self.root(context) {
+            Some(place) => *place = root,
+            None => self.roots.push((context, root)),
+        }
+    }
+
+    fn root(&mut self, context: u32) -> Option<&mut Root> {
+        let found = self.roots.iter_mut().find(|(own, _)| *own == context);
+        found.map(|(_, root)| root)
     }
 
     /// Whether the plugin takes its configuration.
@@ -84,7 +97,7 @@ impl Vm {
                 for warning in warnings {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));
                 }
-                self.roots.insert(root, Root::new(plugin));
+                self.put(root, Root::new(plugin));
                 true
             }
             Err(problems) => {
@@ -102,7 +115,7 @@ impl Vm {
     }
 
     fn tick(&mut self, root: u32) {
-        match self.roots.get_mut(&root) {
+        match self.root(root) {
             Some(Root::Data(plane)) => plane.tick(&EnvoyHost),
             Some(Root::Admin(_) | Root::Unconfigured) | None => abi::set_tick_period_ms(0),
         }
@@ -111,7 +124,8 @@ impl Vm {
     /// A stream and its plugin.
     fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
         let stream = self.streams.get_mut(&context)?;
-        let root = self.roots.get_mut(&stream.root)?;
+        let mut roots = self.roots.iter_mut();
+        let (_, root) = roots.find(|(own, _)| *own == stream.root)?;
         Some((stream, root))
     }
 
@@ -169,7 +183,7 @@ impl Vm {
             plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
         }
         if self.streams.remove(&context).is_none() {
-            self.roots.remove(&context);
+            self.roots.retain(|(own, _)| *own != context);
             abi::set_tick_period_ms(0);
         }
     }

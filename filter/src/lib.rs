@@ -10,6 +10,7 @@ mod events;
 #[cfg(target_arch = "wasm32")]
 mod glue;
 pub mod host;
+mod json;
 mod metrics;
 pub mod plugin;
 mod probe;

@@ -10,16 +10,18 @@ use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::rule::{Mode, Rule, RuleFile};
 use loudou_limiter::store::{CAS_ABSENT, Cas, StoreFailed, Written};
 use loudou_limiter::{Carry, Limits, Nanos};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::host::Host;
+
+mod read;
 
 const FORMAT: u8 = 1;
 /// How often a conflicting change is tried again.
 const MAX_TRIES: usize = 16;
 
 /// The record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Record {
     format: u8,
     /// Raised by every change.
@@ -31,23 +33,23 @@ pub(crate) struct Record {
 }
 
 /// One rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RuleRecord {
     /// The rule of the plugin configuration.
     pub(crate) base: Rule,
     /// What replaces parts of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) edit: Option<Edit>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     past: Vec<PastRecord>,
 }
 
 /// An edit that is in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<Limits>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Mode>,
     /// What becomes of levels, when it starts and when it runs out.
     carry: Carry,
@@ -57,11 +59,11 @@ pub(crate) struct Edit {
     pub(crate) reason: String,
     pub(crate) at_ns: u64,
     pub(crate) at_unix_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct PastRecord {
     limits: Limits,
     carry: Carry,
@@ -301,13 +303,8 @@ pub(crate) fn load(host: &dyn Host, share: &str) -> Result<(Record, Cas), Record
     let cas = host
         .shared_get(&key(share), &mut bytes)?
         .ok_or(RecordError::Missing)?;
-    let record: Record =
-        serde_json::from_slice(&bytes).map_err(|_damaged| RecordError::Unreadable)?;
-    if record.format == FORMAT {
-        Ok((record, cas))
-    } else {
-        Err(RecordError::Unreadable)
-    }
+    let record = Record::read(&bytes).ok_or(RecordError::Unreadable)?;
+    Ok((record, cas))
 }
 
 /// Writes a record that nobody else has written yet; whether it was this call.

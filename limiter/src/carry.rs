@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::algorithm::Used;
 use crate::ask::Ask;
@@ -15,7 +15,7 @@ use crate::rate::Rate;
 use crate::time::Nanos;
 
 /// What happens to the level of a live bucket when its numbers change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// The same absolute level: 5 used stays 5 used.

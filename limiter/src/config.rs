@@ -7,7 +7,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::limit::Limits;
@@ -33,7 +32,7 @@ pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fie
 pub use overrides::{MAX_OVERRIDES, scaled};
 pub use problem::{Path, Problem, Severity, Step};
 pub use schema::schema;
-pub use spoken::{spoken, spoken_value};
+pub use spoken::{spoken, spoken_value, written};
 pub use warnings::advice;
 
 use reader::{Cursor, Fields, Report};
@@ -57,7 +56,8 @@ const STORE: &[&str] = &["buckets", "share"];
 pub struct Parsed {
     /// The rules, when there was no error.
     pub file: Option<RuleFile>,
-    /// Errors and warnings, in the order of the document.
+    /// Errors and warnings, in the order of the document; the fields of an object in the order of its
+    /// map.
     pub problems: Vec<Problem>,
 }
 
@@ -97,25 +97,6 @@ pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     let mut report = Report::default();
     let limits = limits::limits(&Cursor::root(document), &mut report);
     report.unless_wrong(limits)
-}
-
-impl<'de> Deserialize<'de> for Rule {
-    /// Reads what [`Rule`] serialises to, by [`parse_rule`].
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parse_rule(&Value::deserialize(deserializer)?).map_err(|problems| custom(&problems))
-    }
-}
-
-impl<'de> Deserialize<'de> for Limits {
-    /// Reads what [`Limits`] serialises to, by [`parse_limits`].
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parse_limits(&Value::deserialize(deserializer)?).map_err(|problems| custom(&problems))
-    }
-}
-
-fn custom<E: serde::de::Error>(problems: &[Problem]) -> E {
-    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    E::custom(lines.join("; "))
 }
 
 /// Reads the `store` part of a plugin configuration that has no rules.

@@ -20,6 +20,12 @@ impl Decimal {
         self.0
     }
 
+    /// Whether it is nothing.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(crate) const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// Reads `2`, `2.5` or `0.125`; `None` when the text has another form, more decimals or is too
     /// large.
     pub fn parse(text: &str) -> Option<Self> {
@@ -47,15 +53,14 @@ impl fmt::Display for Decimal {
 }
 
 impl Serialize for Decimal {
-    /// As a number: the double that is nearest, which is written as it was read.
+    /// As a number: the double that is nearest, as a quotient is, so it is written as it was read.
+    #[expect(clippy::float_arithmetic, reason = "nothing is decided by it")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_multiple_of(1_000) {
-            return serializer.serialize_u32(self.0 / 1_000);
+            serializer.serialize_u32(self.0 / 1_000)
+        } else {
+            serializer.serialize_f64(f64::from(self.0) / 1_000.0)
         }
-        let double = format!("{self}")
-            .parse()
-            .map_err(serde::ser::Error::custom)?;
-        serializer.serialize_f64(double)
     }
 }
 

@@ -1,10 +1,9 @@
 //! A rate: an amount per period, kept as the exact ratio it was written as.
 
 use alloc::format;
-use alloc::string::String;
 use core::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use crate::time::Nanos;
 
@@ -68,15 +67,6 @@ impl fmt::Display for Rate {
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("{text:?} is not a rate; write {RATE_FORM}"))
-        })
     }
 }
 

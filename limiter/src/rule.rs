@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use crate::ban::Penalty;
 use crate::hash::tag;
@@ -139,7 +139,7 @@ pub enum OnMissingKey {
 }
 
 /// Whether refusals are carried out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Yes.
@@ -159,6 +159,12 @@ impl Mode {
             Self::Shadow => "shadow",
             Self::Off => "off",
         }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let modes = [Self::Enforce, Self::Shadow, Self::Off];
+        modes.into_iter().find(|mode| mode.name() == name)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Time as the core sees it: whole nanoseconds, passed in, never read.
 
-use alloc::format;
-use alloc::string::String;
 use core::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 /// An instant on the process's monotonic clock, or a span of it, in nanoseconds.
 ///
@@ -114,15 +112,6 @@ impl fmt::Display for Nanos {
 impl Serialize for Nanos {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Nanos {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("{text:?} is not a duration; write {DURATION_FORM}"))
-        })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::paths::workspace_root;
 /// The ports of the file: data, admin API, Envoy's own admin interface.
 pub const PORTS: [u16; 3] = [8080, 9911, 9901];
 /// The filter as the file names it, from the root of the workspace.
-pub const WASM: &str = "target/wasm32-wasip1/wasm/loudou_filter.wasm";
+pub const WASM: &str = "target/wasm32-unknown-unknown/wasm/loudou_filter.wasm";
 
 /// The text of a file of the quickstart.
 pub fn read(name: &str) -> Result<String> {

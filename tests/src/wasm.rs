@@ -34,12 +34,12 @@ pub fn trap_target_dir() -> PathBuf {
 
 /// Where `cargo xtask build --trap` leaves the filter that panics.
 pub fn built_trap_wasm() -> PathBuf {
-    trap_target_dir().join("wasm32-wasip1/wasm/loudou_filter.wasm")
+    trap_target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
 /// Where `cargo xtask build` leaves the filter.
 pub fn built_wasm() -> PathBuf {
-    target_dir().join("wasm32-wasip1/wasm/loudou_filter.wasm")
+    target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
 /// Refuses a module that is older than a source it was built from.

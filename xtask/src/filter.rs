@@ -13,7 +13,7 @@ use crate::setup::WASM_TARGET;
 
 mod imports;
 
-/// Envoy compiles the module in every worker; a small one starts quickly.
+/// Envoy compiles the whole module before a listener opens; a small one starts quickly.
 const BUDGET_KIB: u64 = 512;
 
 /// Builds the filter and gives its path.

@@ -14,7 +14,7 @@ use loudou_tests::paths::{
 use crate::command::run as run_command;
 
 /// The target of the filter.
-pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
+pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// Makes sure of both and gives the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {

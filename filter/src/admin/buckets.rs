@@ -209,7 +209,7 @@ impl Search {
             };
             work = work.saturating_add(FULL_PAGE_WORK);
             let after = self.from.after.filter(|_| index == self.from.page);
-            if let Some(last) = self.search_page(rules, page, &names, after, now, found) {
+            if let Some(last) = self.search_page(rules, &page, &names, after, now, found) {
                 return Some(Cursor {
                     page: index,
                     after: Some(last),
@@ -223,18 +223,15 @@ impl Search {
     fn search_page(
         &self,
         rules: &[ActiveRule],
-        mut page: Page,
+        page: &Page,
         names: &Names,
         after: Option<u64>,
         now: Nanos,
         found: &mut Vec<BucketView>,
     ) -> Option<u64> {
-        page.slots.sort_unstable_by_key(|slot| slot.fingerprint);
-        let rest = page
-            .slots
-            .iter()
-            .filter(|slot| after.is_none_or(|after| slot.fingerprint > after));
-        for slot in rest {
+        let mut after = after;
+        while let Some(slot) = next(page, after) {
+            after = Some(slot.fingerprint);
             let Some(rule) = rules.iter().find(|rule| rule.tag() == slot.rule_tag) else {
                 continue;
             };
@@ -257,11 +254,23 @@ impl Search {
 
     fn wants_key(&self, rule: &ActiveRule, key: &str) -> bool {
         self.rule_tag.is_none_or(|tag| tag == rule.tag())
-            && self
-                .key
-                .as_ref()
-                .is_none_or(|part| key.contains(part.as_str()))
+            && self.key.as_ref().is_none_or(|part| has(key, part))
     }
+}
+
+/// The bucket after `after`, by fingerprint. A page has few: looking for each takes no sorting, and
+/// less room in the module.
+fn next(page: &Page, after: Option<u64>) -> Option<&Slot> {
+    let rest = page.slots.iter();
+    let rest = rest.filter(|slot| after.is_none_or(|after| slot.fingerprint > after));
+    rest.min_by_key(|slot| slot.fingerprint)
+}
+
+/// Whether a key has a part, which is not empty. Keys are short: what `str` has for long texts is
+/// several KiB of the module.
+fn has(key: &str, part: &str) -> bool {
+    let mut places = key.as_bytes().windows(part.len());
+    places.any(|place| place == part.as_bytes())
 }
 
 /// A bucket as it is at `now`, without touching it.

@@ -1,7 +1,7 @@
 //! What an edit changed, in one line.
 
 use loudou_limiter::Limit;
-use loudou_limiter::config::{limit_fields, spoken};
+use loudou_limiter::config::{limit_fields, spoken, written};
 use loudou_limiter::rule::Rule;
 use serde_json::{Map, Value};
 
@@ -58,24 +58,24 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
 
 /// The value of a field that goes without saying, if it is written all the same.
 fn implied(limit: &Limit, field: &str) -> Option<String> {
-    let fields = serde_json::to_value(limit).ok()?;
-    fields.get(field).map(text)
+    written(limit).get(field).map(text)
 }
 
 /// `funnel (capacity 15, rate 30/m)`.
 fn in_words(limit: &Limit) -> String {
     let said = spoken(limit);
-    let fields = said
-        .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "name" | "algorithm"))
-        .map(|(name, value)| format!("{name} {}", text(value)));
+    let algorithm = limit.algorithm().name();
+    let fields = limit_fields(algorithm).iter().filter_map(|field| {
+        let value = said.get(field.name)?;
+        Some(format!("{} {}", field.name, text(value)))
+    });
     let fields: Vec<String> = fields.collect();
-    format!("{} ({})", limit.algorithm().name(), fields.join(", "))
+    format!("{algorithm} ({})", fields.join(", "))
 }
 
 fn text(value: &Value) -> String {
     let text = value.as_str().map(ToOwned::to_owned);
-    text.unwrap_or_else(|| value.to_string())
+    text.unwrap_or_else(|| serde_json::to_string(value).unwrap_or_default())
 }
 
 #[cfg(test)]

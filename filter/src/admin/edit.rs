@@ -34,7 +34,7 @@ impl AdminPlane {
             author: &author,
             dry_run: query.flag("dry_run")?,
         };
-        self.edit(host, call, &edited, edit_rule)
+        self.edit(host, call, &edited, &edit_rule)
     }
 
     pub(super) fn delete_rule(
@@ -52,7 +52,7 @@ impl AdminPlane {
             author: &author,
             dry_run: query.flag("dry_run")?,
         };
-        self.edit(host, call, &edited, drop)
+        self.edit(host, call, &edited, &drop)
     }
 
     fn edit(
@@ -60,7 +60,7 @@ impl AdminPlane {
         host: &dyn Host,
         call: &Call,
         edited: &Edited<'_>,
-        change: impl Fn(&mut RuleRecord),
+        change: &dyn Fn(&mut RuleRecord),
     ) -> Result<Reply, Failure> {
         // An edit that has run out is history by the time this one is made.
         self.record(host)?;
@@ -77,14 +77,14 @@ impl AdminPlane {
             if edited.dry_run || failure.is_some() {
                 return None;
             }
-            record.rule_mut(edited.name).map(&change)
+            record.rule_mut(edited.name).map(change)
         })?;
         if let Some(failure) = failure {
             return Err(failure);
         }
         let before = before.ok_or(record::RecordError::Missing)?;
         if edited.dry_run {
-            record.rule_mut(edited.name).map(&change);
+            record.rule_mut(edited.name).map(change);
         } else {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
@@ -94,7 +94,6 @@ impl AdminPlane {
             events::add(host, &share, edited.event(host, record.generation, &change));
         }
         let after = self.view(host, record.generation, rule);
-        let before = serde_json::to_value(before).unwrap_or(Value::Null);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
             before,

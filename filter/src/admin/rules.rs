@@ -1,8 +1,7 @@
 //! `GET /v1/rules`, `GET /v1/rules/{rule}` and `GET /v1/export`.
 
 use loudou_api::{EditView, RuleView, Rules};
-use loudou_limiter::rule::RuleFile;
-use serde_json::Value;
+use loudou_limiter::rule::{Rule, RuleFile};
 
 use super::{AdminPlane, Call, Failure, ok_at};
 use crate::host::{Host, Reply};
@@ -59,8 +58,12 @@ impl AdminPlane {
         Ok(ok_at(record.generation, &file))
     }
 
-    pub(super) fn view(&mut self, host: &dyn Host, generation: u64, rule: &RuleRecord) -> RuleView {
-        let json = |rule| serde_json::to_value(rule).unwrap_or(Value::Null);
+    pub(super) fn view(
+        &mut self,
+        host: &dyn Host,
+        generation: u64,
+        rule: &RuleRecord,
+    ) -> RuleView<Rule> {
         let edit = rule.edit.as_ref().map(|edit| EditView {
             by: edit.by.clone(),
             reason: edit.reason.clone(),
@@ -71,8 +74,8 @@ impl AdminPlane {
         RuleView {
             name: rule.base.name.clone(),
             generation,
-            rule: json(&rule.effective()),
-            base: json(&rule.base),
+            rule: rule.effective(),
+            base: rule.base.clone(),
             edit,
             totals: self.totals(host, rule),
         }

@@ -105,6 +105,7 @@ unsafe extern "C" {
 #[link(wasm_import_module = "wasi_snapshot_preview1")]
 unsafe extern "C" {
     fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+    fn random_get(bytes: *mut u8, len: usize) -> u32;
 }
 
 /// Calls a host function that returns bytes; `None` unless it says OK.
@@ -169,7 +170,9 @@ impl Host for EnvoyHost {
 
     fn random(&self) -> [u8; 16] {
         let mut random = [0; 16];
-        if getrandom::fill(&mut random).is_err() {
+        // SAFETY: pointer and length are those of a live array.
+        let errno = unsafe { random_get(random.as_mut_ptr(), random.len()) };
+        if errno != 0 {
             self.log(
                 LogLevel::Error,
                 "the host gives no random bytes: page placement can be guessed",

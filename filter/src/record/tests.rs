@@ -52,7 +52,7 @@ fn a_rule_with_a_warning_is_read_back() {
     dear["cost"] = json!(5);
     let record = Record::new(&file(&json!([dear])), Nanos::from_secs(1));
     let bytes = serde_json::to_vec(&record).expect("JSON");
-    let read: Record = serde_json::from_slice(&bytes).expect("a warning is no error");
+    let read = Record::read(&bytes).expect("a warning is no error");
     assert_eq!(read, record);
 }
 
@@ -67,10 +67,40 @@ fn survives_its_own_serialisation() {
         .expect("a")
         .apply(edit(50), &author(2, Some(Nanos::from_secs(60))));
     let bytes = serde_json::to_vec(&record).expect("JSON");
-    assert_eq!(
-        serde_json::from_slice::<Record>(&bytes).expect("back"),
-        record
-    );
+    assert_eq!(Record::read(&bytes).expect("back"), record);
+}
+
+#[test]
+fn what_is_damaged_is_not_read() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::from_secs(1));
+    for at in [2, 3] {
+        let rule = record.rule_mut("a").expect("a");
+        rule.apply(edit(50 * at), &author(u64::from(at), None));
+    }
+    let whole = serde_json::to_value(&record).expect("JSON");
+    let read = |record: &serde_json::Value| Record::read(record.to_string().as_bytes());
+    assert_eq!(read(&whole), Some(record));
+    for place in [
+        "/format",
+        "/generation",
+        "/since_ns",
+        "/rules",
+        "/rules/0/base",
+        "/rules/0/base/limits/0/capacity",
+        "/rules/0/edit",
+        "/rules/0/edit/limits",
+        "/rules/0/edit/carry",
+        "/rules/0/edit/by",
+        "/rules/0/past",
+        "/rules/0/past/0/until_ns",
+    ] {
+        let mut damaged = whole.clone();
+        *damaged.pointer_mut(place).expect(place) = json!(-1);
+        assert_eq!(read(&damaged), None, "{place}");
+    }
+    let newer = json!({ "format": 2, "generation": 1, "since_ns": 0, "rules": [] });
+    assert_eq!(read(&newer), None);
+    assert_eq!(Record::read(b"{"), None);
 }
 
 #[test]

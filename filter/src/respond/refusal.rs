@@ -165,7 +165,7 @@ impl<'a> Refusal<'a> {
     }
 
     fn problem(self) -> Vec<u8> {
-        let body = ProblemAnswer {
+        let body: ProblemAnswer<Rule> = ProblemAnswer {
             kind: format!("{PROBLEM_TYPES}{}", self.kind.0),
             title: self.kind.1.to_owned(),
             status: self.rule.refuse.status,

@@ -185,9 +185,7 @@ fn escape(text: &str) -> String {
 /// too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let one = |limit: &Limit| {
-        let Ok(Value::Object(mut fields)) = serde_json::to_value(limit) else {
-            return None;
-        };
+        let mut fields = super::written(limit);
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => amount(value, scale)?,

@@ -102,7 +102,7 @@ impl Problem {
         let value = if value.is_null() {
             String::new()
         } else {
-            shorten(&value.to_string())
+            shorten(&serde_json::to_string(value).unwrap_or_default())
         };
         Self {
             severity: Severity::Error,

@@ -8,12 +8,19 @@ use serde_json::{Map, Value};
 use super::{Field, limit_fields, parse_limits};
 use crate::limit::Limit;
 
-/// The fields of a limit as in a rule file, without those that only say what holds anyway.
-pub fn spoken(limit: &Limit) -> Map<String, Value> {
-    match serde_json::to_value(limit) {
-        Ok(Value::Object(fields)) => spoken_value(&fields),
+/// The fields of a limit as in a rule file, all of them.
+pub fn written(limit: &Limit) -> Map<String, Value> {
+    // By way of the text: it takes no second serialiser in the filter, whose module has to be small.
+    let text = serde_json::to_vec(limit).unwrap_or_default();
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     }
+}
+
+/// The same without those that only say what holds anyway.
+pub fn spoken(limit: &Limit) -> Map<String, Value> {
+    spoken_value(&written(limit))
 }
 
 /// The same of a limit as it travels; one that cannot be read stays as it is.
@@ -25,8 +32,10 @@ pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     let algorithm = fields.get("algorithm").and_then(Value::as_str);
     let table = limit_fields(algorithm.unwrap_or_default());
     for Field { name, .. } in table.iter().filter(|field| field.default.is_some()) {
-        let mut without = fields.clone();
-        if without.shift_remove(*name).is_some() && read(&without).as_ref() == Some(&whole) {
+        let mut without = Map::new();
+        let others = fields.iter().filter(|(own, _)| own != name);
+        without.extend(others.map(|(own, value)| (own.clone(), value.clone())));
+        if without.len() < fields.len() && read(&without).as_ref() == Some(&whole) {
             fields = without;
         }
     }

@@ -3,17 +3,18 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
 
 /// What refused requests are answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refuse {
     /// The HTTP status.
     pub status: u16,
     /// The body.
     pub body: RefuseBody,
     /// More headers: names in lower case, and their values.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub headers: Vec<(String, String)>,
     /// The status of gRPC calls.
     pub grpc: GrpcStatus,
@@ -31,31 +32,9 @@ impl Default for Refuse {
 }
 
 impl Refuse {
-    /// As in a rule file.
-    fn to_value(&self) -> Value {
-        let mut fields = Map::new();
-        let mut put = |name: &str, value: Value| fields.insert(String::from(name), value);
-        put("status", self.status.into());
-        put("body", self.body.to_value());
-        if !self.headers.is_empty() {
-            let headers = self.headers.iter();
-            let headers = headers.map(|(name, value)| (name.clone(), value.as_str().into()));
-            put("headers", Value::Object(headers.collect()));
-        }
-        put("grpc", self.grpc.name().into());
-        Value::Object(fields)
-    }
-
     /// Whether nothing differs from what holds without it.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-impl Serialize for Refuse {
-    /// By way of a value: rules are serialised in several ways, and this is the same for all.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_value().serialize(serializer)
     }
 }
 
@@ -76,22 +55,34 @@ pub enum RefuseBody {
     },
 }
 
-impl RefuseBody {
-    fn to_value(&self) -> Value {
+/// The headers as an object.
+fn by_name<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_map(Some(headers.len()))?;
+    for (name, value) in headers {
+        fields.serialize_entry(name, value)?;
+    }
+    fields.end()
+}
+
+impl Serialize for RefuseBody {
+    /// A word, or an object with the text.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Problem => "problem".into(),
-            Self::None => "none".into(),
+            Self::Problem => serializer.serialize_str("problem"),
+            Self::None => serializer.serialize_str("none"),
             Self::Text { text, content_type } => {
-                let pair = |name: &str, value: &String| (String::from(name), value.as_str().into());
-                let pairs = [pair("text", text), pair("content_type", content_type)];
-                Value::Object(pairs.into_iter().collect())
+                let mut fields = serializer.serialize_map(Some(2))?;
+                fields.serialize_entry("text", text)?;
+                fields.serialize_entry("content_type", content_type)?;
+                fields.end()
             }
         }
     }
 }
 
 /// The status of a refused gRPC call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GrpcStatus {
     /// 8: what gRPC calls a quota that is used up.
     #[default]

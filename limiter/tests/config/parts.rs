@@ -231,9 +231,10 @@ fn refusals() {
         of_rule(&json!({ "refuse": {
             "status": 200,
             "body": "problm",
+            // In alphabetical order, as a map without `preserve_order` has them.
             "headers": {
-                "Connection": "close", ":status": "200", "x-ratelimit-limit": "1", "x y": "z",
-                "x-a": "1", "X-A": "2", "x-b": "\r\n", "x-c": 1,
+                ":status": "200", "Connection": "close", "X-A": "2", "x y": "z", "x-a": "1",
+                "x-b": "\r\n", "x-c": 1, "x-ratelimit-limit": "1",
             },
             "grpc": "RESOURCE_EXHAUSTED",
         } })),
@@ -241,17 +242,17 @@ fn refusals() {
             "refuse.status: 200: out of range; allowed: a whole number from 400 to 599",
             "refuse.body: \"problm\": unknown value; allowed: problem, none, \
              { text: TEXT, content_type: TYPE }; did you mean `problem`?",
-            "refuse.headers.Connection: not a header to set here; allowed: names that neither the \
-             connection nor Loudou itself sets",
             "refuse.headers.:status: not a header to set here; allowed: names that neither the \
              connection nor Loudou itself sets",
-            "refuse.headers.x-ratelimit-limit: not a header to set here; allowed: names that neither \
-             the connection nor Loudou itself sets",
+            "refuse.headers.Connection: not a header to set here; allowed: names that neither the \
+             connection nor Loudou itself sets",
             "refuse.headers.x y: not a header name; allowed: letters, digits and !#$%&'*+-.^_`|~",
-            "refuse.headers.X-A: this header is there already; allowed: each name once",
+            "refuse.headers.x-a: this header is there already; allowed: each name once",
             "refuse.headers.x-b: \"\\r\\n\": not a header value; allowed: printable ASCII, without \
              spaces around it",
             "refuse.headers.x-c: 1: a number where a text belongs; allowed: a text of 1 to 1024 bytes",
+            "refuse.headers.x-ratelimit-limit: not a header to set here; allowed: names that neither \
+             the connection nor Loudou itself sets",
             "refuse.grpc: \"RESOURCE_EXHAUSTED\": unknown value; allowed: resource_exhausted, \
              unavailable; did you mean `resource_exhausted`?",
         ]

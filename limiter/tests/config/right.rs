@@ -1,7 +1,7 @@
 //! Every field of the supported part of the rule file, and the way back.
 
 use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
-use loudou_limiter::config::{parse_rule, parse_store};
+use loudou_limiter::config::{parse_limits, parse_rule, parse_store};
 use loudou_limiter::rule::{
     Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, Override, Overrides,
     PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond, Rule, RuleFile, SourcePrefix,
@@ -214,15 +214,8 @@ fn a_file_is_written_as_it_is_read() {
     for rule in &first.rules {
         let written = serde_json::to_value(rule).expect("serialises");
         assert_eq!(parse_rule(&written).as_ref(), Ok(rule));
-        assert_eq!(
-            serde_json::from_value::<Rule>(written).ok().as_ref(),
-            Some(rule)
-        );
         let limits = serde_json::to_value(&rule.limits).expect("serialises");
-        assert_eq!(
-            serde_json::from_value::<Limits>(limits).ok().as_ref(),
-            Some(&rule.limits)
-        );
+        assert_eq!(parse_limits(&limits).as_ref(), Ok(&rule.limits));
     }
     assert_eq!(parse_store(&written["store"]), Ok(first.store));
     let empty = serde_json::to_value(RuleFile::default()).expect("serialises");

@@ -1,10 +1,10 @@
 //! The fields of limits with a window: read, written, and wrong.
 
+use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
 };
 use loudou_limiter::config::{Form, limit_fields, parse_limits};
-use loudou_limiter::{Limits, Nanos};
 use serde_json::{Value, json};
 
 fn read(limit: &Value) -> Algorithm {
@@ -90,8 +90,7 @@ fn limits_are_written_as_they_are_read() {
         let mut expected = limit(algorithm, &expected);
         expected["name"] = algorithm.into();
         assert_eq!(written, json!([expected]));
-        assert_eq!(parse_limits(&written), Ok(first.clone()));
-        assert_eq!(serde_json::from_value::<Limits>(written).ok(), Some(first));
+        assert_eq!(parse_limits(&written), Ok(first));
     }
 }
 

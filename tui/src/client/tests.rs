@@ -54,7 +54,7 @@ fn a_request_carries_token_and_agent() {
 
 #[test]
 fn an_edit_carries_body_type_and_if_match() {
-    let fake = Fake::new(vec![Answer::json("200 OK", &EditAnswer::default())]);
+    let fake = Fake::new(vec![Answer::json("200 OK", &<EditAnswer>::default())]);
     fake.client(LONG).put_rule("r", &edit()).expect("taken");
     let request = fake.request();
     let line = "PUT /v1/rules/r?carry=keep&for=30m&reason=too%20many HTTP/1.1\r\n";
@@ -78,7 +78,7 @@ fn a_drop_and_a_reset_have_no_body() {
         reason: String::new(),
     };
     let fake = Fake::new(vec![
-        Answer::json("200 OK", &EditAnswer::default()),
+        Answer::json("200 OK", &<EditAnswer>::default()),
         Answer::json("200 OK", &ResetAnswer::default()),
     ]);
     let client = fake.client(LONG);
@@ -184,11 +184,13 @@ fn a_huge_body_is_not_read_to_its_end() {
 
 #[test]
 fn refusals_say_what_to_do() {
-    let problem = |status, title: &str| ProblemAnswer {
-        kind: "about:blank".to_owned(),
-        title: title.to_owned(),
-        status,
-        ..ProblemAnswer::default()
+    let problem = |status, title: &str| -> ProblemAnswer {
+        ProblemAnswer {
+            kind: "about:blank".to_owned(),
+            title: title.to_owned(),
+            status,
+            ..ProblemAnswer::default()
+        }
     };
     let unauthorised = problem(401, "Unauthorized");
     let error = status_of(Answer::json("401 Unauthorized", &unauthorised), LONG);

@@ -1,9 +1,9 @@
 //! Schemas of single values: numbers, rates, durations, words.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::{Field, Form};
 use crate::time::Nanos;
@@ -74,8 +74,17 @@ fn default_value(form: Form, text: &str) -> Option<Value> {
 /// Puts a description in front of what a schema says.
 pub(super) fn describe(schema: &mut Value, description: &str) {
     if let Some(fields) = schema.as_object_mut() {
-        fields.shift_insert(0, "description".to_string(), Value::from(description));
+        let rest = core::mem::take(fields);
+        fields.insert("description".to_string(), Value::from(description));
+        fields.extend(rest);
     }
+}
+
+/// Takes a field out; the others stay in their order, where a map has one.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    let taken = fields.get(name).cloned();
+    fields.retain(|own, _| own != name);
+    taken
 }
 
 /// The same, or null.
@@ -90,12 +99,12 @@ pub(super) fn or_null(mut schema: Value) -> Value {
         words.push(Value::Null);
     } else if let Some(Value::Array(any)) = fields.get_mut("anyOf") {
         any.push(json!({ "type": "null" }));
-    } else if let Some(reference) = fields.shift_remove("$ref") {
+    } else if let Some(reference) = take(fields, "$ref") {
         let either = Vec::from([json!({ "$ref": reference }), json!({ "type": "null" })]);
         fields.insert("anyOf".to_string(), Value::Array(either));
     } else {
         // A constant: null says nothing, so it may stand for it.
-        if let Some(only) = fields.shift_remove("const") {
+        if let Some(only) = take(fields, "const") {
             fields.insert("enum".to_string(), json!([only, null]));
         }
     }

@@ -226,7 +226,7 @@ pub(super) fn edit_answer(dry_run: bool) -> EditAnswer {
 }
 
 pub(super) fn stale() -> Answer {
-    let problem = ProblemAnswer {
+    let problem: ProblemAnswer = ProblemAnswer {
         kind: "about:blank".to_owned(),
         title: "Precondition Failed".to_owned(),
         status: 412,
@@ -241,7 +241,7 @@ pub(super) fn stale() -> Answer {
 }
 
 pub(super) fn not_found() -> Answer {
-    let problem = ProblemAnswer {
+    let problem: ProblemAnswer = ProblemAnswer {
         kind: "about:blank".to_owned(),
         title: "Not Found".to_owned(),
         status: 404,
