@@ -11,11 +11,14 @@ mod problem;
 mod rule;
 mod status;
 
-pub use bucket::{BucketState, BucketView, BucketsPage, LimitView, ResetAnswer};
+pub use bucket::{
+    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, LimitView, OverrideKind,
+    OwnView, ResetAnswer,
+};
 pub use event::{Event, EventKind, Events};
 pub use loudou_limiter::config::Access;
 pub use problem::{ProblemAnswer, RuleProblem};
-pub use rule::{EditAnswer, EditView, RuleView, Rules};
+pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
 pub use status::{RuleTotals, Status, StoreStatus};
 
 /// The version of the contract, as it stands in paths.

@@ -61,7 +61,7 @@ impl AdminPlane {
     pub(super) fn totals(&mut self, host: &dyn Host, rule: &record::RuleRecord) -> RuleTotals {
         let (name, share) = (&rule.base.name, self.settings.store.share.as_str());
         let metrics = RuleMetrics::define(host, &mut self.registry, share, name);
-        metrics.totals(host, name, rule.effective().mode, rule.edit.is_some())
+        metrics.totals(host, name, rule.effective().mode, rule.is_edited())
     }
 
     fn warnings(&self, record: &Record, store: &StoreStatus) -> Vec<String> {

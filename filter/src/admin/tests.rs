@@ -8,6 +8,8 @@ use crate::data::{DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
+mod of_keys;
+
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
 
@@ -19,14 +21,20 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_buckets(65_536)
+    }
+
+    fn with_buckets(buckets: u32) -> Self {
         let rules = json!([{
             "name": "per-user",
             "key": [{ "header": "x-user-id" }],
             "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
         }]);
-        let file = config::parse(&json!({ "version": 1, "rules": rules }))
-            .file
-            .expect("valid");
+        let file = config::parse(
+            &json!({ "version": 1, "store": { "buckets": buckets }, "rules": rules }),
+        )
+        .file
+        .expect("valid");
         let hash = |token: &str| {
             use sha2::Digest;
             let digest = sha2::Sha256::digest(token);

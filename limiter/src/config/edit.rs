@@ -68,16 +68,16 @@ pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     report.unless_wrong(edit)
 }
 
-/// Reads what one key of a rule with these limits gets: `{"scale": 10}`.
+/// Reads what one key of a rule gets: `{"scale": 10}`, which its limits, if they are known, have to bear.
 pub fn parse_override(
     pattern: &str,
     document: &Value,
-    limits: &Limits,
+    limits: Option<&Limits>,
 ) -> Result<Override, Vec<Problem>> {
     let mut report = Report::default();
     let cursor = Cursor::root(document);
     overrides::check_key(pattern, &cursor, &mut report);
-    let value = overrides::one(&cursor, Some(limits), &mut report);
+    let value = overrides::one(&cursor, limits, &mut report);
     report.unless_wrong(value)
 }
 

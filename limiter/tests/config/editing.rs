@@ -84,7 +84,7 @@ fn one_override_is_read_against_the_limits() {
             let paths = problems.iter().map(|p| p.path.to_string());
             paths.collect::<Vec<_>>().join(" ")
         };
-        parse_override(pattern, &value, &limits).map_err(problems)
+        parse_override(pattern, &value, Some(&limits)).map_err(problems)
     };
     assert_eq!(read("alice", json!("banned")), Ok(Override::Banned));
     assert_eq!(read("team-*", json!("unlimited")), Ok(Override::Unlimited));
@@ -108,7 +108,7 @@ fn scales_that_a_rule_cannot_bear_are_found() {
     wide["capacity"] = json!(4_000_000);
     edited(&json!({ "limits": [wide] })).apply(&mut rule);
     let found = misfits(&rule);
-    let places: Vec<String> = found.iter().map(|p| p.to_string()).collect();
+    let places: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
         places,
         [

@@ -95,6 +95,7 @@ pub(super) fn rule() -> RuleView {
             at_unix_ms: UNIX_MS,
             expires_at_ns: Some(NOW + 1080 * S),
         }),
+        overrides: Vec::new(),
         totals: totals("per-user", "enforce", true),
     }
 }
@@ -112,6 +113,7 @@ pub(super) fn one_limit_rule() -> RuleView {
         rule: rule.clone(),
         base: rule,
         edit: None,
+        overrides: Vec::new(),
         totals: totals("per-path", "shadow", false),
     }
 }
@@ -154,6 +156,7 @@ pub(super) fn bucket(key: &str, refused: u64, state: BucketState) -> BucketView 
         refused,
         last_seen_ns: NOW - 3 * S,
         state,
+        ..BucketView::default()
     }
 }
 
@@ -187,6 +190,7 @@ pub(super) fn events() -> Events {
         reason: String::new(),
         detail: "burst: capacity 15 → 30".to_owned(),
         generation: 6 + seq,
+        until_ns: None,
     };
     Events {
         now_ns: NOW,
