@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, config, edit, user};
 use loudou_tests::{EDIT_TOKEN, Envoy, Operator, Request, eventually, trap_wasm_path};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Envoy waits for a second or more before it reloads a sandbox.
 const RELOADED: Duration = Duration::from_secs(30);
@@ -62,6 +62,8 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(admitted(&mut envoy.data(), "alice")? == 5);
     let half = envoy.load(2, 1, |_| user("half"))?;
     ensure!(half.of(200) == 2, "{half:?}");
+    ops.ban("r", "eve", "reason=spam")?;
+    ops.set_override("r", "vip", "for=1h", &json!("unlimited"))?;
     let (rule, events) = (ops.get("/v1/rules/r")?, ops.events(0)?);
 
     let sandboxes = envoy.sandboxes()?;
@@ -76,9 +78,17 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(half.of(200) == 3, "what was left is left: {half:?}");
     ensure!(admitted(&mut envoy.data(), "fresh")? == 5);
 
+    let others = envoy.load(20, 8, |n| user(if n % 2 == 0 { "eve" } else { "vip" }))?;
+    ensure!(others.of(429) == 10 && others.of(200) == 10, "{others:?}");
+
     back(&mut ops)?;
+    let eve = ops.bucket("r", "eve")?.context("a bucket")?;
+    ensure!(
+        eve["state"] == "banned" && eve["ban"]["until_ns"].is_null(),
+        "{eve}"
+    );
     let after = ops.get("/v1/rules/r")?;
-    for field in ["generation", "rule", "base", "edit"] {
+    for field in ["generation", "rule", "base", "edit", "overrides"] {
         ensure!(
             after.get(field) == rule.get(field),
             "{field}: {rule} became {after}"
@@ -86,7 +96,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     }
     ensure!(ops.events(0)? == events, "a reload is no new configuration");
     let totals = envoy.verdicts("admitted")?;
-    ensure!(totals == 5 + 5 + 5, "{totals} admitted: counts go on");
+    ensure!(totals == 5 + 5 + 5 + 10, "{totals} admitted: counts go on");
     // And it can be edited as before.
     ops.drop_edit("r", "carry=keep")?;
     eventually(RELOADED, "the edit to be gone", || {
