@@ -1,4 +1,4 @@
-//! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}` and `POST …/reset`.
+//! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}`, and `POST …/reset`, `…/ban` and `…/unban`.
 
 use loudou_limiter::{Decision, Limit, Nanos};
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,92 @@ pub struct BucketView {
     pub last_seen_ns: u64,
     /// What stands out about it.
     pub state: BucketState,
+    /// The ban in force, if its key is banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban: Option<BanView>,
+    /// The refusals that count towards the rule's penalty.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub strikes: u32,
+    /// The penalties that are not forgotten: the next ban is longer for each of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub penalties: u32,
+    /// The override that its key has in the rule.
+    #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnView>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A ban in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanView {
+    /// When it ends, on the server's monotonic clock; `null` when it does not.
+    pub until_ns: Option<u64>,
+    /// What imposed it.
+    pub by: BanBy,
+}
+
+/// What imposed a ban.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BanBy {
+    /// Somebody, by a call.
+    #[default]
+    Operator,
+    /// The rule's penalty.
+    Penalty,
+    /// The key's override.
+    Override,
+}
+
+impl BanBy {
+    /// Its name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Penalty => "penalty",
+            Self::Override => "override",
+        }
+    }
+}
+
+/// An override that applies to a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnView {
+    /// The key as it stands in the rule: exact, or a beginning followed by `*`.
+    pub pattern: String,
+    /// What it gives.
+    pub gives: OverrideKind,
+}
+
+/// What an override gives a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverrideKind {
+    /// The rule's limits, larger or smaller.
+    #[default]
+    Scale,
+    /// Other limits.
+    Limits,
+    /// All it asks for.
+    Unlimited,
+    /// Nothing.
+    Banned,
+}
+
+impl OverrideKind {
+    /// Its name in answers and in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scale => "scale",
+            Self::Limits => "limits",
+            Self::Unlimited => "unlimited",
+            Self::Banned => "banned",
+        }
+    }
 }
 
 /// What stands out about a bucket; also the `state` filter.
@@ -145,4 +231,17 @@ pub struct ResetAnswer {
     /// The bucket as it was before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BucketView>,
+}
+
+/// The answer to `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanAnswer {
+    /// The server's clock.
+    pub now_ns: u64,
+    /// The ban that was in force before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BanView>,
+    /// The bucket as it is after; absent when the key has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<BucketView>,
 }

@@ -41,6 +41,9 @@ pub struct Event {
     pub detail: String,
     /// The generation from then on.
     pub generation: u64,
+    /// When it ends by itself, on the server's monotonic clock; absent for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ns: Option<u64>,
 }
 
 /// What kind of event.
@@ -51,10 +54,19 @@ pub enum EventKind {
     Edit,
     /// An edit was dropped: the rule is back to its base.
     EditDropped,
-    /// An edit ran out.
+    /// An edit, or an override of a key, ran out.
     EditExpired,
-    /// A new plugin configuration changed a rule with an edit; the configuration won.
+    /// A new plugin configuration changed a rule with an edit or edited overrides; the configuration
+    /// won.
     EditRetired,
+    /// The override of a key was edited.
+    Override,
+    /// The edited override of a key was dropped: the key is back to what its rule says.
+    OverrideDropped,
+    /// A key was banned.
+    Ban,
+    /// A key was let free.
+    Unban,
     /// A new plugin configuration took effect.
     Configured,
     /// A bucket was reset.
@@ -77,6 +89,10 @@ impl EventKind {
             Self::EditDropped => "edit_dropped",
             Self::EditExpired => "edit_expired",
             Self::EditRetired => "edit_retired",
+            Self::Override => "override",
+            Self::OverrideDropped => "override_dropped",
+            Self::Ban => "ban",
+            Self::Unban => "unban",
             Self::Configured => "configured",
             Self::Reset => "reset",
             Self::UpstreamFails => "upstream_fails",
@@ -92,6 +108,10 @@ impl EventKind {
             Self::EditDropped,
             Self::EditExpired,
             Self::EditRetired,
+            Self::Override,
+            Self::OverrideDropped,
+            Self::Ban,
+            Self::Unban,
             Self::Configured,
             Self::Reset,
             Self::UpstreamFails,

@@ -13,13 +13,16 @@ mod rule;
 mod status;
 mod top;
 
-pub use bucket::{BucketState, BucketView, BucketsPage, LimitView, ResetAnswer};
+pub use bucket::{
+    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, LimitView, OverrideKind,
+    OwnView, ResetAnswer,
+};
 pub use event::{Event, EventKind, Events};
 pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 pub use loudou_limiter::config::Access;
 pub use loudou_limiter::top::By as TopBy;
 pub use problem::{ProblemAnswer, RuleProblem};
-pub use rule::{EditAnswer, EditView, RuleView, Rules};
+pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
 pub use status::{RuleTotals, Status, StoreStatus, UpstreamView};
 pub use top::{Top, TopEntry};
 

@@ -1,4 +1,4 @@
-//! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`.
+//! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`, `PUT/DELETE /v1/overrides/{rule}/{key}`.
 //!
 //! Rules travel in the rule file's own form, as JSON; `loudou_limiter::config::parse_rule` reads it.
 
@@ -32,6 +32,9 @@ pub struct RuleView<R = Value> {
     /// The edit that makes the difference, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
+    /// The overrides that were edited one by one, on top of the edit. What they give is in `rule`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<OverrideView>,
     /// What it did so far.
     pub totals: RuleTotals,
 }
@@ -53,7 +56,16 @@ pub struct EditView {
     pub expires_at_ns: Option<u64>,
 }
 
-/// The answer to `PUT` and `DELETE /v1/rules/{rule}`.
+/// An edited override.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverrideView {
+    /// The key as it stands in the rule: exact, or a beginning followed by `*`.
+    pub key: String,
+    /// Who, why, when, and for how long.
+    pub edit: EditView,
+}
+
+/// The answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditAnswer<R = Value> {
     /// Whether nothing was changed because it was a dry run.

@@ -2,9 +2,10 @@
 //! turns one of these red: `/v1` only grows.
 
 use loudou_api::{
-    Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
-    ExplainAnswer, ExplainedRule, LimitView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals,
-    RuleView, Rules, Says, Status, StoreStatus, Top, TopBy, TopEntry, UpstreamView,
+    Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
+    Event, EventKind, Events, ExplainAnswer, ExplainedRule, LimitView, OverrideKind, OverrideView,
+    OwnView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says, Status,
+    StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
 use loudou_limiter::Nanos;
 use loudou_limiter::config::{parse, parse_sample};
@@ -80,6 +81,27 @@ fn bucket() -> BucketView {
         refused: 7,
         last_seen_ns: 86_400_000_000_000,
         state: BucketState::Refusing,
+        ban: None,
+        strikes: 0,
+        penalties: 0,
+        own: None,
+    }
+}
+
+fn banned() -> BucketView {
+    BucketView {
+        state: BucketState::Banned,
+        ban: Some(BanView {
+            until_ns: Some(86_700_000_000_000),
+            by: BanBy::Penalty,
+        }),
+        strikes: 2,
+        penalties: 1,
+        own: Some(OwnView {
+            pattern: "alice*".to_owned(),
+            gives: OverrideKind::Scale,
+        }),
+        ..bucket()
     }
 }
 
@@ -92,6 +114,8 @@ fn rule(capacity: u32) -> Value {
         "cost": 1,
         "mode": "enforce",
         "on_error": "admit",
+        "overrides": { "alice": { "scale": 10 } },
+        "penalty": { "after": 20, "within": "1m", "ban": "5m", "factor": 2, "max": "1h" },
         "respond": { "ratelimit_headers": "refused" },
     })
 }
@@ -109,6 +133,16 @@ fn view() -> RuleView {
             at_unix_ms: 1_700_000_000_000,
             expires_at_ns: Some(88_200_000_000_000),
         }),
+        overrides: vec![OverrideView {
+            key: "alice".to_owned(),
+            edit: EditView {
+                by: "ops".to_owned(),
+                reason: "ticket 7".to_owned(),
+                at_ns: 86_400_000_000_000,
+                at_unix_ms: 1_700_000_000_000,
+                expires_at_ns: None,
+            },
+        }],
         totals: totals(),
     }
 }
@@ -187,6 +221,21 @@ fn reset() -> serde_json::Result<()> {
 }
 
 #[test]
+fn ban() -> serde_json::Result<()> {
+    let answer = BanAnswer {
+        now_ns: 86_400_000_000_000,
+        before: Some(BanView {
+            until_ns: None,
+            by: BanBy::Operator,
+        }),
+        bucket: Some(banned()),
+    };
+    holds(&answer, include_str!("../examples/ban.json"))?;
+    let nothing = BanAnswer::default();
+    holds(&nothing, r#"{"now_ns":0}"#)
+}
+
+#[test]
 fn events() -> serde_json::Result<()> {
     let event = Event {
         seq: 3,
@@ -199,6 +248,7 @@ fn events() -> serde_json::Result<()> {
         reason: "launch day".to_owned(),
         detail: "burst: capacity 15 → 30, for 30m".to_owned(),
         generation: 8,
+        until_ns: Some(88_200_000_000_000),
     };
     let events = Events {
         now_ns: 86_400_000_000_000,
@@ -358,7 +408,7 @@ fn problem() -> serde_json::Result<()> {
 
 #[test]
 fn a_newer_server_is_understood() -> serde_json::Result<()> {
-    let event = r#"{"seq":1,"at_ns":0,"at_unix_ms":0,"kind":"banned","by":"x","detail":"","generation":1,"new":1}"#;
+    let event = r#"{"seq":1,"at_ns":0,"at_unix_ms":0,"kind":"moved","by":"x","detail":"","generation":1,"new":1}"#;
     let event: Event = serde_json::from_str(event)?;
     assert_eq!(event.kind, EventKind::Warning);
     Ok(())

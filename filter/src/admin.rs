@@ -14,6 +14,8 @@ use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Record, RecordError};
 
 mod auth;
+mod bans;
+mod bucket;
 mod buckets;
 mod call;
 mod change;
@@ -116,6 +118,14 @@ impl AdminPlane {
             ("POST", ["v1", "buckets", rule, key, "reset"]) => self.reset(host, call, rule, key),
             ("POST", ["v1", "explain"]) => self.explain(host, call, body),
             ("GET", ["v1", "top"]) => self.top(host, call),
+            ("POST", ["v1", "buckets", rule, key, "ban"]) => self.ban(host, call, (rule, key)),
+            ("POST", ["v1", "buckets", rule, key, "unban"]) => self.unban(host, call, (rule, key)),
+            ("PUT", ["v1", "overrides", rule, key]) => {
+                self.put_override(host, call, (rule, key), body)
+            }
+            ("DELETE", ["v1", "overrides", rule, key]) => {
+                self.delete_override(host, call, (rule, key))
+            }
             ("GET", ["v1", "events"]) => self.events(host, call),
             ("GET", ["v1", "export"]) => self.export(host, call),
             (_, steps) => Err(not_here(call, steps)),
@@ -143,10 +153,12 @@ fn not_here(call: &Call, steps: &[&str]) -> Failure {
         ]
         | ["v1", "buckets", _, _] => "GET",
         ["v1", "rules", _] => "GET, PUT, DELETE",
-        ["v1", "explain"] | ["v1", "buckets", _, _, "reset"] => "POST",
+        ["v1", "explain"] | ["v1", "buckets", _, _, "reset" | "ban" | "unban"] => "POST",
+        ["v1", "overrides", _, _] => "PUT, DELETE",
         _ => {
-            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/top, \
-                         /v1/explain, /v1/events, /v1/export";
+            let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/buckets/RULE/KEY/ban, \
+                         /v1/buckets/RULE/KEY/unban, /v1/overrides/RULE/KEY, /v1/top, /v1/explain, /v1/events, \
+                         /v1/export";
             return Failure::new(404, "Not found", format!("there is: {paths}"));
         }
     };
@@ -201,6 +213,11 @@ impl Failure {
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
+        if error == RecordError::TooLarge {
+            let detail = "the rules with all their edits would be too large: drop edits, or put them into \
+                          the configuration";
+            return Self::new(409, "Too many edits", detail);
+        }
         let detail = match error {
             RecordError::Missing => {
                 "no rules yet: no data listener of this share has started; is its vm_id the same, \
@@ -208,7 +225,7 @@ impl From<RecordError> for Failure {
             }
             RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
             RecordError::Contended => "too many edits at once; try again",
-            RecordError::Failed => "Envoy's shared data failed",
+            RecordError::Failed | RecordError::TooLarge => "Envoy's shared data failed",
         };
         Self::new(503, "Not available", detail)
     }

@@ -2,7 +2,7 @@
 
 use loudou_api::EventKind;
 
-use crate::events;
+use crate::events::{self, Over};
 use crate::host::Host;
 use crate::metrics::StoreMetrics;
 use crate::record::{self, Record, RecordError};
@@ -22,12 +22,14 @@ pub(crate) fn load(
         return Ok(record);
     };
     metrics.announce_change(host);
-    for rule in expired {
-        let kind = EventKind::EditExpired;
-        let mut event = events::event(host, kind, events::BY_ITSELF, record.generation);
-        event.rule = Some(rule);
-        "the edit ran out; the rule is back to its base".clone_into(&mut event.detail);
-        events::add(host, share, event);
+    let over = Over {
+        kind: EventKind::EditExpired,
+        generation: record.generation,
+        edit: "the edit ran out; the rule is back to its base",
+        keys: "ran out",
+    };
+    for ended in expired {
+        events::add_ended(host, share, &over, &ended);
     }
     Ok(record)
 }

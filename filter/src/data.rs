@@ -10,7 +10,7 @@ use loudou_limiter::rule::{Mode, OnError, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
 use loudou_limiter::top::Tally;
 
-use crate::events;
+use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
@@ -184,13 +184,14 @@ impl DataPlane {
 
     fn tell(&self, host: &dyn Host, taken: &TakenUp, generation: u64) {
         let share = &self.file.store.share;
-        for rule in &taken.retired {
-            let mut event =
-                events::event(host, EventKind::EditRetired, events::BY_ITSELF, generation);
-            event.rule = Some(rule.clone());
-            let detail = "the configuration changed this rule; its edit is retired";
-            detail.clone_into(&mut event.detail);
-            events::add(host, share, event);
+        let over = Over {
+            kind: EventKind::EditRetired,
+            generation,
+            edit: "the configuration changed this rule; its edit is retired",
+            keys: "ended: the configuration changed this rule",
+        };
+        for ended in &taken.retired {
+            events::add_ended(host, share, &over, ended);
         }
         let mut event = events::event(host, EventKind::Configured, events::BY_ITSELF, generation);
         let part = |what: &str, names: &[String]| match names {

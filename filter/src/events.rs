@@ -7,10 +7,13 @@ use serde_json::Value;
 
 use crate::host::{Host, LogLevel};
 use crate::json::{list, number, text};
+use crate::record::Ended;
 
 /// How many events are kept.
 const KEPT: usize = 256;
 const MAX_TRIES: usize = 16;
+/// How many keys one event names.
+const NAMED: usize = 8;
 /// Who did what happened by itself.
 pub(crate) const BY_ITSELF: &str = "loudou";
 
@@ -65,6 +68,42 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: Event) {
     );
 }
 
+/// Adds what there is to tell of edits that are over: of the rule's, and of overrides of its keys.
+pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &Ended) {
+    let event = |detail: String| Event {
+        rule: Some(ended.rule.clone()),
+        detail,
+        ..event(host, over.kind, BY_ITSELF, over.generation)
+    };
+    if ended.edit {
+        add(host, share, event(over.edit.to_owned()));
+    }
+    let named: Vec<&str> = ended.keys.iter().map(String::as_str).take(NAMED).collect();
+    let mut named = named.join(", ");
+    if let Some(more) = ended.keys.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        named = format!("{named} and {more} more");
+    }
+    let mut event = match ended.keys.as_slice() {
+        [] => return,
+        [_] => event(format!("the override of {named} {}", over.keys)),
+        _ => event(format!("the overrides of {named} {}", over.keys)),
+    };
+    if let [key] = ended.keys.as_slice() {
+        event.key = Some(key.clone());
+    }
+    add(host, share, event);
+}
+
+/// How edits came to be over.
+pub(crate) struct Over<'a> {
+    pub(crate) kind: EventKind,
+    pub(crate) generation: u64,
+    /// What is told of the edit of a rule.
+    pub(crate) edit: &'a str,
+    /// What is told of overrides, after `the override of alice`.
+    pub(crate) keys: &'a str,
+}
+
 fn log(host: &dyn Host, event: &Event) {
     let rule = event.rule.as_deref().unwrap_or("-");
     let key = event.key.as_deref().unwrap_or("-");
@@ -109,6 +148,7 @@ fn read(event: &Value) -> Option<Event> {
         reason: text(event, "reason").unwrap_or_default(),
         detail: text(event, "detail")?,
         generation: number(event, "generation")?,
+        until_ns: number(event, "until_ns"),
     })
 }
 
@@ -145,6 +185,7 @@ mod tests {
             key: Some("alice".to_owned()),
             reason: "sorry".to_owned(),
             detail: "the bucket is as new".to_owned(),
+            until_ns: Some(7),
             ..event(&host, EventKind::Reset, "ops", 2)
         };
         for event in [&bare, &full] {

@@ -1,22 +1,28 @@
 //! The rules as all workers share them: the plugin configuration's, and the edits on top.
 //!
 //! One record in shared data, changed by compare-and-swap. It holds, per rule, its base from the
-//! configuration, the edit if there is one, and the limits that live buckets may still be in. Format
-//! 1; a worker that meets another format leaves it alone and goes by its own configuration.
+//! configuration, the edit if there is one, the overrides that were edited one by one, and the limits
+//! that live buckets may still be in. Format 2; a worker that meets another format leaves it alone and
+//! goes by its own configuration.
 
 use loudou_limiter::carry::{MAX_PAST, Past};
-use loudou_limiter::config::RuleEdit;
+use loudou_limiter::config::MAX_FILE_BYTES;
 use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::rule::{Mode, Rule, RuleFile};
+use loudou_limiter::rule::{KeyMap, Rule, RuleFile};
 use loudou_limiter::store::{CAS_ABSENT, Cas, StoreFailed, Written};
 use loudou_limiter::{Carry, Limits, Nanos};
 use serde::Serialize;
 
 use crate::host::Host;
 
+mod edit;
 mod read;
 
-const FORMAT: u8 = 1;
+pub(crate) use edit::{Author, Edit, Ended, MAX_EDITED, OwnEdit, Who};
+
+const FORMAT: u8 = 2;
+/// How large edits may make it, in bytes. Every worker reads all of it after each edit.
+const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 /// How often a conflicting change is tried again.
 const MAX_TRIES: usize = 16;
 
@@ -40,27 +46,11 @@ pub(crate) struct RuleRecord {
     /// What replaces parts of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) edit: Option<Edit>,
+    /// What was edited of single keys, on top of that.
+    #[serde(skip_serializing_if = "KeyMap::is_empty")]
+    pub(crate) own: KeyMap<OwnEdit>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     past: Vec<PastRecord>,
-}
-
-/// An edit that is in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Edit {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<Limits>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<Mode>,
-    /// What becomes of levels, when it starts and when it runs out.
-    carry: Carry,
-    /// The name of the token.
-    pub(crate) by: String,
-    /// The reason that was given.
-    pub(crate) reason: String,
-    pub(crate) at_ns: u64,
-    pub(crate) at_unix_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) expires_at_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -70,44 +60,24 @@ struct PastRecord {
     until_ns: u64,
 }
 
-/// Who makes an edit, when, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct Author {
-    pub(crate) by: String,
-    pub(crate) reason: String,
-    pub(crate) carry: Carry,
-    pub(crate) at: Nanos,
-    pub(crate) at_unix_ms: u64,
-    pub(crate) expires_after: Option<Nanos>,
-}
-
 /// What taking up a configuration changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TakenUp {
     pub(crate) added: Vec<String>,
     pub(crate) removed: Vec<String>,
     pub(crate) changed: Vec<String>,
-    /// Rules whose edit was retired.
-    pub(crate) retired: Vec<String>,
+    /// What was retired.
+    pub(crate) retired: Vec<Ended>,
 }
 
 impl RuleRecord {
-    const fn new(base: Rule) -> Self {
+    fn new(base: Rule) -> Self {
         Self {
             base,
             edit: None,
+            own: KeyMap::default(),
             past: Vec::new(),
         }
-    }
-
-    /// The rule in force.
-    pub(crate) fn effective(&self) -> Rule {
-        let mut rule = self.base.clone();
-        if let Some(edit) = &self.edit {
-            rule.limits = edit.limits.clone().unwrap_or(rule.limits);
-            rule.mode = edit.mode.unwrap_or(rule.mode);
-        }
-        rule
     }
 
     /// The rule in force, ready to decide.
@@ -138,53 +108,14 @@ impl RuleRecord {
         self.past.drain(..surplus);
     }
 
-    /// Puts `edit` in force on top of an earlier one. Parts that are as in the base are no edit.
-    pub(crate) fn apply(&mut self, edit: RuleEdit, author: &Author) {
-        let old = self.effective();
-        let limits = edit.limits.unwrap_or_else(|| old.limits.clone());
-        let mode = edit.mode.unwrap_or(old.mode);
-        let limits = Some(limits).filter(|limits| *limits != self.base.limits);
-        let mode = Some(mode).filter(|mode| *mode != self.base.mode);
-        self.edit = (limits.is_some() || mode.is_some()).then(|| Edit {
-            limits,
-            mode,
-            carry: author.carry,
-            by: author.by.clone(),
-            reason: author.reason.clone(),
-            at_ns: author.at.get(),
-            at_unix_ms: author.at_unix_ms,
-            expires_at_ns: author
-                .expires_after
-                .map(|span| author.at.saturating_add(span).get()),
-        });
-        self.remember(old.limits, author.carry, author.at);
-    }
-
-    /// Goes back to the base.
-    pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos) {
-        let old = self.effective();
-        self.edit = None;
-        self.remember(old.limits, carry, at);
-    }
-
-    fn expire(&mut self, now: Nanos) -> bool {
-        let Some(edit) = &self.edit else { return false };
-        let Some(at) = edit.expires_at_ns.filter(|at| *at <= now.get()) else {
-            return false;
-        };
-        self.drop_edit(edit.carry, Nanos::new(at));
-        true
-    }
-
-    /// The same rule under a new configuration, which retires an edit if it changes the rule.
+    /// The same rule under a new configuration, which retires its edits if it changes the rule.
     fn reconfigured(&self, base: &Rule, now: Nanos) -> Self {
         if self.base == *base {
             return self.clone();
         }
         let mut next = Self {
-            base: base.clone(),
-            edit: None,
             past: self.past.clone(),
+            ..Self::new(base.clone())
         };
         next.remember(self.effective().limits, Carry::default(), now);
         next
@@ -215,22 +146,15 @@ impl Record {
 
     /// When the next edit runs out.
     pub(crate) fn next_expiry(&self) -> Nanos {
-        let expiries = self
-            .rules
-            .iter()
-            .filter_map(|rule| rule.edit.as_ref()?.expires_at_ns);
+        let authors = self.rules.iter().flat_map(RuleRecord::authors);
+        let expiries = authors.filter_map(|who| who.expires_at_ns);
         expiries.min().map_or(Nanos::MAX, Nanos::new)
     }
 
-    /// Drops the edits that ran out by `now`; the names of their rules.
-    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<String> {
-        let mut expired = Vec::new();
-        for rule in &mut self.rules {
-            if rule.expire(now) {
-                expired.push(rule.base.name.clone());
-            }
-        }
-        expired
+    /// Drops what ran out by `now`.
+    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
+        let ended = self.rules.iter_mut().map(|rule| rule.expire(now));
+        ended.filter(|ended| !ended.is_empty()).collect()
     }
 
     /// Takes up a configuration loaded at `since`. `None` when it is the one in force, or an older
@@ -255,9 +179,9 @@ impl Record {
             let next = old.reconfigured(base, now);
             if old.base != *base {
                 taken.changed.push(base.name.clone());
-            }
-            if old.edit.is_some() && next.edit.is_none() {
-                taken.retired.push(base.name.clone());
+                taken
+                    .retired
+                    .extend(Some(old.all_ended()).filter(|ended| !ended.is_empty()));
             }
             rules.push(next);
         }
@@ -283,6 +207,8 @@ pub(crate) enum RecordError {
     Unreadable,
     /// Others were faster, too often.
     Contended,
+    /// It would have grown too large.
+    TooLarge,
     /// The host failed.
     Failed,
 }
@@ -297,14 +223,14 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":rules"].concat()
 }
 
-/// Reads the record and its version.
-pub(crate) fn load(host: &dyn Host, share: &str) -> Result<(Record, Cas), RecordError> {
+/// Reads the record, its version and its length.
+fn load(host: &dyn Host, share: &str) -> Result<(Record, Cas, usize), RecordError> {
     let mut bytes = Vec::new();
     let cas = host
         .shared_get(&key(share), &mut bytes)?
         .ok_or(RecordError::Missing)?;
     let record = Record::read(&bytes).ok_or(RecordError::Unreadable)?;
-    Ok((record, cas))
+    Ok((record, cas, bytes.len()))
 }
 
 /// Writes a record that nobody else has written yet; whether it was this call.
@@ -318,15 +244,36 @@ pub(crate) fn create(host: &dyn Host, share: &str, record: &Record) -> Result<bo
 pub(crate) fn change<T>(
     host: &dyn Host,
     share: &str,
+    change: impl FnMut(&mut Record) -> Option<T>,
+) -> Result<(Record, Option<T>), RecordError> {
+    change_within(host, share, usize::MAX, change)
+}
+
+/// The same for an edit, which must not make it too large.
+pub(crate) fn edit<T>(
+    host: &dyn Host,
+    share: &str,
+    change: impl FnMut(&mut Record) -> Option<T>,
+) -> Result<(Record, Option<T>), RecordError> {
+    change_within(host, share, MAX_RECORD, change)
+}
+
+fn change_within<T>(
+    host: &dyn Host,
+    share: &str,
+    most: usize,
     mut change: impl FnMut(&mut Record) -> Option<T>,
 ) -> Result<(Record, Option<T>), RecordError> {
     for _ in 0..MAX_TRIES {
-        let (mut record, cas) = load(host, share)?;
+        let (mut record, cas, length) = load(host, share)?;
         let Some(outcome) = change(&mut record) else {
             return Ok((record, None));
         };
         record.generation = record.generation.saturating_add(1);
         let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
+        if bytes.len() > most.max(length) {
+            return Err(RecordError::TooLarge);
+        }
         if host.shared_set(&key(share), &bytes, cas)? == Written::Done {
             return Ok((record, Some(outcome)));
         }

@@ -58,14 +58,13 @@ impl ActiveRule {
 
     /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
     pub fn edit(&mut self, edit: RuleEdit, carry: Carry, at: Nanos) {
-        if let Some(mode) = edit.mode {
-            self.rule.mode = mode;
-        }
+        edit.apply(&mut self.rule);
+        let regrants = edit.limits.is_some() || edit.overrides.is_some();
         if let Some(limits) = edit.limits {
-            self.rule.limits = limits.clone();
             self.versions.replace(limits, carry, at);
-            let rule = &self.rule;
-            let versions = &self.versions;
+        }
+        if regrants {
+            let (rule, versions) = (&self.rule, &self.versions);
             self.overrides = rule.overrides.map(|own| Own::new(own, rule, versions));
         }
     }

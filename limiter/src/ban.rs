@@ -103,8 +103,8 @@ impl Conduct {
         }
     }
 
-    /// Counts a refusal at `now`, which may be one too many.
-    pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
+    /// Forgets what counts no longer under a penalty.
+    pub fn lapse(&mut self, penalty: &Penalty, now: Nanos) {
         let now_ms = now.as_millis();
         let forgets_at = self
             .banned_until_ms
@@ -113,9 +113,16 @@ impl Conduct {
             self.bans = 0;
         }
         let ends_at = self.since_ms.saturating_add(penalty.within.millis_ceil());
-        if self.strikes == 0 || now_ms >= ends_at {
+        if now_ms >= ends_at {
             self.strikes = 0;
-            self.since_ms = now_ms;
+        }
+    }
+
+    /// Counts a refusal at `now`, which may be one too many.
+    pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
+        self.lapse(penalty, now);
+        if self.strikes == 0 {
+            self.since_ms = now.as_millis();
         }
         self.strikes = self.strikes.saturating_add(1);
         if self.strikes >= penalty.after {

@@ -10,11 +10,12 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use crate::limit::Limits;
-use crate::rule::{Mode, Rule, RuleFile, StoreSettings, Version};
+use crate::rule::{Rule, RuleFile, StoreSettings, Version};
 
 mod admin;
 mod answers;
 mod cost;
+mod edit;
 mod keys;
 mod limits;
 mod matches;
@@ -30,8 +31,9 @@ mod warnings;
 mod when;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
+pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
-pub use overrides::{MAX_OVERRIDES, scaled};
+pub use overrides::{MAX_OVERRIDES, is_key, scaled};
 pub use problem::{Path, Problem, Severity, Step};
 pub use sample::parse_sample;
 pub use schema::schema;
@@ -71,23 +73,6 @@ pub fn parse(document: &Value) -> Parsed {
     finish(file, report)
 }
 
-/// What an edit of a rule replaces; `None` leaves a part as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleEdit {
-    /// New limits.
-    pub limits: Option<Limits>,
-    /// A new mode.
-    pub mode: Option<Mode>,
-}
-
-/// Reads the body of an edit: `{"limits": [...], "mode": "shadow"}`, at least one of them.
-pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
-    let mut report = Report::default();
-    let cursor = Cursor::root(document);
-    let edit = edit(&cursor, &mut report);
-    report.unless_wrong(edit)
-}
-
 /// Reads one rule, without defaults: the form in which rules are exported.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
@@ -107,20 +92,6 @@ pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = store(Some(Cursor::root(document)), &mut report);
     report.unless_wrong(Some(settings))
-}
-
-fn edit(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleEdit> {
-    let fields = cursor.object(&["limits", "mode"], report)?;
-    let limits = fields
-        .get("limits")
-        .and_then(|limits| limits::limits(&limits, report));
-    let mode = fields
-        .get("mode")
-        .and_then(|mode| mode.word(&rules::MODES, report));
-    if fields.get("limits").is_none() && fields.get("mode").is_none() {
-        report.error(cursor, "nothing to change", "limits, mode");
-    }
-    Some(RuleEdit { limits, mode })
 }
 
 fn finish(file: Option<RuleFile>, report: Report) -> Parsed {

@@ -81,6 +81,37 @@ impl Operator {
         expect(&self.send(Request::post(&path))?, 200)
     }
 
+    /// `POST /v1/buckets/{rule}/{key}/ban`, which must be accepted; the answer.
+    pub fn ban(&mut self, rule: &str, key: &str, query: &str) -> Result<Value> {
+        let path = format!("/v1/buckets/{rule}/{}/ban?{query}", percent(key));
+        expect(&self.send(Request::post(&path))?, 200)
+    }
+
+    /// `POST /v1/buckets/{rule}/{key}/unban`, which must be accepted; the answer.
+    pub fn unban(&mut self, rule: &str, key: &str) -> Result<Value> {
+        let path = format!("/v1/buckets/{rule}/{}/unban", percent(key));
+        expect(&self.send(Request::post(&path))?, 200)
+    }
+
+    /// `PUT /v1/overrides/{rule}/{key}` whatever the generation, which must be accepted; the answer.
+    pub fn set_override(
+        &mut self,
+        rule: &str,
+        key: &str,
+        query: &str,
+        body: &Value,
+    ) -> Result<Value> {
+        let path = format!("/v1/overrides/{rule}/{}?{query}", percent(key));
+        let request = Request::new("PUT", &path).header("if-match", "*");
+        expect(&self.send(request.json(body))?, 200)
+    }
+
+    /// `DELETE /v1/overrides/{rule}/{key}`, whatever the answer.
+    pub fn drop_override(&mut self, rule: &str, key: &str) -> Result<Response> {
+        let path = format!("/v1/overrides/{rule}/{}", percent(key));
+        self.send(Request::new("DELETE", &path).header("if-match", "*"))
+    }
+
     /// One bucket, or nothing when there is none.
     pub fn bucket(&mut self, rule: &str, key: &str) -> Result<Option<Value>> {
         let path = format!("/v1/buckets/{rule}/{}", percent(key));

@@ -15,12 +15,16 @@ const LOOKS: [&str; 6] = [
 ];
 
 /// Every call that changes something, as complete as it gets.
-fn changes() -> [Request; 3] {
+fn changes() -> [Request; 7] {
     let if_match = |method: &str, path: &str| Request::new(method, path).header("if-match", "*");
     [
         if_match("PUT", "/v1/rules/r").json(&json!({ "mode": "off" })),
         if_match("DELETE", "/v1/rules/r"),
         Request::post("/v1/buckets/r/alice/reset"),
+        Request::post("/v1/buckets/r/alice/ban"),
+        Request::post("/v1/buckets/r/alice/unban"),
+        if_match("PUT", "/v1/overrides/r/alice").json(&json!("banned")),
+        if_match("DELETE", "/v1/overrides/r/alice"),
     ]
 }
 

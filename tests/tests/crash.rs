@@ -61,7 +61,7 @@ fn back(ops: &mut Operator) -> Result<()> {
 
 /// Whether a rule is in force as it was; its counts go on.
 fn unchanged(before: &Value, after: &Value) -> Result<()> {
-    for field in ["generation", "rule", "base", "edit"] {
+    for field in ["generation", "rule", "base", "edit", "overrides"] {
         ensure!(
             after.get(field) == before.get(field),
             "{field}: {before} became {after}"
@@ -78,6 +78,8 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(admitted(&mut envoy.data(), "alice")? == 5);
     let half = envoy.load(2, 1, |_| user("half"))?;
     ensure!(half.of(200) == 2, "{half:?}");
+    ops.ban("r", "eve", "reason=spam")?;
+    ops.set_override("r", "vip", "for=1h", &json!("unlimited"))?;
     let (rule, events) = (ops.get("/v1/rules/r")?, ops.events(0)?);
 
     let sandboxes = envoy.sandboxes()?;
@@ -92,11 +94,19 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(half.of(200) == 3, "what was left is left: {half:?}");
     ensure!(admitted(&mut envoy.data(), "fresh")? == 5);
 
+    let others = envoy.load(20, 8, |n| user(if n % 2 == 0 { "eve" } else { "vip" }))?;
+    ensure!(others.of(429) == 10 && others.of(200) == 10, "{others:?}");
+
     back(&mut ops)?;
+    let eve = ops.bucket("r", "eve")?.context("a bucket")?;
+    ensure!(
+        eve["state"] == "banned" && eve["ban"]["until_ns"].is_null(),
+        "{eve}"
+    );
     unchanged(&rule, &ops.get("/v1/rules/r")?)?;
     ensure!(ops.events(0)? == events, "a reload is no new configuration");
     let totals = envoy.verdicts("admitted")?;
-    ensure!(totals == 5 + 5 + 5, "{totals} admitted: counts go on");
+    ensure!(totals == 5 + 5 + 5 + 10, "{totals} admitted: counts go on");
     // And it can be edited as before.
     ops.drop_edit("r", "carry=keep")?;
     eventually(RELOADED, "the edit to be gone", || {

@@ -142,7 +142,13 @@ fn a_rule_that_stops_is_the_last_one() -> Result<()> {
 /// An exhausted rule in shadow mode hides nothing from an enforced one, and the other way round.
 #[test]
 fn a_shadow_rule_behaves_as_if_alone() -> Result<()> {
-    let shadow = |capacity| rule("shadow", &per_day(capacity), &json!({ "mode": "shadow" }));
+    let shadow = |capacity| {
+        rule(
+            "shadow",
+            &per_day(capacity),
+            &json!({ "mode": "shadow", "shadows": "enforced" }),
+        )
+    };
     let enforced = |capacity| rule("enforced", &per_day(capacity), &json!({}));
     for (shadow_first, rules) in [
         (true, json!([shadow(1), enforced(3)])),

@@ -12,6 +12,7 @@ use clap::{CommandFactory as _, Parser as _};
 use loudou_limiter::config;
 
 mod args;
+mod bans;
 mod buckets;
 mod check;
 mod context;
@@ -19,6 +20,7 @@ mod edit;
 mod events;
 mod examples;
 mod explain;
+mod overrides;
 mod replay;
 mod report;
 mod rules;
@@ -136,6 +138,9 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Set(args)) => return edit::set(context, args),
         Some(Command::Unset(args)) => return edit::unset(context, args),
         Some(Command::Reset(args)) => return edit::reset(context, args),
+        Some(Command::Ban(args)) => return bans::ban(context, args),
+        Some(Command::Unban(args)) => return bans::unban(context, args),
+        Some(Command::Override(args)) => return overrides::run(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export) => rules::export(context)?,
         Some(Command::Schema) => schema(context)?,

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, ResetAnswer,
-    RuleView, Rules, Status, Top,
+    BanAnswer, BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer,
+    ResetAnswer, RuleView, Rules, Status, Top,
 };
+use loudou_limiter::Nanos;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::http::{HeaderValue, Response, Uri, header};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, RequestBuilder};
 
 mod error;
 #[cfg(test)]
@@ -25,7 +26,7 @@ mod request;
 mod tests;
 
 pub use error::{ClientError, problem_line};
-pub use request::{BucketsQuery, DropRequest, EditRequest, TopQuery};
+pub use request::{BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
 use request::Path;
 
@@ -115,10 +116,7 @@ impl Client {
     /// Edits a rule, or asks what an edit would do.
     pub fn put_rule(&self, name: &str, edit: &EditRequest) -> Result<EditAnswer, ClientError> {
         let body = edit.body.to_string();
-        let mut request = self.agent.put(self.address(&edit.path(name)));
-        if let Some(token) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, token);
-        }
+        let request = self.authorized(self.agent.put(self.address(&edit.path(name))));
         let request = request
             .header(header::IF_MATCH, etag(edit.if_match))
             .content_type("application/json");
@@ -127,10 +125,7 @@ impl Client {
 
     /// Drops the edit of a rule: back to its base.
     pub fn delete_rule(&self, name: &str, edit: &DropRequest) -> Result<EditAnswer, ClientError> {
-        let mut request = self.agent.delete(self.address(&edit.path(name)));
-        if let Some(token) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, token);
-        }
+        let request = self.authorized(self.agent.delete(self.address(&edit.path(name))));
         let request = request.header(header::IF_MATCH, etag(edit.if_match));
         self.answer(request.call())
     }
@@ -145,14 +140,58 @@ impl Client {
         self.get(&Path::new(&["buckets", rule, key]).text)
     }
 
+    /// Edits what a key of a rule gets, or drops such an edit.
+    pub fn set_override(
+        &self,
+        rule: &str,
+        key: &str,
+        edit: &OverrideRequest,
+    ) -> Result<EditAnswer, ClientError> {
+        let address = self.address(&edit.path(rule, key));
+        let etag = etag(edit.if_match);
+        if let Some(body) = &edit.body {
+            let request = self.authorized(self.agent.put(address));
+            let request = request.header(header::IF_MATCH, etag);
+            let request = request.content_type("application/json");
+            self.answer(request.send(&body.to_string()))
+        } else {
+            let request = self.authorized(self.agent.delete(address));
+            self.answer(request.header(header::IF_MATCH, etag).call())
+        }
+    }
+
+    /// Bans a key for so long, or until somebody lifts it.
+    pub fn ban(
+        &self,
+        rule: &str,
+        key: &str,
+        span: Option<Nanos>,
+        reason: &str,
+    ) -> Result<BanAnswer, ClientError> {
+        let mut path = Path::new(&["buckets", rule, key, "ban"]);
+        if let Some(span) = span {
+            path.query("for", &span.to_string());
+        }
+        path.query_unless_empty("reason", reason);
+        self.post(&path)
+    }
+
+    /// Lets a key free.
+    pub fn unban(&self, rule: &str, key: &str, reason: &str) -> Result<BanAnswer, ClientError> {
+        let mut path = Path::new(&["buckets", rule, key, "unban"]);
+        path.query_unless_empty("reason", reason);
+        self.post(&path)
+    }
+
     /// Makes a bucket as good as new.
     pub fn reset(&self, rule: &str, key: &str, reason: &str) -> Result<ResetAnswer, ClientError> {
         let mut path = Path::new(&["buckets", rule, key, "reset"]);
         path.query_unless_empty("reason", reason);
-        let mut request = self.agent.post(self.address(&path.text));
-        if let Some(token) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, token);
-        }
+        self.post(&path)
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &Path) -> Result<T, ClientError> {
+        let request = self.authorized(self.agent.post(self.address(&path.text)));
         self.answer(request.send_empty())
     }
 
@@ -184,11 +223,15 @@ impl Client {
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        let mut request = self.agent.get(self.address(path));
-        if let Some(token) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, token);
-        }
+        let request = self.authorized(self.agent.get(self.address(path)));
         self.answer(request.call())
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(token) => request.header(header::AUTHORIZATION, token),
+            None => request,
+        }
     }
 
     fn address(&self, path: &str) -> String {

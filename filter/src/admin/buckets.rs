@@ -1,15 +1,16 @@
 //! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}` and `POST …/reset`.
 
 use loudou_api::{
-    BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, LimitView, MAX_PAGE, ResetAnswer,
+    BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
 };
+use loudou_limiter::Nanos;
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::names::Names;
 use loudou_limiter::store::page::{Page, Slot};
 use loudou_limiter::store::table::{GaveUp, Table};
-use loudou_limiter::{BucketDecision, Nanos};
 
-use super::call::bad;
+use super::bucket::{no_bucket, view};
+use super::call::{bad, shown};
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::events;
@@ -53,10 +54,7 @@ impl AdminPlane {
         let table = self.table(host)?;
         let id = table.id(active.tag(), key);
         let slot = table.look(&mut HostStore(host), id)?;
-        let slot = slot.ok_or_else(|| {
-            let detail = "this key has no bucket: it never took anything, or is as good as new";
-            Failure::new(404, "Not found", detail)
-        })?;
+        let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
         Ok(ok(&view(&active, &slot, key.to_owned(), host.now())))
     }
 
@@ -81,7 +79,12 @@ impl AdminPlane {
             event.rule = Some(rule.to_owned());
             event.key = Some(shown(key));
             event.reason = reason;
-            "the bucket is as new".clone_into(&mut event.detail);
+            let was_banned = before.as_ref().is_some_and(|before| before.ban.is_some());
+            event.detail = if was_banned {
+                "the bucket is as new, and its ban is lifted".to_owned()
+            } else {
+                "the bucket is as new".to_owned()
+            };
             events::add(host, &share, event);
         }
         Ok(ok(&ResetAnswer {
@@ -97,18 +100,13 @@ impl From<GaveUp> for Failure {
             GaveUp::Conflicts => "the bucket is too busy; try again",
             GaveUp::Failed => "Envoy's shared data failed",
             GaveUp::UnknownPage => "the bucket is of another version of Loudou",
-            GaveUp::PageFull => "no room",
+            GaveUp::PageFull => {
+                "there is no room: all buckets of its page are banned; lift a ban that is not needed, or \
+                 raise store.buckets"
+            }
         };
         Self::new(503, "Not available", detail)
     }
-}
-
-/// A key from a path may be any text; keys of buckets are printable.
-fn shown(key: &str) -> String {
-    key.chars()
-        .take(128)
-        .flat_map(char::escape_default)
-        .collect()
 }
 
 /// Where a search goes on: a page, and the fingerprint after which.
@@ -271,42 +269,4 @@ fn next(page: &Page, after: Option<u64>) -> Option<&Slot> {
 fn has(key: &str, part: &str) -> bool {
     let mut places = key.as_bytes().windows(part.len());
     places.any(|place| place == part.as_bytes())
-}
-
-/// A bucket as it is at `now`, without touching it.
-fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
-    let versions = rule.versions_of(&key);
-    let limits = versions.current();
-    let idle_at = Nanos::from_millis(slot.idle_at_ms);
-    let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
-    let level = limits.peek(&bucket, 0, now);
-    let asked = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
-    let decisions = level.decisions().zip(asked.decisions());
-    let numbers = limits.used(&bucket, now).into_iter().zip(decisions);
-    let views = limits.iter().zip(numbers);
-    let views = views.map(|(limit, (used, (level, asked)))| {
-        LimitView::new(limit, used, level, asked.retry_after)
-    });
-    BucketView {
-        rule: rule.rule().name.clone(),
-        key,
-        limits: views.collect(),
-        reported: asked.reported_index(),
-        admitted: slot.admitted,
-        refused: slot.refused,
-        last_seen_ns: slot.bucket.last.get(),
-        state: state(slot, &level, &asked, now),
-    }
-}
-
-fn state(slot: &Slot, level: &BucketDecision, asked: &BucketDecision, now: Nanos) -> BucketState {
-    if slot.conduct.ban(now).is_some() {
-        BucketState::Banned
-    } else if asked.is_refused() {
-        BucketState::Refusing
-    } else if level.reset_after() == Nanos::ZERO {
-        BucketState::Idle
-    } else {
-        BucketState::Busy
-    }
 }

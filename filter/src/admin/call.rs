@@ -108,6 +108,14 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
         .map_err(|_invalid| bad("paths and queries are UTF-8"))
 }
 
+/// A key from a path may be any text; keys of buckets are printable.
+pub(super) fn shown(key: &str) -> String {
+    key.chars()
+        .take(128)
+        .flat_map(char::escape_default)
+        .collect()
+}
+
 /// 400 with what is wrong.
 pub(super) fn bad(detail: impl Into<String>) -> Failure {
     Failure::new(400, "Bad request", detail)

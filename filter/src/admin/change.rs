@@ -1,9 +1,12 @@
 //! What an edit changed, in one line.
 
-use loudou_limiter::Limit;
 use loudou_limiter::config::{limit_fields, spoken, written};
-use loudou_limiter::rule::Rule;
+use loudou_limiter::rule::{Override, Overrides, Rule};
+use loudou_limiter::{Limit, Penalty};
 use serde_json::{Map, Value};
+
+/// How many overrides are told of.
+const TOLD: usize = 8;
 
 /// What differs: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
 pub(super) fn describe(before: &Rule, after: &Rule) -> String {
@@ -26,7 +29,82 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
             after.mode.name()
         ));
     }
+    parts.extend(describe_penalty(
+        before.penalty.as_ref(),
+        after.penalty.as_ref(),
+    ));
+    let overrides = describe_overrides(&before.overrides, &after.overrides);
+    let more = overrides.len().saturating_sub(TOLD);
+    parts.extend(overrides.into_iter().take(TOLD));
+    if more > 0 {
+        parts.push(format!("{more} more overrides"));
+    }
     parts.join("; ")
+}
+
+/// `penalty: after 20 → 10, ban 5m → 10m`.
+fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option<String> {
+    let fields = |penalty: &Penalty| {
+        [
+            ("after", penalty.after.to_string()),
+            ("within", penalty.within.to_string()),
+            ("ban", penalty.ban.to_string()),
+            ("factor", penalty.factor.to_string()),
+            ("max", penalty.max.to_string()),
+        ]
+    };
+    let all = |penalty: &Penalty| {
+        let fields = fields(penalty).map(|(name, value)| format!("{name} {value}"));
+        fields.join(", ")
+    };
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(new)) => Some(format!("penalty: new, {}", all(new))),
+        (Some(old), None) => Some(format!("penalty: gone, was {}", all(old))),
+        (Some(old), Some(new)) => {
+            let pairs = fields(old).into_iter().zip(fields(new));
+            let changed = pairs.filter(|(old, new)| old != new);
+            let changed = changed.map(|((name, was), (_, is))| format!("{name} {was} → {is}"));
+            let changed: Vec<String> = changed.collect();
+            (!changed.is_empty()).then(|| format!("penalty: {}", changed.join(", ")))
+        }
+    }
+}
+
+/// `override of alice: scale 10 → banned`, for each that differs.
+fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
+    let told = |pattern: &str| {
+        let words = |overrides: &Overrides| {
+            let own = overrides.of_pattern(pattern);
+            own.map_or_else(|| "none".to_owned(), gives)
+        };
+        format!(
+            "override of {pattern}: {} → {}",
+            words(before),
+            words(after)
+        )
+    };
+    let changed = after.iter().filter_map(|(pattern, own)| {
+        (before.of_pattern(&pattern) != Some(own)).then(|| told(&pattern))
+    });
+    let gone = before
+        .iter()
+        .filter_map(|(pattern, _)| after.of_pattern(&pattern).is_none().then(|| told(&pattern)));
+    changed.chain(gone).collect()
+}
+
+fn gives(own: &Override) -> String {
+    match own {
+        Override::Scale(scale) => format!("scale {scale}"),
+        Override::Unlimited => "unlimited".to_owned(),
+        Override::Banned => "banned".to_owned(),
+        Override::Limits(limits) => {
+            let limits = limits.iter();
+            let limits = limits.map(|limit| format!("{} {}", limit.name(), in_words(limit)));
+            let limits: Vec<String> = limits.collect();
+            limits.join(" and ")
+        }
+    }
 }
 
 fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
@@ -139,5 +217,51 @@ mod tests {
         let off = rule(&json!([window]), "off");
         let on = rule(&json!([window]), "enforce");
         assert_eq!(describe(&off, &on), "mode off → enforce");
+    }
+
+    #[test]
+    fn penalties_and_overrides() {
+        let with = |fields: Value| {
+            let mut rule = json!({ "name": "r", "key": [], "limits": [
+                { "name": "n", "algorithm": "funnel", "capacity": 5, "rate": "1/s" }
+            ] });
+            for (name, value) in fields.as_object().expect("fields") {
+                rule[name] = value.clone();
+            }
+            parse_rule(&rule).expect("valid")
+        };
+        let told = |before: Value, after: Value| describe(&with(before), &with(after));
+        let penalty = |ban: &str| json!({ "penalty": { "after": 3, "within": "1m", "ban": ban, "max": "1h" } });
+        let all = "after 3, within 1m, ban 5m, factor 1, max 1h";
+        assert_eq!(
+            told(json!({}), penalty("5m")),
+            format!("penalty: new, {all}")
+        );
+        assert_eq!(
+            told(penalty("5m"), json!({})),
+            format!("penalty: gone, was {all}")
+        );
+        assert_eq!(told(penalty("5m"), penalty("9m")), "penalty: ban 5m → 9m");
+        assert_eq!(told(penalty("5m"), penalty("5m")), "");
+        let limits = json!([{ "name": "n", "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
+        let own = |overrides: Value| json!({ "overrides": overrides });
+        assert_eq!(
+            told(
+                own(
+                    json!({ "a": { "scale": 2.5 }, "b*": "banned", "c": "unlimited", "same": "banned" })
+                ),
+                own(
+                    json!({ "a": "unlimited", "c": { "limits": limits }, "d": "banned", "same": "banned" })
+                ),
+            ),
+            "override of a: scale 2.5 → unlimited; \
+             override of c: unlimited → n funnel (capacity 9, rate 1/s); \
+             override of d: none → banned; override of b*: banned → none"
+        );
+        let many: Map<String, Value> = (0..20)
+            .map(|n| (format!("k{n}"), json!("banned")))
+            .collect();
+        let many = told(json!({}), own(Value::Object(many)));
+        assert!(many.ends_with("; 12 more overrides"), "{many}");
     }
 }

@@ -1,17 +1,19 @@
-//! `PUT` and `DELETE /v1/rules/{rule}`: editing a rule, with an eye on others who do.
+//! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: editing a rule or what one of
+//! its keys gets, with an eye on others who do.
 
 use loudou_api::{EditAnswer, EventKind};
-use loudou_limiter::config;
+use loudou_limiter::Nanos;
+use loudou_limiter::config::{self, MAX_OVERRIDES};
 use loudou_limiter::rule::Rule;
 
-use super::call::{json, wrong_body};
+use super::call::{json, shown, wrong_body};
 use super::change::describe;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, Query, ok_at};
 use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{self, Author, Record, RuleRecord};
+use crate::record::{self, Author, MAX_EDITED, Record, RecordError, RuleRecord};
 
 impl AdminPlane {
     pub(super) fn put_rule(
@@ -23,12 +25,15 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let query = call.query(&["carry", "for", "reason", "dry_run"])?;
         let author = author(host, call, &query, query.duration("for")?)?;
-        let document = json(body)?;
-        let edit = config::parse_edit(&document)
+        let edit = config::parse_edit(&json(body)?)
             .map_err(|problems| wrong_body("a valid edit", &problems))?;
-        let edit_rule = |rule: &mut RuleRecord| rule.apply(edit.clone(), &author);
+        let edit_rule = |rule: &mut RuleRecord| {
+            rule.apply(&edit, &author);
+            Ok(())
+        };
         let edited = Edited {
             name,
+            key: None,
             kind: EventKind::Edit,
             author: &author,
             dry_run: query.flag("dry_run")?,
@@ -44,10 +49,66 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let query = call.query(&["carry", "reason", "dry_run"])?;
         let author = author(host, call, &query, None)?;
-        let drop = |rule: &mut RuleRecord| rule.drop_edit(author.carry, author.at);
+        let drop = |rule: &mut RuleRecord| {
+            rule.drop_edit(author.carry, author.at);
+            Ok(())
+        };
         let edited = Edited {
             name,
+            key: None,
             kind: EventKind::EditDropped,
+            author: &author,
+            dry_run: query.flag("dry_run")?,
+        };
+        self.edit(host, call, &edited, &drop)
+    }
+
+    pub(super) fn put_override(
+        &mut self,
+        host: &dyn Host,
+        call: &Call,
+        (name, key): (&str, &str),
+        body: &[u8],
+    ) -> Result<Reply, Failure> {
+        let query = call.query(&["for", "reason", "dry_run"])?;
+        let author = author(host, call, &query, query.duration("for")?)?;
+        let document = json(body)?;
+        let set = |rule: &mut RuleRecord| {
+            // The base's limits are in force again when an edit of them ends.
+            let gives = config::parse_override(key, &document, Some(&rule.base.limits))
+                .map_err(|problems| wrong_body("a valid edit", &problems))?;
+            rule.set_own(key, gives, &author);
+            Ok(())
+        };
+        let edited = Edited {
+            name,
+            key: Some(key),
+            kind: EventKind::Override,
+            author: &author,
+            dry_run: query.flag("dry_run")?,
+        };
+        self.edit(host, call, &edited, &set)
+    }
+
+    pub(super) fn delete_override(
+        &mut self,
+        host: &dyn Host,
+        call: &Call,
+        (name, key): (&str, &str),
+    ) -> Result<Reply, Failure> {
+        let query = call.query(&["reason", "dry_run"])?;
+        let author = author(host, call, &query, None)?;
+        let drop = |rule: &mut RuleRecord| {
+            if rule.drop_own(key) {
+                Ok(())
+            } else {
+                Err(no_edited_override(rule, key))
+            }
+        };
+        let edited = Edited {
+            name,
+            key: Some(key),
+            kind: EventKind::OverrideDropped,
             author: &author,
             dry_run: query.flag("dry_run")?,
         };
@@ -59,32 +120,25 @@ impl AdminPlane {
         host: &dyn Host,
         call: &Call,
         edited: &Edited<'_>,
-        change: &dyn Fn(&mut RuleRecord),
+        change: &dyn Fn(&mut RuleRecord) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         // An edit that has run out is history by the time this one is made.
         self.record(host)?;
         let share = self.share().to_owned();
-        let mut failure = None;
-        let mut before = None;
-        let (mut record, _) = record::change(host, &share, |record| {
+        let mut outcome = Err(RecordError::Missing.into());
+        let (record, _) = record::edit(host, &share, |record| {
             // Looked at anew in every try: another edit may have come in between.
-            let looked_at = self.precondition(host, call, record, edited.name);
-            match looked_at {
-                Err(refused) => failure = Some(refused),
-                Ok(rule) => before = Some(rule),
-            }
-            if edited.dry_run || failure.is_some() {
-                return None;
-            }
-            record.rule_mut(edited.name).map(change)
+            let seen = self.precondition(host, call, record, edited.name);
+            outcome = seen.and_then(|before| {
+                let rule = record.rule_mut(edited.name).ok_or(RecordError::Missing)?;
+                change(rule)?;
+                check(rule)?;
+                Ok(before)
+            });
+            (outcome.is_ok() && !edited.dry_run).then_some(())
         })?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        let before = before.ok_or(record::RecordError::Missing)?;
-        if edited.dry_run {
-            record.rule_mut(edited.name).map(change);
-        } else {
+        let before = outcome?;
+        if !edited.dry_run {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
         let rule = find(&record, edited.name)?;
@@ -136,6 +190,8 @@ impl AdminPlane {
 /// An edit under way.
 struct Edited<'a> {
     name: &'a str,
+    /// The key whose override is edited.
+    key: Option<&'a str>,
     kind: EventKind,
     author: &'a Author,
     dry_run: bool,
@@ -145,6 +201,8 @@ impl Edited<'_> {
     fn event(&self, host: &dyn Host, generation: u64, change: &str) -> loudou_api::Event {
         let mut event = events::event(host, self.kind, &self.author.by, generation);
         event.rule = Some(self.name.to_owned());
+        event.key = self.key.map(ToOwned::to_owned);
+        event.until_ns = self.author.until().map(Nanos::get);
         event.reason.clone_from(&self.author.reason);
         event.detail = if change.is_empty() {
             "nothing changed".to_owned()
@@ -162,7 +220,7 @@ fn author(
     host: &dyn Host,
     call: &Call,
     query: &Query<'_>,
-    expires_after: Option<loudou_limiter::Nanos>,
+    expires_after: Option<Nanos>,
 ) -> Result<Author, Failure> {
     Ok(Author {
         by: call.caller.name.clone(),
@@ -172,4 +230,35 @@ fn author(
         at_unix_ms: host.unix_ms(),
         expires_after,
     })
+}
+
+/// Whether a rule may be as an edit has made it.
+fn check(rule: &RuleRecord) -> Result<(), Failure> {
+    let effective = rule.effective();
+    let misfits = config::misfits(&effective);
+    if !misfits.is_empty() {
+        return Err(wrong_body("a valid edit", &misfits));
+    }
+    let (edited, all) = (rule.own.len(), effective.overrides.len());
+    if edited <= MAX_EDITED && all <= MAX_OVERRIDES {
+        return Ok(());
+    }
+    let detail = format!(
+        "of overrides, {MAX_EDITED} of a rule may be edited, and there may be {MAX_OVERRIDES} in all: drop \
+         some, or put them into the configuration"
+    );
+    Err(Failure::new(409, "Too many overrides", detail))
+}
+
+/// Why there is nothing to drop.
+fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
+    let key_shown = shown(key);
+    if rule.effective().overrides.of_pattern(key).is_none() {
+        let detail = format!("`{key_shown}` has no override");
+        return Failure::new(404, "Not found", detail);
+    }
+    let detail = format!(
+        "the override of `{key_shown}` is the rule's own, not edited: set another value instead"
+    );
+    Failure::new(409, "Not edited", detail)
 }

@@ -2,13 +2,13 @@
 
 use std::slice;
 
-use loudou_api::{EditView, RuleView, Rules};
+use loudou_api::{EditView, OverrideView, RuleView, Rules};
 use loudou_limiter::rule::{Rule, RuleFile};
 use loudou_limiter::store::upstreams::Upstream;
 
 use super::{AdminPlane, Call, Failure, ok_at};
 use crate::host::{Host, Reply};
-use crate::record::{Record, RuleRecord};
+use crate::record::{Record, RuleRecord, Who};
 
 impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -79,21 +79,29 @@ impl AdminPlane {
         rule: &RuleRecord,
         seen: &[Upstream],
     ) -> RuleView<Rule> {
-        let edit = rule.edit.as_ref().map(|edit| EditView {
-            by: edit.by.clone(),
-            reason: edit.reason.clone(),
-            at_ns: edit.at_ns,
-            at_unix_ms: edit.at_unix_ms,
-            expires_at_ns: edit.expires_at_ns,
+        let own = rule.own.iter().map(|(key, own)| OverrideView {
+            key,
+            edit: edit_view(&own.who),
         });
         RuleView {
             name: rule.base.name.clone(),
             generation,
             rule: rule.effective(),
             base: rule.base.clone(),
-            edit,
+            edit: rule.edit.as_ref().map(|edit| edit_view(&edit.who)),
+            overrides: own.collect(),
             totals: self.totals(host, rule, seen),
         }
+    }
+}
+
+fn edit_view(who: &Who) -> EditView {
+    EditView {
+        by: who.by.clone(),
+        reason: who.reason.clone(),
+        at_ns: who.at_ns,
+        at_unix_ms: who.at_unix_ms,
+        expires_at_ns: who.expires_at_ns,
     }
 }
 

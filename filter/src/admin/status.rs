@@ -71,7 +71,7 @@ impl AdminPlane {
     ) -> RuleTotals {
         let (name, share) = (&rule.base.name, self.settings.store.share.as_str());
         let metrics = RuleMetrics::define(host, &mut self.registry, share, name);
-        let totals = metrics.totals(host, name, rule.effective().mode, rule.edit.is_some());
+        let totals = metrics.totals(host, name, rule.effective().mode, rule.is_edited());
         let now = host.now();
         let upstreams = rule.base.when.map(|when| {
             let tag = when.tag();

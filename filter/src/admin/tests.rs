@@ -9,6 +9,7 @@ use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
 mod explain;
+mod of_keys;
 mod top;
 
 const EDIT: &str = "edit-token";
@@ -22,18 +23,28 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::started_at(Nanos::ZERO)
+        Self::of(65_536, Nanos::ZERO)
+    }
+
+    fn with_buckets(buckets: u32) -> Self {
+        Self::of(buckets, Nanos::ZERO)
     }
 
     fn started_at(now: Nanos) -> Self {
+        Self::of(65_536, now)
+    }
+
+    fn of(buckets: u32, now: Nanos) -> Self {
         let rules = json!([{
             "name": "per-user",
             "key": [{ "header": "x-user-id" }],
             "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
         }]);
-        let file = config::parse(&json!({ "version": 1, "rules": rules }))
-            .file
-            .expect("valid");
+        let file = config::parse(
+            &json!({ "version": 1, "store": { "buckets": buckets }, "rules": rules }),
+        )
+        .file
+        .expect("valid");
         let hash = |token: &str| {
             use sha2::Digest;
             let digest = sha2::Sha256::digest(token);

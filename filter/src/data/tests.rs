@@ -155,7 +155,8 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
 
 /// The capacity that the record has for the rule.
 fn in_force(host: &FakeHost) -> String {
-    let (record, _) = record::load(host, "loudou").expect("a record");
+    let read = record::change(host, "loudou", |_| None::<()>);
+    let (record, _) = read.expect("a record");
     format!("{:?}", record.rules[0].base.limits)
 }
 

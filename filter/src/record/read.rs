@@ -1,12 +1,12 @@
 //! Reading the record back. By hand, and not derived: code that can say what is wrong with any field
 //! is several times as large, and nobody is told.
 
-use loudou_limiter::config::{parse_limits, parse_rule};
-use loudou_limiter::rule::Mode;
+use loudou_limiter::config::{parse_edit, parse_limits, parse_override, parse_rule};
+use loudou_limiter::rule::KeyMap;
 use loudou_limiter::{Carry, Limits};
 use serde_json::Value;
 
-use super::{Edit, FORMAT, PastRecord, Record, RuleRecord};
+use super::{Edit, FORMAT, OwnEdit, PastRecord, Record, RuleRecord, Who};
 use crate::json::{list, number, text};
 
 impl Record {
@@ -29,20 +29,39 @@ fn rule(rule: &Value) -> Option<RuleRecord> {
     Some(RuleRecord {
         base: parse_rule(rule.get("base")?).ok()?,
         edit: optional(rule, "edit", edit)?,
+        own: optional(rule, "own", own)?.unwrap_or_default(),
         past: optional(rule, "past", |past| list(past, self::past))?.unwrap_or_default(),
     })
 }
 
 fn edit(edit: &Value) -> Option<Edit> {
     Some(Edit {
-        limits: optional(edit, "limits", limits)?,
-        mode: optional(edit, "mode", |mode| Mode::parse(mode.as_str()?))?,
+        change: parse_edit(edit.get("change")?).ok()?,
         carry: carry(edit)?,
-        by: text(edit, "by")?,
-        reason: text(edit, "reason")?,
-        at_ns: number(edit, "at_ns")?,
-        at_unix_ms: number(edit, "at_unix_ms")?,
-        expires_at_ns: optional(edit, "expires_at_ns", Value::as_u64)?,
+        who: who(edit)?,
+    })
+}
+
+/// The edited overrides of a rule.
+fn own(own: &Value) -> Option<KeyMap<OwnEdit>> {
+    let mut all = KeyMap::default();
+    for (pattern, edit) in own.as_object()? {
+        // Whether a scale fits was looked at when it was edited.
+        let gives = parse_override(pattern, edit.get("gives")?, None).ok()?;
+        let who = who(edit)?;
+        all.set(pattern, Some(OwnEdit { gives, who }));
+    }
+    Some(all)
+}
+
+fn who(edit: &Value) -> Option<Who> {
+    let who = edit.get("who")?;
+    Some(Who {
+        by: text(who, "by")?,
+        reason: text(who, "reason")?,
+        at_ns: number(who, "at_ns")?,
+        at_unix_ms: number(who, "at_unix_ms")?,
+        expires_at_ns: optional(who, "expires_at_ns", Value::as_u64)?,
     })
 }
 

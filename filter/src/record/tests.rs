@@ -1,9 +1,12 @@
 //! What the shared record does when configurations and edits meet.
 
-use loudou_limiter::config;
+use loudou_limiter::Decimal;
+use loudou_limiter::config::{self, RuleEdit};
+use loudou_limiter::rule::Override;
 use serde_json::json;
 
 use super::*;
+use crate::host::fake::FakeHost;
 
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
@@ -23,6 +26,18 @@ fn rule(name: &str, capacity: u32) -> serde_json::Value {
 fn edit(capacity: u32) -> RuleEdit {
     let limits = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/s" }]);
     config::parse_edit(&json!({ "limits": limits })).expect("an edit")
+}
+
+fn scale(times: u32) -> Override {
+    Override::Scale(Decimal::from_thousandths(times * 1_000))
+}
+
+fn ended(rule: &str, edit: bool, keys: &[&str]) -> Ended {
+    Ended {
+        rule: rule.to_owned(),
+        edit,
+        keys: keys.iter().map(ToString::to_string).collect(),
+    }
 }
 
 fn author(at_s: u64, expires_after: Option<Nanos>) -> Author {
@@ -62,10 +77,16 @@ fn survives_its_own_serialisation() {
         &file(&json!([rule("a", 5), rule("b", 7)])),
         Nanos::from_secs(1),
     );
-    record
-        .rule_mut("a")
-        .expect("a")
-        .apply(edit(50), &author(2, Some(Nanos::from_secs(60))));
+    let edited = record.rule_mut("a").expect("a");
+    edited.apply(&edit(50), &author(2, Some(Nanos::from_secs(60))));
+    let no_penalty = config::parse_edit(&json!({ "penalty": null })).expect("an edit");
+    edited.apply(&no_penalty, &author(3, None));
+    edited.set_own("alice", scale(2), &author(3, None));
+    edited.set_own(
+        "team-*",
+        Override::Banned,
+        &author(3, Some(Nanos::from_secs(60))),
+    );
     let bytes = serde_json::to_vec(&record).expect("JSON");
     assert_eq!(Record::read(&bytes).expect("back"), record);
 }
@@ -75,7 +96,8 @@ fn what_is_damaged_is_not_read() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::from_secs(1));
     for at in [2, 3] {
         let rule = record.rule_mut("a").expect("a");
-        rule.apply(edit(50 * at), &author(u64::from(at), None));
+        rule.apply(&edit(50 * at), &author(u64::from(at), None));
+        rule.set_own("alice", scale(at), &author(u64::from(at), None));
     }
     let whole = serde_json::to_value(&record).expect("JSON");
     let read = |record: &serde_json::Value| Record::read(record.to_string().as_bytes());
@@ -88,9 +110,16 @@ fn what_is_damaged_is_not_read() {
         "/rules/0/base",
         "/rules/0/base/limits/0/capacity",
         "/rules/0/edit",
-        "/rules/0/edit/limits",
+        "/rules/0/edit/change",
+        "/rules/0/edit/change/limits",
         "/rules/0/edit/carry",
-        "/rules/0/edit/by",
+        "/rules/0/edit/who",
+        "/rules/0/edit/who/by",
+        "/rules/0/own",
+        "/rules/0/own/alice",
+        "/rules/0/own/alice/gives",
+        "/rules/0/own/alice/gives/scale",
+        "/rules/0/own/alice/who",
         "/rules/0/past",
         "/rules/0/past/0/until_ns",
     ] {
@@ -98,7 +127,7 @@ fn what_is_damaged_is_not_read() {
         *damaged.pointer_mut(place).expect(place) = json!(-1);
         assert_eq!(read(&damaged), None, "{place}");
     }
-    let newer = json!({ "format": 2, "generation": 1, "since_ns": 0, "rules": [] });
+    let newer = json!({ "format": 3, "generation": 1, "since_ns": 0, "rules": [] });
     assert_eq!(read(&newer), None);
     assert_eq!(Record::read(b"{"), None);
 }
@@ -113,7 +142,7 @@ fn a_configuration_keeps_the_edits_of_rules_it_does_not_touch() {
         record
             .rule_mut(name)
             .expect(name)
-            .apply(edit(50), &author(2, None));
+            .apply(&edit(50), &author(2, None));
     }
     let newer = file(&json!([rule("c", 1), rule("b", 8), rule("a", 5)]));
     let taken = record
@@ -122,7 +151,7 @@ fn a_configuration_keeps_the_edits_of_rules_it_does_not_touch() {
     assert_eq!(taken.added, ["c"]);
     assert_eq!(
         (taken.changed, taken.retired),
-        (vec!["b".to_owned()], vec!["b".to_owned()])
+        (vec!["b".to_owned()], vec![ended("b", true, &[])])
     );
     assert_eq!((capacity(&record, "a"), capacity(&record, "b")), (50, 8));
     assert!(
@@ -151,10 +180,10 @@ fn edits_run_out() {
     record
         .rule_mut("a")
         .expect("a")
-        .apply(edit(50), &author(10, Some(Nanos::from_secs(60))));
+        .apply(&edit(50), &author(10, Some(Nanos::from_secs(60))));
     assert_eq!(record.next_expiry(), Nanos::from_secs(70));
     assert!(record.expire(Nanos::new(69_999_999_999)).is_empty());
-    assert_eq!(record.expire(Nanos::from_secs(70)), ["a"]);
+    assert_eq!(record.expire(Nanos::from_secs(70)), [ended("a", true, &[])]);
     assert_eq!(capacity(&record, "a"), 5);
     assert_eq!(record.next_expiry(), Nanos::MAX);
 }
@@ -163,9 +192,9 @@ fn edits_run_out() {
 fn an_edit_back_to_the_base_is_none() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
     let rule = record.rule_mut("a").expect("a");
-    rule.apply(edit(50), &author(1, None));
+    rule.apply(&edit(50), &author(1, None));
     assert!(rule.edit.is_some());
-    rule.apply(edit(5), &author(2, None));
+    rule.apply(&edit(5), &author(2, None));
     assert!(rule.edit.is_none());
 }
 
@@ -174,11 +203,106 @@ fn only_so_many_versions_are_remembered() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
     let rule = record.rule_mut("a").expect("a");
     for i in 0..50 {
-        rule.apply(edit(100 + i), &author(u64::from(i), None));
+        rule.apply(&edit(100 + i), &author(u64::from(i), None));
     }
     assert_eq!(rule.past.len(), MAX_PAST);
     assert_eq!(
         rule.past.last().expect("one").until_ns,
         Nanos::from_secs(49).get()
     );
+}
+
+#[test]
+fn edited_overrides_lie_on_top() {
+    let mut base = rule("a", 5);
+    base["overrides"] = json!({ "alice": { "scale": 2 }, "eve": "banned" });
+    let mut record = Record::new(&file(&json!([base])), Nanos::ZERO);
+    let a = record.rule_mut("a").expect("a");
+    let gives = |a: &RuleRecord, key: &str| a.effective().overrides.get(key).cloned();
+    a.set_own("alice", scale(3), &author(1, None));
+    a.set_own("bob", Override::Unlimited, &author(1, None));
+    assert_eq!(gives(a, "alice"), Some(scale(3)));
+    assert_eq!(gives(a, "bob"), Some(Override::Unlimited));
+    assert_eq!(gives(a, "eve"), Some(Override::Banned));
+    // What is so anyway is no edit.
+    a.set_own("alice", scale(2), &author(2, None));
+    assert!(!a.drop_own("alice"));
+    assert!(a.is_edited());
+    // As a whole, they are as they were sent.
+    let whole = config::parse_edit(&json!({ "overrides": { "carol": "banned" } }));
+    a.apply(&whole.expect("an edit"), &author(3, None));
+    let keys: Vec<String> = a.effective().overrides.iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["carol"]);
+    a.set_own("alice", scale(3), &author(4, None));
+    a.drop_edit(Carry::Keep, Nanos::from_secs(5));
+    assert_eq!(gives(a, "alice"), Some(scale(3)));
+    assert_eq!(gives(a, "eve"), Some(Override::Banned));
+    assert!(a.drop_own("alice"));
+    assert_eq!(gives(a, "alice"), Some(scale(2)));
+    assert!(!a.is_edited());
+}
+
+#[test]
+fn edited_overrides_run_out_and_are_retired() {
+    let mut record = Record::new(&file(&json!([rule("a", 5), rule("b", 5)])), Nanos::ZERO);
+    let a = record.rule_mut("a").expect("a");
+    a.apply(&edit(50), &author(1, None));
+    a.set_own("alice", scale(3), &author(1, Some(Nanos::from_secs(9))));
+    a.set_own("bob", scale(3), &author(1, None));
+    assert_eq!(record.next_expiry(), Nanos::from_secs(10));
+    assert_eq!(record.expire(Nanos::new(9_999_999_999)), []);
+    let now = Nanos::from_secs(10);
+    assert_eq!(record.expire(now), [ended("a", false, &["alice"])]);
+    assert_eq!(record.next_expiry(), Nanos::MAX);
+    let newer = file(&json!([rule("a", 6), rule("b", 5)]));
+    let taken = record.take_up(&newer, now, now).expect("newer");
+    assert_eq!(taken.retired, [ended("a", true, &["bob"])]);
+    assert!(!record.rule("a").expect("a").is_edited());
+}
+
+/// Nobody can make the record so large that reading it takes long.
+#[test]
+fn edits_do_not_grow_without_bound() {
+    let host = FakeHost::default();
+    let rules: Vec<_> = (0..9).map(|n| rule(&format!("r{n}"), 5)).collect();
+    let first = Record::new(&file(&json!(rules)), Nanos::ZERO);
+    assert_eq!(create(&host, "loudou", &first), Ok(true));
+    let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
+    let large = json!({ "limits": limits });
+    let gives = config::parse_override("k", &large, None).expect("an override");
+    let long = Author {
+        reason: "r".repeat(200),
+        ..author(1, None)
+    };
+    let fill = |record: &mut Record, rules: usize| {
+        for rule in record.rules.iter_mut().take(rules) {
+            for n in 0..1_000 {
+                rule.set_own(&format!("{n:0128}"), gives.clone(), &long);
+            }
+        }
+        Some(())
+    };
+    assert!(edit_record(&host, |record| fill(record, 1)).is_ok());
+    assert_eq!(
+        edit_record(&host, |record| fill(record, 9)),
+        Err(RecordError::TooLarge)
+    );
+    let kept = load(&host, "loudou").expect("readable").0;
+    assert_eq!(kept.generation, 2);
+    // Configurations are their author's, and what makes it smaller is always right.
+    change(&host, "loudou", |record| fill(record, 9)).expect("changed");
+    let fewer = |record: &mut Record| {
+        record
+            .rule_mut("r0")?
+            .drop_own(&format!("{:0128}", 0))
+            .then_some(())
+    };
+    assert!(edit_record(&host, fewer).is_ok());
+}
+
+fn edit_record(
+    host: &FakeHost,
+    change: impl FnMut(&mut Record) -> Option<()>,
+) -> Result<(), RecordError> {
+    super::edit(host, "loudou", change).map(|_| ())
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::limits::{self, Field, Form, Numbers, about};
-use super::problem::Problem;
+use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
 use super::spoken::written;
 use super::suggest::nearest;
@@ -126,10 +126,17 @@ pub(super) fn one(
     let [least, most] = SCALE;
     let scale = value.decimal(least, most, report)?;
     if rule.is_some_and(|limits| scaled(limits, scale).is_none()) {
-        let allowed = "a scale with which the rule's limits stay within their bounds";
-        report.error(&value, "too much for the rule's limits", allowed);
+        report.add(misfit(value.path, scale));
     }
     Some(Override::Scale(scale))
+}
+
+/// What is wrong with a scale that the rule's limits cannot bear.
+pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
+    let written = serde_json::to_vec(&scale).unwrap_or_default();
+    let value = serde_json::from_slice(&written).unwrap_or_default();
+    let allowed = "a scale with which the rule's limits stay within their bounds";
+    Problem::error(at, &value, "too much for the rule's limits").allowed(allowed)
 }
 
 fn word(cursor: &Cursor<'_>, report: &mut Report) -> Option<Override> {
@@ -160,13 +167,22 @@ pub(super) fn check_key(pattern: &str, at: &Cursor<'_>, report: &mut Report) -> 
         report.add(problem("not a key", &allowed));
         return false;
     }
-    if key.bytes().all(|b| b.is_ascii_graphic()) {
+    if is_printable(key) {
         return true;
     }
     let escaped = escape(pattern);
     let allowed = "a key as the buckets show it: other than printable ASCII is written %XX";
     report.add(problem("no key is like this", allowed).suggest(Some(&escaped)));
     false
+}
+
+/// Whether a request may have such a key.
+pub fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.len() <= MAX_KEY && is_printable(key)
+}
+
+fn is_printable(key: &str) -> bool {
+    key.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// A text with what no key has written as keys have it.

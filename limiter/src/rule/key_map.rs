@@ -28,11 +28,21 @@ impl<T> KeyMap<T> {
     /// The value for a key. It takes a search among the exact keys, and one for each length of a
     /// beginning.
     pub fn get(&self, key: &str) -> Option<&T> {
-        if let Some(value) = find(&self.exact, key) {
-            return Some(value);
-        }
+        find(&self.exact, key).or_else(|| self.beginning(key).map(|(_, value)| value))
+    }
+
+    /// The same, with its pattern.
+    pub fn get_with_pattern(&self, key: &str) -> Option<(String, &T)> {
+        let exact = find(&self.exact, key).map(|value| (String::from(key), value));
+        exact.or_else(|| {
+            let (beginning, value) = self.beginning(key)?;
+            Some((alloc::format!("{beginning}*"), value))
+        })
+    }
+
+    fn beginning<'k>(&self, key: &'k str) -> Option<(&'k str, &T)> {
         let mut beginnings = self.lengths.iter().filter_map(|length| key.get(..*length));
-        beginnings.find_map(|beginning| find(&self.beginnings, beginning))
+        beginnings.find_map(|beginning| Some((beginning, find(&self.beginnings, beginning)?)))
     }
 
     /// Whether there is no value.
@@ -151,6 +161,8 @@ mod tests {
                 let rank = |(pattern, _): &(&String, &u32)| (!pattern.ends_with('*'), pattern.len());
                 let expected = naive.iter().filter(fits).max_by_key(rank);
                 prop_assert_eq!(map.get(key), expected.map(|(_, value)| value));
+                let found = map.get_with_pattern(key);
+                prop_assert_eq!(found, expected.map(|(pattern, value)| (pattern.clone(), value)));
             }
             let all: BTreeMap<String, u32> = map.iter().map(|(k, v)| (k, *v)).collect();
             prop_assert_eq!(&all, &naive);

@@ -8,7 +8,8 @@ use crate::decimal::Decimal;
 use crate::limit::Limits;
 
 /// What a key gets instead of its rule's limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Override {
     /// The rule's limits, with capacities and rates this many times as large.
     Scale(Decimal),
@@ -23,30 +24,12 @@ pub enum Override {
 /// The overrides of a rule. A key is exact, or a beginning followed by `*`.
 pub type Overrides = KeyMap<Override>;
 
-impl Serialize for Override {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Unlimited => serializer.serialize_str("unlimited"),
-            Self::Banned => serializer.serialize_str("banned"),
-            Self::Scale(scale) => {
-                let mut fields = serializer.serialize_map(Some(1))?;
-                fields.serialize_entry("scale", scale)?;
-                fields.end()
-            }
-            Self::Limits(limits) => {
-                let mut fields = serializer.serialize_map(Some(1))?;
-                fields.serialize_entry("limits", limits)?;
-                fields.end()
-            }
-        }
-    }
-}
-
-impl Serialize for Overrides {
+impl<T: Serialize> Serialize for KeyMap<T> {
+    /// An object of patterns.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(Some(self.len()))?;
-        for (key, value) in self.iter() {
-            fields.serialize_entry(&key, value)?;
+        for (pattern, value) in self.iter() {
+            fields.serialize_entry(&pattern, value)?;
         }
         fields.end()
     }

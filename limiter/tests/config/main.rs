@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 mod advice;
 mod arbitrary;
 mod defaults;
+mod editing;
 mod overrides;
 mod parts;
 mod requests;

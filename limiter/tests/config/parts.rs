@@ -305,12 +305,12 @@ fn edits() {
     };
     assert_eq!(
         lines(json!({})),
-        ["(the whole file): {}: nothing to change; allowed: limits, mode"]
+        ["(the whole file): {}: nothing to change; allowed: limits, mode, penalty, overrides"]
     );
     assert_eq!(
         lines(json!({ "mode": "of", "limits": [], "key": [] })),
         [
-            "key: unknown field; allowed: limits, mode",
+            "key: unknown field; allowed: limits, mode, penalty, overrides",
             "limits: []: 0 limits; allowed: 1 to 8 limits",
             "mode: \"of\": unknown value; allowed: enforce, shadow, off; did you mean `off`?",
         ]

@@ -142,6 +142,20 @@ fn an_edit_of_the_limits_scales_with_it() {
 }
 
 #[test]
+fn an_edit_replaces_overrides_and_penalty() {
+    let mut rule = penalty(&json!({}));
+    rule["overrides"] = json!({ "root": "unlimited" });
+    let mut world = World::new(&[rule]);
+    let edit = json!({ "penalty": null, "overrides": { "alice": { "scale": 10 } } });
+    let edit = parse_edit(&edit).expect("valid");
+    assert!(world.rules.edit("r", edit, Carry::Keep, S));
+    assert_eq!(world.numbers("alice", 1), Some((20, 19)));
+    assert_eq!(world.numbers("root", 1), Some((2, 1)));
+    let letters: String = (0..8).map(|_| world.letter("eve", 1)).collect();
+    assert_eq!(letters, "aarrrrrr");
+}
+
+#[test]
 fn refused_too_often_is_banned_longer_each_time_and_forgotten() {
     let mut world = World::new(&[penalty(&json!({}))]);
     let letters = |world: &mut World, times: usize, at: u64| -> String {

@@ -200,3 +200,47 @@ fn a_lease_ends_what_does_not() -> Result<()> {
     drop(hanging);
     envoy.stop()
 }
+
+/// In a store that operators' bans have filled, nobody else finds room for a bucket.
+#[test]
+fn who_finds_no_room_gets_what_on_error_says() -> Result<()> {
+    let of = |name: &str, on_error: &str| {
+        let mut rule = rule(
+            name,
+            &json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/d" }]),
+        );
+        rule["key"] = json!([{ "header": "x-user-id" }]);
+        rule["on_error"] = json!(on_error);
+        rule
+    };
+    let rules = json!([of("lenient", "admit"), of("strict", "refuse")]);
+    let envoy = Envoy::start(&Config::new(rules).buckets(64))?;
+    let mut ops = Operator::editor(&envoy);
+    let (mut banned, mut no_room) = (0, 0);
+    for n in 0..10_000 {
+        let path = format!("/v1/buckets/strict/banned-{n}/ban");
+        match ops.send(Request::post(&path))?.status {
+            200 => banned += 1,
+            503 => no_room += 1,
+            status => anyhow::bail!("{status}"),
+        }
+        if banned == 64 {
+            break;
+        }
+    }
+    ensure!(
+        banned == 64 && no_room > 0,
+        "{banned} banned, no room for {no_room}"
+    );
+    let mut http = envoy.data();
+    for (path, expected) in [("/lenient", 200), ("/strict", 429)] {
+        let answer = http.send(&Request::get(path).header("x-user-id", "alice"))?;
+        ensure!(answer.status == expected, "{path}: {answer:?}");
+    }
+    ensure!(
+        envoy.verdicts("errors")? == 2,
+        "{:?}",
+        envoy.stats("loudou")?
+    );
+    envoy.stop()
+}

@@ -129,7 +129,33 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
             "cost.request_bytes",
         ],
     ),
-    ("several.rs", "a_shadow_rule_behaves_as_if_alone", &["mode"]),
+    (
+        "fields/rest.rs",
+        "who_finds_no_room_gets_what_on_error_says",
+        &["on_error"],
+    ),
+    (
+        "overrides.rs",
+        "keys_have_what_the_configuration_gives_them",
+        &["overrides", "overrides.scale", "overrides.limits"],
+    ),
+    (
+        "penalty.rs",
+        "bans_get_longer_and_are_forgotten",
+        &[
+            "penalty",
+            "penalty.after",
+            "penalty.within",
+            "penalty.ban",
+            "penalty.factor",
+            "penalty.max",
+        ],
+    ),
+    (
+        "several.rs",
+        "a_shadow_rule_behaves_as_if_alone",
+        &["mode", "shadows"],
+    ),
     ("several.rs", "a_rule_that_stops_is_the_last_one", &["stop"]),
     (
         "algorithms.rs",

@@ -145,6 +145,7 @@ fn buckets(now_ns: u64, poll: u64) -> Vec<BucketView> {
             refused: refused * (poll + poll / 3),
             last_seen_ns: now_ns - S / 10,
             state,
+            ..BucketView::default()
         })
         .collect();
     buckets.extend((0..30).map(|number| BucketView {
@@ -160,6 +161,7 @@ fn buckets(now_ns: u64, poll: u64) -> Vec<BucketView> {
         } else {
             BucketState::Busy
         },
+        ..BucketView::default()
     }));
     buckets
 }

@@ -9,8 +9,10 @@ use loudou_api::{BucketState, MAX_TOP, TopBy};
 use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
+use super::bans::{BanArgs, UnbanArgs};
 use super::examples;
 use super::explain::ExplainArgs;
+use super::overrides::OverrideArgs;
 use super::replay::ReplayArgs;
 
 const STYLES: Styles = Styles::styled()
@@ -140,6 +142,15 @@ pub(crate) enum Command {
     /// Make a bucket as good as new
     #[command(before_help = examples::RESET)]
     Reset(ResetArgs),
+    /// Refuse all requests of a key, for a while or until it is let free
+    #[command(before_help = examples::BAN)]
+    Ban(BanArgs),
+    /// Lift the ban of a key, and forget what led to it
+    #[command(before_help = examples::UNBAN)]
+    Unban(UnbanArgs),
+    /// Give one key, or all that begin alike, other limits than its rule has
+    #[command(before_help = examples::OVERRIDE)]
+    Override(OverrideArgs),
     /// Show who changed what, and warnings
     #[command(before_help = examples::EVENTS)]
     Events(EventsArgs),
@@ -341,7 +352,7 @@ pub(crate) struct EventsArgs {
     pub(crate) follow: bool,
 }
 
-fn span(text: &str) -> Result<Nanos, String> {
+pub(super) fn span(text: &str) -> Result<Nanos, String> {
     Nanos::parse(text)
         .filter(|span| *span > Nanos::ZERO)
         .ok_or_else(|| format!("not a time; write {DURATION_FORM}"))
@@ -351,7 +362,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).ok_or_else(|| format!("not a rate; write {RATE_FORM}"))
 }
 
-fn field_value(text: &str) -> Result<FieldValue, String> {
+pub(super) fn field_value(text: &str) -> Result<FieldValue, String> {
     let (field, value) = text
         .split_once('=')
         .filter(|(field, _)| !field.is_empty())

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use loudou_api::{BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
 
 use super::args::{BucketsArgs, Format, GetArgs, Sort};
+use super::bans;
 use super::context::Context;
 use super::table::{Cell, Paint, Set, Table, bar, csv};
 use super::world::{Style, json, json_list};
@@ -120,6 +121,14 @@ fn table(page: &BucketsPage, style: Style) -> Table {
         ("SEEN", Set::Right),
         ("STATE", Set::Left),
     ]);
+    let any_ban = page.buckets.iter().any(|bucket| bucket.ban.is_some());
+    let any_own = page.buckets.iter().any(|bucket| bucket.own.is_some());
+    if any_ban {
+        columns.push(("BAN", Set::Left));
+    }
+    if any_own {
+        columns.push(("OVERRIDE", Set::Shrink));
+    }
     let mut table = Table::new(&columns);
     for bucket in &page.buckets {
         let limit = reported(bucket);
@@ -142,6 +151,12 @@ fn table(page: &BucketsPage, style: Style) -> Table {
             ago.into(),
             state(bucket.state),
         ]);
+        let ban = bucket.ban.as_ref();
+        let ban = ban.map(|ban| bans::in_short(ban, page.now_ns));
+        let own = bucket.own.as_ref();
+        let own = own.map(|own| format!("{} ({})", own.gives.name(), own.pattern));
+        row.extend(any_ban.then(|| ban.into()));
+        row.extend(any_own.then(|| own.into()));
         table.row(row);
     }
     table
@@ -172,9 +187,11 @@ fn state(state: BucketState) -> Cell {
 /// One record per limit, so that each has its own numbers.
 fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
-                   remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains";
+                   remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,\
+                   strikes,penalties,override,override_gives";
     csv(out, heading.split(','))?;
     for bucket in buckets {
+        let (ban, own) = (bucket.ban.as_ref(), bucket.own.as_ref());
         for limit in &bucket.limits {
             let number = |number: u64| number.to_string();
             let record = [
@@ -194,6 +211,14 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 number(limit.drain_ns),
                 number(limit.used),
                 limit.drains.to_string(),
+                ban.and_then(|ban| ban.until_ns)
+                    .map(number)
+                    .unwrap_or_default(),
+                ban.map_or("", |ban| ban.by.name()).to_owned(),
+                bucket.strikes.to_string(),
+                bucket.penalties.to_string(),
+                own.map(|own| own.pattern.clone()).unwrap_or_default(),
+                own.map_or("", |own| own.gives.name()).to_owned(),
             ];
             csv(out, record.iter().map(String::as_str))?;
         }
@@ -245,6 +270,7 @@ pub(super) fn one(
         seen.into(),
     ]);
     head.print(out, style)?;
+    bans::print_lines(bucket, now_ns, out)?;
     writeln!(out)?;
     let mut limits = Table::new(&[
         ("LIMIT", Set::Left),

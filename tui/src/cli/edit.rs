@@ -150,7 +150,10 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
     } else {
         let changes = changes(args);
         if !changes.is_empty() {
-            body.insert("limits".to_owned(), changed_limits(args, &changes, rule)?);
+            body.insert(
+                "limits".to_owned(),
+                changed_limits(args.limit.as_deref(), &changes, &rule.rule)?,
+            );
         } else if args.limit.is_some() {
             bail!(Usage(
                 "--limit says which; add --capacity, --rate or FIELD=VALUE".to_owned()
@@ -168,7 +171,7 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
     }
 }
 
-fn problems(
+pub(super) fn problems(
     context: &mut Context<'_, '_>,
     mut read: Report,
     wrong: &[Problem],
@@ -179,7 +182,7 @@ fn problems(
     Ok(None)
 }
 
-fn from_file(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
+pub(super) fn from_file(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
     let bytes = check::bytes_of(context, file)?;
     Ok(Report::of_text(&check::name_of(file), &bytes))
 }
@@ -194,8 +197,12 @@ fn changes(args: &SetArgs) -> Vec<(&str, String)> {
 }
 
 /// The rule's limits with the fields of the chosen one changed.
-fn changed_limits(args: &SetArgs, changes: &[(&str, String)], rule: &RuleView) -> Result<Value> {
-    let limits = rule.rule.get("limits").and_then(Value::as_array);
+pub(super) fn changed_limits(
+    wanted: Option<&str>,
+    changes: &[(&str, String)],
+    rule: &Value,
+) -> Result<Value> {
+    let limits = rule.get("limits").and_then(Value::as_array);
     let mut limits = limits
         .cloned()
         .context("the rule as answered has no limits")?;
@@ -205,7 +212,7 @@ fn changed_limits(args: &SetArgs, changes: &[(&str, String)], rule: &RuleView) -
     };
     let names: Vec<String> = limits.iter().map(name_of).collect();
     let listed = escape(&names.join(", ")).into_owned();
-    let wanted = match (&args.limit, names.as_slice()) {
+    let wanted = match (wanted, names.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only,
         (None, _) => {
@@ -311,7 +318,7 @@ fn preview_of(context: &mut Context<'_, '_>, before: &Value, after: &Value) -> R
 }
 
 /// When somebody else was faster, shows what the rule is now; passes other errors on.
-fn stale(context: &mut Context<'_, '_>, error: ClientError) -> Result<Outcome> {
+pub(super) fn stale(context: &mut Context<'_, '_>, error: ClientError) -> Result<Outcome> {
     let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
         return Err(error.into());
     };

@@ -9,7 +9,9 @@ Examples:
   loudou top --by refused                         who was refused most, lately
   loudou explain --path /reply -H 'x-user-id: alice'    why a request would be refused
   loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
-  loudou unset per-user                           take that back";
+  loudou unset per-user                           take that back
+  loudou ban per-user mallory --for 10m           refuse all that somebody sends
+  loudou override per-user alice scale=10         ten times as much for one key";
 
 pub(crate) const TOP: &str = "\
 Examples:
@@ -50,7 +52,7 @@ Examples:
 
 pub(crate) const GET: &str = "\
 Examples:
-  loudou get per-user alice
+  loudou get per-user alice                       its limits, its ban, its override
   loudou get per-user alice --output json | jq .limits";
 
 pub(crate) const EXPLAIN: &str = "\
@@ -77,6 +79,24 @@ Examples:
 pub(crate) const RESET: &str = "\
 Examples:
   loudou reset per-user alice --reason 'ticket 4711'";
+
+pub(crate) const BAN: &str = "\
+Examples:
+  loudou ban per-user mallory --for 10m --reason 'scraping'
+  loudou ban per-user mallory                     until somebody lifts it
+  loudou buckets --state banned                   who is banned";
+
+pub(crate) const UNBAN: &str = "\
+Examples:
+  loudou unban per-user mallory --reason 'ticket 4711'";
+
+pub(crate) const OVERRIDE: &str = "\
+Examples:
+  loudou override per-user alice scale=10 --for 30m --reason 'launch day'
+  loudou override per-user 'team-*' unlimited
+  loudou override per-user alice capacity=100 rate=5/s --limit burst --dry-run
+  loudou override per-user alice --limits limits.yaml
+  loudou override per-user alice --remove";
 
 pub(crate) const EVENTS: &str = "\
 Examples:

@@ -70,7 +70,6 @@ fn table(rules: &Rules) -> Table {
         ("EDIT", Set::Shrink),
     ]);
     for rule in &rules.rules {
-        let edit = rule.edit.as_ref();
         table.row(vec![
             rule.name.as_str().into(),
             rule.totals.mode.as_str().into(),
@@ -79,7 +78,7 @@ fn table(rules: &Rules) -> Table {
             rule.totals.admitted.into(),
             rule.totals.refused.into(),
             rule.totals.shadow_refused.into(),
-            edit.map(|edit| edit_words(edit, Some(rules.now_ns))).into(),
+            edits(rule, rules.now_ns).into(),
         ]);
     }
     table
@@ -91,6 +90,19 @@ fn limits(rule: &Value) -> String {
         .map(|(name, limit)| format!("{name}: {limit}"))
         .collect();
     words.join("; ")
+}
+
+/// Who edited it, and how many of its overrides: `by ops, 18m left; 2 overrides`.
+fn edits(rule: &RuleView, now_ns: u64) -> Option<String> {
+    let edit = rule.edit.as_ref();
+    let edit = edit.map(|edit| edit_words(edit, Some(now_ns)));
+    let overrides = match rule.overrides.len() {
+        0 => None,
+        1 => Some("1 override".to_owned()),
+        count => Some(format!("{count} overrides")),
+    };
+    let words: Vec<String> = edit.into_iter().chain(overrides).collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// `by ops, 18m left`.
@@ -139,25 +151,68 @@ pub(super) fn one(
     let upstreams = now_ns.map(|now| meaning::upstreams(totals, now));
     let upstreams = upstreams.into_iter().flatten();
     lines.extend(upstreams.map(|line| ("now", line)));
-    if let Some(edit) = &rule.edit {
-        let reason = if edit.reason.is_empty() {
-            "no reason given"
-        } else {
-            &edit.reason
-        };
-        let (edited, at) = (edit_words(edit, now_ns), words::date(edit.at_unix_ms));
-        lines.push(("edit", format!("{edited}, made {at}: {reason}")));
+    if let Some(shadows) = rule.rule.get("shadows").and_then(Value::as_str) {
+        lines.push(("shadows", shadows.to_owned()));
     }
+    lines.extend(
+        rule.rule
+            .get("penalty")
+            .and_then(short::penalty)
+            .map(|penalty| ("penalty", penalty)),
+    );
+    let edit = rule.edit.as_ref();
+    lines.extend(edit.map(|edit| ("edit", edit_in_full(edit, now_ns))));
     for (name, value) in lines {
         let name = Paint::Heading.on(&format!("{name:12}"), style);
         let value = if value.is_empty() { "-" } else { &value };
         writeln!(out, "{name}{}", escape(value))?;
     }
     writeln!(out)?;
-    differences(&rule.base, &rule.rule, ["BASE", "IN FORCE"]).print(out, style)
+    differences(&rule.base, &rule.rule, ["BASE", "IN FORCE"]).print(out, style)?;
+    overrides(rule, now_ns, style, out)
 }
 
-/// The limits and the mode of two versions of a rule, side by side.
+/// What keys of a rule get instead of its limits, and who edited that.
+fn overrides(
+    rule: &RuleView,
+    now_ns: Option<u64>,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let overrides = rule.rule.get("overrides").and_then(Value::as_object);
+    let Some(overrides) = overrides.filter(|overrides| !overrides.is_empty()) else {
+        return Ok(());
+    };
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        ("OVERRIDE OF", Set::Left),
+        ("GIVES", Set::Left),
+        ("EDIT", Set::Left),
+    ]);
+    for (key, gives) in overrides {
+        let edited = rule.overrides.iter().find(|edited| edited.key == *key);
+        let edited = edited.map(|edited| edit_in_full(&edited.edit, now_ns));
+        table.row(vec![
+            key.as_str().into(),
+            short::gives(gives).into(),
+            edited.into(),
+        ]);
+    }
+    table.print(out, style)
+}
+
+/// `by ops, 18m left, made 2026-11-21 14:03:07Z: launch day`.
+fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
+    let reason = if edit.reason.is_empty() {
+        "no reason given"
+    } else {
+        &edit.reason
+    };
+    let (edited, at) = (edit_words(edit, now_ns), words::date(edit.at_unix_ms));
+    format!("{edited}, made {at}: {reason}")
+}
+
+/// The limits, the mode and the penalty of two versions of a rule, side by side.
 pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> Table {
     let [first, second] = names;
     let mut table = Table::new(&[
@@ -185,6 +240,11 @@ pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2
             mode(before).into(),
             mode(after).into(),
         ]);
+    }
+    let penalty = |rule: &Value| rule.get("penalty").and_then(short::penalty);
+    if penalty(before) != penalty(after) {
+        let (was, is) = (penalty(before), penalty(after));
+        table.row(vec!["(penalty)".into(), was.into(), is.into()]);
     }
     table
 }

@@ -14,6 +14,7 @@ mod canned;
 mod checks;
 mod edits;
 mod explains;
+mod of_keys;
 mod replays;
 mod usage;
 mod views;

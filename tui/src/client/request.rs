@@ -57,6 +57,35 @@ impl DropRequest {
     }
 }
 
+/// `PUT /v1/overrides/{rule}/{key}`, or `DELETE` without a body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverrideRequest {
+    /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`; `None` drops what was edited.
+    pub body: Option<Value>,
+    /// The generation the rule was read at.
+    pub if_match: u64,
+    /// When it runs out; `None` for never.
+    pub expires_after: Option<Nanos>,
+    /// Why, for the trail; may be empty.
+    pub reason: String,
+    /// Check and answer, but change nothing.
+    pub dry_run: bool,
+}
+
+impl OverrideRequest {
+    pub(super) fn path(&self, rule: &str, key: &str) -> String {
+        let mut path = Path::new(&["overrides", rule, key]);
+        if let Some(span) = self.expires_after.filter(|_| self.body.is_some()) {
+            path.query("for", &span.to_string());
+        }
+        path.query_unless_empty("reason", &self.reason);
+        if self.dry_run {
+            path.query("dry_run", "true");
+        }
+        path.text
+    }
+}
+
 /// `GET /v1/buckets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketsQuery {

@@ -55,6 +55,30 @@ pub(crate) fn line(rule: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// What an override gives, as it travels: `scale 10`, `banned`, `burst: funnel 15, 30/m`.
+pub(crate) fn gives(own: &Value) -> String {
+    if let Some(word) = own.as_str() {
+        return word.to_owned();
+    }
+    if let Some(scale) = own.get("scale") {
+        return format!("scale {scale}");
+    }
+    let limits = limits(own).into_iter();
+    let words: Vec<String> = limits
+        .map(|(name, limit)| format!("{name}: {limit}"))
+        .collect();
+    words.join("; ")
+}
+
+/// The fields of a penalty as it travels: `after 20, within 1m, ban 5m`.
+pub(crate) fn penalty(penalty: &Value) -> Option<String> {
+    let fields = penalty.as_object()?.iter();
+    let words: Vec<String> = fields
+        .map(|(name, value)| format!("{name} {}", text(value)))
+        .collect();
+    Some(words.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

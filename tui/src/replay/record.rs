@@ -8,10 +8,6 @@ pub(crate) use loudou_limiter::request::Text;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most lines are requests; a box would allocate"
-)]
 pub(crate) enum Line<'a> {
     Request(Record<'a>),
     Set(Set),

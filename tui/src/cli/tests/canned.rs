@@ -1,9 +1,9 @@
 //! Answers of a filter with two rules, a few users and one edit.
 
 use loudou_api::{
-    Access, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event, EventKind, Events,
-    LimitView, ProblemAnswer, RuleTotals, RuleView, Rules, Status, StoreStatus, Top, TopBy,
-    TopEntry,
+    Access, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event,
+    EventKind, Events, LimitView, OverrideKind, OverrideView, OwnView, ProblemAnswer, RuleTotals,
+    RuleView, Rules, Status, StoreStatus, Top, TopBy, TopEntry,
 };
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::client::fake::Answer;
 
 /// The server's clock in all of them.
 pub(super) const NOW: u64 = 7_500_000_000_000;
-const S: u64 = 1_000_000_000;
+pub(super) const S: u64 = 1_000_000_000;
 /// 2026-11-21 14:03:07 UTC.
 const UNIX_MS: u64 = 1_795_269_787_000;
 
@@ -98,6 +98,7 @@ pub(super) fn rule() -> RuleView {
             at_unix_ms: UNIX_MS,
             expires_at_ns: Some(NOW + 1080 * S),
         }),
+        overrides: Vec::new(),
         totals: totals("per-user", "enforce", true),
     }
 }
@@ -115,6 +116,7 @@ pub(super) fn one_limit_rule() -> RuleView {
         rule: rule.clone(),
         base: rule,
         edit: None,
+        overrides: Vec::new(),
         totals: totals("per-path", "shadow", false),
     }
 }
@@ -124,6 +126,43 @@ pub(super) fn rules() -> Rules {
         now_ns: NOW,
         generation: 7,
         rules: vec![rule(), one_limit_rule()],
+    }
+}
+
+/// A rule whose keys are not all alike.
+pub(super) fn rule_with_overrides() -> RuleView {
+    let mut view = rule();
+    view.rule["overrides"] = json!({
+        "alice": { "scale": 10 },
+        "bob": { "limits": [
+            {"name": "burst", "algorithm": "funnel", "capacity": 99, "rate": "1/s"},
+        ]},
+        "team-*": "unlimited",
+    });
+    view.rule["penalty"] =
+        json!({ "after": 20, "within": "1m", "ban": "5m", "factor": 2, "max": "1h" });
+    view.rule["shadows"] = json!("per-path");
+    view.overrides = vec![OverrideView {
+        key: "alice".to_owned(),
+        edit: EditView {
+            reason: "ticket 7".to_owned(),
+            ..view.edit.clone().expect("edited")
+        },
+    }];
+    view
+}
+
+/// A banned bucket.
+pub(super) fn banned(by: BanBy, until_ns: Option<u64>) -> BucketView {
+    BucketView {
+        ban: Some(BanView { until_ns, by }),
+        strikes: 2,
+        penalties: 3,
+        own: Some(OwnView {
+            pattern: "mal*".to_owned(),
+            gives: OverrideKind::Limits,
+        }),
+        ..bucket("mallory", 40, BucketState::Banned)
     }
 }
 
@@ -157,6 +196,7 @@ pub(super) fn bucket(key: &str, refused: u64, state: BucketState) -> BucketView 
         refused,
         last_seen_ns: NOW - 3 * S,
         state,
+        ..BucketView::default()
     }
 }
 
@@ -212,6 +252,7 @@ pub(super) fn events() -> Events {
         reason: String::new(),
         detail: "burst: capacity 15 → 30".to_owned(),
         generation: 6 + seq,
+        until_ns: None,
     };
     Events {
         now_ns: NOW,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::canned::{self, ok};
 use super::*;
 
-fn asked(answers: Vec<Answer>, input: &str, line: &str) -> Ran {
+pub(super) fn asked(answers: Vec<Answer>, input: &str, line: &str) -> Ran {
     let loudou = Loudou {
         answers,
         input,
@@ -20,7 +20,7 @@ fn asked(answers: Vec<Answer>, input: &str, line: &str) -> Ran {
     loudou.run(line)
 }
 
-fn body(request: &str) -> &str {
+pub(super) fn body(request: &str) -> &str {
     request.split_once("\r\n\r\n").expect("a body").1
 }
 

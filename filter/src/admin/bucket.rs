@@ -1,0 +1,128 @@
+//! A bucket as answers show it: its limits, and what there is of a ban, a penalty or an override.
+
+use loudou_api::{BanBy, BanView, BucketState, BucketView, LimitView, OverrideKind, OwnView};
+use loudou_limiter::ban::Conduct;
+use loudou_limiter::evaluate::{ActiveRule, Grant};
+use loudou_limiter::rule::Override;
+use loudou_limiter::store::page::{FLAG_PINNED, Slot};
+use loudou_limiter::{BucketDecision, Nanos};
+
+use super::Failure;
+
+/// A bucket as it is at `now`, without touching it.
+pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
+    let versions = rule.versions_of(&key);
+    let limits = versions.current();
+    let idle_at = Nanos::from_millis(slot.idle_at_ms);
+    let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
+    let level = limits.peek(&bucket, 0, now);
+    let asked = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
+    let decisions = level.decisions().zip(asked.decisions());
+    let numbers = limits.used(&bucket, now).into_iter().zip(decisions);
+    let views = limits.iter().zip(numbers);
+    let views = views.map(|(limit, (used, (level, asked)))| {
+        let algorithm = limit.algorithm();
+        LimitView {
+            name: limit.name().to_owned(),
+            algorithm: algorithm.name().to_owned(),
+            capacity: level.capacity,
+            rate: algorithm
+                .rate()
+                .map_or_else(String::new, |rate| rate.to_string()),
+            used,
+            remaining: level.remaining,
+            retry_after_ns: asked.retry_after.map(Nanos::get),
+            reset_after_ns: level.reset_after.get(),
+            drain_ns: algorithm.drain_time().get(),
+            drains: algorithm.drains(),
+        }
+    });
+    let conduct = conduct(rule, slot, now);
+    let ban = ban_view(rule, slot, &key, now);
+    BucketView {
+        rule: rule.rule().name.clone(),
+        limits: views.collect(),
+        reported: asked.reported_index(),
+        admitted: slot.admitted,
+        refused: slot.refused,
+        last_seen_ns: slot.bucket.last.get(),
+        state: state(rule, ban, &level, &asked, &key),
+        ban,
+        strikes: conduct.strikes.into(),
+        penalties: conduct.bans.into(),
+        own: own_view(rule, &key),
+        key,
+    }
+}
+
+fn state(
+    rule: &ActiveRule,
+    ban: Option<BanView>,
+    level: &BucketDecision,
+    asked: &BucketDecision,
+    key: &str,
+) -> BucketState {
+    let is_limited = matches!(rule.grant(key), Grant::Limits(_));
+    if ban.is_some() {
+        BucketState::Banned
+    } else if asked.is_refused() && is_limited {
+        BucketState::Refusing
+    } else if level.reset_after() == Nanos::ZERO {
+        BucketState::Idle
+    } else {
+        BucketState::Busy
+    }
+}
+
+/// The ban in force. Of an override nothing tells when it ends.
+pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) -> Option<BanView> {
+    if matches!(rule.grant(key), Grant::Banned) {
+        let (until_ns, by) = (None, BanBy::Override);
+        return Some(BanView { until_ns, by });
+    }
+    let ban = slot.conduct.ban(now)?;
+    let by = if slot.flags & FLAG_PINNED == 0 {
+        BanBy::Penalty
+    } else {
+        BanBy::Operator
+    };
+    Some(BanView {
+        until_ns: ban.until.map(Nanos::get),
+        by,
+    })
+}
+
+/// What is not forgotten of its conduct.
+fn conduct(rule: &ActiveRule, slot: &Slot, now: Nanos) -> Conduct {
+    let mut conduct = slot.conduct;
+    conduct.settle(now);
+    match &rule.rule().penalty {
+        Some(penalty) => conduct.lapse(penalty, now),
+        None => conduct = Conduct::default(),
+    }
+    conduct
+}
+
+fn own_view(rule: &ActiveRule, key: &str) -> Option<OwnView> {
+    let (pattern, own) = rule.rule().overrides.get_with_pattern(key)?;
+    let gives = match own {
+        Override::Scale(_) => OverrideKind::Scale,
+        Override::Limits(_) => OverrideKind::Limits,
+        Override::Unlimited => OverrideKind::Unlimited,
+        Override::Banned => OverrideKind::Banned,
+    };
+    Some(OwnView { pattern, gives })
+}
+
+/// Why there is no bucket of a key.
+pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
+    let own = own_view(rule, key).filter(|_| !matches!(rule.grant(key), Grant::Limits(_)));
+    let detail = match own {
+        None => "this key has no bucket: it never took anything, or is as good as new".to_owned(),
+        Some(OwnView { pattern, gives }) => {
+            let gives = gives.name();
+            format!("this key needs no bucket: the override of `{pattern}` makes it {gives}")
+        }
+    };
+    Failure::new(404, "Not found", detail)
+}

@@ -1,0 +1,201 @@
+//! Edits of a rule: of its parts, and on top of that of what single keys get.
+
+use loudou_limiter::config::RuleEdit;
+use loudou_limiter::rule::{KeyMap, Override, Rule};
+use loudou_limiter::{Carry, Nanos};
+use serde::Serialize;
+
+use super::RuleRecord;
+
+/// The most edited overrides of one rule. More belong into the configuration.
+pub(crate) const MAX_EDITED: usize = 256;
+
+/// An edit that is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Edit {
+    pub(super) change: RuleEdit,
+    /// What becomes of levels, when it starts and when it runs out.
+    pub(super) carry: Carry,
+    pub(crate) who: Who,
+}
+
+/// The edited override of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct OwnEdit {
+    pub(super) gives: Override,
+    pub(crate) who: Who,
+}
+
+/// Who made an edit, why, when, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Who {
+    /// The name of the token.
+    pub(crate) by: String,
+    /// The reason that was given.
+    pub(crate) reason: String,
+    pub(crate) at_ns: u64,
+    pub(crate) at_unix_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at_ns: Option<u64>,
+}
+
+/// Who makes an edit, when, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Author {
+    pub(crate) by: String,
+    pub(crate) reason: String,
+    pub(crate) carry: Carry,
+    pub(crate) at: Nanos,
+    pub(crate) at_unix_ms: u64,
+    pub(crate) expires_after: Option<Nanos>,
+}
+
+/// Edits of a rule that are over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) rule: String,
+    /// Whether the edit of the rule is.
+    pub(crate) edit: bool,
+    /// The keys whose edited override is.
+    pub(crate) keys: Vec<String>,
+}
+
+impl Author {
+    /// When what they edit runs out.
+    pub(crate) fn until(&self) -> Option<Nanos> {
+        self.expires_after.map(|span| self.at.saturating_add(span))
+    }
+
+    fn who(&self) -> Who {
+        Who {
+            by: self.by.clone(),
+            reason: self.reason.clone(),
+            at_ns: self.at.get(),
+            at_unix_ms: self.at_unix_ms,
+            expires_at_ns: self.until().map(Nanos::get),
+        }
+    }
+}
+
+impl Who {
+    fn ran_out(&self, now: Nanos) -> Option<Nanos> {
+        let at = self.expires_at_ns.filter(|at| *at <= now.get())?;
+        Some(Nanos::new(at))
+    }
+}
+
+impl Ended {
+    /// Whether there were none.
+    pub(super) const fn is_empty(&self) -> bool {
+        !self.edit && self.keys.is_empty()
+    }
+}
+
+impl RuleRecord {
+    /// The rule in force.
+    pub(crate) fn effective(&self) -> Rule {
+        let mut rule = self.edited();
+        for (pattern, own) in self.own.iter() {
+            rule.overrides.set(&pattern, Some(own.gives.clone()));
+        }
+        rule
+    }
+
+    /// The rule without the edited overrides.
+    fn edited(&self) -> Rule {
+        let mut rule = self.base.clone();
+        if let Some(edit) = &self.edit {
+            edit.change.apply(&mut rule);
+        }
+        rule
+    }
+
+    /// Puts `change` in force on top of an earlier edit. Parts that are as in the base are no edit, and
+    /// overrides that are replaced as a whole are without what was edited one by one.
+    pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author) {
+        let old = self.effective().limits;
+        if change.overrides.is_some() {
+            self.own = KeyMap::default();
+        }
+        let mut rule = self.edited();
+        change.apply(&mut rule);
+        let all = RuleEdit {
+            limits: Some(rule.limits),
+            mode: Some(rule.mode),
+            penalty: Some(rule.penalty),
+            overrides: Some(rule.overrides),
+        };
+        let change = all.beyond(&self.base);
+        self.edit = (change != RuleEdit::default()).then(|| Edit {
+            change,
+            carry: author.carry,
+            who: author.who(),
+        });
+        self.remember(old, author.carry, author.at);
+    }
+
+    /// Goes back to the base.
+    pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos) {
+        let old = self.effective().limits;
+        self.edit = None;
+        self.remember(old, carry, at);
+    }
+
+    /// Gives the keys of a pattern something else; what they get anyway is no edit.
+    pub(crate) fn set_own(&mut self, pattern: &str, gives: Override, author: &Author) {
+        let is_so_anyway = self.edited().overrides.of_pattern(pattern) == Some(&gives);
+        let own = (!is_so_anyway).then(|| OwnEdit {
+            gives,
+            who: author.who(),
+        });
+        self.own.set(pattern, own);
+    }
+
+    /// Drops the edited override of a pattern; whether there was one.
+    pub(crate) fn drop_own(&mut self, pattern: &str) -> bool {
+        let was = self.own.of_pattern(pattern).is_some();
+        self.own.set(pattern, None);
+        was
+    }
+
+    /// Whether anything of it differs from the base.
+    pub(crate) fn is_edited(&self) -> bool {
+        self.edit.is_some() || !self.own.is_empty()
+    }
+
+    /// Whose edits are in force.
+    pub(super) fn authors(&self) -> impl Iterator<Item = &Who> {
+        let edit = self.edit.iter().map(|edit| &edit.who);
+        edit.chain(self.own.values().map(|own| &own.who))
+    }
+
+    /// Drops what ran out by `now`.
+    pub(super) fn expire(&mut self, now: Nanos) -> Ended {
+        let mut ended = Ended {
+            rule: self.base.name.clone(),
+            ..Ended::default()
+        };
+        let edit = self.edit.as_ref();
+        let ran_out = edit.and_then(|edit| Some((edit.carry, edit.who.ran_out(now)?)));
+        if let Some((carry, at)) = ran_out {
+            self.drop_edit(carry, at);
+            ended.edit = true;
+        }
+        let own = self.own.iter();
+        let own = own.filter(|(_, own)| own.who.ran_out(now).is_some());
+        ended.keys = own.map(|(pattern, _)| pattern).collect();
+        for pattern in &ended.keys {
+            self.own.set(pattern, None);
+        }
+        ended
+    }
+
+    /// What a configuration retires that changes the rule.
+    pub(super) fn all_ended(&self) -> Ended {
+        Ended {
+            rule: self.base.name.clone(),
+            edit: self.edit.is_some(),
+            keys: self.own.iter().map(|(pattern, _)| pattern).collect(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! An operator bans a key over the admin API: on every worker, at once, for a time or until it is lifted.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::one_rule::{admitted, config, user};
+use loudou_tests::{Envoy, Operator, Request, eventually, expect_problem};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(20);
+const CONNECTIONS: usize = 16;
+
+/// So many requests of one user over all workers, which must all get this status.
+fn all(envoy: &Envoy, name: &str, status: u16) -> Result<()> {
+    let counts = envoy.load(64, CONNECTIONS, |_| user(name))?;
+    ensure!(counts.of(status) == 64, "{name}: {counts:?}");
+    Ok(())
+}
+
+fn keys(buckets: &[Value]) -> Vec<&str> {
+    let keys = buckets.iter().filter_map(|bucket| bucket.get("key"));
+    keys.filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn a_banned_key_is_refused_on_every_worker_until_it_is_let_free() -> Result<()> {
+    let envoy = Envoy::start(&config(99).concurrency(4))?;
+    let mut ops = Operator::editor(&envoy);
+    ensure!(envoy.data().send(&user("alice"))?.status == 200);
+    let answer = ops.ban("r", "alice", "for=1h&reason=spam")?;
+    ensure!(answer["bucket"]["ban"]["by"] == "operator" && answer.get("before").is_none());
+    // Also one who was never seen.
+    ops.ban("r", "eve", "")?;
+    all(&envoy, "alice", 429)?;
+    all(&envoy, "eve", 429)?;
+    ensure!(envoy.data().send(&user("bob"))?.status == 200);
+    let banned = ops.buckets("state=banned")?;
+    let mut names = keys(&banned);
+    names.sort_unstable();
+    ensure!(names == ["alice", "eve"], "{banned:?}");
+
+    let refused = envoy.data().send(&user("alice"))?;
+    let wait: u64 = refused.header("retry-after").context("a wait")?.parse()?;
+    ensure!((3_500..=3_600).contains(&wait), "{wait}");
+    let problem = refused.json()?;
+    let kind = problem["type"].as_str().unwrap_or_default();
+    ensure!(kind.ends_with("#abnormal-usage-detected"), "{problem}");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    ensure!(detail.starts_with("banned by rule r for "), "{problem}");
+    // Nothing says when to come back if nobody knows.
+    let endless = envoy.data().send(&user("eve"))?;
+    ensure!(endless.header("retry-after").is_none(), "{endless:?}");
+
+    let answer = ops.unban("r", "alice")?;
+    ensure!(answer["before"]["until_ns"].is_u64() && answer["bucket"]["ban"].is_null());
+    all(&envoy, "alice", 200)?;
+    // A ban takes nothing: of 99 it took one before, and 64 just now.
+    ensure!(admitted(&mut envoy.data(), "alice")? == 34);
+    all(&envoy, "eve", 429)?;
+    ops.reset("r", "eve")?;
+    all(&envoy, "eve", 200)?;
+    envoy.stop()
+}
+
+#[test]
+fn a_ban_ends_by_itself() -> Result<()> {
+    let envoy = Envoy::start(&config(3))?;
+    let mut ops = Operator::editor(&envoy);
+    let answer = ops.ban("r", "alice", "for=300ms")?;
+    let until = answer["bucket"]["ban"]["until_ns"].as_u64();
+    let until = until.context("an end")?;
+    let mut http = envoy.data();
+    eventually(SOON, "the ban to end", || {
+        let before = ops.get("/v1/status")?["now_ns"].as_u64();
+        let status = http.send(&user("alice"))?.status;
+        let after = ops.get("/v1/status")?["now_ns"].as_u64();
+        if status == 200 {
+            ensure!(after >= Some(until), "too early");
+            return Ok(Some(()));
+        }
+        ensure!(status == 429 && before < Some(until), "{status}: too late");
+        Ok(None)
+    })?;
+    ensure!(ops.buckets("state=banned")?.is_empty());
+    let events = ops.events(1)?;
+    let [ban] = events.as_slice() else {
+        anyhow::bail!("one event: {events:?}");
+    };
+    ensure!(
+        ban["kind"] == "ban" && ban["key"] == "alice" && ban["by"] == "ops",
+        "{ban}"
+    );
+    // A bucket counts in milliseconds, and a ban is never shorter than it was told.
+    let told = ban["until_ns"].as_u64().context("an end")?;
+    ensure!(told <= until && until - told < 1_000_000, "{told} {until}");
+    envoy.stop()
+}
+
+/// Bans are never evicted, so nobody can be made room for on a full page; requests go by `on_error`.
+#[test]
+fn a_store_full_of_bans_decides_nothing_and_lives() -> Result<()> {
+    let envoy = Envoy::start(&config(3).buckets(64))?;
+    let mut ops = Operator::editor(&envoy);
+    let ban = |n: u32| Request::post(&format!("/v1/buckets/r/k{n}/ban"));
+    let mut full = 0;
+    for n in 0..500 {
+        let answer = ops.send(ban(n))?;
+        if answer.status != 200 {
+            let detail = expect_problem(&answer, 503)?;
+            ensure!(detail.contains("store.buckets"), "{detail}");
+            full += 1;
+        }
+    }
+    ensure!(full == 500 - 64, "{full} found no room");
+    let counts = envoy.load(100, CONNECTIONS, |n| user(&format!("new{n}")))?;
+    ensure!(counts.of(200) == 100, "{counts:?}");
+    ensure!(envoy.counter("wasmcustom.loudou.rule.r.errors")? == 100);
+    all(&envoy, "k0", 429)?;
+    ops.unban("r", "k0")?;
+    ensure!(admitted(&mut envoy.data(), "k0")? == 3);
+    ensure!(!envoy.log()?.contains("panicked"));
+    envoy.stop()
+}
+
+#[test]
+fn an_unknown_rule_and_strange_keys_are_told() -> Result<()> {
+    let envoy = Envoy::start(&config(3))?;
+    let mut ops = Operator::editor(&envoy);
+    for what in ["ban", "unban"] {
+        let path = |rest: &str| Request::post(&format!("/v1/buckets/{rest}/{what}"));
+        expect_problem(&ops.send(path("none/alice"))?, 404)?;
+        for key in ["a%20b", "%00", "%F0%9F%92%A9", ""] {
+            expect_problem(&ops.send(path(&format!("r/{key}")))?, 400)?;
+        }
+    }
+    expect_problem(
+        &ops.send(Request::post("/v1/buckets/r/alice/ban?for=soon"))?,
+        400,
+    )?;
+    expect_problem(&ops.send(Request::get("/v1/buckets/r/alice/ban"))?, 405)?;
+    // A key of several parts has escapes of its own.
+    let escaped = "a%3Ab%25c/d";
+    ops.ban("r", escaped, "")?;
+    ensure!(envoy.data().send(&user("a:b%c/d"))?.status == 429);
+    ensure!(keys(&ops.buckets("state=banned")?) == [escaped]);
+    envoy.stop()
+}

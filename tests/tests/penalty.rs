@@ -1,0 +1,163 @@
+//! Who is refused too often is banned, each time for longer, until it is forgotten.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, Envoy, Http, Operator, Request, Response, eventually};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(30);
+const FORMAT: &str =
+    "ACCESS %RESPONSE_CODE% | %RESPONSE_CODE_DETAILS% | %FILTER_STATE(wasm.loudou:PLAIN)%";
+const MS: u64 = 1_000_000;
+
+/// One request a day, and a ban for the fifth refusal in a while: half a second, then four times as
+/// long, and three seconds at most.
+fn rules() -> Value {
+    json!([{
+        "name": "r",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "name": "l", "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
+        "penalty": { "after": 5, "within": "10s", "ban": "500ms", "factor": 4, "max": "3s" },
+    }])
+}
+
+fn eve() -> Request {
+    Request::get("/").header("x-user-id", "eve")
+}
+
+/// What is there, or null.
+fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+/// Whether a refusal is a ban.
+fn is_ban(answer: &Response) -> Result<bool> {
+    ensure!(answer.status == 429, "{answer:?}");
+    let problem = answer.json()?;
+    let kind = at(&problem, "/type").as_str().unwrap_or_default();
+    Ok(kind.ends_with("#abnormal-usage-detected"))
+}
+
+/// Is refused until a ban begins: how often, and what the last answer was.
+fn until_banned(http: &mut Http) -> Result<(u32, Response)> {
+    for count in 1..100 {
+        let answer = http.send(&eve())?;
+        if is_ban(&answer)? {
+            return Ok((count, answer));
+        }
+    }
+    anyhow::bail!("never banned")
+}
+
+/// Waits for the ban to end; the refusal that shows it counts as the first one.
+fn ban_ends(http: &mut Http) -> Result<()> {
+    eventually(SOON, "the ban to end", || {
+        Ok((!is_ban(&http.send(&eve())?)?).then_some(()))
+    })
+}
+
+/// How long the ban in force lasts from when it was imposed, and how many there were in a row.
+fn ban(ops: &mut Operator) -> Result<(u64, u64)> {
+    let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
+    ensure!(
+        at(&bucket, "/state") == "banned" && at(&bucket, "/ban/by") == "penalty",
+        "{bucket}"
+    );
+    let until = at(&bucket, "/ban/until_ns").as_u64().context("an end")?;
+    let from = at(&bucket, "/last_seen_ns")
+        .as_u64()
+        .context("an instant")?;
+    let times = at(&bucket, "/penalties").as_u64().context("a number")?;
+    Ok((until.saturating_sub(from), times))
+}
+
+#[test]
+fn bans_get_longer_and_are_forgotten() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()).concurrency(4).access_log(FORMAT))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    ensure!(http.send(&eve())?.status == 200);
+    // Half a second, two, and three.
+    for (number, span, retry_after) in [(1, 500, 1), (2, 2_000, 2), (3, 3_000, 3)] {
+        let (refusals, answer) = until_banned(&mut http)?;
+        // Where a ban has just ended, one refusal has shown that.
+        ensure!(
+            refusals == if number == 1 { 5 } else { 4 },
+            "{refusals} refusals"
+        );
+        let wait: u64 = answer.header("retry-after").context("a wait")?.parse()?;
+        // A ban lasts until a full millisecond.
+        ensure!(
+            wait == retry_after || wait == retry_after + 1,
+            "{wait} for {span} ms"
+        );
+        let (lasts, times) = ban(&mut ops)?;
+        ensure!(
+            (span * MS..=(span + 1) * MS).contains(&lasts),
+            "{lasts} for {span} ms"
+        );
+        ensure!(times == number, "{times} in a row");
+        ban_ends(&mut http)?;
+    }
+    // Left alone for as long as the longest ban, it is as if nothing had been.
+    eventually(SOON, "the bans to be forgotten", || {
+        let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
+        Ok(bucket.get("penalties").is_none().then_some(()))
+    })?;
+    until_banned(&mut http)?;
+    let (lasts, times) = ban(&mut ops)?;
+    ensure!(times == 1 && lasts <= 501 * MS, "{lasts} {times}");
+    envoy.stop()
+}
+
+#[test]
+fn a_ban_is_told_everywhere() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()).access_log(FORMAT))?;
+    let mut http = envoy.data();
+    ensure!(http.send(&eve())?.status == 200);
+    let (_, answer) = until_banned(&mut http)?;
+    let problem = answer.json()?;
+    ensure!(problem["title"] == "Abnormal usage detected", "{problem}");
+    ensure!(problem["violated-policies"] == json!(["r"]), "{problem}");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    ensure!(detail.starts_with("banned by rule r for "), "{problem}");
+    let line = eventually(SOON, "the access log", || {
+        let log = envoy.log()?;
+        let line = log.lines().find(|line| line.contains("loudou_banned{r}"));
+        Ok(line.map(str::to_owned))
+    })?;
+    let key = loudou_limiter::fingerprint("eve");
+    ensure!(
+        line.contains("429 | loudou_banned{r} | r;-;ban;50"),
+        "{line}"
+    );
+    ensure!(line.ends_with(&format!(";{key:016x}")), "{line}");
+    // It is a refusal like others to who counts.
+    ensure!(envoy.counter("wasmcustom.loudou.rule.r.refused")? == 5);
+    envoy.stop()
+}
+
+#[test]
+fn strikes_are_shown_and_forgiven() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    for _ in 0..4 {
+        http.send(&eve())?;
+    }
+    let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
+    ensure!(
+        bucket["strikes"] == 3 && bucket["state"] == "refusing",
+        "{bucket}"
+    );
+    ops.unban("r", "eve")?;
+    let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
+    ensure!(bucket.get("strikes").is_none(), "{bucket}");
+    ensure!(until_banned(&mut http)?.0 == 5);
+    // Without a penalty nobody is banned any more; who is, stays it until it is over.
+    ops.edit("r", "", &json!({ "penalty": null }))?;
+    ban_ends(&mut http)?;
+    for _ in 0..20 {
+        ensure!(!is_ban(&http.send(&eve())?)?);
+    }
+    envoy.stop()
+}

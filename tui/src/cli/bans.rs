@@ -1,0 +1,164 @@
+//! `loudou ban` and `loudou unban`; and what is printed of bans, penalties and overrides of a bucket.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use clap::Args;
+use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+use loudou_limiter::Nanos;
+
+use super::args::{AskArgs, Format, span};
+use super::context::Context;
+use super::world::json as print_json;
+use super::{Outcome, buckets};
+use crate::text::{escape, humanise};
+
+#[derive(Debug, Args)]
+pub(crate) struct BanArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+    /// Let it free by itself after this time, such as 10m
+    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    pub(crate) span: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnbanArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+pub(super) fn ban(context: &mut Context<'_, '_>, args: &BanArgs) -> Result<Outcome> {
+    let (rule, key) = (escape(&args.rule), escape(&args.key));
+    let how_long = match args.span {
+        None => "until somebody lifts it".to_owned(),
+        Some(span) => format!("for {span}"),
+    };
+    if !may(
+        context,
+        &args.ask,
+        &format!("Ban {key} of {rule} {how_long}?"),
+    )? {
+        return Ok(Outcome::Failed);
+    }
+    let client = context.client()?;
+    let answer = client.ban(&args.rule, &args.key, args.span, &args.ask.reason)?;
+    print(
+        context,
+        &answer,
+        &format!("{key} of {rule} is banned {how_long}"),
+    )
+}
+
+pub(super) fn unban(context: &mut Context<'_, '_>, args: &UnbanArgs) -> Result<Outcome> {
+    let (rule, key) = (escape(&args.rule), escape(&args.key));
+    if !may(context, &args.ask, &format!("Let {key} of {rule} free?"))? {
+        return Ok(Outcome::Failed);
+    }
+    let client = context.client()?;
+    let answer = client.unban(&args.rule, &args.key, &args.ask.reason)?;
+    let still = answer
+        .bucket
+        .as_ref()
+        .is_some_and(|bucket| bucket.ban.is_some());
+    let said = match (&answer.before, still) {
+        (_, true) => format!("the ban of {key} of {rule} is lifted, but its override bans it, too"),
+        (Some(_), false) => format!("{key} of {rule} is free again"),
+        (None, false) => format!("{key} of {rule} was not banned"),
+    };
+    print(context, &answer, &said)
+}
+
+/// Whether it may be done, and whoever can be asked agrees.
+fn may(context: &mut Context<'_, '_>, ask: &AskArgs, question: &str) -> Result<bool> {
+    context.no_csv()?;
+    context.may_change()?;
+    if context.asks(ask) && !context.confirmed(question)? {
+        context.note("nothing was changed")?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn print(context: &mut Context<'_, '_>, answer: &BanAnswer, said: &str) -> Result<Outcome> {
+    let format = context.format();
+    if format != Format::Table {
+        print_json(context.io.out, format, answer)?;
+        return Ok(Outcome::Done);
+    }
+    writeln!(context.io.out, "{said}")?;
+    if let Some(bucket) = &answer.bucket {
+        writeln!(context.io.out)?;
+        buckets::one(bucket, Some(answer.now_ns), context.style, context.io.out)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// How long a ban still lasts, and whose it is: `4m, penalty`.
+pub(super) fn in_short(ban: &BanView, now_ns: u64) -> String {
+    let left = match ban.until_ns {
+        None => "no end".to_owned(),
+        Some(until) => format!("{} left", humanise(until.saturating_sub(now_ns))),
+    };
+    format!("{left}, {}", ban.by.name())
+}
+
+/// What stands out of a bucket besides its level, in lines.
+pub(super) fn lines(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(ban) = &bucket.ban {
+        let by = match ban.by {
+            BanBy::Operator => "by an operator",
+            BanBy::Penalty => "by the rule's penalty",
+            BanBy::Override => "by its override",
+        };
+        let left = match (ban.until_ns, now_ns) {
+            (None, _) if ban.by == BanBy::Override => String::new(),
+            (None, _) => ", until somebody lifts it".to_owned(),
+            (Some(_), None) => ", for a time".to_owned(),
+            (Some(until), Some(now)) => {
+                format!(", for {} more", humanise(until.saturating_sub(now)))
+            }
+        };
+        lines.push(format!("banned {by}{left}"));
+    }
+    match bucket.penalties {
+        0 => {}
+        1 => lines.push("a penalty is not forgotten: the next ban may be longer".to_owned()),
+        count => lines.push(format!(
+            "{count} penalties are not forgotten: the next ban may be longer"
+        )),
+    }
+    match bucket.strikes {
+        0 => {}
+        1 => lines.push("1 refusal counts towards a ban".to_owned()),
+        count => lines.push(format!("{count} refusals count towards a ban")),
+    }
+    if let Some(own) = &bucket.own {
+        let (pattern, gives) = (&own.pattern, own.gives.name());
+        lines.push(format!("override of {pattern}: {gives}"));
+    }
+    lines
+}
+
+/// Prints those lines.
+pub(super) fn print_lines(
+    bucket: &BucketView,
+    now_ns: Option<u64>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for line in lines(bucket, now_ns) {
+        writeln!(out, "{}", escape(&line))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Bans and overrides of keys: what is sent, what is printed, who is asked.
+
+use loudou_api::{BanAnswer, BanBy, BanView, BucketState, BucketsPage, EditAnswer};
+use serde_json::json;
+
+use super::canned::{self, HOSTILE, NOW, S, ok};
+use super::edits::{asked, body};
+use super::*;
+
+fn answer(before: Option<BanView>, banned: bool) -> BanAnswer {
+    let bucket = if banned {
+        canned::banned(BanBy::Operator, Some(NOW + 600 * S))
+    } else {
+        canned::bucket("mallory", 40, BucketState::Busy)
+    };
+    BanAnswer {
+        now_ns: NOW,
+        before,
+        bucket: Some(bucket),
+    }
+}
+
+fn changed(dry_run: bool) -> EditAnswer {
+    EditAnswer {
+        change: "override of alice: none → scale 10".to_owned(),
+        ..canned::edit_answer(dry_run)
+    }
+}
+
+#[test]
+fn a_ban_is_sent_and_told() {
+    let ran = Loudou::answers(vec![ok(&answer(None, true))])
+        .run("ban per-user mal/lory --for 10m --reason spam");
+    assert_snapshot!("ban", ran.seen());
+    let line = "POST /v1/buckets/per-user/mal%2Flory/ban?for=10m&reason=spam HTTP/1.1";
+    assert_eq!(ran.lines(), [line]);
+    let ran = asked(vec![ok(&answer(None, true))], "y\n", "ban per-user mallory");
+    assert_snapshot!("ban_asked", ran.seen());
+    assert_eq!(
+        ran.lines(),
+        ["POST /v1/buckets/per-user/mallory/ban HTTP/1.1"]
+    );
+    let ran = asked(vec![], "n\n", "ban per-user mallory --for 10m");
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
+    let ran = Loudou::answers(vec![ok(&answer(None, true))]).run("ban r k -o json");
+    let told: BanAnswer = serde_json::from_str(&ran.out).expect("the contract");
+    assert_eq!(told, answer(None, true));
+}
+
+#[test]
+fn who_is_let_free_and_who_was_not_banned() {
+    let was = Some(BanView::default());
+    let ran =
+        Loudou::answers(vec![ok(&answer(was, false))]).run("unban per-user mallory --reason x");
+    assert_snapshot!("unban", ran.seen());
+    assert_eq!(
+        ran.lines(),
+        ["POST /v1/buckets/per-user/mallory/unban?reason=x HTTP/1.1"]
+    );
+    let none = BanAnswer::default();
+    let ran = Loudou::answers(vec![ok(&none)]).run("unban per-user nobody");
+    assert_eq!(ran.out, "nobody of per-user was not banned\n");
+    let still = BanAnswer {
+        bucket: Some(canned::banned(BanBy::Override, None)),
+        ..answer(was, true)
+    };
+    let ran = Loudou::answers(vec![ok(&still)]).run("unban per-user mallory");
+    assert_snapshot!("unban_still", ran.seen());
+    assert_eq!(asked(vec![], "no\n", "unban per-user mallory").code, 1);
+}
+
+#[test]
+fn an_override_is_sent_and_told() {
+    let line = "override per-user alice scale=10 --for 30m --reason launch";
+    let answers = vec![ok(&canned::rule()), ok(&changed(false))];
+    let ran = Loudou::answers(answers).run(line);
+    assert_snapshot!("override", ran.seen());
+    assert_eq!(
+        ran.lines()[1],
+        "PUT /v1/overrides/per-user/alice?for=30m&reason=launch HTTP/1.1"
+    );
+    assert!(
+        ran.requests[1].contains("if-match: \"7\"\r\n"),
+        "{}",
+        ran.requests[1]
+    );
+    assert_eq!(body(&ran.requests[1]), r#"{"scale":10}"#);
+
+    let answers = vec![ok(&canned::rule()), ok(&changed(true)), ok(&changed(false))];
+    let ran = asked(answers, "y\n", "override per-user alice scale=10");
+    assert_snapshot!("override_asked", ran.seen());
+    assert!(ran.lines()[1].contains("dry_run=true"), "{:?}", ran.lines());
+    let answers = vec![ok(&canned::rule()), ok(&changed(true))];
+    let ran = asked(answers, "n\n", "override per-user alice scale=10");
+    assert_eq!(ran.code, 1, "{}", ran.seen());
+    let answers = vec![ok(&canned::rule()), ok(&changed(true))];
+    let ran = Loudou::answers(answers).run("--read-only override per-user alice banned --dry-run");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    let ran = Loudou::answers(vec![ok(&canned::rule()), canned::stale()]).run(line);
+    assert_snapshot!("override_stale", ran.seen());
+}
+
+#[test]
+fn every_way_to_say_what_a_key_gets() {
+    let burst = |capacity: u32| json!({"name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "1/s"});
+    let mut of_rule = canned::with_burst(30)["limits"].clone();
+    of_rule[0]["capacity"] = json!(60);
+    for (line, sent) in [
+        ("alice unlimited", json!("unlimited")),
+        ("alice* banned", json!("banned")),
+        ("alice scale=0.5", json!({"scale": 0.5})),
+        (
+            "alice capacity=60 --limit burst",
+            json!({ "limits": of_rule }),
+        ),
+        // One that has limits of its own keeps the rest of them.
+        ("bob capacity=60", json!({ "limits": [burst(60)] })),
+    ] {
+        let answers = vec![ok(&canned::rule_with_overrides()), ok(&changed(false))];
+        let ran = Loudou::answers(answers).run(&format!("override per-user {line}"));
+        assert_eq!(ran.code, 0, "{line}: {}", ran.seen());
+        assert_eq!(body(&ran.requests[1]), sent.to_string(), "{line}");
+    }
+    let file = "- { name: burst, algorithm: funnel, capacity: 60, rate: 1/s }\n";
+    let loudou = Loudou {
+        input: file,
+        ..Loudou::answers(vec![ok(&canned::rule()), ok(&changed(false))])
+    };
+    let ran = loudou.run("override per-user alice --limits -");
+    assert_eq!(
+        body(&ran.requests[1]),
+        json!({ "limits": [burst(60)] }).to_string()
+    );
+
+    let answers = vec![ok(&canned::rule()), ok(&changed(false))];
+    let ran = Loudou::answers(answers).run("override per-user team-* --remove --reason over");
+    assert_eq!(
+        ran.lines()[1],
+        "DELETE /v1/overrides/per-user/team-%2A?reason=over HTTP/1.1"
+    );
+}
+
+#[test]
+fn what_no_key_can_get_is_never_sent() {
+    for (name, line, code) in [
+        ("override_word", "alice unlimted", 2),
+        ("override_scale", "alice scale=ten", 1),
+        ("override_large", "alice scale=1000000", 1),
+        ("override_which", "alice capacity=5", 2),
+        ("override_key", "al\u{7}ice banned", 1),
+    ] {
+        let ran =
+            Loudou::answers(vec![ok(&canned::rule())]).run(&format!("override per-user {line}"));
+        assert_eq!((ran.code, ran.requests.len()), (code, 1), "{}", ran.seen());
+        assert_snapshot!(name, ran.seen());
+    }
+    for line in [
+        "override r k",
+        "override r k scale=1 --remove",
+        "override r k --remove --for 5m",
+        "override r k --limit x --remove",
+        "ban r",
+        "ban r k --for soon",
+        "unban r k --for 5m",
+    ] {
+        assert_eq!(Loudou::default().run(line).code, 2, "{line}");
+    }
+    for line in ["ban r k", "unban r k", "override r k banned"] {
+        let ran = Loudou::default().run(&format!("--read-only {line}"));
+        assert_eq!(ran.err, "loudou: nothing is changed with --read-only\n");
+    }
+}
+
+#[test]
+fn lists_tell_of_bans_and_overrides() {
+    let page = BucketsPage {
+        buckets: vec![
+            canned::banned(BanBy::Penalty, Some(NOW + 250 * S)),
+            canned::bucket("carol", 3, BucketState::Busy),
+        ],
+        ..canned::buckets()
+    };
+    let answer = || Loudou::answers(vec![ok(&page)]);
+    assert_snapshot!("buckets_banned", answer().run("buckets").seen());
+    assert_snapshot!("buckets_banned_csv", answer().run("buckets -o csv").seen());
+    let answers = vec![
+        ok(&canned::banned(BanBy::Operator, None)),
+        ok(&canned::status()),
+    ];
+    assert_snapshot!(
+        "get_banned",
+        Loudou::answers(answers).run("get per-user mallory").seen()
+    );
+}
+
+#[test]
+fn rules_tell_of_overrides() {
+    let rule = canned::rule_with_overrides();
+    let answers = vec![ok(&rule), ok(&canned::status())];
+    assert_snapshot!(
+        "rule_overrides",
+        Loudou::answers(answers).run("rules per-user").seen()
+    );
+    let rules = loudou_api::Rules {
+        rules: vec![rule],
+        ..canned::rules()
+    };
+    let ran = Loudou::answers(vec![ok(&rules)]).run("rules");
+    assert!(ran.out.contains("; 1 override"), "{}", ran.out);
+}
+
+#[test]
+fn a_penalty_is_set_from_a_file() {
+    let file = "penalty: { after: 3, within: 1m, ban: 5m }\n";
+    let mut after = canned::edit_answer(false);
+    after.after.rule["penalty"] = json!({ "after": 3, "within": "1m", "ban": "5m" });
+    let loudou = Loudou {
+        input: file,
+        ..Loudou::answers(vec![ok(&canned::rule()), ok(&after)])
+    };
+    let ran = loudou.run("set per-user --file -");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    assert!(
+        ran.out.contains("after 3, within 1m, ban 5m"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn what_harms_a_terminal_is_escaped() {
+    let mut bucket = canned::banned(BanBy::Operator, None);
+    bucket.own = Some(loudou_api::OwnView {
+        pattern: HOSTILE.to_owned(),
+        ..loudou_api::OwnView::default()
+    });
+    let page = BucketsPage {
+        buckets: vec![bucket.clone()],
+        ..canned::buckets()
+    };
+    let mut rule = canned::rule_with_overrides();
+    rule.rule["overrides"] = json!({ HOSTILE: HOSTILE });
+    rule.rule["penalty"] = json!({ HOSTILE: HOSTILE });
+    rule.rule["shadows"] = json!(HOSTILE);
+    for ran in [
+        Loudou::answers(vec![ok(&page)]).run("buckets"),
+        Loudou::answers(vec![ok(&bucket), ok(&canned::status())]).run("get r k"),
+        Loudou::answers(vec![ok(&rule), ok(&canned::status())]).run("rules per-user"),
+    ] {
+        let strange = ran.out.chars().find(|c| is_unsafe(*c) && *c != '\n');
+        assert_eq!(strange, None, "{}", ran.seen());
+    }
+}
