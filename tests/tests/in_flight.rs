@@ -1,11 +1,11 @@
 //! `concurrency`: a place is taken while a request is in flight, and given back however it ends.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use loudou_tests::{Config, Envoy, Operator, Request, eventually};
+use loudou_tests::{Config, Envoy, Operator, Request, Upstream, eventually};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -82,6 +82,98 @@ fn a_place_comes_back_when_its_request_ends() -> Result<()> {
         })?;
     }
     ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    envoy.stop()
+}
+
+/// Routes to the upstream and to none, with little patience.
+fn routes() -> Value {
+    let to = |path: &str, cluster: &str| {
+        json!({
+            "match": { "prefix": path },
+            "route": {
+                "cluster": cluster,
+                "timeout": "0.2s",
+                "upgrade_configs": [{ "upgrade_type": "websocket" }],
+            },
+        })
+    };
+    let direct = json!({
+        "match": { "prefix": "/direct" }, "direct_response": { "status": 418 },
+    });
+    json!([direct, to("/nowhere", "nowhere"), to("/", "upstream")])
+}
+
+/// Whoever answers, and whatever becomes of the connections.
+#[test]
+fn a_place_comes_back_however_its_request_ends() -> Result<()> {
+    let rules = json!([{
+        "name": "flights",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "concurrency", "capacity": 3 }],
+    }]);
+    let upstream = Upstream::start()?;
+    let config = Config::new(rules)
+        .upstream(upstream.address())
+        .cluster("nowhere", None)
+        .routes(routes());
+    let envoy = Envoy::start(&config)?;
+    let mut ops = Operator::viewer(&envoy);
+    for (path, answer_as, expected) in [
+        ("/", "200", Some(200)),
+        ("/", "500", Some(500)),
+        ("/", "hang", Some(504)),
+        ("/", "close", Some(503)),
+        ("/", "cut", None),
+        ("/nowhere", "200", Some(503)),
+        ("/direct", "200", Some(418)),
+    ] {
+        // One more than there are places, one after another.
+        for _ in 0..4 {
+            let request = Request::get(path).header("x-user-id", "alice");
+            let answer = envoy.data().send(&request.header("x-answer-as", answer_as));
+            let status = answer.as_ref().map(|answer| answer.status).ok();
+            ensure!(status == expected, "{path} {answer_as}: {answer:?}");
+            eventually(SOON, &format!("the place of {path} {answer_as}"), || {
+                Ok((places_left(&mut ops)? == 3).then_some(()))
+            })?;
+        }
+    }
+    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
+    envoy.stop()
+}
+
+/// Who speaks another protocol by now is in flight until the connection ends.
+#[test]
+fn an_upgraded_request_keeps_its_place() -> Result<()> {
+    let rules = json!([{
+        "name": "flights",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "concurrency", "capacity": 3 }],
+    }]);
+    let upstream = Upstream::start()?;
+    let config = Config::new(rules)
+        .upstream(upstream.address())
+        .cluster("nowhere", None)
+        .routes(routes());
+    let envoy = Envoy::start(&config)?;
+    let mut ops = Operator::viewer(&envoy);
+    let mut socket = TcpStream::connect(envoy.data_address())?;
+    socket.write_all(
+        b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\nx-answer-as: upgrade\r\n\
+          connection: upgrade\r\nupgrade: websocket\r\n\r\n",
+    )?;
+    let mut head = [0; 12];
+    socket.read_exact(&mut head)?;
+    ensure!(
+        &head == b"HTTP/1.1 101",
+        "{:?}",
+        String::from_utf8_lossy(&head)
+    );
+    ensure!(places_left(&mut ops)? == 2, "it is in flight");
+    drop(socket);
+    eventually(SOON, "its place to come back", || {
+        Ok((places_left(&mut ops)? == 3).then_some(()))
+    })?;
     envoy.stop()
 }
 
