@@ -3,6 +3,8 @@
 //! [`TESTED`] says which, and is held to the schema: a field without a test fails, and so does a test
 //! that is gone or does not have the field. What no other test looks at is tested in [`rest`].
 
+#![cfg(test)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
