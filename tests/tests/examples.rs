@@ -1,32 +1,53 @@
-//! The quickstart does what its README prints: every command is run against its `envoy.yaml`.
+//! Every example in `envoy/` does what its README prints: its commands are run against its `envoy.yaml`.
+
+use std::collections::BTreeSet;
+use std::fs;
 
 use anyhow::{Result, ensure};
-use loudou_tests::{Envoy, console, quickstart, wasm_path};
+use loudou_tests::example::{self, Example};
+use loudou_tests::paths::workspace_root;
+
+/// Runs the README of an example; it has at least so many commands.
+fn follow(name: &str, commands: usize) -> Result<()> {
+    let example = Example::read(name)?;
+    let steps = example.steps();
+    ensure!(
+        steps.len() >= commands,
+        "the README of {name} has lost its commands: {steps:?}"
+    );
+    let mut running = example.start()?;
+    running.follow_the_readme()?;
+    running.envoy.stop()
+}
 
 #[test]
-fn the_readme_tells_the_truth() -> Result<()> {
-    let steps = console::steps(&quickstart::read("README.md")?);
-    ensure!(
-        steps.len() >= 6,
-        "the README has lost its commands: {steps:?}"
-    );
-    let wasm = wasm_path()?;
-    let yaml = quickstart::render(&quickstart::read("envoy.yaml")?, &wasm)?;
-    let envoy = Envoy::start_yaml(&yaml, &wasm)?;
-    // The same port may stand in a command and in the output that curl prints.
-    let addresses = [
-        ("127.0.0.1:8080", envoy.data_address()),
-        ("127.0.0.1:9911", envoy.admin_address()),
-        ("127.0.0.1:9901", envoy.envoy_admin_address()),
-    ];
-    let here = |text: &str| {
-        let put_in = |text: String, (port, address): &(&str, std::net::SocketAddr)| {
-            text.replace(port, &address.to_string())
-        };
-        addresses.iter().fold(text.to_owned(), put_in)
-    };
-    for step in &steps {
-        console::run(step, here)?;
+fn quickstart() -> Result<()> {
+    follow("quickstart", 6)
+}
+
+/// Side by side on one machine, found in the README, and run by a test of the same name.
+#[test]
+fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
+    let mut seen = BTreeSet::new();
+    let index = fs::read_to_string(workspace_root().join("README.md"))?;
+    for name in example::names()? {
+        let example = Example::read(&name)?;
+        let ports = example.ports()?;
+        for port in [ports.envoy_admin, ports.data, ports.admin] {
+            ensure!(seen.insert(port), "{name} has the port {port} of another");
+        }
+        for port in [ports.data, ports.admin] {
+            let address = format!("http://127.0.0.1:{port}");
+            let told = example.readme.contains(&address);
+            ensure!(told, "the README of {name} does not name {address}");
+        }
+        let link = format!("(envoy/{name}/README.md)");
+        ensure!(index.contains(&link), "README.md does not lead to {link}");
+        let test = format!("fn {}() ", name.replace('-', "_"));
+        ensure!(
+            include_str!("examples.rs").contains(&test),
+            "no test runs {name}"
+        );
     }
-    envoy.stop()
+    Ok(())
 }
