@@ -25,6 +25,11 @@ fn quickstart() -> Result<()> {
     follow("quickstart", 6)
 }
 
+#[test]
+fn api_keys() -> Result<()> {
+    follow("api-keys", 6)
+}
+
 /// Side by side on one machine, found in the README, and run by a test of the same name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
