@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use loudou_tests::example::{self, Example};
 use loudou_tests::paths::workspace_root;
+use loudou_tests::{Request, TempDir};
 
 /// Runs the README of an example; it has at least so many commands.
 fn follow(name: &str, commands: usize) -> Result<()> {
@@ -28,6 +30,42 @@ fn quickstart() -> Result<()> {
 #[test]
 fn api_keys() -> Result<()> {
     follow("api-keys", 6)
+}
+
+#[test]
+fn jwt_plans() -> Result<()> {
+    follow("jwt-plans", 9)
+}
+
+/// The script makes a key and tokens that belong together, and to no others.
+#[test]
+fn tokens_sh_makes_tokens_for_the_key_that_it_prints() -> Result<()> {
+    let folder = workspace_root().join("envoy/jwt-plans");
+    let dir = TempDir::new("tokens")?;
+    let made = Command::new("sh")
+        .args([&folder.join("tokens.sh"), dir.path()])
+        .output()?;
+    let said = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "tokens.sh needs OpenSSL 3: {said}");
+    let key = String::from_utf8(made.stdout)?;
+
+    let mut example = Example::read("jwt-plans")?;
+    let old = example
+        .yaml
+        .lines()
+        .find(|line| line.contains("{\"keys\":"));
+    let old = old.context("no local_jwks")?.trim().to_owned();
+    example.yaml = example.yaml.replace(&old, key.trim());
+    let running = example.start()?;
+    let mut http = running.envoy.data();
+    for (folder, status) in [(dir.path(), 200), (&*folder, 401)] {
+        for user in ["alice", "bob", "carol"] {
+            let token = fs::read_to_string(folder.join(format!("{user}.jwt")))?;
+            let answer = http.send(&Request::get("/").token(token.trim()))?;
+            ensure!(answer.status == status, "{user}: {}", answer.text());
+        }
+    }
+    running.envoy.stop()
 }
 
 /// Side by side on one machine, found in the README, and run by a test of the same name.
