@@ -68,6 +68,11 @@ fn tokens_sh_makes_tokens_for_the_key_that_it_prints() -> Result<()> {
     running.envoy.stop()
 }
 
+#[test]
+fn ipv6_64() -> Result<()> {
+    follow("ipv6-64", 7)
+}
+
 /// Side by side on one machine, found in the README, and run by a test of the same name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
