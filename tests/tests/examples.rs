@@ -73,6 +73,11 @@ fn ipv6_64() -> Result<()> {
     follow("ipv6-64", 7)
 }
 
+#[test]
+fn login() -> Result<()> {
+    follow("login", 12)
+}
+
 /// Side by side on one machine, found in the README, and run by a test of the same name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
