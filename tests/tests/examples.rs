@@ -78,6 +78,11 @@ fn login() -> Result<()> {
     follow("login", 12)
 }
 
+#[test]
+fn shaping() -> Result<()> {
+    follow("shaping", 6)
+}
+
 /// Side by side on one machine, found in the README, and run by a test of the same name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
