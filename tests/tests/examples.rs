@@ -83,6 +83,11 @@ fn shaping() -> Result<()> {
     follow("shaping", 6)
 }
 
+#[test]
+fn shadow() -> Result<()> {
+    follow("shadow", 12)
+}
+
 /// Side by side on one machine, found in the README, and run by a test of the same name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
