@@ -88,6 +88,11 @@ fn shadow() -> Result<()> {
     follow("shadow", 12)
 }
 
+#[test]
+fn grpc() -> Result<()> {
+    follow("grpc", 8)
+}
+
 /// Side by side on one machine, found in the README, and run by a test of the same name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
