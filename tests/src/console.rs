@@ -2,13 +2,16 @@
 //!
 //! A block marked `console` holds `$ command` lines (continued with `\`), each followed by its
 //! output. In the expected output `…` stands for any text within a line, a line of only `…` for any
-//! number of lines, and the value of a `date:` header is not compared.
+//! number of lines, and the value of a `date:` header is not compared. What a command `export`s is
+//! there for those after it.
 
+use std::env;
+use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::paths::workspace_root;
+use crate::paths::{find_on_path, loudou_bin, workspace_root};
 
 /// One command of a README.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,34 +51,66 @@ pub fn steps(markdown: &str) -> Vec<Step> {
     steps
 }
 
-/// Runs one command in the root of the workspace and compares. `rewrite` puts in what differs in
-/// this run, such as ports.
-pub fn run(step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
-    let place = format!("line {}: {}", step.line, step.command);
-    let output = Command::new("sh")
-        .arg("-c")
-        .arg(rewrite(&step.command))
-        .current_dir(workspace_root())
-        .output()
-        .context("cannot run sh")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{place}\n{}: {said}",
-        output.status
-    );
-    let text = String::from_utf8_lossy(&output.stdout);
-    let actual: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let expected: Vec<String> = step.expected.iter().map(|line| rewrite(line)).collect();
-    let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
-    if !matches(&expected, &actual) {
-        bail!(
-            "{place}\n--- expected\n{}\n--- actual\n{}",
-            expected.join("\n"),
-            actual.join("\n")
+/// The terminal of a reader, in the root of the workspace, with `loudou` on its path.
+#[derive(Debug)]
+pub struct Shell {
+    path: OsString,
+    exports: String,
+}
+
+impl Shell {
+    /// A new one; without curl or `loudou` it is an error.
+    pub fn new() -> Result<Self> {
+        ensure!(
+            find_on_path("curl").is_some(),
+            "there is no curl on PATH, and the READMEs' commands need one: install it"
         );
+        let loudou = loudou_bin()?;
+        let own = loudou.parent().map(Into::into);
+        let others = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths(own.into_iter().chain(env::split_paths(&others)))?;
+        Ok(Self {
+            path,
+            exports: String::new(),
+        })
     }
-    Ok(())
+
+    /// Runs one command and compares. `rewrite` puts in what differs in this run, such as ports.
+    pub fn run(&mut self, step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
+        let place = format!("line {}: {}", step.line, step.command);
+        let command = rewrite(&step.command);
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{}{command}", self.exports))
+            .current_dir(workspace_root())
+            .env("PATH", &self.path)
+            .env_remove("LOUDOU_URL")
+            .env_remove("LOUDOU_TOKEN")
+            .env_remove("LOUDOU_TOKEN_FILE")
+            .output()
+            .context("cannot run sh")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{place}\n{}: {said}",
+            output.status
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        let actual: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let expected: Vec<String> = step.expected.iter().map(|line| rewrite(line)).collect();
+        let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
+        if !matches(&expected, &actual) {
+            bail!(
+                "{place}\n--- expected\n{}\n--- actual\n{}",
+                expected.join("\n"),
+                actual.join("\n")
+            );
+        }
+        if command.starts_with("export ") {
+            self.exports.extend([&command, "\n"]);
+        }
+        Ok(())
+    }
 }
 
 /// Whether the lines agree; see the module's description for `…`.
@@ -132,6 +167,13 @@ id … end
 ```
 ";
 
+    fn shell() -> Shell {
+        Shell {
+            path: env::var_os("PATH").expect("a path"),
+            exports: String::new(),
+        }
+    }
+
     #[test]
     fn finds_commands_and_their_output() {
         let steps = steps(README);
@@ -146,11 +188,23 @@ id … end
     #[test]
     fn runs_and_compares() -> Result<()> {
         let steps = steps(README);
-        run(&steps[1], str::to_owned)?;
+        let mut shell = shell();
+        shell.run(&steps[1], str::to_owned)?;
         // The README shows an empty line that the command does not print.
-        let error = run(&steps[0], str::to_owned).expect_err("the output differs");
+        let error = shell.run(&steps[0], str::to_owned);
+        let error = error.expect_err("the output differs");
         assert!(error.to_string().contains("--- actual\none two"), "{error}");
-        run(&steps[1], |text| text.replace("id", "no"))
+        shell.run(&steps[1], |text| text.replace("id", "no"))
+    }
+
+    #[test]
+    fn what_is_exported_stays() -> Result<()> {
+        let readme = "```console\n$ export A=1\n$ B=2\n$ echo $A$B\n1\n```";
+        let mut shell = shell();
+        for step in steps(readme) {
+            shell.run(&step, str::to_owned)?;
+        }
+        Ok(())
     }
 
     #[test]

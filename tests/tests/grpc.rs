@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::example::Example;
 use loudou_tests::{Config, Envoy};
 use serde_json::{Value, json};
 use tonic::client::Grpc;
@@ -10,6 +11,8 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
+
+const SEND: &str = "/reply.v1.Replies/Send";
 
 /// Messages without a field.
 struct Empty;
@@ -47,9 +50,9 @@ impl Decoder for Empty {
     }
 }
 
-/// What `count` calls in a row are answered. There is no gRPC server: admitted ones fail with another
-/// status.
-fn call(envoy: &Envoy, count: usize) -> Result<Vec<Status>> {
+/// What `count` calls of a method in a row are answered. There is no gRPC server: admitted ones fail with
+/// another status.
+fn call(envoy: &Envoy, method: &str, count: usize) -> Result<Vec<Status>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -59,7 +62,7 @@ fn call(envoy: &Envoy, count: usize) -> Result<Vec<Status>> {
         let mut statuses = Vec::new();
         for _ in 0..count {
             client.ready().await?;
-            let path = "/reply.v1.Replies/Send".parse()?;
+            let path = method.parse()?;
             let mut request = Request::new(());
             request.metadata_mut().insert("x-user-id", "alice".parse()?);
             let answer = client.unary(request, path, Empty).await;
@@ -87,7 +90,7 @@ fn of<'a>(status: &'a Status, name: &str) -> Vec<&'a str> {
 #[test]
 fn a_grpc_client_is_told_resource_exhausted_and_its_retry_delay() -> Result<()> {
     let envoy = start(&json!({ "headers": { "x-refused-by": "loudou" } }))?;
-    let statuses = call(&envoy, 2)?;
+    let statuses = call(&envoy, SEND, 2)?;
     let [admitted, refused] = statuses.as_slice() else {
         anyhow::bail!("{statuses:?}");
     };
@@ -125,10 +128,28 @@ fn a_grpc_client_is_told_resource_exhausted_and_its_retry_delay() -> Result<()> 
 #[test]
 fn a_grpc_client_is_told_unavailable_without_words() -> Result<()> {
     let envoy = start(&json!({ "status": 503, "body": "none", "grpc": "unavailable" }))?;
-    let statuses = call(&envoy, 2)?;
+    let statuses = call(&envoy, SEND, 2)?;
     let refused = statuses.last().context("two")?;
     ensure!(refused.code() == Code::Unavailable, "{refused:?}");
     ensure!(refused.message().is_empty(), "{refused:?}");
     ensure!(refused.get_details_retry_info().is_some(), "{refused:?}");
     envoy.stop()
+}
+
+/// What its README says of curl's calls holds for those of a gRPC client.
+#[test]
+fn the_example_serves_a_grpc_client() -> Result<()> {
+    let running = Example::read("grpc")?.start()?;
+    let mut statuses = call(&running.envoy, "/shop.v1.Orders/Search", 3)?;
+    statuses.extend(call(&running.envoy, "/shop.v1.Orders/Get", 9)?);
+    let codes: Vec<Code> = statuses.iter().map(Status::code).collect();
+    let mut expected = vec![Code::Unimplemented; 10];
+    expected.insert(2, Code::Unavailable);
+    expected.push(Code::ResourceExhausted);
+    ensure!(codes == expected, "{codes:?}");
+    for refused in statuses.iter().filter(|s| s.code() != Code::Unimplemented) {
+        ensure!(refused.get_details_retry_info().is_some(), "{refused:?}");
+        ensure!(!of(refused, "grpc-retry-pushback-ms").is_empty());
+    }
+    running.envoy.stop()
 }

@@ -1,0 +1,212 @@
+//! The examples in `envoy/`: each is started from its own `envoy.yaml`, and does what its README prints.
+//!
+//! Ports come from the operating system and the filter is the one under test; everything else is as a
+//! reader gets it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::console::{self, Shell, Step};
+use crate::envoy::Envoy;
+use crate::paths::workspace_root;
+use crate::wasm::wasm_path;
+
+/// The folder with the examples.
+const FOLDER: &str = "envoy";
+/// The filter as the files name it, from the root of the workspace.
+const WASM: &str = "target/wasm32-unknown-unknown/wasm/loudou_filter.wasm";
+const PORT: &str = "port_value: ";
+
+/// An example, as it is in the repository.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// The name of its folder.
+    pub name: String,
+    /// Its README.
+    pub readme: String,
+    /// Its `envoy.yaml`.
+    pub yaml: String,
+}
+
+/// The ports of an example, in the order of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ports {
+    /// Envoy's own admin interface.
+    pub envoy_admin: u16,
+    /// The listener for users.
+    pub data: u16,
+    /// The listener with Loudou's admin API.
+    pub admin: u16,
+}
+
+/// The names of all examples, sorted.
+pub fn names() -> Result<Vec<String>> {
+    let folder = workspace_root().join(FOLDER);
+    let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+impl Example {
+    /// Reads the example of that name.
+    pub fn read(name: &str) -> Result<Self> {
+        let folder = workspace_root().join(FOLDER).join(name);
+        let text = |file: &str| {
+            let path = folder.join(file);
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            readme: text("README.md")?,
+            yaml: text("envoy.yaml")?,
+        })
+    }
+
+    /// The commands of the README.
+    pub fn steps(&self) -> Vec<Step> {
+        console::steps(&self.readme)
+    }
+
+    /// The ports that the file names, of which there must be three.
+    pub fn ports(&self) -> Result<Ports> {
+        let mut found = Vec::new();
+        for rest in self.yaml.split(PORT).skip(1) {
+            let end = rest.find(|c: char| !c.is_ascii_digit());
+            let digits = rest.split_at(end.unwrap_or(rest.len())).0;
+            found.push(digits.parse().context("a port is no number")?);
+        }
+        let [envoy_admin, data, admin] = found[..] else {
+            anyhow::bail!(
+                "{}: envoy.yaml has the ports {found:?}, not three",
+                self.name
+            );
+        };
+        Ok(Ports {
+            envoy_admin,
+            data,
+            admin,
+        })
+    }
+
+    /// The configuration with free ports and this filter. A filter that the file does not name (any
+    /// more) is an error, so that the test cannot drift away from the file.
+    pub fn render(&self, wasm: &Path) -> Result<String> {
+        let Ports {
+            envoy_admin,
+            data,
+            admin,
+        } = self.ports()?;
+        ensure!(self.yaml.contains(WASM), "envoy.yaml does not name {WASM}");
+        let text = self.yaml.replace(WASM, &wasm.display().to_string());
+        Ok([envoy_admin, data, admin]
+            .into_iter()
+            .fold(text, |text, port| {
+                text.replace(&format!("{PORT}{port} "), &format!("{PORT}0 "))
+            }))
+    }
+
+    /// Starts Envoy with the example.
+    pub fn start(self) -> Result<Running> {
+        let shell = Shell::new()?;
+        let wasm = wasm_path()?;
+        let envoy = Envoy::start_yaml(&self.render(&wasm)?, &wasm)?;
+        let ports = self.ports()?;
+        let addresses = [
+            (ports.envoy_admin, envoy.envoy_admin_address()),
+            (ports.data, envoy.data_address()),
+            (ports.admin, envoy.admin_address()),
+        ];
+        Ok(Running {
+            envoy,
+            shell,
+            addresses: addresses.map(|(port, address)| (format!("127.0.0.1:{port}"), address)),
+            example: self,
+        })
+    }
+}
+
+/// An example at work.
+#[derive(Debug)]
+pub struct Running {
+    /// Its Envoy.
+    pub envoy: Envoy,
+    example: Example,
+    shell: Shell,
+    /// The addresses in the README, and those that they are here.
+    addresses: [(String, SocketAddr); 3],
+}
+
+impl Running {
+    /// Runs the commands of the README in order, and compares what they print.
+    pub fn follow_the_readme(&mut self) -> Result<()> {
+        let Self {
+            example,
+            shell,
+            addresses,
+            ..
+        } = self;
+        // The same port may stand in a command and in the output that curl prints.
+        let here = |text: &str| {
+            let put_in = |text: String, (port, address): &(String, SocketAddr)| {
+                text.replace(port, &address.to_string())
+            };
+            addresses.iter().fold(text.to_owned(), put_in)
+        };
+        let name = &example.name;
+        for step in &example.steps() {
+            shell
+                .run(step, here)
+                .with_context(|| format!("envoy/{name}/README.md"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(yaml: &str) -> Example {
+        Example {
+            name: "test".to_owned(),
+            readme: String::new(),
+            yaml: yaml.to_owned(),
+        }
+    }
+
+    #[test]
+    fn replaces_ports_and_filter() -> Result<()> {
+        let example = Example::read("quickstart")?;
+        let text = example.render(Path::new("/the/filter.wasm"))?;
+        assert_eq!(text.matches("port_value: 0 }").count(), 3);
+        assert!(text.contains("/the/filter.wasm") && !text.contains(WASM));
+        Ok(())
+    }
+
+    #[test]
+    fn another_number_of_ports_is_an_error() {
+        let example = example("port_value: 8080 }");
+        let message = example.render(Path::new("f")).expect_err("two are missing");
+        assert!(
+            message.to_string().contains("[8080], not three"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn another_filter_is_an_error() {
+        let example = example("port_value: 1 }, port_value: 2 }, port_value: 3 }");
+        let message = example.render(Path::new("f")).expect_err("no filter");
+        assert!(message.to_string().contains("does not name"), "{message}");
+    }
+}

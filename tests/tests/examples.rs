@@ -1,0 +1,121 @@
+//! Every example in `envoy/` does what its README prints: its commands are run against its `envoy.yaml`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::example::{self, Example};
+use loudou_tests::paths::workspace_root;
+use loudou_tests::{Request, TempDir};
+
+/// Runs the README of an example; it has at least so many commands.
+fn follow(name: &str, commands: usize) -> Result<()> {
+    let example = Example::read(name)?;
+    let steps = example.steps();
+    ensure!(
+        steps.len() >= commands,
+        "the README of {name} has lost its commands: {steps:?}"
+    );
+    let mut running = example.start()?;
+    running.follow_the_readme()?;
+    running.envoy.stop()
+}
+
+#[test]
+fn quickstart() -> Result<()> {
+    follow("quickstart", 6)
+}
+
+#[test]
+fn api_keys() -> Result<()> {
+    follow("api-keys", 6)
+}
+
+#[test]
+fn jwt_plans() -> Result<()> {
+    follow("jwt-plans", 9)
+}
+
+/// The script makes a key and tokens that belong together, and to no others.
+#[test]
+fn tokens_sh_makes_tokens_for_the_key_that_it_prints() -> Result<()> {
+    let folder = workspace_root().join("envoy/jwt-plans");
+    let dir = TempDir::new("tokens")?;
+    let made = Command::new("sh")
+        .args([&folder.join("tokens.sh"), dir.path()])
+        .output()?;
+    let said = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "tokens.sh needs OpenSSL 3: {said}");
+    let key = String::from_utf8(made.stdout)?;
+
+    let mut example = Example::read("jwt-plans")?;
+    let old = example
+        .yaml
+        .lines()
+        .find(|line| line.contains("{\"keys\":"));
+    let old = old.context("no local_jwks")?.trim().to_owned();
+    example.yaml = example.yaml.replace(&old, key.trim());
+    let running = example.start()?;
+    let mut http = running.envoy.data();
+    for (folder, status) in [(dir.path(), 200), (&*folder, 401)] {
+        for user in ["alice", "bob", "carol"] {
+            let token = fs::read_to_string(folder.join(format!("{user}.jwt")))?;
+            let answer = http.send(&Request::get("/").token(token.trim()))?;
+            ensure!(answer.status == status, "{user}: {}", answer.text());
+        }
+    }
+    running.envoy.stop()
+}
+
+#[test]
+fn ipv6_64() -> Result<()> {
+    follow("ipv6-64", 7)
+}
+
+#[test]
+fn login() -> Result<()> {
+    follow("login", 12)
+}
+
+#[test]
+fn shaping() -> Result<()> {
+    follow("shaping", 6)
+}
+
+#[test]
+fn shadow() -> Result<()> {
+    follow("shadow", 12)
+}
+
+#[test]
+fn grpc() -> Result<()> {
+    follow("grpc", 8)
+}
+
+/// Side by side on one machine, found in the README, and run by a test of the same name.
+#[test]
+fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
+    let mut seen = BTreeSet::new();
+    let index = fs::read_to_string(workspace_root().join("README.md"))?;
+    for name in example::names()? {
+        let example = Example::read(&name)?;
+        let ports = example.ports()?;
+        for port in [ports.envoy_admin, ports.data, ports.admin] {
+            ensure!(seen.insert(port), "{name} has the port {port} of another");
+        }
+        for port in [ports.data, ports.admin] {
+            let address = format!("http://127.0.0.1:{port}");
+            let told = example.readme.contains(&address);
+            ensure!(told, "the README of {name} does not name {address}");
+        }
+        let link = format!("(envoy/{name}/README.md)");
+        ensure!(index.contains(&link), "README.md does not lead to {link}");
+        let test = format!("fn {}() ", name.replace('-', "_"));
+        ensure!(
+            include_str!("examples.rs").contains(&test),
+            "no test runs {name}"
+        );
+    }
+    Ok(())
+}
