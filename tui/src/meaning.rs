@@ -3,11 +3,13 @@
 use loudou_limiter::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
 
 mod answers;
+mod bucket;
 mod limit;
 mod own;
 mod requests;
 pub(crate) mod short;
 
+pub(crate) use bucket::stands_out;
 pub(crate) use requests::requests;
 
 /// Whom a rule counts: `each x-user-id`.

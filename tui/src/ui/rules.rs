@@ -11,6 +11,9 @@ use crate::meaning::short;
 use crate::num::{cells, fraction};
 use loudou_api::{RuleTotals, RuleView};
 
+/// How many overrides are named.
+const OVERRIDES: usize = 6;
+
 /// Draws the rules, and the selected one in words.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     let Some(data) = &state.data else { return };
@@ -38,7 +41,15 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
             .iter()
             .find(|totals| totals.name == rule.name);
         let totals = totals.unwrap_or(&rule.totals);
-        columns.row(pen, y, rule, totals, state.history.rules.get(&rule.name));
+        let beside = compared(rule, totals, &data.rules.rules, &data.status.rules);
+        columns.row(
+            pen,
+            y,
+            rule,
+            totals,
+            state.history.rules.get(&rule.name),
+            &beside,
+        );
         if index == state.rule {
             pen.select_line(y);
         }
@@ -49,9 +60,45 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
+/// Of what it was asked, the share that a rule refused or, in shadow mode, would have.
+fn share_refused(totals: &RuleTotals) -> f64 {
+    let refused = totals.refused.saturating_add(totals.shadow_refused);
+    fraction(refused, totals.passed().saturating_add(refused))
+}
+
+/// Of a rule that is to be compared with another: what it would refuse, beside what that one does.
+fn compared(
+    rule: &RuleView,
+    totals: &RuleTotals,
+    rules: &[RuleView],
+    all: &[RuleTotals],
+) -> String {
+    let other = rule.rule.get("shadows").and_then(Value::as_str);
+    let Some(other) = other.filter(|other| rules.iter().any(|rule| rule.name == *other)) else {
+        return String::new();
+    };
+    let would = percent(share_refused(totals));
+    let does = all.iter().find(|totals| totals.name == other);
+    let does = does.map_or_else(String::new, |totals| {
+        format!(", {other} {}", percent(share_refused(totals)))
+    });
+    format!("would refuse {would}{does}  ")
+}
+
 /// The selected rule in words, in full where the table cuts.
 fn about(rule: &RuleView) -> Vec<String> {
     let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
+    if let Some(penalty) = rule.rule.get("penalty").and_then(short::penalty) {
+        lines.push(format!("penalty: {penalty}"));
+    }
+    let overrides = rule.rule.get("overrides").and_then(Value::as_object);
+    let overrides = overrides.into_iter().flatten().take(OVERRIDES);
+    let overrides: Vec<String> = overrides
+        .map(|(key, own)| format!("{key} {}", short::gives(own)))
+        .collect();
+    if !overrides.is_empty() {
+        lines.push(format!("overrides: {}", overrides.join(", ")));
+    }
     if let Some(edit) = &rule.edit {
         let why = if edit.reason.is_empty() {
             "no reason given"
@@ -120,9 +167,17 @@ impl Columns {
         rule: &RuleView,
         totals: &RuleTotals,
         track: Option<&Track>,
+        beside: &str,
     ) {
         let theme = pen.theme;
-        pen.within(1, y, self.mode.saturating_sub(2), &rule.name, theme.strong);
+        let branch = if beside.is_empty() {
+            ""
+        } else {
+            theme.say("└ ", "` ")
+        };
+        let x = pen.text(1, y, branch, theme.dim);
+        let room = self.mode.saturating_sub(x.saturating_add(1));
+        pen.within(x, y, room, &rule.name, theme.strong);
         let mode = if totals.mode == "enforce" {
             theme.plain
         } else {
@@ -131,8 +186,7 @@ impl Columns {
         pen.within(self.mode, y, 7, &totals.mode, mode);
         let rates = track.and_then(Track::rates);
         let refused = totals.refused.saturating_add(totals.shadow_refused);
-        let all = totals.passed().saturating_add(totals.refused);
-        let share = percent(fraction(refused, all.max(refused)));
+        let share = percent(share_refused(totals));
         let refused_rate = rate(rates.map(|rates| rates.refused));
         let share = format!("{} {share}", amount(refused));
         let bad = if refused > 0 { theme.bad } else { theme.dim };
@@ -150,7 +204,11 @@ impl Columns {
         pen.spans(
             self.limits,
             y,
-            &[(&mark, theme.warn), (&limits, theme.plain)],
+            &[
+                (beside, theme.warn),
+                (&mark, theme.warn),
+                (&limits, theme.plain),
+            ],
         );
     }
 }
