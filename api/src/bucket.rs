@@ -1,5 +1,6 @@
 //! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}`, and `POST …/reset`, `…/ban` and `…/unban`.
 
+use loudou_limiter::{Decision, Limit, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// A page of live buckets. Pages are cut by work done, so one may be short or empty while there is
@@ -190,6 +191,25 @@ const fn drains() -> bool {
 }
 
 impl LimitView {
+    /// A limit of which so much is used and which stands as `now` says.
+    pub fn new(limit: &Limit, used: u64, now: &Decision, retry_after: Option<Nanos>) -> Self {
+        let algorithm = limit.algorithm();
+        Self {
+            name: limit.name().to_owned(),
+            algorithm: algorithm.name().to_owned(),
+            capacity: now.capacity,
+            rate: algorithm
+                .rate()
+                .map_or_else(String::new, |rate| rate.to_string()),
+            used,
+            remaining: now.remaining,
+            retry_after_ns: retry_after.map(Nanos::get),
+            reset_after_ns: now.reset_after.get(),
+            drain_ns: algorithm.drain_time().get(),
+            drains: algorithm.drains(),
+        }
+    }
+
     /// The level `age_ns` after `now_ns` of the answer, as a fraction: what is used, and of how much.
     pub const fn level(&self, age_ns: u64) -> (u64, u64) {
         let left = self.reset_after_ns.saturating_sub(age_ns);

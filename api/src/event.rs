@@ -71,6 +71,10 @@ pub enum EventKind {
     Configured,
     /// A bucket was reset.
     Reset,
+    /// An upstream fails: rules with `when` apply to requests for it.
+    UpstreamFails,
+    /// An upstream that failed does not any more.
+    UpstreamHeals,
     /// Something needs attention.
     #[default]
     #[serde(other)]
@@ -91,6 +95,8 @@ impl EventKind {
             Self::Unban => "unban",
             Self::Configured => "configured",
             Self::Reset => "reset",
+            Self::UpstreamFails => "upstream_fails",
+            Self::UpstreamHeals => "upstream_heals",
             Self::Warning => "warning",
         }
     }
@@ -108,6 +114,8 @@ impl EventKind {
             Self::Unban,
             Self::Configured,
             Self::Reset,
+            Self::UpstreamFails,
+            Self::UpstreamHeals,
         ];
         let mut known = kinds.into_iter();
         known

@@ -7,19 +7,24 @@
 
 mod bucket;
 mod event;
+mod explain;
 mod problem;
 mod rule;
 mod status;
+mod top;
 
 pub use bucket::{
     BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, LimitView, OverrideKind,
     OwnView, ResetAnswer,
 };
 pub use event::{Event, EventKind, Events};
+pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 pub use loudou_limiter::config::Access;
+pub use loudou_limiter::top::By as TopBy;
 pub use problem::{ProblemAnswer, RuleProblem};
 pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
-pub use status::{RuleTotals, Status, StoreStatus};
+pub use status::{RuleTotals, Status, StoreStatus, UpstreamView};
+pub use top::{Top, TopEntry};
 
 /// The version of the contract, as it stands in paths.
 pub const API_VERSION: &str = "v1";
@@ -27,5 +32,9 @@ pub const API_VERSION: &str = "v1";
 pub const MAX_PAGE: usize = 500;
 /// The buckets on a page when the request names no number.
 pub const DEFAULT_PAGE: usize = 100;
+/// The most keys in a list of heavy hitters.
+pub const MAX_TOP: usize = loudou_limiter::top::COUNTERS;
+/// The keys in it when the request names no number.
+pub const DEFAULT_TOP: usize = 20;
 /// The longest reason of an edit, in bytes.
 pub const MAX_REASON: usize = 200;

@@ -56,6 +56,9 @@ pub struct StoreStatus {
     /// is over.
     #[serde(default)]
     pub lost_returns: u64,
+    /// Responses that were not counted for their upstream, by rules with `when`.
+    #[serde(default)]
+    pub lost_responses: u64,
 }
 
 /// What a rule did since Envoy started.
@@ -80,6 +83,25 @@ pub struct RuleTotals {
     pub held: u64,
     /// Whether an edit is in force.
     pub edited: bool,
+    /// Of a rule with `when`: the upstreams that were seen, in the order of their names. Absent of a rule
+    /// that always applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstreams: Option<Vec<UpstreamView>>,
+}
+
+/// How an upstream does, by the `when` of a rule, as of `now_ns` of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamView {
+    /// The beginning of the name of Envoy's cluster.
+    pub cluster: String,
+    /// Its responses in the time over which they are counted.
+    pub responses: u64,
+    /// How many of them are errors.
+    pub errors: u64,
+    /// Whether the rule applies to requests for it.
+    pub applies: bool,
+    /// Since when it does, or does not, on the server's monotonic clock.
+    pub since_ns: u64,
 }
 
 impl RuleTotals {

@@ -3,9 +3,16 @@
 
 use loudou_api::{
     Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
-    Event, EventKind, Events, LimitView, OverrideKind, OverrideView, OwnView, ProblemAnswer,
-    ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Status, StoreStatus,
+    Event, EventKind, Events, ExplainAnswer, ExplainedRule, LimitView, OverrideKind, OverrideView,
+    OwnView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says, Status,
+    StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
+use loudou_limiter::Nanos;
+use loudou_limiter::config::{parse, parse_sample};
+use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
+use loudou_limiter::explain::explain;
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::table::{StoreStats, Table};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -33,6 +40,23 @@ fn totals() -> RuleTotals {
         errors: 0,
         held: 7,
         edited: true,
+        upstreams: None,
+    }
+}
+
+/// A rule that applies while its upstream fails.
+fn conditional() -> RuleTotals {
+    RuleTotals {
+        name: "brake".to_owned(),
+        mode: "enforce".to_owned(),
+        upstreams: Some(vec![UpstreamView {
+            cluster: "replies".to_owned(),
+            responses: 40,
+            errors: 12,
+            applies: true,
+            since_ns: 86_390_000_000_000,
+        }]),
+        ..RuleTotals::default()
     }
 }
 
@@ -144,8 +168,9 @@ fn status() -> serde_json::Result<()> {
             cas_give_ups: 0,
             lost_counts: 0,
             lost_returns: 0,
+            lost_responses: 0,
         },
-        rules: vec![totals()],
+        rules: vec![totals(), conditional()],
         waiting: 3,
         warnings: vec!["there are no rules".to_owned()],
     };
@@ -232,6 +257,134 @@ fn events() -> serde_json::Result<()> {
         lost: 0,
     };
     holds(&events, include_str!("../examples/events.json"))
+}
+
+/// What `rules` would make of a request once it was sent so often.
+fn explained(rules: &Value, sample: &Value, sent: u32) -> ExplainAnswer {
+    let parsed = parse(&json!({ "version": 1, "rules": rules }));
+    let file = parsed.file.unwrap_or_default();
+    let active = file.rules.into_iter();
+    let rules: RuleSet = active
+        .map(|rule| ActiveRule::new(rule, Vec::new()))
+        .collect();
+    let mut store = MemoryStore::new();
+    let now = Nanos::from_secs(86_400);
+    let mut sample = parse_sample(sample).unwrap_or_default();
+    let Ok(table) = Table::open(&mut store, "s", 64, [1; 16], now) else {
+        return ExplainAnswer::default();
+    };
+    let clock = Clock::at(now);
+    for _ in 0..sent {
+        let stats = &mut StoreStats::default();
+        evaluate(&rules, &table, &mut store, &mut sample, clock, stats);
+    }
+    let explained = explain(&rules, &table, &mut store, &mut sample, clock);
+    ExplainAnswer::new(&explained, &rules, now, 8)
+}
+
+/// A rule of every standing.
+fn rules_to_explain() -> Value {
+    let rule = |name: &str, capacity: u32, more: &Value| {
+        let burst =
+            json!({ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "30/m" });
+        let mut rule =
+            json!({ "name": name, "key": [{ "header": "x-user-id" }], "limits": [burst] });
+        if let (Some(rule), Some(more)) = (rule.as_object_mut(), more.as_object()) {
+            rule.extend(more.clone());
+        }
+        rule
+    };
+    let penalty = json!({ "after": 2, "within": "1m", "ban": "5m" });
+    let free = json!({ "headers": [{ "name": "x-plan", "exact": "free" }] });
+    json!([
+        rule("reply-per-user", 15, &json!({})),
+        rule("free-plan", 5, &json!({ "match": free })),
+        rule(
+            "per-tenant",
+            5,
+            &json!({ "key": [{ "header": "x-tenant" }] })
+        ),
+        rule(
+            "odd-cost",
+            50,
+            &json!({ "cost": { "header": "x-cost", "default": 2, "max": 9 } })
+        ),
+        rule(
+            "old",
+            5,
+            &json!({ "mode": "off", "overrides": { "alice": "banned" } })
+        ),
+        rule("vip", 5, &json!({ "overrides": { "al*": "unlimited" } })),
+        rule("strict", 2, &json!({})),
+        rule(
+            "candidate",
+            1,
+            &json!({ "mode": "shadow", "penalty": penalty })
+        ),
+        rule("behind", 5, &json!({})),
+        rule("last", 5, &json!({ "stop": true })),
+        rule("never", 5, &json!({})),
+    ])
+}
+
+#[test]
+fn explanations() -> serde_json::Result<()> {
+    let sample: Value = serde_json::from_str(include_str!("../examples/explain-request.json"))?;
+    let answer = explained(&rules_to_explain(), &sample, 3);
+    holds(&answer, include_str!("../examples/explain.json"))?;
+    let says: Vec<(&str, Says)> = answer
+        .rules
+        .iter()
+        .map(|rule| (rule.rule.as_str(), rule.says))
+        .collect();
+    let expected = [
+        ("reply-per-user", Says::Admit),
+        ("free-plan", Says::NoMatch),
+        ("per-tenant", Says::Skip),
+        ("odd-cost", Says::Admit),
+        ("old", Says::Off),
+        ("vip", Says::Admit),
+        ("strict", Says::Refuse),
+        ("candidate", Says::Refuse),
+        ("behind", Says::NotAsked),
+        ("last", Says::NotAsked),
+        ("never", Says::Stopped),
+    ];
+    assert_eq!(says, expected);
+    Ok(())
+}
+
+/// A server that knows more to say.
+#[test]
+fn what_a_newer_server_says_is_unknown() -> serde_json::Result<()> {
+    let rule = r#"{"rule":"r","mode":"enforce","says":"banned","until_ns":7}"#;
+    let rule: ExplainedRule = serde_json::from_str(rule)?;
+    assert_eq!(rule.says, Says::Unknown);
+    Ok(())
+}
+
+#[test]
+fn top() -> serde_json::Result<()> {
+    let top = Top {
+        now_ns: 86_400_000_000_000,
+        generation: 8,
+        by: TopBy::Refused,
+        window_ns: 93_000_000_000,
+        top: vec![TopEntry {
+            rule: "reply-per-user".to_owned(),
+            key: "alice%3A%2Freply".to_owned(),
+            count: 811,
+            error: 4,
+        }],
+        keys: 213,
+        missing_at_most: 5,
+    };
+    holds(&top, include_str!("../examples/top.json"))?;
+    for (by, name) in TopBy::ALL.into_iter().zip(TopBy::NAMES) {
+        assert_eq!(serde_json::to_value(by)?, json!(name));
+        assert_eq!((by.name(), TopBy::parse(name)), (name, Some(by)));
+    }
+    Ok(())
 }
 
 #[test]

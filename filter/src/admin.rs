@@ -20,8 +20,10 @@ mod buckets;
 mod call;
 mod change;
 mod edit;
+mod explain;
 mod rules;
 mod status;
+mod top;
 
 use call::{Call, Query};
 
@@ -114,6 +116,8 @@ impl AdminPlane {
             ("GET", ["v1", "buckets"]) => self.buckets(host, call),
             ("GET", ["v1", "buckets", rule, key]) => self.bucket(host, call, rule, key),
             ("POST", ["v1", "buckets", rule, key, "reset"]) => self.reset(host, call, rule, key),
+            ("POST", ["v1", "explain"]) => self.explain(host, call, body),
+            ("GET", ["v1", "top"]) => self.top(host, call),
             ("POST", ["v1", "buckets", rule, key, "ban"]) => self.ban(host, call, (rule, key)),
             ("POST", ["v1", "buckets", rule, key, "unban"]) => self.unban(host, call, (rule, key)),
             ("PUT", ["v1", "overrides", rule, key]) => {
@@ -143,15 +147,18 @@ impl AdminPlane {
 /// 405 for a known path, 404 for another.
 fn not_here(call: &Call, steps: &[&str]) -> Failure {
     let allowed = match steps {
-        ["v1", "status" | "rules" | "events" | "export" | "buckets"] | ["v1", "buckets", _, _] => {
-            "GET"
-        }
+        [
+            "v1",
+            "status" | "rules" | "events" | "export" | "buckets" | "top",
+        ]
+        | ["v1", "buckets", _, _] => "GET",
         ["v1", "rules", _] => "GET, PUT, DELETE",
+        ["v1", "explain"] | ["v1", "buckets", _, _, "reset" | "ban" | "unban"] => "POST",
         ["v1", "overrides", _, _] => "PUT, DELETE",
-        ["v1", "buckets", _, _, "reset" | "ban" | "unban"] => "POST",
         _ => {
             let paths = "/v1/status, /v1/rules[/RULE], /v1/buckets[/RULE/KEY[/reset]], /v1/buckets/RULE/KEY/ban, \
-                         /v1/buckets/RULE/KEY/unban, /v1/overrides/RULE/KEY, /v1/events, /v1/export";
+                         /v1/buckets/RULE/KEY/unban, /v1/overrides/RULE/KEY, /v1/top, /v1/explain, /v1/events, \
+                         /v1/export";
             return Failure::new(404, "Not found", format!("there is: {paths}"));
         }
     };

@@ -8,6 +8,7 @@ use loudou_api::EventKind;
 use loudou_limiter::Nanos;
 use loudou_limiter::rule::{Mode, OnError, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
+use loudou_limiter::top::Tally;
 
 use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};
@@ -16,7 +17,8 @@ use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
 use crate::respond::Refusal;
-use crate::waiting::{TICK_MS, Ticket, Waiting};
+use crate::timer::Timer;
+use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
 
@@ -43,6 +45,8 @@ pub enum Fate {
 pub struct Stay {
     ticket: Option<Ticket>,
     places: Vec<Place>,
+    /// Whether it went on to an upstream whose response counts.
+    is_watched: bool,
 }
 
 /// Puts headers into the current response. What an upstream says in those of the draft stays, since
@@ -57,6 +61,9 @@ pub fn put(host: &dyn Host, headers: Headers) {
     }
 }
 
+/// The period at which the data role tries to become active, from its configuration on.
+pub const START_TICK_MS: u32 = 50;
+
 /// One worker's data role.
 #[derive(Debug)]
 pub struct DataPlane {
@@ -65,10 +72,11 @@ pub struct DataPlane {
     registry: Registry,
     active: Option<Active>,
     waiting: Waiting,
+    timer: Timer,
 }
 
 impl DataPlane {
-    /// A data role that is not active yet.
+    /// A data role that is not active yet, whose timer runs every [`START_TICK_MS`].
     pub fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
             file,
@@ -76,6 +84,7 @@ impl DataPlane {
             registry: Registry::default(),
             active: None,
             waiting: Waiting::default(),
+            timer: Timer::default(),
         }
     }
 
@@ -117,7 +126,8 @@ impl DataPlane {
         let mut define =
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
         let rule_metrics = self.file.rules.iter().map(&mut define).collect();
-        let mut active = Active::new(table, rule_metrics, store_metrics);
+        let tally = Tally::new(&share);
+        let mut active = Active::new(table, tally, rule_metrics, store_metrics);
         active.refresh(host, &self.file)?;
         Ok(active)
     }
@@ -143,6 +153,9 @@ impl DataPlane {
             );
             return Ok(());
         }
+        if self.is_reloaded(host) {
+            return Ok(());
+        }
         let take_up =
             |record: &mut Record| record.take_up(&self.file, self.configured_at, host.now());
         let (record, taken) = record::change(host, share, take_up)?;
@@ -151,6 +164,22 @@ impl DataPlane {
             self.tell(host, &taken, record.generation);
         }
         Ok(())
+    }
+
+    /// Whether the current request is older than this sandbox: it is loaded again, for this request,
+    /// in place of one that died. Its configuration need not be the newest, for it may be that of a
+    /// listener that drains; a new one is loaded before any request comes to it, and taken up by the
+    /// timer of the main thread at the latest.
+    fn is_reloaded(&self, host: &dyn Host) -> bool {
+        let time = host.property("request\0time");
+        let Some(time) = time.and_then(|time| time.try_into().ok()) else {
+            return false;
+        };
+        let begun_ms = u64::from_le_bytes(time) / 1_000_000;
+        let own_age = host.now().since(self.configured_at);
+        // Both times are cut off to milliseconds.
+        let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
+        Nanos::from_millis(age_ms) >= own_age
     }
 
     fn tell(&self, host: &dyn Host, taken: &TakenUp, generation: u64) {
@@ -181,24 +210,36 @@ impl DataPlane {
         events::add(host, share, event);
     }
 
-    /// What the timer does: becomes active, and resumes requests whose time has come. It runs on
-    /// while there is more to do.
+    /// When the timer is next needed.
+    fn next_tick(&self) -> Option<Nanos> {
+        let counts = self.active.as_ref().and_then(|active| active.tally.due());
+        [self.waiting.due(), counts].into_iter().flatten().min()
+    }
+
+    /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
+    /// counted. It runs on while there is more to do.
     pub fn tick(&mut self, host: &dyn Host) {
         if !self.start(host) {
             return;
         }
         let now = host.now();
         let mut resumed: usize = 0;
-        while let Some(stream) = self.waiting.next_due(now) {
+        while resumed < MAX_RELEASED
+            && let Some(stream) = self.waiting.next_due(now)
+        {
             host.resume(stream);
             resumed = resumed.saturating_add(1);
         }
-        if let Some(active) = &self.active {
+        if let Some(active) = &mut self.active {
             active.store_metrics.waited(host, resumed);
+            active.tally.flush(&mut HostStore(host), now);
         }
-        if self.waiting.is_empty() {
-            host.set_timer_ms(0);
-        }
+        self.timer.fired(host, self.next_tick(), now);
+    }
+
+    /// What to do with those who wait when the sandbox dies.
+    pub fn will(&self) -> Will {
+        self.waiting.will(&self.file.store.share)
     }
 
     /// Whether a request still waits.
@@ -215,6 +256,9 @@ impl DataPlane {
         }
         if !stay.places.is_empty() {
             active.give_back(host, &stay.places, left);
+        }
+        if stay.is_watched {
+            active.see_response(host, &self.file.store.share);
         }
     }
 
@@ -233,19 +277,19 @@ impl DataPlane {
         let mut stay = Stay {
             ticket: None,
             places: decided.places,
+            is_watched: decided.verdict.is_ok() && active.watches(),
         };
         let fate = match decided.verdict {
             Ok((due, headers)) if due > now => {
                 active.store_metrics.waits(host, due.since(now));
-                if self.waiting.is_empty() {
-                    host.set_timer_ms(TICK_MS);
-                }
                 stay.ticket = Some(self.waiting.enter(stream, due));
                 Fate::Hold(headers)
             }
             Ok((_, headers)) => Fate::Pass(headers),
             Err(reply) => Fate::Refuse(reply),
         };
+        active.tally.flush(&mut HostStore(host), now);
+        self.timer.fire_by(host, self.next_tick(), now);
         (fate, stay)
     }
 

@@ -16,9 +16,6 @@ use crate::plugin::{self, Plugin};
 mod abi;
 mod exports;
 
-/// How long after being configured, and after a failure, the data role tries to become active.
-const START_TICK_MS: u32 = 50;
-
 /// What Envoy does after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -201,8 +198,10 @@ impl Root {
                     store.buckets, store.share
                 );
                 host.log(LogLevel::Info, &line);
-                abi::set_tick_period_ms(START_TICK_MS);
-                Self::Data(Box::new(DataPlane::new(file, host.now())))
+                abi::set_tick_period_ms(data::START_TICK_MS);
+                let plane = DataPlane::new(file, host.now());
+                exports::deposit(plane.will());
+                Self::Data(Box::new(plane))
             }
             Plugin::Admin(settings) => {
                 let tokens = settings.tokens.len();

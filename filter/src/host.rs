@@ -78,6 +78,8 @@ pub trait Host {
     fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
+    /// Answers the paused request of a stream; only as the last thing that happens here.
+    fn reply_to(&self, stream: u32, reply: &Reply);
     /// Lets the paused request of a stream go on; only from the timer.
     fn resume(&self, stream: u32);
     /// Sets the period of the timer; 0 stops it.

@@ -17,7 +17,9 @@ mod probe;
 mod record;
 mod request;
 mod respond;
-mod waiting;
+mod timer;
+mod upstream;
+pub mod waiting;
 
 /// The version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -5,7 +5,7 @@
 //! <share>.wait_ms                                           histogram of what held requests wait
 //! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
-//! <share>.store.lost_returns
+//! <share>.store.lost_returns | lost_responses
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
 //! ```
@@ -127,6 +127,7 @@ impl RuleMetrics {
             errors: read(host, self.errors),
             held: read(host, self.held),
             edited,
+            upstreams: None,
         }
     }
 }
@@ -142,6 +143,7 @@ pub(crate) struct StoreMetrics {
     cas_give_ups: Option<MetricId>,
     lost_counts: Option<MetricId>,
     lost_returns: Option<MetricId>,
+    lost_responses: Option<MetricId>,
     waiting: Option<MetricId>,
     wait_ms: Option<MetricId>,
 }
@@ -158,6 +160,7 @@ impl StoreMetrics {
             cas_give_ups: metric(MetricKind::Counter, "store.cas_give_ups"),
             lost_counts: metric(MetricKind::Counter, "store.lost_counts"),
             lost_returns: metric(MetricKind::Counter, "store.lost_returns"),
+            lost_responses: metric(MetricKind::Counter, "store.lost_responses"),
             waiting: metric(MetricKind::Gauge, "waiting"),
             wait_ms: metric(MetricKind::Histogram, "wait_ms"),
         }
@@ -182,6 +185,7 @@ impl StoreMetrics {
         add(host, self.cas_give_ups, stats.cas_give_ups);
         add(host, self.lost_counts, stats.lost_counts);
         add(host, self.lost_returns, stats.lost_returns);
+        add(host, self.lost_responses, stats.lost_responses);
     }
 
     /// A request waits for `wait`.
@@ -221,6 +225,7 @@ impl StoreMetrics {
             cas_give_ups: read(host, self.cas_give_ups),
             lost_counts: read(host, self.lost_counts),
             lost_returns: read(host, self.lost_returns),
+            lost_responses: read(host, self.lost_responses),
             ..StoreStatus::default()
         }
     }

@@ -6,6 +6,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::request::Request;
 
 use crate::host::Host;
+use crate::upstream;
 
 /// A request that is read lazily: every value costs a call into Envoy.
 pub(crate) struct HostRequest<'a> {
@@ -17,6 +18,7 @@ pub(crate) struct HostRequest<'a> {
 
 const SOURCE: &str = "(source)";
 const ROUTE: &str = "(route)";
+const CLUSTER: &str = "(cluster)";
 const PEER: &str = "(peer)";
 
 impl<'a> HostRequest<'a> {
@@ -70,6 +72,10 @@ impl Request for HostRequest<'_> {
 
     fn route(&mut self) -> Option<Cow<'_, [u8]>> {
         self.value(ROUTE, |host| host.property("xds\0route_name"))
+    }
+
+    fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.value(CLUSTER, upstream::cluster)
     }
 
     fn peer(&mut self) -> Option<Cow<'_, [u8]>> {

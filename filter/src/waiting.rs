@@ -3,15 +3,22 @@
 //! A stream can only be resumed by the worker it belongs to, so each has a queue of its own; what
 //! they share is the bucket that gave out the times. The timer runs only while somebody waits.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::{Rc, Weak};
 
 use loudou_limiter::Nanos;
+
+use crate::host::{Host, Reply};
+use crate::metrics::{Registry, StoreMetrics};
 
 /// The most streams that wait on one worker. Beyond it, what would wait is refused.
 pub(crate) const MAX_WAITING: usize = 65_536;
 
-/// The period of the timer while somebody waits: the shortest that Envoy has.
-pub(crate) const TICK_MS: u32 = 1;
+/// The most streams that one run of the timer releases. Envoy resumes them after it, one by one; but
+/// an answer that comes at once enters the sandbox again, and on the way out Envoy resumes the next,
+/// within the first. A few hundred on top of each other exhaust the sandbox's stack.
+pub(crate) const MAX_RELEASED: usize = 32;
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,42 +27,99 @@ pub(crate) struct Ticket {
     stream: u32,
 }
 
-/// The streams that wait, the earliest due first.
+type Line = RefCell<BTreeSet<Ticket>>;
+
+/// The streams that wait, the earliest due first. Shared with the sandbox's [`Will`].
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(BTreeSet<Ticket>);
+pub(crate) struct Waiting(Rc<Line>);
 
 impl Waiting {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Nobody is ever inside already: no method calls anybody.
+    fn line<T: Default>(&self, use_line: impl FnOnce(&mut BTreeSet<Ticket>) -> T) -> T {
+        match self.0.try_borrow_mut() {
+            Ok(mut line) => use_line(&mut line),
+            Err(_inside) => T::default(),
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= MAX_WAITING
+        self.line(|line| line.len() >= MAX_WAITING)
     }
 
     /// Lets `stream` wait until `due`.
-    pub(crate) fn enter(&mut self, stream: u32, due: Nanos) -> Ticket {
+    pub(crate) fn enter(&self, stream: u32, due: Nanos) -> Ticket {
         let ticket = Ticket { due, stream };
-        self.0.insert(ticket);
+        self.line(|line| line.insert(ticket));
         ticket
+    }
+
+    /// Who is due first.
+    fn first(&self) -> Option<Ticket> {
+        self.line(|line| line.first().copied())
+    }
+
+    /// When the next stream is due.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.first().map(|next| next.due)
     }
 
     /// Whether a stream still waits.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
-        self.0.contains(&ticket)
+        self.line(|line| line.contains(&ticket))
     }
 
     /// Takes a stream out that will not wait any longer. Whether it still did.
-    pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
-        self.0.remove(&ticket)
+    pub(crate) fn leave(&self, ticket: Ticket) -> bool {
+        self.line(|line| line.remove(&ticket))
     }
 
     /// The next stream whose time has come.
-    pub(crate) fn next_due(&mut self, now: Nanos) -> Option<u32> {
-        if self.0.first()?.due > now {
-            return None;
+    pub(crate) fn next_due(&self, now: Nanos) -> Option<u32> {
+        let next = self.first().filter(|next| next.due <= now)?;
+        self.leave(next).then_some(next.stream)
+    }
+
+    /// What to do with those who wait here when the sandbox dies.
+    pub(crate) fn will(&self, share: &str) -> Will {
+        Will {
+            share: share.to_owned(),
+            line: Rc::downgrade(&self.0),
         }
-        self.0.pop_first().map(|ticket| ticket.stream)
+    }
+}
+
+/// What is left to do when the sandbox dies. Envoy would neither resume nor answer those who wait in
+/// it, and the gauge that counts them outlives it.
+#[derive(Debug)]
+pub struct Will {
+    share: String,
+    line: Weak<Line>,
+}
+
+impl Will {
+    /// Whether nobody can wait there any more.
+    pub fn is_void(&self) -> bool {
+        self.line.strong_count() == 0
+    }
+
+    /// Answers those who wait, and takes them off the count.
+    pub fn execute(&self, host: &dyn Host) {
+        let Some(line) = self.line.upgrade() else {
+            return;
+        };
+        let Ok(streams) = line.try_borrow() else {
+            return;
+        };
+        let mut registry = Registry::default();
+        StoreMetrics::define(host, &mut registry, &self.share).waited(host, streams.len());
+        // Envoy says the same to all other requests that the sandbox was busy with.
+        let reply = Reply {
+            status: 503,
+            ..Reply::default()
+        };
+        for ticket in &*streams {
+            host.reply_to(ticket.stream, &reply);
+        }
     }
 }
 
@@ -65,7 +129,7 @@ mod tests {
 
     #[test]
     fn streams_leave_in_the_order_of_their_times() {
-        let mut waiting = Waiting::default();
+        let waiting = Waiting::default();
         let at = Nanos::from_millis;
         for (stream, due) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
             waiting.enter(stream, at(due));
@@ -76,12 +140,26 @@ mod tests {
         assert_eq!(waiting.next_due(at(19)), None);
         assert_eq!(waiting.next_due(at(500)), Some(3));
         assert_eq!(waiting.next_due(at(500)), Some(1));
-        assert!(waiting.is_empty());
+        assert_eq!(waiting.due(), None);
+    }
+
+    #[test]
+    fn the_earliest_is_due_next() {
+        let waiting = Waiting::default();
+        let [near, far] = [Nanos::from_millis(1), Nanos::MAX];
+        let first = waiting.enter(1, far);
+        assert_eq!(waiting.due(), Some(far));
+        let second = waiting.enter(2, near);
+        assert_eq!(waiting.due(), Some(near));
+        waiting.leave(second);
+        assert_eq!(waiting.due(), Some(far));
+        waiting.leave(first);
+        assert_eq!(waiting.due(), None);
     }
 
     #[test]
     fn a_place_is_given_back_once() {
-        let mut waiting = Waiting::default();
+        let waiting = Waiting::default();
         let ticket = waiting.enter(7, Nanos::ZERO);
         assert!(waiting.leave(ticket));
         assert!(!waiting.leave(ticket));

@@ -6,9 +6,12 @@ use crate::ask::Ask;
 use crate::carry::{Carry, Past, Versions};
 use crate::config::{RuleEdit, scaled};
 use crate::limit::Limits;
+use crate::request::Request;
 use crate::rule::{KeyMap, Override, Rule};
+use crate::store::SharedData;
 use crate::store::attempt::Take;
 use crate::store::release::{Give, Receipt, Why};
+use crate::store::table::Table;
 use crate::time::Nanos;
 
 /// A rule in force, with the limits its live buckets may still be in.
@@ -151,6 +154,22 @@ impl ActiveRule {
             why,
             now,
         }
+    }
+
+    /// Whether it applies to a request that it matches, by its `when`. If nobody can tell, it does: the
+    /// store that failed then fails its bucket, too.
+    pub fn applies(
+        &self,
+        table: &Table,
+        store: &mut dyn SharedData,
+        request: &mut dyn Request,
+        now: Nanos,
+    ) -> bool {
+        let Some(when) = &self.rule.when else {
+            return true;
+        };
+        let cluster = request.cluster();
+        cluster.is_some_and(|cluster| table.fails(store, when, &cluster, now).unwrap_or(true))
     }
 
     /// Its tag in the store.

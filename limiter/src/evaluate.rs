@@ -87,6 +87,8 @@ pub struct Outcome {
     pub rules: Vec<RuleOutcome>,
     /// Which of `rules` refused the request.
     pub refused_by: Option<usize>,
+    /// The index of the rule, in its set, behind which none was asked.
+    pub stopped_by: Option<usize>,
 }
 
 impl Outcome {
@@ -194,11 +196,15 @@ pub fn evaluate(
         // Most requests match one rule; without this there would be room for four.
         rules: Vec::with_capacity(1),
         refused_by: None,
+        stopped_by: None,
     };
     let candidates = rules.candidates(request);
     for (index, active) in rules.iter().enumerate() {
         let rule = active.rule();
         if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
+            continue;
+        }
+        if !active.applies(table, store, request, clock.now) {
             continue;
         }
         let is_enforced = rule.mode == Mode::Enforce;
@@ -240,6 +246,7 @@ pub fn evaluate(
             }
         }
         if stops {
+            outcome.stopped_by = Some(index);
             break;
         }
     }
@@ -264,7 +271,7 @@ fn unlimited(
 }
 
 /// What a rule asks of a request, unless the request says what it costs.
-fn price(rule: &Rule, request: &mut dyn Request) -> Price {
+pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     let is_odd = false;
     match request.cost() {
         Some(cost) => Price { cost, is_odd },

@@ -6,8 +6,9 @@
 //! arithmetic is checked or saturating.
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
-//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`evaluate`] (a rule set
-//! against one request).
+//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`health`] (how upstreams
+//! do), [`evaluate`] (a rule set against one request), [`explain`] (why that comes to what it does), [`top`]
+//! (which keys come often).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -28,7 +29,9 @@ pub mod config;
 mod decimal;
 mod decision;
 pub mod evaluate;
+pub mod explain;
 mod hash;
+pub mod health;
 mod index;
 mod limit;
 mod rate;
@@ -38,6 +41,7 @@ mod rule_set;
 pub mod store;
 mod taken;
 mod time;
+pub mod top;
 
 pub use ask::Ask;
 pub use ban::{Ban, Penalty};

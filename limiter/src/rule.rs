@@ -14,25 +14,31 @@ use crate::limit::Limits;
 
 pub mod cidr;
 pub mod cost;
+mod failing;
 pub mod key;
 mod key_map;
 pub mod matcher;
 mod overrides;
 pub mod part;
 pub(crate) mod parts;
+pub mod pattern;
 mod refuse;
 mod respond;
 pub mod text;
+mod when;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
+pub use failing::{Failing, Found, Missing};
 pub use key_map::KeyMap;
-pub use matcher::{Match, PathMatch};
+pub use matcher::{Match, Part, PathMatch};
 pub use overrides::{Override, Overrides};
 pub use part::KeyPart;
+pub use pattern::Pattern;
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
 pub use text::{MetadataTest, NamedTest, Test};
+pub use when::When;
 
 /// A whole rule file. `defaults` are already applied to the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -82,6 +88,9 @@ pub struct Rule {
     /// Which requests it is for.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
+    /// Only while an upstream fails; without it, always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
     /// Which bucket a request goes to; empty for one bucket for all.
     pub key: Vec<KeyPart>,
     /// What a request gets that lacks a key part.

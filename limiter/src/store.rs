@@ -4,7 +4,7 @@
 //! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
 //! live in pages ([`page`]); [`table`] finds a bucket's page by a seeded hash and changes it with
 //! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
-//! stores for tests and replays.
+//! stores for tests and replays, [`overlay`] is one for a look at what would be.
 
 use alloc::vec::Vec;
 
@@ -12,11 +12,13 @@ pub mod attempt;
 pub mod bans;
 pub mod memory;
 pub mod names;
+pub mod overlay;
 pub mod page;
 pub mod paged;
 pub mod release;
 pub mod size;
 pub mod table;
+pub mod upstreams;
 
 /// A version of a value; every successful write gives a new one. Never 0.
 pub type Cas = u32;

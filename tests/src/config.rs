@@ -28,9 +28,13 @@ pub struct Config {
     pub(crate) drain_s: u32,
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
-    upstream: Option<SocketAddr>,
+    clusters: Vec<Value>,
+    /// Instead of one route for everything.
+    routes: Option<Value>,
     before: Vec<Value>,
+    behind: Vec<Value>,
     access_log: Option<String>,
+    trusted_hops: u32,
 }
 
 impl Config {
@@ -53,9 +57,12 @@ impl Config {
             drain_s: 1,
             log_level: "info".to_owned(),
             wasm: None,
-            upstream: None,
+            clusters: Vec::new(),
+            routes: None,
             before: Vec::new(),
+            behind: Vec::new(),
             access_log: None,
+            trusted_hops: 0,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -82,8 +89,32 @@ impl Config {
 
     /// Sends admitted requests to this server instead of answering `200 ok` in Envoy.
     #[must_use]
-    pub const fn upstream(mut self, address: SocketAddr) -> Self {
-        self.upstream = Some(address);
+    pub fn upstream(self, address: SocketAddr) -> Self {
+        let route = json!({ "cluster": "upstream" });
+        let route = json!([{ "name": "data", "match": { "prefix": "/" }, "route": route }]);
+        self.cluster("upstream", Some(address)).routes(route)
+    }
+
+    /// Adds a cluster with this endpoint, or with none.
+    #[must_use]
+    pub fn cluster(mut self, name: &str, address: Option<SocketAddr>) -> Self {
+        self.clusters.push(cluster(name, address));
+        self
+    }
+
+    /// Sets a field of the cluster that was added last.
+    #[must_use]
+    pub fn cluster_field(mut self, field: &str, value: Value) -> Self {
+        if let Some(cluster) = self.clusters.last_mut() {
+            set(cluster, field, value);
+        }
+        self
+    }
+
+    /// The routes of the data listener, as in Envoy's configuration.
+    #[must_use]
+    pub fn routes(mut self, routes: Value) -> Self {
+        self.routes = Some(routes);
         self
     }
 
@@ -91,6 +122,20 @@ impl Config {
     #[must_use]
     pub fn filter_before(mut self, filter: Value) -> Self {
         self.before.push(filter);
+        self
+    }
+
+    /// Puts an HTTP filter of Envoy's behind the limiter on the data listener.
+    #[must_use]
+    pub fn filter_behind(mut self, filter: Value) -> Self {
+        self.behind.push(filter);
+        self
+    }
+
+    /// How many proxies in front of the data listener say in `x-forwarded-for` where a request is from.
+    #[must_use]
+    pub const fn trusted_hops(mut self, hops: u32) -> Self {
+        self.trusted_hops = hops;
         self
     }
 
@@ -156,11 +201,10 @@ impl Config {
 
     /// The bootstrap that reads its listeners from `lds` when that is given, and else holds them.
     pub(crate) fn bootstrap(&self, wasm: &Path, lds: Option<&Path>) -> Value {
-        let clusters: Vec<Value> = self.upstream.map(cluster).into_iter().collect();
         let mut bootstrap = json!({
             "node": { "id": "loudou-tests", "cluster": "loudou-tests" },
             "admin": { "address": any_port() },
-            "static_resources": { "clusters": clusters },
+            "static_resources": { "clusters": self.clusters },
             "stats_config": { "stats_tags": stats_tags() },
         });
         if let Some(lds) = lds {
@@ -197,22 +241,25 @@ impl Config {
     }
 
     fn data_listener(&self, wasm: &Path) -> Value {
-        let action = if self.upstream.is_some() {
-            json!({ "route": { "cluster": "upstream" } })
-        } else {
-            json!({ "direct_response": { "status": 200, "body": { "inline_string": "ok\n" } } })
-        };
+        let ok = json!({ "status": 200, "body": { "inline_string": "ok\n" } });
+        let all = json!([{ "name": "data", "match": { "prefix": "/" }, "direct_response": ok }]);
+        let routes = self.routes.as_ref().unwrap_or(&all);
         let log = self.access_log.as_deref().map(access_log);
         let plugin = plugin("loudou", wasm, &self.data_plugin);
-        listener("data", &action, &self.before, &plugin, log)
+        let mut data = listener("data", routes, [&self.before, &self.behind], &plugin, log);
+        let manager = data.pointer_mut("/filter_chains/0/filters/0/typed_config");
+        if let Some(manager) = manager {
+            set(manager, "xff_num_trusted_hops", json!(self.trusted_hops));
+        }
+        data
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
         let mut plugin = plugin("loudou-admin", wasm, &self.admin_plugin);
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
-        let action = json!({ "direct_response": { "status": 404 } });
-        listener("admin", &action, &[], &plugin, None)
+        let none = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
+        listener("admin", &none, [&[], &[]], &plugin, None)
     }
 }
 
@@ -236,17 +283,19 @@ fn any_port() -> Value {
     json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
 }
 
-fn cluster(address: SocketAddr) -> Value {
-    let address = json!({ "socket_address": {
-        "address": address.ip().to_string(), "port_value": address.port(),
-    } });
+fn cluster(name: &str, address: Option<SocketAddr>) -> Value {
+    let endpoint = address.map(|address| {
+        let address = json!({ "socket_address": {
+            "address": address.ip().to_string(), "port_value": address.port(),
+        } });
+        json!({ "endpoint": { "address": address } })
+    });
+    let endpoints: Vec<Value> = endpoint.into_iter().collect();
     json!({
-        "name": "upstream",
+        "name": name,
         "type": "STATIC",
         "connect_timeout": "5s",
-        "load_assignment": { "cluster_name": "upstream", "endpoints": [{
-            "lb_endpoints": [{ "endpoint": { "address": address } }],
-        }] },
+        "load_assignment": { "cluster_name": name, "endpoints": [{ "lb_endpoints": endpoints }] },
     })
 }
 
@@ -276,22 +325,17 @@ fn access_log(format: &str) -> Value {
 
 fn listener(
     name: &str,
-    action: &Value,
-    before: &[Value],
+    routes: &Value,
+    [before, behind]: [&[Value]; 2],
     plugin: &Value,
     access_log: Option<Value>,
 ) -> Value {
-    let mut route = json!({ "name": name, "match": { "prefix": "/" } });
-    if let (Some(route), Some(action)) = (route.as_object_mut(), action.as_object()) {
-        route.extend(action.clone());
-    }
-    let mut filters = before.to_vec();
-    filters.extend([
-        json!({ "name": "loudou", "typed_config": {
-            "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-        } }),
-        json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } }),
-    ]);
+    let loudou = json!({ "name": "loudou", "typed_config": {
+        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+    } });
+    let last =
+        json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } });
+    let filters = [before, &[loudou], behind, &[last]].concat();
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
@@ -302,7 +346,7 @@ fn listener(
         // Room for the 60 KiB header values of the hostile-input tests.
         "max_request_headers_kb": 96,
         "route_config": { "name": name, "virtual_hosts": [
-            { "name": name, "domains": ["*"], "routes": [route] },
+            { "name": name, "domains": ["*"], "routes": routes },
         ] },
         "http_filters": filters,
     });

@@ -28,6 +28,7 @@
 pub mod clock;
 pub mod config;
 pub mod console;
+pub mod crowd;
 pub mod envoy;
 pub mod http;
 pub mod load;
@@ -43,6 +44,7 @@ mod wire;
 
 pub use clock::{eventually, now};
 pub use config::{Config, EDIT_TOKEN, VIEW_TOKEN};
+pub use crowd::Crowd;
 pub use envoy::{Envoy, Update};
 pub use http::{Http, Request, Response};
 pub use load::Counts;

@@ -13,8 +13,13 @@ use crate::wire::Wire;
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n";
 
-/// A server on a port of the operating system's choice; it answers every request with `200 ok`
-/// and stops when dropped.
+/// The header of a request that says how it is answered: by a status; not at all (`hang`); with the end
+/// of the connection before an answer (`close`) or in the middle of its body (`cut`); with 500 and 200 in
+/// turn (`flaky`).
+pub const AS: &str = "x-answer-as";
+
+/// A server on a port of the operating system's choice; it answers every request with `200 ok`, or as
+/// the request's header [`AS`] says, and stops when dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -97,9 +102,29 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn serve(stream: TcpStream, requests: &AtomicU64) {
     drop(stream.set_nodelay(true));
     let mut wire = Wire::new(stream);
-    while let Ok(Some(_)) = wire.receive(false) {
-        requests.fetch_add(1, Ordering::Relaxed);
-        if wire.send(ANSWER).is_err() {
+    while let Ok(Some(request)) = wire.receive(false) {
+        let before = requests.fetch_add(1, Ordering::Relaxed);
+        let told = match request.header(AS) {
+            None => wire.send(ANSWER),
+            Some(b"hang") => continue,
+            Some(b"close") => return,
+            Some(b"cut") => {
+                drop(wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"));
+                return;
+            }
+            Some(status) => {
+                let status = match status {
+                    b"flaky" if before.is_multiple_of(2) => b"500",
+                    b"flaky" => b"200",
+                    status => status,
+                };
+                let status = String::from_utf8_lossy(status);
+                wire.send(
+                    format!("HTTP/1.1 {status} As Told\r\ncontent-length: 0\r\n\r\n").as_bytes(),
+                )
+            }
+        };
+        if told.is_err() {
             return;
         }
     }

@@ -1,10 +1,15 @@
 //! A sandbox that dies: `FAIL_RELOAD` brings it back, and buckets, edits and counts are as they were.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::one_rule::{admitted, config, edit, user};
-use loudou_tests::{EDIT_TOKEN, Envoy, Operator, Request, eventually, trap_wasm_path};
+use loudou_tests::one_rule::{admitted, config, edit, limits, user};
+use loudou_tests::{
+    Config, Crowd, EDIT_TOKEN, Envoy, Http, Operator, Request, Update, eventually, trap_wasm_path,
+};
 use serde_json::{Value, json};
 
 /// Envoy waits for a second or more before it reloads a sandbox.
@@ -54,6 +59,17 @@ fn back(ops: &mut Operator) -> Result<()> {
     })
 }
 
+/// Whether a rule is in force as it was; its counts go on.
+fn unchanged(before: &Value, after: &Value) -> Result<()> {
+    for field in ["generation", "rule", "base", "edit", "overrides"] {
+        ensure!(
+            after.get(field) == before.get(field),
+            "{field}: {before} became {after}"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     let envoy = start()?;
@@ -87,13 +103,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
         eve["state"] == "banned" && eve["ban"]["until_ns"].is_null(),
         "{eve}"
     );
-    let after = ops.get("/v1/rules/r")?;
-    for field in ["generation", "rule", "base", "edit", "overrides"] {
-        ensure!(
-            after.get(field) == rule.get(field),
-            "{field}: {rule} became {after}"
-        );
-    }
+    unchanged(&rule, &ops.get("/v1/rules/r")?)?;
     ensure!(ops.events(0)? == events, "a reload is no new configuration");
     let totals = envoy.verdicts("admitted")?;
     ensure!(totals == 5 + 5 + 5 + 10, "{totals} admitted: counts go on");
@@ -121,6 +131,97 @@ fn a_dead_admin_call_takes_no_bucket_along() -> Result<()> {
     back(&mut ops)?;
     let bucket = ops.bucket("r", "alice")?.context("a bucket")?;
     ensure!(bucket["admitted"] == 3, "{bucket}");
+    envoy.stop()
+}
+
+/// Nobody else would answer those who wait: Envoy leaves them paused until their clients go.
+#[test]
+fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
+    let rule = |name: &str, header: &str, capacity: u32, rate: &str| {
+        let queue = json!({ "algorithm": "leaky_queue", "capacity": capacity, "rate": rate });
+        json!({ "name": name, "key": [{ "header": header }], "limits": [queue] })
+    };
+    let rules = json!([
+        rule("few", "x-user-id", 20, "1/m"),
+        rule("many", "x-crowd", 1_000, "20/m"),
+    ]);
+    let config = Config::new(rules).concurrency(1).wasm(trap_wasm_path()?);
+    let envoy = Envoy::start(&config)?;
+    let waiting = || envoy.counter("wasmcustom.loudou.waiting");
+    let waits = |what: &str, is_right: fn(u64) -> bool| {
+        eventually(RELOADED, what, || Ok(is_right(waiting()?).then_some(())))
+    };
+    ensure!(envoy.data().send(&user("alice"))?.status == 200);
+    let waiter = || envoy.data().send(&user("alice"));
+    thread::scope(|scope| -> Result<()> {
+        let waiters: Vec<_> = (0..5).map(|_| scope.spawn(waiter)).collect();
+        waits("five to wait", |count| count == 5)?;
+        let _crowd = Crowd::send(envoy.data_address(), ("x-crowd", "1"), 1_000)?;
+        waits("a crowd to wait", |count| count > 900)?;
+        let trap = envoy.data().send(&user("mallory").header(TRAP, "1"))?;
+        ensure!(trap.status == 503, "{trap:?}");
+        for waiter in waiters {
+            let answer = waiter.join().ok().context("a client panicked")??;
+            ensure!(answer.status == 503, "{answer:?}");
+        }
+        Ok(())
+    })?;
+    ensure!(waiting()? == 0);
+    // The next sandbox counts from there.
+    eventually(RELOADED, "the worker to serve again", || {
+        Ok((envoy.data().send(&user("bob"))?.status == 200).then_some(()))
+    })?;
+    let mut socket = TcpStream::connect(envoy.data_address())?;
+    socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
+    waits("one to wait", |count| count == 1)?;
+    drop(socket);
+    waits("nobody to wait", |count| count == 0)?;
+    envoy.stop()
+}
+
+/// A sandbox that is loaded again for a listener that drains configures itself later than the one
+/// that replaced it, and is no newer for that.
+#[test]
+fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
+    let config = |capacity: u32| -> Result<Config> {
+        let rules = json!([{
+            "name": "r", "key": [{ "header": "x-user-id" }], "limits": limits(capacity),
+            "respond": { "ratelimit_headers": "draft11" },
+        }]);
+        let config = Config::new(rules).concurrency(1);
+        // Long enough for Envoy to leave a connection to the old listener alone.
+        Ok(config.drain_s(600).wasm(trap_wasm_path()?))
+    };
+    let quota = |http: &mut Http| -> Result<Option<String>> {
+        let answer = http.send(&user("alice"))?;
+        Ok(answer.header("ratelimit-policy").map(str::to_owned))
+    };
+    let is_of = |policy: &Option<String>, capacity: u32| {
+        let part = format!(";q={capacity};");
+        policy.as_ref().is_some_and(|policy| policy.contains(&part))
+    };
+    let envoy = Envoy::start(&config(3)?)?;
+    let mut ops = Operator::editor(&envoy);
+    let (mut old, mut new) = (envoy.data(), envoy.data());
+    ensure!(is_of(&quota(&mut old)?, 3));
+    ensure!(envoy.push(&config(7)?)? == Update::Accepted);
+    eventually(RELOADED, "the new rules to be in force", || {
+        let rule = ops.get("/v1/rules/r")?;
+        Ok((rule.pointer("/rule/limits/0/capacity") == Some(&json!(7))).then_some(()))
+    })?;
+    ops.edit("r", "for=1h&reason=keep", &edit(9))?;
+    let (rule, events) = (ops.get("/v1/rules/r")?, ops.events(0)?);
+
+    ensure!(old.send(&user("mallory").header(TRAP, "1"))?.status == 503);
+    let policy = eventually(RELOADED, "the old listener to serve again", || {
+        quota(&mut old)
+    })?;
+    ensure!(is_of(&Some(policy), 3), "the old connection is gone");
+    let policy = eventually(RELOADED, "the new listener to serve", || quota(&mut new))?;
+    ensure!(is_of(&Some(policy.clone()), 9), "{policy}");
+    back(&mut ops)?;
+    unchanged(&rule, &ops.get("/v1/rules/r")?)?;
+    ensure!(ops.events(0)? == events, "{:?}", ops.events(0)?);
     envoy.stop()
 }
 

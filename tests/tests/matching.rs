@@ -70,6 +70,11 @@ fn paths() -> Vec<Case> {
             [get("/a?b=.json"), get("/a.jsonp")],
         ),
         case(
+            path("regex", "/v[0-9]+/.*"),
+            [get("/v1/"), get("/v12/a?b")],
+            [get("/v/"), get("/x/v1/"), get("/x?/v1/")],
+        ),
+        case(
             path("template", "/users/{id}/posts"),
             [get("/users/7/posts"), get("/users/%2F/posts?x")],
             [
@@ -189,6 +194,49 @@ fn surroundings() -> Vec<Case> {
     ]
 }
 
+/// Every test of every place that has a value by name.
+fn named() -> Vec<Case> {
+    const METADATA: [&str; 2] = ["envoy.filters.http.jwt_authn", "plan"];
+    type Place = (&'static str, fn(&str, Value) -> Value, fn(&str) -> Request);
+    let by_name = |test: &str, value: Value| json!({ "name": "v", test: value });
+    let by_path = |test: &str, value: Value| json!({ "path": METADATA, test: value });
+    let places: [Place; 4] = [
+        ("headers", by_name, |value| with("v", value)),
+        ("query", by_name, |value| get(&format!("/?a=b&v={value}"))),
+        ("cookies", by_name, |value| {
+            with("cookie", format!("a=b; v={value}"))
+        }),
+        ("metadata", by_path, |value| with("x-plan-from-jwt", value)),
+    ];
+    let tests = [
+        ("present", json!(true), "any", None),
+        ("exact", json!("free"), "free", Some("freer")),
+        ("prefix", json!("fr"), "free", Some("afr")),
+        ("suffix", json!("ee"), "free", Some("eef")),
+        ("regex", json!("fr(e|x)+"), "free", Some("frees")),
+    ];
+    let mut cases = Vec::new();
+    for (place, test_of, request_with) in places {
+        for (test, value, hit, miss) in &tests {
+            let misses = miss.iter().map(|miss| request_with(miss)).chain([get("/")]);
+            let matches = json!({ place: [test_of(test, value.clone())] });
+            cases.push(case(matches, [request_with(hit)], misses));
+        }
+    }
+    cases
+}
+
+fn beginnings() -> Vec<Case> {
+    vec![
+        case(
+            json!({ "host": { "prefix": "api." } }),
+            [with("host", "API.example.com")],
+            [with("host", "www.api.com")],
+        ),
+        case(json!({ "route": { "prefix": "da" } }), [get("/")], []),
+    ]
+}
+
 /// The rule of a case; many limits are far away.
 fn rule(index: usize, case: &Case) -> Value {
     json!({
@@ -202,7 +250,7 @@ fn rule(index: usize, case: &Case) -> Value {
 
 #[test]
 fn every_field_of_a_match() -> Result<()> {
-    let cases: Vec<Case> = [paths(), packed(), surroundings()]
+    let cases: Vec<Case> = [paths(), packed(), surroundings(), named(), beginnings()]
         .into_iter()
         .flatten()
         .collect();

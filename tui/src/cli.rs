@@ -19,6 +19,7 @@ mod context;
 mod edit;
 mod events;
 mod examples;
+mod explain;
 mod overrides;
 mod replay;
 mod report;
@@ -133,6 +134,7 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Rules(args)) => rules::run(context, args)?,
         Some(Command::Buckets(args)) => buckets::run(context, args)?,
         Some(Command::Get(args)) => buckets::get(context, args)?,
+        Some(Command::Explain(args)) => return explain::run(context, args),
         Some(Command::Set(args)) => return edit::set(context, args),
         Some(Command::Unset(args)) => return edit::unset(context, args),
         Some(Command::Reset(args)) => return edit::reset(context, args),

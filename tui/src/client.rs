@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BanAnswer, BucketView, BucketsPage, EditAnswer, Events, ProblemAnswer, ResetAnswer, RuleView,
-    Rules, Status,
+    BanAnswer, BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer,
+    ResetAnswer, RuleView, Rules, Status, Top,
 };
 use loudou_limiter::Nanos;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ mod request;
 mod tests;
 
 pub use error::{ClientError, problem_line};
-pub use request::{BucketsQuery, DropRequest, EditRequest, OverrideRequest};
+pub use request::{BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
 use request::Path;
 
@@ -193,6 +193,21 @@ impl Client {
     fn post<T: DeserializeOwned>(&self, path: &Path) -> Result<T, ClientError> {
         let request = self.authorized(self.agent.post(self.address(&path.text)));
         self.answer(request.send_empty())
+    }
+
+    /// What would be made of the request `sample`.
+    pub fn explain(&self, sample: &Value) -> Result<ExplainAnswer, ClientError> {
+        let mut request = self.agent.post(self.address(&Path::new(&["explain"]).text));
+        if let Some(token) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let request = request.content_type("application/json");
+        self.answer(request.send(&sample.to_string()))
+    }
+
+    /// The keys that were refused or admitted most lately.
+    pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
+        self.get(&query.path())
     }
 
     /// Events after the one numbered `after`.

@@ -8,9 +8,11 @@ mod limit;
 mod own;
 mod requests;
 pub(crate) mod short;
+mod upstream;
 
 pub(crate) use bucket::stands_out;
 pub(crate) use requests::requests;
+pub(crate) use upstream::upstreams;
 
 /// Whom a rule counts: `each x-user-id`.
 pub(crate) fn who(rule: &Rule) -> String {
@@ -108,6 +110,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         Mode::Shadow => notes.push("in shadow mode: nothing is refused, only counted".to_owned()),
         Mode::Off => notes.push("off: this rule does nothing".to_owned()),
     }
+    notes.extend(rule.when.as_ref().map(upstream::condition));
     notes.extend(cost(&rule.cost));
     notes.extend(missing(rule));
     if rule.on_error == OnError::Refuse {
@@ -228,6 +231,11 @@ mod tests {
     fn notes_tell_what_happens_to_others() {
         let say = |fields: Value| notes(&rule(&fields));
         assert_eq!(say(json!({})), [""; 0]);
+        let when = say(json!({ "when": { "upstream_error_rate_over": 0.2 } }));
+        assert!(
+            when[0].starts_with("only while an upstream fails"),
+            "{when:?}"
+        );
         let header = json!([{ "header": "x-a" }, "path", "route"]);
         for (policy, mode, told) in [
             ("skip", "enforce", "are not limited by this rule"),

@@ -78,7 +78,8 @@ fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
     eventually(FIRST_REFUSALS, "the first refusals", || {
         Ok((envoy.verdicts("refused")? >= ENOUGH_REFUSALS).then_some(()))
     })?;
-    let mut app = Guarded::spawn("loudou", &mut command(loudou, envoy), Group::Own)?;
+    let mut buckets = command(loudou, envoy);
+    let mut app = Guarded::spawn("loudou", buckets.arg("buckets"), Group::Own)?;
     let status = app.wait()?;
     ensure!(status.success(), "loudou failed: {status}");
     println!(

@@ -2,8 +2,11 @@
 
 use std::fmt::Display;
 
+use loudou_api::RuleProblem;
+use loudou_limiter::config::Problem;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos};
 use percent_encoding::percent_decode_str;
+use serde_json::Value;
 
 use super::Failure;
 use super::auth::Caller;
@@ -57,7 +60,9 @@ impl Call {
 
     /// Whether the call needs the right to edit.
     pub(super) fn changes_something(&self) -> bool {
-        !matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+        let only_asks = matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        // A sample of a request does not fit into a query.
+        !only_asks && self.steps != ["v1", "explain"]
     }
 
     /// Refuses a body that is not JSON: a form on a web page cannot send JSON unasked.
@@ -114,6 +119,18 @@ pub(super) fn shown(key: &str) -> String {
 /// 400 with what is wrong.
 pub(super) fn bad(detail: impl Into<String>) -> Failure {
     Failure::new(400, "Bad request", detail)
+}
+
+/// A body as JSON.
+pub(super) fn json(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| bad(format!("the body is not JSON: {error}")))
+}
+
+/// 400 with everything that is wrong with a body that should be `what`.
+pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Failure {
+    let mut failure = bad(format!("the body is not {what}; see `problems`"));
+    failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
+    failure
 }
 
 /// A query with known names.

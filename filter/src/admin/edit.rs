@@ -1,13 +1,12 @@
 //! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: editing a rule or what one of
 //! its keys gets, with an eye on others who do.
 
-use loudou_api::{EditAnswer, EventKind, RuleProblem};
+use loudou_api::{EditAnswer, EventKind};
 use loudou_limiter::Nanos;
-use loudou_limiter::config::{self, MAX_OVERRIDES, Problem};
+use loudou_limiter::config::{self, MAX_OVERRIDES};
 use loudou_limiter::rule::Rule;
-use serde_json::Value;
 
-use super::call::{bad, shown};
+use super::call::{json, shown, wrong_body};
 use super::change::describe;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, Query, ok_at};
@@ -26,7 +25,8 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let query = call.query(&["carry", "for", "reason", "dry_run"])?;
         let author = author(host, call, &query, query.duration("for")?)?;
-        let edit = config::parse_edit(&json(body)?).map_err(|problems| not_an_edit(&problems))?;
+        let edit = config::parse_edit(&json(body)?)
+            .map_err(|problems| wrong_body("a valid edit", &problems))?;
         let edit_rule = |rule: &mut RuleRecord| {
             rule.apply(&edit, &author);
             Ok(())
@@ -76,7 +76,7 @@ impl AdminPlane {
         let set = |rule: &mut RuleRecord| {
             // The base's limits are in force again when an edit of them ends.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
-                .map_err(|problems| not_an_edit(&problems))?;
+                .map_err(|problems| wrong_body("a valid edit", &problems))?;
             rule.set_own(key, gives, &author);
             Ok(())
         };
@@ -232,16 +232,12 @@ fn author(
     })
 }
 
-fn json(body: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(body).map_err(|error| bad(format!("the body is not JSON: {error}")))
-}
-
 /// Whether a rule may be as an edit has made it.
 fn check(rule: &RuleRecord) -> Result<(), Failure> {
     let effective = rule.effective();
     let misfits = config::misfits(&effective);
     if !misfits.is_empty() {
-        return Err(not_an_edit(&misfits));
+        return Err(wrong_body("a valid edit", &misfits));
     }
     let (edited, all) = (rule.own.len(), effective.overrides.len());
     if edited <= MAX_EDITED && all <= MAX_OVERRIDES {
@@ -265,10 +261,4 @@ fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
         "the override of `{key_shown}` is the rule's own, not edited: set another value instead"
     );
     Failure::new(409, "Not edited", detail)
-}
-
-fn not_an_edit(problems: &[Problem]) -> Failure {
-    let mut failure = bad("the body is not a valid edit; see `problems`");
-    failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
-    failure
 }

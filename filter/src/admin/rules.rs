@@ -1,7 +1,10 @@
 //! `GET /v1/rules`, `GET /v1/rules/{rule}` and `GET /v1/export`.
 
+use std::slice;
+
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
 use loudou_limiter::rule::{Rule, RuleFile};
+use loudou_limiter::store::upstreams::Upstream;
 
 use super::{AdminPlane, Call, Failure, ok_at};
 use crate::host::{Host, Reply};
@@ -12,10 +15,11 @@ impl AdminPlane {
         call.query(&[])?;
         let record = self.record(host)?;
         let generation = record.generation;
+        let seen = self.seen(host, &record.rules);
         let rules = record
             .rules
             .iter()
-            .map(|rule| self.view(host, generation, rule))
+            .map(|rule| self.view_with(host, generation, rule, &seen))
             .collect();
         Ok(ok_at(
             generation,
@@ -64,6 +68,17 @@ impl AdminPlane {
         generation: u64,
         rule: &RuleRecord,
     ) -> RuleView<Rule> {
+        let seen = self.seen(host, slice::from_ref(rule));
+        self.view_with(host, generation, rule, &seen)
+    }
+
+    fn view_with(
+        &mut self,
+        host: &dyn Host,
+        generation: u64,
+        rule: &RuleRecord,
+        seen: &[Upstream],
+    ) -> RuleView<Rule> {
         let own = rule.own.iter().map(|(key, own)| OverrideView {
             key,
             edit: edit_view(&own.who),
@@ -75,7 +90,7 @@ impl AdminPlane {
             base: rule.base.clone(),
             edit: rule.edit.as_ref().map(|edit| edit_view(&edit.who)),
             overrides: own.collect(),
-            totals: self.totals(host, rule),
+            totals: self.totals(host, rule, seen),
         }
     }
 }

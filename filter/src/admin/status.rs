@@ -1,13 +1,16 @@
 //! `GET /v1/status` and `GET /v1/events`.
 
-use loudou_api::{RuleTotals, Status, StoreStatus};
+use loudou_api::{RuleTotals, Status, StoreStatus, UpstreamView};
+use loudou_limiter::Nanos;
+use loudou_limiter::rule::When;
 use loudou_limiter::store::table::Table;
+use loudou_limiter::store::upstreams::Upstream;
 
 use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::{RuleMetrics, StoreMetrics};
-use crate::record::{self, Record, RecordError};
+use crate::record::{Record, RecordError, RuleRecord};
 
 /// How many pages are looked at to tell the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
@@ -25,10 +28,11 @@ impl AdminPlane {
         };
         sample_idle(host, &table, &mut store);
         let now = host.now();
+        let seen = self.seen(host, &record.rules);
         let rules = record
             .rules
             .iter()
-            .map(|rule| self.totals(host, rule))
+            .map(|rule| self.totals(host, rule, &seen))
             .collect();
         let status = Status {
             version: crate::VERSION.to_owned(),
@@ -58,10 +62,36 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    pub(super) fn totals(&mut self, host: &dyn Host, rule: &record::RuleRecord) -> RuleTotals {
+    /// What a rule did, and the upstreams of `seen` that its `when` counts.
+    pub(super) fn totals(
+        &mut self,
+        host: &dyn Host,
+        rule: &RuleRecord,
+        seen: &[Upstream],
+    ) -> RuleTotals {
         let (name, share) = (&rule.base.name, self.settings.store.share.as_str());
         let metrics = RuleMetrics::define(host, &mut self.registry, share, name);
-        metrics.totals(host, name, rule.effective().mode, rule.is_edited())
+        let totals = metrics.totals(host, name, rule.effective().mode, rule.is_edited());
+        let now = host.now();
+        let upstreams = rule.base.when.map(|when| {
+            let tag = when.tag();
+            let of_rule = seen.iter().filter(|upstream| upstream.when == tag);
+            of_rule.map(|upstream| view(upstream, &when, now)).collect()
+        });
+        RuleTotals {
+            upstreams,
+            ..totals
+        }
+    }
+
+    /// The upstreams that were seen, in the order of their names; nobody looks if no rule has a `when`.
+    pub(super) fn seen(&self, host: &dyn Host, rules: &[RuleRecord]) -> Vec<Upstream> {
+        if rules.iter().all(|rule| rule.base.when.is_none()) {
+            return Vec::new();
+        }
+        let table = self.table(host).ok();
+        let seen = table.and_then(|table| table.upstreams(&mut HostStore(host)).ok());
+        seen.unwrap_or_default()
     }
 
     fn warnings(&self, record: &Record, store: &StoreStatus) -> Vec<String> {
@@ -85,6 +115,12 @@ impl AdminPlane {
                 "{count} decisions were given up; rules' on_error held"
             ));
         }
+        if store.lost_responses > 0 {
+            warnings.push(format!(
+                "{} responses of upstreams were not counted for rules with `when`",
+                store.lost_responses
+            ));
+        }
         if store.lost_counts > 0 {
             warnings.push(format!(
                 "{} refusals are missing from bucket counts",
@@ -92,6 +128,20 @@ impl AdminPlane {
             ));
         }
         warnings
+    }
+}
+
+/// How an upstream does at `now`.
+fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
+    let mut health = upstream.health.clone();
+    health.advance(when, now);
+    let count = health.count();
+    UpstreamView {
+        cluster: String::from_utf8_lossy(&upstream.cluster).into_owned(),
+        responses: count.responses.into(),
+        errors: count.errors.into(),
+        applies: health.fails(),
+        since_ns: health.since().get(),
     }
 }
 

@@ -8,7 +8,9 @@ use crate::data::{DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
+mod explain;
 mod of_keys;
+mod top;
 
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
@@ -21,10 +23,18 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with_buckets(65_536)
+        Self::of(65_536, Nanos::ZERO)
     }
 
     fn with_buckets(buckets: u32) -> Self {
+        Self::of(buckets, Nanos::ZERO)
+    }
+
+    fn started_at(now: Nanos) -> Self {
+        Self::of(65_536, now)
+    }
+
+    fn of(buckets: u32, now: Nanos) -> Self {
         let rules = json!([{
             "name": "per-user",
             "key": [{ "header": "x-user-id" }],
@@ -56,6 +66,7 @@ impl Bench {
             data: DataPlane::new(file, Nanos::ZERO),
             admin: AdminPlane::new(settings),
         };
+        bench.host.now.set(now.get());
         assert!(bench.data.start(&bench.host));
         bench
     }

@@ -7,15 +7,18 @@ use loudou_limiter::evaluate::{
 use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::top::{By, Tally};
 use loudou_limiter::{Nanos, Verdict};
 
 use super::{Header, Headers};
 use crate::current;
+use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::RecordError;
 use crate::request::HostRequest;
 use crate::respond::{RateLimitHeaders, Refusal, explain};
+use crate::upstream::Watch;
 
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
@@ -44,8 +47,12 @@ pub(super) struct Active {
     reads_wall: bool,
     /// Whether any rule explains what it decides.
     explains: bool,
+    /// What is counted of responses.
+    watch: Watch,
     rule_metrics: Vec<RuleMetrics>,
     pub(super) store_metrics: StoreMetrics,
+    /// Which keys come often.
+    pub(super) tally: Tally,
     /// The change count at which the rules were read; another one means that they are old.
     changes_seen: u64,
     next_expiry: Nanos,
@@ -55,6 +62,7 @@ impl Active {
     /// A table without rules yet; the metrics are those of the rules to come, in their order.
     pub(super) fn new(
         table: Table,
+        tally: Tally,
         rule_metrics: Vec<RuleMetrics>,
         store_metrics: StoreMetrics,
     ) -> Self {
@@ -63,8 +71,10 @@ impl Active {
             rules: RuleSet::default(),
             reads_wall: false,
             explains: false,
+            watch: Watch::default(),
             rule_metrics,
             store_metrics,
+            tally,
             changes_seen: 0,
             next_expiry: Nanos::MAX,
         }
@@ -103,6 +113,7 @@ impl Active {
         self.reads_wall = self.rules.iter().any(ActiveRule::reads_wall);
         let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
         self.explains = self.rules.iter().any(explains);
+        self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), record.generation);
         self.next_expiry = record.next_expiry();
         self.changes_seen = changes;
         Ok(())
@@ -110,7 +121,7 @@ impl Active {
 
     /// Decides on the current request at `now`. It is refused where it would have to wait, unless
     /// it `may_wait`.
-    pub(super) fn decide(&self, host: &dyn Host, now: Nanos, may_wait: bool) -> Decided {
+    pub(super) fn decide(&mut self, host: &dyn Host, now: Nanos, may_wait: bool) -> Decided {
         let mut stats = StoreStats::default();
         let clock = if self.reads_wall {
             let wall = Nanos::from_millis(host.unix_ms());
@@ -129,7 +140,7 @@ impl Active {
             &mut stats,
         );
         self.store_metrics.add(host, &stats);
-        self.count(host, &outcome);
+        self.count(host, &outcome, now);
         let refusing = outcome.refusal();
         let reply = refusing.and_then(|said| self.refusal(host, said, now));
         let verdict = if let Some(reply) = reply {
@@ -187,9 +198,24 @@ impl Active {
         self.store_metrics.add(host, &stats);
     }
 
-    fn count(&self, host: &dyn Host, outcome: &Outcome) {
+    /// Whether responses of upstreams are counted.
+    pub(super) const fn watches(&self) -> bool {
+        self.watch.is_on()
+    }
+
+    /// The current request has ended, and went to an upstream unless somebody was in the way.
+    pub(super) fn see_response(&self, host: &dyn Host, share: &str) {
+        let mut stats = StoreStats::default();
+        for event in self.watch.see(host, &self.table, &mut stats) {
+            events::add(host, share, event);
+        }
+        self.store_metrics.add(host, &stats);
+    }
+
+    fn count(&mut self, host: &dyn Host, outcome: &Outcome, now: Nanos) {
         for RuleOutcome {
             rule: index,
+            key,
             answer,
             price,
             overruled,
@@ -222,6 +248,11 @@ impl Active {
                 (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
             };
             metrics.count(host, counted);
+            if let Some(key) = key {
+                let by = if refused { By::Refused } else { By::Admitted };
+                let id = self.table.id(rule.tag(), key);
+                self.tally.count(by, id.rule_tag, id.fingerprint, key, now);
+            }
         }
     }
 

@@ -7,6 +7,8 @@ use super::*;
 use crate::host::fake::FakeHost;
 
 mod answers;
+mod top;
+mod waiting;
 
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
@@ -149,4 +151,131 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(host.store.borrow().is_empty(), "a canary leaves no trace");
     assert!(plane.start(&host));
     assert!(!host.store.borrow().is_empty());
+}
+
+/// The capacity that the record has for the rule.
+fn in_force(host: &FakeHost) -> String {
+    let read = record::change(host, "loudou", |_| None::<()>);
+    let (record, _) = read.expect("a record");
+    format!("{:?}", record.rules[0].base.limits)
+}
+
+#[test]
+fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
+    let host = FakeHost::default();
+    let other = json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/10s" }]);
+    let old = file(&rules("enforce", &[]));
+    let new = file(&rules("enforce", &[("limits", other)]));
+    assert!(DataPlane::new(old.clone(), host.now()).start(&host));
+    let at_first = in_force(&host);
+    host.pass(Nanos::from_secs(10));
+    assert!(DataPlane::new(new, host.now()).start(&host));
+    let now = in_force(&host);
+    assert_ne!(now, at_first);
+
+    // A request to the listener that drains, for which its sandbox is loaded again.
+    host.pass(Nanos::from_secs(10));
+    let begun = host.unix_ms() * 1_000_000;
+    let time = begun.to_le_bytes().to_vec();
+    host.properties
+        .borrow_mut()
+        .insert("request\0time".to_owned(), time);
+    host.pass(Nanos::from_millis(3));
+    let mut plane = DataPlane::new(old.clone(), host.now());
+    host.pass(Nanos::from_millis(1));
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    assert_eq!(in_force(&host), now);
+
+    // The same configuration, and a request that comes when it is there.
+    let mut plane = DataPlane::new(old, host.now());
+    host.pass(Nanos::from_millis(10));
+    let begun = host.unix_ms() * 1_000_000;
+    let time = begun.to_le_bytes().to_vec();
+    host.properties
+        .borrow_mut()
+        .insert("request\0time".to_owned(), time);
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    assert_eq!(in_force(&host), at_first);
+}
+
+/// A rule with `when` limits only while its upstream fails, as all workers saw it.
+#[test]
+fn rules_that_apply_while_the_upstream_fails() {
+    let host = FakeHost::default();
+    let when = json!({ "upstream_error_rate_over": 0.5, "least": 4, "within": "1s" });
+    let file = file(&rules("enforce", &[("when", when), ("key", json!([]))]));
+    let mut workers = [
+        DataPlane::new(file.clone(), Nanos::ZERO),
+        DataPlane::new(file, Nanos::ZERO),
+    ];
+    let property = |path: &str, value: &[u8]| {
+        let mut properties = host.properties.borrow_mut();
+        properties.insert(path.to_owned(), value.to_vec());
+    };
+    let mut ends = |worker: usize, cluster: &str, code: u64| {
+        property("xds\0cluster_name", cluster.as_bytes());
+        host.request("GET", "/", &[]);
+        let (fate, stay) = workers[worker].decide(&host, 1);
+        let is_refused = matches!(fate, Fate::Refuse(_));
+        let details = if is_refused {
+            "loudou_over_limit"
+        } else {
+            "via_upstream"
+        };
+        property("response\0code_details", details.as_bytes());
+        property("response\0code", &code.to_le_bytes());
+        workers[worker].end(&host, &stay);
+        is_refused
+    };
+    for n in 0..4 {
+        assert!(!ends(n % 2, "up", 503), "the rule does not apply yet");
+    }
+    let refused: Vec<bool> = (0..4).map(|n| ends(n % 2, "up", 429)).collect();
+    assert_eq!(refused, [false, false, true, true], "capacity 2");
+    assert!(!ends(0, "other", 200));
+    host.pass(Nanos::from_secs(1));
+    assert!(!ends(1, "up", 200), "nothing counts any more");
+    assert_eq!(host.metric("loudou.rule.per-user.refused"), 2);
+    assert_eq!(host.metric("loudou.store.lost_responses"), 0);
+    let logs = host.logs.borrow();
+    let events: Vec<&String> = logs
+        .iter()
+        .filter(|line| line.starts_with("upstream_"))
+        .collect();
+    assert_eq!(events.len(), 2, "{logs:?}");
+    assert!(
+        events[0].starts_with("upstream_fails: rule per-user, key -: upstream up: 4 of 4"),
+        "{events:?}"
+    );
+    assert!(events[1].starts_with("upstream_heals: rule per-user"));
+}
+
+/// Without a `when` that is at work, the host is asked nothing about upstreams, and nothing is written.
+#[test]
+fn without_when_no_response_is_looked_at() {
+    let when = json!({ "upstream_error_rate_over": 0.5, "least": 1 });
+    for (mode, extra, reads) in [
+        ("enforce", None, 0),
+        ("off", Some(("when", when.clone())), 0),
+        ("enforce", Some(("when", when)), 3),
+    ] {
+        let host = FakeHost::default();
+        let extra: Vec<_> = extra.into_iter().collect();
+        let mut plane = DataPlane::new(file(&rules(mode, &extra)), Nanos::ZERO);
+        assert!(plane.start(&host));
+        for (path, value) in [
+            ("xds\0cluster_name", &b"up"[..]),
+            ("response\0flags", &[2, 0, 0, 0, 0, 0, 0, 0]),
+        ] {
+            let mut properties = host.properties.borrow_mut();
+            properties.insert(path.to_owned(), value.to_vec());
+        }
+        host.request("GET", "/", &[]);
+        let (_, stay) = plane.decide(&host, 1);
+        let before = host.store.borrow().len();
+        plane.end(&host, &stay);
+        assert_eq!(host.properties_read.get(), reads, "{mode}");
+        let written = host.store.borrow().len() - before;
+        assert_eq!(written > 0, reads > 0, "{mode}");
+    }
 }

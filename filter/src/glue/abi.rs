@@ -139,7 +139,7 @@ pub(super) fn set_tick_period_ms(period: u32) {
     let _status = unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
-/// Tells why the VM is about to die.
+/// Tells why the sandbox is about to die.
 pub(super) fn log_panic(what: &str) {
     log(CRITICAL, what);
 }
@@ -246,6 +246,13 @@ impl Host for EnvoyHost {
                 LogLevel::Error,
                 &format!("the host could not send an answer: status {status}"),
             );
+        }
+    }
+
+    fn reply_to(&self, stream: u32, reply: &Reply) {
+        // SAFETY: no pointers. A stream that is gone is refused.
+        if unsafe { proxy_set_effective_context(stream) } == OK {
+            self.reply(reply);
         }
     }
 

@@ -6,11 +6,37 @@
 
 use std::cell::RefCell;
 
+use super::abi::EnvoyHost;
 use super::{Action, Vm};
+use crate::waiting::Will;
 
 thread_local! {
     /// A sandbox has one thread.
     static VM: RefCell<Vm> = const { RefCell::new(Vm::new()) };
+    /// Apart from the state, which a callback that panics still holds.
+    static WILLS: RefCell<Vec<Will>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has a will executed if the sandbox dies.
+pub(super) fn deposit(will: Will) {
+    WILLS.with(|wills| {
+        if let Ok(mut wills) = wills.try_borrow_mut() {
+            match wills.iter_mut().find(|will| will.is_void()) {
+                Some(void) => *void = will,
+                None => wills.push(will),
+            }
+        }
+    });
+}
+
+/// The last thing that happens here: what Envoy would not do for those who wait.
+fn die(panic: &str) {
+    super::abi::log_panic(panic);
+    WILLS.with(|wills| {
+        if let Ok(wills) = wills.try_borrow() {
+            wills.iter().for_each(|will| will.execute(&EnvoyHost));
+        }
+    });
 }
 
 /// Calls into the state. It is free: a host function that is called from inside a callback comes
@@ -35,7 +61,7 @@ extern "C" fn proxy_abi_version_0_2_1() {}
 extern "C" fn _initialize() {
     // SAFETY: the linker makes this function; it must be called once, before everything else.
     unsafe { __wasm_call_ctors() };
-    std::panic::set_hook(Box::new(|panic| super::abi::log_panic(&panic.to_string())));
+    std::panic::set_hook(Box::new(|panic| die(&panic.to_string())));
 }
 
 /// Memory for the host to write an answer into; [`super::abi`] takes it back as a boxed slice.

@@ -18,6 +18,8 @@ pub(crate) struct FakeHost {
     pub(crate) now: Cell<u64>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// How many properties were asked for.
+    pub(crate) properties_read: Cell<u32>,
     pub(crate) body: RefCell<Vec<u8>>,
     pub(crate) replies: RefCell<Vec<Reply>>,
     pub(crate) response_headers: RefCell<Vec<(String, String)>>,
@@ -25,6 +27,7 @@ pub(crate) struct FakeHost {
     pub(crate) store_fails: Cell<bool>,
     pub(crate) metrics: RefCell<Vec<(String, i64)>>,
     pub(crate) records: RefCell<Vec<(String, u64)>>,
+    /// The paused streams that were resumed or answered.
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
     pub(crate) logs: RefCell<Vec<String>>,
@@ -81,6 +84,7 @@ impl Host for FakeHost {
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
+        self.properties_read.set(self.properties_read.get() + 1);
         self.properties.borrow().get(path).cloned()
     }
 
@@ -114,6 +118,11 @@ impl Host for FakeHost {
 
     fn reply(&self, reply: &Reply) {
         self.replies.borrow_mut().push(reply.clone());
+    }
+
+    fn reply_to(&self, stream: u32, reply: &Reply) {
+        self.resumed.borrow_mut().push(stream);
+        self.reply(reply);
     }
 
     fn resume(&self, stream: u32) {

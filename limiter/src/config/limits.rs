@@ -15,7 +15,7 @@ use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 use crate::time::Nanos;
 
 mod concurrency;
-mod field;
+pub(super) mod field;
 mod leaks;
 mod shaping;
 mod windows;

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use super::problem::Problem;
 use super::reader::{Cursor, Fields, Report};
 use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
-use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Test};
+use crate::rule::pattern::MAX_PATTERN;
+use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Pattern, Test};
 
 /// The most methods, tests or key parts in one list.
 pub(super) const MAX_PARTS: usize = 16;
@@ -29,15 +30,15 @@ pub(super) const MATCH: &[&str] = &[
     "methods", "path", "host", "headers", "query", "cookies", "source", "route", "metadata", "not",
 ];
 /// The tests of a path, of which there is exactly one.
-pub(super) const PATH: &[&str] = &["prefix", "exact", "suffix", "template"];
+pub(super) const PATH: &[&str] = &["prefix", "exact", "suffix", "template", "regex"];
 /// The tests of the host and of the route, of which there is exactly one.
 pub(super) const HOST: &[&str] = &["exact", "prefix", "suffix"];
 pub(super) const ROUTE: &[&str] = &["exact", "prefix"];
 /// The fields of the test of a header, a query parameter or a cookie: the name and one of [`TESTS`].
-pub(super) const NAMED: &[&str] = &["name", "present", "exact", "prefix", "suffix"];
+pub(super) const NAMED: &[&str] = &["name", "present", "exact", "prefix", "suffix", "regex"];
 /// The fields of the test of metadata: the path and one of [`TESTS`].
-pub(super) const METADATA: &[&str] = &["path", "present", "exact", "prefix", "suffix"];
-pub(super) const TESTS: &[&str] = &["present", "exact", "prefix", "suffix"];
+pub(super) const METADATA: &[&str] = &["path", "present", "exact", "prefix", "suffix", "regex"];
+pub(super) const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
 
 /// What has a name.
 #[derive(Clone, Copy)]
@@ -135,7 +136,7 @@ fn each(
     }
 }
 
-fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
+pub(super) fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
     let text = cursor.text(MAX_METHOD, report)?;
     let is_method = |text: &str| {
         let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
@@ -157,6 +158,9 @@ fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
 fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
     let fields = cursor.object(PATH, report)?;
     let (kind, value) = fields.one_of(PATH, report)?;
+    if kind == "regex" {
+        return pattern(&value, report).map(PathMatch::Regex);
+    }
     let text = value.text(MAX_TEXT, report)?;
     let (fits, message, allowed) = match kind {
         "suffix" => (true, "not the end of a path", "a text that has no query"),
@@ -208,7 +212,7 @@ fn host(cursor: &Cursor<'_>, report: &mut Report) -> Option<Test> {
         Test::Exact(host) => Test::Exact(host.to_ascii_lowercase()),
         Test::Prefix(host) => Test::Prefix(host.to_ascii_lowercase()),
         Test::Suffix(host) => Test::Suffix(host.to_ascii_lowercase()),
-        other @ Test::Present(_) => other,
+        other @ (Test::Present(_) | Test::Regex(_)) => other,
     })
 }
 
@@ -218,12 +222,27 @@ fn test(fields: &Fields<'_>, kinds: &[&'static str], report: &mut Report) -> Opt
     if kind == "present" {
         return value.boolean(report).map(Test::Present);
     }
+    if kind == "regex" {
+        return pattern(&value, report).map(Test::Regex);
+    }
     let text = value.text(MAX_TEXT, report)?.to_string();
     Some(match kind {
         "prefix" => Test::Prefix(text),
         "suffix" => Test::Suffix(text),
         _ => Test::Exact(text),
     })
+}
+
+/// A regular expression.
+fn pattern(cursor: &Cursor<'_>, report: &mut Report) -> Option<Pattern> {
+    let text = cursor.text(MAX_PATTERN, report)?;
+    let pattern = Pattern::new(text);
+    if let Err(wrong) = &pattern {
+        let message = format!("not a regular expression: {wrong}");
+        let allowed = "a small pattern for the whole value, like /v[0-9]+/.*";
+        report.error(cursor, message, allowed);
+    }
+    pattern.ok()
 }
 
 fn named_test(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Option<NamedTest> {

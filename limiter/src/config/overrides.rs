@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::limits::{self, Field, Form, Numbers, about};
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
+use super::spoken::written;
 use super::suggest::nearest;
 use crate::algorithm::MAX_AMOUNT;
 use crate::ban::Penalty;
@@ -201,7 +202,7 @@ fn escape(text: &str) -> String {
 /// too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let one = |limit: &Limit| {
-        let mut fields = super::written(limit);
+        let mut fields = written(limit);
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => amount(value, scale)?,

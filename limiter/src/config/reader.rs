@@ -86,6 +86,20 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    /// The fields of an object that may have any.
+    pub(crate) fn members(&self, report: &mut Report) -> Option<Vec<(&'a str, Self)>> {
+        let Some(map) = self.value.as_object() else {
+            let message = format!("{} where an object belongs", kind(self.value));
+            report.error(self, message, "an object");
+            return None;
+        };
+        let member = |(name, value): (&'a String, &'a Value)| {
+            let path = self.path.field(name);
+            (name.as_str(), Self { value, path })
+        };
+        Some(map.iter().map(member).collect())
+    }
+
     /// The elements of a list.
     pub(crate) fn list(&self, report: &mut Report) -> Option<Vec<Self>> {
         let Some(list) = self.value.as_array() else {

@@ -1,13 +1,14 @@
 //! Reading one rule.
 
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, answers, cost, keys, limits, matches, name, overrides, warnings};
+use super::{NameKind, answers, cost, keys, limits, matches, name, overrides, warnings, when};
 use crate::rule::{Cost, Match, Mode, OnError, OnMissingKey, Rule};
 
 /// The fields of a rule.
 pub(super) const FIELDS: &[&str] = &[
     "name",
     "match",
+    "when",
     "key",
     "on_missing_key",
     "limits",
@@ -78,11 +79,9 @@ pub(super) fn rule(
         Some(cursor) => matches::matches(&cursor, report),
         None => Some(Match::default()),
     };
-    let key = fields.need(
-        "key",
-        "a list of key parts; [] for one bucket for all",
-        report,
-    );
+    let when = fields.get("when").map(|cursor| when::when(&cursor, report));
+    let form = "a list of key parts; [] for one bucket for all";
+    let key = fields.need("key", form, report);
     let key = key.map(|cursor| keys::key(&cursor, report));
     let limits = fields.need("limits", "a list of limits", report);
     let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
@@ -113,6 +112,7 @@ pub(super) fn rule(
     let rule = Rule {
         name: name?,
         matches: matches?,
+        when: when.flatten(),
         key: key?,
         on_missing_key,
         limits: limits?,
@@ -136,6 +136,9 @@ pub(super) fn rule(
 pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
     if let Some(cursor) = defaults.get("match") {
         matches::matches(&cursor, report);
+    }
+    if let Some(cursor) = defaults.get("when") {
+        when::when(&cursor, report);
     }
     if let Some(cursor) = defaults.get("key") {
         keys::key(&cursor, report);

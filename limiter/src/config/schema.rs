@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
-use super::{BUCKETS, MAX_RULES, STORE, TOP, admin, cost, rules};
+use super::{BUCKETS, Field, MAX_RULES, STORE, TOP, admin, cost, rules, when};
 use crate::algorithm::{Algorithm, MAX_AMOUNT};
 
 mod answers;
@@ -43,6 +43,7 @@ fn definitions() -> Value {
     define("store", object(STORE, &[], store));
     define("defaults", object(rules::DEFAULTABLE, &[], rule));
     define("rule", object(rules::FIELDS, &["name"], rule));
+    define("when", fields(when::FIELDS));
     for (name, schema) in requests::definitions() {
         define(name, schema);
     }
@@ -89,6 +90,17 @@ fn object(names: &[&str], required: &[&str], field: impl Fn(&str) -> Value) -> V
         object.insert("additionalProperties".to_string(), Value::Bool(false));
     }
     object
+}
+
+/// An object with the fields of a table.
+fn fields(table: &[Field]) -> Value {
+    let names: Vec<&str> = table.iter().map(|field| field.name).collect();
+    let needed = table.iter().filter(|field| field.default.is_none());
+    let required: Vec<&str> = needed.map(|field| field.name).collect();
+    object(&names, &required, |name| {
+        let field = table.iter().find(|field| field.name == name);
+        field.map_or(Value::Null, |field| form::form(*field))
+    })
 }
 
 /// An object that has exactly one of `choices`.
@@ -191,6 +203,11 @@ fn rule(name: &str) -> Value {
         "match" => reference(
             "match",
             "Which requests it is for; all given parts must hold. Without: all.",
+        ),
+        "when" => reference(
+            "when",
+            "Only while an upstream fails: the rule applies to requests for an upstream of whose latest \
+             responses too large a share are errors. Without: always.",
         ),
         "key" => reference(
             "key",

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::problem::{Path, Problem};
+use crate::decimal::Decimal;
 use crate::limit::{Limit, Limits};
 use crate::rate::Rate;
 use crate::rule::{Rule, RuleFile};
@@ -38,6 +39,7 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
         &rule.matches,
         &at.field("match"),
     ));
+    warnings.extend(never_over(rule, at));
     let at = at.field("limits");
     let limits = rule.limits.iter().enumerate();
     warnings.extend(limits.filter_map(|(index, limit)| {
@@ -45,6 +47,17 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     }));
     warnings.extend(large_state(&rule.limits, &at));
     warnings
+}
+
+/// A threshold that no share is over.
+fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
+    let over = rule.when?.over;
+    if over < Decimal::from_thousandths(1_000) {
+        return None;
+    }
+    let at = at.field("when").field("upstream_error_rate_over");
+    let message = "this rule never applies: no share of responses is over 1";
+    Some(Problem::error(at, &Value::from(1), message).warning())
 }
 
 /// An earlier rule that does the same: both have to admit, so this one never makes a difference.
@@ -87,7 +100,7 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
 
 /// A `max_wait` below the time that one request takes: all but the luckiest are refused.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
-    let fields = super::written(limit);
+    let fields = super::spoken::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
     // Lumps may come at any moment.

@@ -5,6 +5,8 @@ use alloc::string::String;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::Serialize;
+
 /// What a CIDR looks like.
 pub const CIDR_FORM: &str = "an address or a network: 203.0.113.7, 203.0.113.0/24, 2001:db8::/32";
 
@@ -78,11 +80,13 @@ impl fmt::Display for Cidr {
 }
 
 /// How many bits of a client's address tell it from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SourcePrefix {
     /// Of an IPv4 address.
+    #[serde(rename = "v4_prefix")]
     pub v4: u8,
     /// Of an IPv6 address. Clients get whole networks of 64 bits, so that longer ones tell nobody apart.
+    #[serde(rename = "v6_prefix")]
     pub v6: u8,
 }
 

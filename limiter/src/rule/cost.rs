@@ -2,8 +2,8 @@
 
 use alloc::string::String;
 
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-use serde_json::json;
 
 use crate::algorithm::MAX_AMOUNT;
 use crate::request::Request;
@@ -100,9 +100,17 @@ impl Serialize for Cost {
         match self {
             Self::Fixed(cost) => serializer.serialize_u32(*cost),
             Self::Header { name, default, max } => {
-                json!({ "header": name, "default": default, "max": max }).serialize(serializer)
+                let mut fields = serializer.serialize_map(Some(3))?;
+                fields.serialize_entry("header", name)?;
+                fields.serialize_entry("default", default)?;
+                fields.serialize_entry("max", max)?;
+                fields.end()
             }
-            Self::RequestBytes(bytes) => json!({ "request_bytes": bytes }).serialize(serializer),
+            Self::RequestBytes(bytes) => {
+                let mut fields = serializer.serialize_map(Some(1))?;
+                fields.serialize_entry("request_bytes", bytes)?;
+                fields.end()
+            }
         }
     }
 }

@@ -35,22 +35,33 @@ pub enum Key {
 }
 
 impl Rule {
-    /// The key of `request`. A part that is absent or empty is missing.
+    /// The key of `request`, by what the rule says of one that lacks a part.
     pub fn key_of(&self, request: &mut dyn Request, seed: &HashSeed) -> Key {
+        self.key_or_missing(request, seed).map_or_else(
+            |_missing| match self.on_missing_key {
+                OnMissingKey::Skip => Key::Skip,
+                OnMissingKey::Refuse => Key::Refuse,
+                OnMissingKey::Share => Key::Bucket(String::from(KEY_OF_MISSING)),
+            },
+            Key::Bucket,
+        )
+    }
+
+    /// The key of `request`, or which is the first of its parts that is missing: absent or empty.
+    pub fn key_or_missing(
+        &self,
+        request: &mut dyn Request,
+        seed: &HashSeed,
+    ) -> Result<String, usize> {
         if self.key.is_empty() {
-            return Key::Bucket(String::from(KEY_OF_ALL));
+            return Ok(String::from(KEY_OF_ALL));
         }
         let mut key = KeyText::new(seed);
-        for part in &self.key {
-            if !add(&mut key, part, request) {
-                return match self.on_missing_key {
-                    OnMissingKey::Skip => Key::Skip,
-                    OnMissingKey::Refuse => Key::Refuse,
-                    OnMissingKey::Share => Key::Bucket(String::from(KEY_OF_MISSING)),
-                };
-            }
+        let mut parts = self.key.iter();
+        match parts.position(|part| !add(&mut key, part, request)) {
+            Some(missing) => Err(missing),
+            None => Ok(key.finish()),
         }
-        Key::Bucket(key.finish())
     }
 }
 

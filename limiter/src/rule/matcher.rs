@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::cidr::{self, Cidr};
 use super::parts;
+use super::pattern::Pattern;
 use super::text::{MetadataTest, NamedTest, Test};
 use crate::request::{Request, without_query};
 
@@ -38,6 +39,31 @@ pub struct Match {
     pub not: Option<Box<Self>>,
 }
 
+/// One part of a match; of a list, which of its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `methods`.
+    Methods,
+    /// `path`.
+    Path,
+    /// `host`.
+    Host,
+    /// One of `headers`.
+    Header(usize),
+    /// One of `query`.
+    Query(usize),
+    /// One of `cookies`.
+    Cookie(usize),
+    /// `source`.
+    Source,
+    /// `route`.
+    Route,
+    /// One of `metadata`.
+    Metadata(usize),
+    /// `not`: what must not hold does.
+    Not,
+}
+
 /// A test of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
@@ -50,6 +76,8 @@ pub enum PathMatch {
     Suffix(String),
     /// It has these segments, where `{name}` is any one that is not empty: `/users/{id}`.
     Template(String),
+    /// All of it matches this pattern.
+    Regex(Pattern),
 }
 
 impl Serialize for Match {
@@ -60,7 +88,7 @@ impl Serialize for Match {
 
 impl Match {
     /// As in a rule file. By hand: a derived one is compiled for each serializer.
-    fn fields(&self) -> Map<String, Value> {
+    pub(super) fn fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| fields.insert(String::from(name), value);
         if !self.methods.is_empty() {
@@ -106,19 +134,25 @@ impl Match {
         *self == Self::default()
     }
 
-    /// Whether all given parts hold. Cheap tests come first; what costs a call of the host is read only
-    /// when needed.
+    /// Whether all given parts hold.
     pub fn holds(&self, request: &mut dyn Request) -> bool {
-        self.method_holds(request)
-            && self.path_holds(request)
-            && self.host_holds(request)
-            && self.headers_hold(request)
-            && self.query_holds(request)
-            && self.cookies_hold(request)
-            && self.source_holds(request)
-            && self.route_holds(request)
-            && self.metadata_holds(request)
-            && !self.not.as_ref().is_some_and(|not| not.holds(request))
+        self.first_failing(request).is_none()
+    }
+
+    /// The first part that does not hold. Cheap tests come first; what costs a call of the host is read
+    /// only when needed.
+    pub fn first_failing(&self, request: &mut dyn Request) -> Option<Part> {
+        let unless = |holds: bool, part: Part| (!holds).then_some(part);
+        unless(self.method_holds(request), Part::Methods)
+            .or_else(|| unless(self.path_holds(request), Part::Path))
+            .or_else(|| unless(self.host_holds(request), Part::Host))
+            .or_else(|| self.failing_header(request).map(Part::Header))
+            .or_else(|| self.failing_query(request).map(Part::Query))
+            .or_else(|| self.failing_cookie(request).map(Part::Cookie))
+            .or_else(|| unless(self.source_holds(request), Part::Source))
+            .or_else(|| unless(self.route_holds(request), Part::Route))
+            .or_else(|| self.failing_metadata(request).map(Part::Metadata))
+            .or_else(|| unless(!self.not_holds(request), Part::Not))
     }
 
     fn method_holds(&self, request: &mut dyn Request) -> bool {
@@ -146,24 +180,24 @@ impl Match {
         test.holds(parts::host(request).as_deref())
     }
 
-    fn headers_hold(&self, request: &mut dyn Request) -> bool {
+    fn failing_header(&self, request: &mut dyn Request) -> Option<usize> {
         let mut headers = self.headers.iter();
-        headers.all(|header| header.test.holds(request.header(&header.name).as_deref()))
+        headers.position(|header| !header.test.holds(request.header(&header.name).as_deref()))
     }
 
-    fn query_holds(&self, request: &mut dyn Request) -> bool {
+    fn failing_query(&self, request: &mut dyn Request) -> Option<usize> {
         let mut query = self.query.iter();
-        query.all(|part| {
+        query.position(|part| {
             let value = parts::query(request, &part.name);
-            part.test.holds(value.as_deref())
+            !part.test.holds(value.as_deref())
         })
     }
 
-    fn cookies_hold(&self, request: &mut dyn Request) -> bool {
+    fn failing_cookie(&self, request: &mut dyn Request) -> Option<usize> {
         let mut cookies = self.cookies.iter();
-        cookies.all(|cookie| {
+        cookies.position(|cookie| {
             let value = parts::cookie(request, &cookie.name);
-            cookie.test.holds(value.as_deref())
+            !cookie.test.holds(value.as_deref())
         })
     }
 
@@ -180,20 +214,27 @@ impl Match {
         test.holds(request.route().as_deref())
     }
 
-    fn metadata_holds(&self, request: &mut dyn Request) -> bool {
+    fn failing_metadata(&self, request: &mut dyn Request) -> Option<usize> {
         let mut metadata = self.metadata.iter();
-        metadata.all(|part| part.test.holds(request.metadata(&part.path).as_deref()))
+        metadata.position(|part| !part.test.holds(request.metadata(&part.path).as_deref()))
+    }
+
+    /// Whether what must not hold does.
+    fn not_holds(&self, request: &mut dyn Request) -> bool {
+        let not = self.not.as_ref();
+        not.is_some_and(|not| not.holds(request))
     }
 }
 
 impl PathMatch {
     /// Its name in rule files, and what it asks for.
-    fn parts(&self) -> (&'static str, &str) {
+    pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             Self::Prefix(text) => ("prefix", text),
             Self::Exact(text) => ("exact", text),
             Self::Suffix(text) => ("suffix", text),
             Self::Template(text) => ("template", text),
+            Self::Regex(pattern) => ("regex", pattern.text()),
         }
     }
 
@@ -204,6 +245,7 @@ impl PathMatch {
             Self::Prefix(prefix) => has_segments(path, prefix.as_bytes()),
             Self::Suffix(suffix) => path.ends_with(suffix.as_bytes()),
             Self::Template(template) => fits(path, template.as_bytes()),
+            Self::Regex(pattern) => pattern.holds(path),
         }
     }
 }

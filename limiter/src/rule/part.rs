@@ -3,8 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 
 use super::cidr::SourcePrefix;
 
@@ -40,23 +40,49 @@ pub enum KeyPart {
 
 impl Serialize for KeyPart {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let value = match self {
-            Self::Header(name) => json!({ "header": name }),
-            Self::Query(name) => json!({ "query": name }),
-            Self::Cookie(name) => json!({ "cookie": name }),
-            Self::Literal(text) => json!({ "literal": text }),
-            Self::Metadata(path) => json!({ "metadata": path }),
-            Self::Source(prefix) if *prefix == SourcePrefix::default() => Value::from("source"),
-            Self::Source(SourcePrefix { v4, v6 }) => {
-                json!({ "source": { "v4_prefix": v4, "v6_prefix": v6 } })
+        let (name, text) = match self {
+            Self::Source(prefix) if *prefix == SourcePrefix::default() => {
+                return serializer.serialize_str("source");
             }
-            Self::Path { segments: None } => Value::from("path"),
-            Self::Path { segments } => json!({ "path": { "segments": segments } }),
-            Self::Route => Value::from("route"),
-            Self::Method => Value::from("method"),
-            Self::Host => Value::from("host"),
-            Self::Peer => Value::from("peer"),
+            Self::Path { segments: None } => return serializer.serialize_str("path"),
+            Self::Route => return serializer.serialize_str("route"),
+            Self::Method => return serializer.serialize_str("method"),
+            Self::Host => return serializer.serialize_str("host"),
+            Self::Peer => return serializer.serialize_str("peer"),
+            Self::Source(prefix) => return one(serializer, "source", prefix),
+            Self::Path {
+                segments: Some(segments),
+            } => {
+                return one(
+                    serializer,
+                    "path",
+                    &Segments {
+                        segments: *segments,
+                    },
+                );
+            }
+            Self::Metadata(path) => return one(serializer, "metadata", path),
+            Self::Header(name) => ("header", name),
+            Self::Query(name) => ("query", name),
+            Self::Cookie(name) => ("cookie", name),
+            Self::Literal(text) => ("literal", text),
         };
-        value.serialize(serializer)
+        one(serializer, name, text)
     }
+}
+
+#[derive(Serialize)]
+struct Segments {
+    segments: u8,
+}
+
+/// An object of one field.
+fn one<S: Serializer>(
+    serializer: S,
+    name: &'static str,
+    value: &(impl Serialize + ?Sized),
+) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_map(Some(1))?;
+    fields.serialize_entry(name, value)?;
+    fields.end()
 }

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
+use super::pattern::Pattern;
+
 /// What must hold of a value, compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
@@ -16,6 +18,8 @@ pub enum Test {
     Prefix(String),
     /// It ends with this text.
     Suffix(String),
+    /// All of it matches this pattern.
+    Regex(Pattern),
 }
 
 impl Test {
@@ -30,6 +34,7 @@ impl Test {
             Self::Exact(text) => value == text.as_bytes(),
             Self::Prefix(text) => value.starts_with(text.as_bytes()),
             Self::Suffix(text) => value.ends_with(text.as_bytes()),
+            Self::Regex(pattern) => pattern.holds(value),
         }
     }
 
@@ -40,6 +45,7 @@ impl Test {
             Self::Exact(_) => "exact",
             Self::Prefix(_) => "prefix",
             Self::Suffix(_) => "suffix",
+            Self::Regex(_) => "regex",
         }
     }
 
@@ -50,6 +56,7 @@ impl Test {
             Self::Exact(text) | Self::Prefix(text) | Self::Suffix(text) => {
                 Value::from(text.as_str())
             }
+            Self::Regex(pattern) => Value::from(pattern.text()),
         }
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
 /// A store with one version counter for all keys, as Envoy has.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStore {
     values: BTreeMap<Vec<u8>, (Vec<u8>, Cas)>,
     last_cas: Cas,

@@ -57,6 +57,8 @@ pub struct StoreStats {
     pub lost_counts: u64,
     /// Costs that could not be given back: they stay taken until they expire.
     pub lost_returns: u64,
+    /// Responses that were not counted for their upstream.
+    pub lost_responses: u64,
 }
 
 /// Why there is no decision.

@@ -13,9 +13,11 @@ mod overrides;
 mod parts;
 mod requests;
 mod right;
+mod sample;
 mod schema;
 mod shaping;
 mod valid;
+mod when;
 mod windows;
 mod wrong;
 

@@ -124,7 +124,7 @@ fn paths() {
     }
     say(&[(
         json!({ "path": { "prefix": "/a", "exact": "/a" } }),
-        &["path: several chosen; allowed: exactly one of prefix, exact, suffix, template"],
+        &["path: several chosen; allowed: exactly one of prefix, exact, suffix, template, regex"],
     )]);
 }
 
@@ -147,7 +147,7 @@ fn headers() {
                  !#$%&'*+-.^_`|~",
                 "headers[0].exact: \"\": empty; allowed: a text of 1 to 1024 bytes",
                 "headers[1]: `name` is missing; allowed: a header name",
-                "headers[2]: nothing chosen; allowed: exactly one of present, exact, prefix, suffix",
+                "headers[2]: nothing chosen; allowed: exactly one of present, exact, prefix, suffix, regex",
             ],
         ),
     ]);

@@ -104,11 +104,9 @@ fn refuse() -> Refuse {
 #[test]
 fn every_field_is_read() {
     let read = read(&everything());
-    let settings = StoreSettings {
-        buckets: 4096,
-        share: "team_a-1".to_string(),
-    };
-    assert_eq!(read.store, settings);
+    let share = "team_a-1".to_string();
+    let buckets = 4096;
+    assert_eq!(read.store, StoreSettings { buckets, share });
     let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
@@ -133,6 +131,7 @@ fn every_field_is_read() {
             ],
             ..Match::default()
         },
+        when: None,
         key: vec![
             KeyPart::Header("x-user-id".to_string()),
             KeyPart::Literal("v2".to_string()),
@@ -178,6 +177,7 @@ fn what_is_not_said_has_a_default() {
     let expected = Rule {
         name: "r".to_string(),
         matches: Match::default(),
+        when: None,
         key: Vec::new(),
         on_missing_key: OnMissingKey::Skip,
         limits: limits.expect("one"),

@@ -63,6 +63,7 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ),
         ("rule", in_rule(zz())),
         ("match", in_rule(json!({ "match": zz() }))),
+        ("when", in_rule(json!({ "when": zz() }))),
         ("path", in_rule(json!({ "match": { "path": zz() } }))),
         ("header", in_rule(json!({ "match": { "headers": [zz()] } }))),
         ("host", in_rule(json!({ "match": { "host": zz() } }))),
@@ -232,6 +233,18 @@ fn wrong_answers() -> Vec<Value> {
     respond.into_iter().chain(refuse).collect()
 }
 
+/// Wrong in when a rule applies.
+fn wrong_whens() -> [Value; 5] {
+    let whens = [
+        json!({}),
+        json!({ "upstream_error_rate_over": 0 }),
+        json!({ "upstream_error_rate_over": 1.5 }),
+        json!({ "upstream_error_rate_over": 0.5, "within": "0s" }),
+        json!({ "upstream_error_rate_over": 0.5, "least": 0 }),
+    ];
+    whens.map(|when| file(&[rule(&json!({ "when": when }))]))
+}
+
 /// Wrong in ways that a schema can tell.
 #[test]
 fn wrong_ones_are_refused() {
@@ -289,7 +302,7 @@ fn wrong_ones_are_refused() {
         "5/fortnight",
         "-1/s",
     ];
-    wrong.extend(wrong_answers());
+    wrong.extend(wrong_answers().into_iter().chain(wrong_whens()));
     wrong.extend(rates.map(|rate| funnel("rate", json!(rate))));
     for document in wrong {
         assert!(!is_read(&document), "{document:#}");

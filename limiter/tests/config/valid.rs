@@ -112,6 +112,7 @@ fn limits() -> Values {
 fn test(base: Values, kinds: &'static [&'static str]) -> Values {
     let asked = |kind: &str| match kind {
         "present" => any::<bool>().prop_map(Value::from).boxed(),
+        "regex" => text("[a-z.]{1,5}([*+?]|\\{1,3\\})[a-z0-9/]{0,9}"),
         _ => text("\\PC{1,30}"),
     };
     prop::sample::select(kinds)
@@ -119,7 +120,7 @@ fn test(base: Values, kinds: &'static [&'static str]) -> Values {
         .boxed()
 }
 
-const TESTS: &[&str] = &["present", "exact", "prefix", "suffix"];
+const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
 
 fn named(pattern: &'static str) -> Values {
     let base = with(Just(json!({})).boxed(), vec![("name", text(pattern))]);
@@ -169,6 +170,8 @@ fn path() -> Values {
         path().prop_map(|path| json!({ "exact": path })),
         text("[a-z0-9/*.]{1,20}").prop_map(|path| json!({ "suffix": path })),
         template.prop_map(|path| json!({ "template": path })),
+        one_of(&["/v[0-9](/.*)?", "(?i)/a|/b", "/x{2,3}"])
+            .prop_map(|path| json!({ "regex": path })),
     ]
     .boxed()
 }
@@ -238,6 +241,25 @@ fn refuse() -> Values {
     ])
 }
 
+/// Only while an upstream fails.
+fn when() -> Values {
+    let decimal = |thousandths: u32| json!(Decimal::from_thousandths(thousandths));
+    let shares = (1..=1_000_u32, 1..=1_000_u32).prop_map(move |(one, two)| {
+        json!({ "upstream_error_rate_over": decimal(one.max(two)), "until_under": decimal(one.min(two)) })
+    });
+    let shares = prop_oneof![3 => shares, 1 => Just(json!({ "upstream_error_rate_over": 1.0 }))];
+    let within = duration(Nanos::from_secs(1), Nanos::from_secs(3_600));
+    let least = (1..=1_000_000_u32).prop_map(Value::from).boxed();
+    let others = optional(vec![("within", within), ("least", least)]);
+    let both = (shares, others).prop_map(|(mut shares, others)| {
+        for (name, value) in others.as_object().expect("an object") {
+            shares[name] = value.clone();
+        }
+        shares
+    });
+    both.boxed()
+}
+
 /// What a rule may have, and `defaults`.
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = matching(2);
@@ -254,6 +276,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
     ];
     vec![
         ("match", matches),
+        ("when", when()),
         ("on_missing_key", one_of(&["skip", "refuse", "share"])),
         ("cost", cost()),
         ("mode", mode.boxed()),

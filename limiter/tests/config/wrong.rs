@@ -36,15 +36,15 @@ fn names_of_fields() {
     assert_eq!(
         of_rule(&json!({ "on_eror": "admit" })),
         [
-            "on_eror: unknown field; allowed: name, match, key, on_missing_key, limits, cost, mode, \
+            "on_eror: unknown field; allowed: name, match, when, key, on_missing_key, limits, cost, mode, \
           shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `on_error`?"
         ]
     );
     assert_eq!(
         of_rule(&json!({ "match": { "path": { "prefx": "/x" } } })),
         [
-            "match.path.prefx: unknown field; allowed: prefix, exact, suffix, template; did you mean `prefix`?",
-            "match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template",
+            "match.path.prefx: unknown field; allowed: prefix, exact, suffix, template, regex; did you mean `prefix`?",
+            "match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template, regex",
         ]
     );
     assert_eq!(
@@ -244,7 +244,7 @@ fn three_at_once() {
     assert_eq!(
         problems(&document),
         [
-            "rules[0].mach: unknown field; allowed: name, match, key, on_missing_key, limits, cost, \
+            "rules[0].mach: unknown field; allowed: name, match, when, key, on_missing_key, limits, cost, \
              mode, shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `match`?",
             "rules[1].limits[0].rate: \"0/s\": a rate of nothing never admits; allowed: an amount \
              per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d",

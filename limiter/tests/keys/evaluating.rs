@@ -309,3 +309,52 @@ fn on_error_decides_when_the_store_does_not() {
     );
     assert!(!outcome.is_refused());
 }
+
+/// A rule with `when` is asked only while the request's upstream fails, and stops the search only then.
+#[test]
+fn a_rule_that_applies_while_its_upstream_fails() {
+    let when = json!({ "upstream_error_rate_over": 0.5, "least": 2, "within": "1s" });
+    let mut world = World::new(&[
+        json!({ "name": "brake", "when": when, "stop": true, "limits": limit(1), "match": { "path": { "prefix": "/a" } } }),
+        json!({ "name": "always", "limits": limit(9) }),
+    ]);
+    let to = |cluster: &str| Fake {
+        cluster: Some(cluster.into()),
+        ..Fake::to("/a")
+    };
+    let when = world.rules[0].rule().when.expect("there is one");
+    assert_eq!(world.ask(&to("up")), answer("1a", false));
+    for _ in 0..2 {
+        let (table, stats) = (&world.table, &mut world.stats);
+        table.respond(&mut world.store, &when, b"up", true, Nanos::ZERO, stats);
+    }
+    assert_eq!(world.ask(&to("up")), answer("0a", false));
+    assert_eq!(world.ask(&to("up")), answer("0r", true));
+    // Another upstream, no upstream, another path, another time.
+    assert_eq!(world.ask(&to("other")), answer("1a", false));
+    assert_eq!(world.ask(&Fake::to("/a")), answer("1a", false));
+    assert_eq!(world.ask(&Fake::to("/b")), answer("1a", false));
+    let later = world.at(&to("up"), Nanos::from_secs(1));
+    assert_eq!(summary(&later), answer("1a", false));
+}
+
+/// Nobody asks for the upstream of a request that no rule with `when` is for.
+#[test]
+fn without_when_nothing_is_asked() {
+    let when = json!({ "upstream_error_rate_over": 0.5 });
+    let elsewhere = json!({ "path": { "prefix": "/a" } });
+    let mut world = World::new(&[
+        json!({ "name": "elsewhere", "when": when, "match": elsewhere }),
+        json!({ "name": "off", "when": when, "mode": "off" }),
+        json!({ "name": "always", "limits": limit(9) }),
+    ]);
+    let asked = |world: &mut World, path: &str| {
+        let mut request = Fake::to(path);
+        let (rules, table, stats) = (&world.rules, &world.table, &mut world.stats);
+        let clock = Clock::at(Nanos::ZERO);
+        evaluate(rules, table, &mut world.store, &mut request, clock, stats);
+        request.asked.contains(&"(cluster)".to_string())
+    };
+    assert!(!asked(&mut world, "/b"));
+    assert!(asked(&mut world, "/a"));
+}

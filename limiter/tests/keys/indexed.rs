@@ -20,7 +20,7 @@ fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = &'static str>
 }
 
 fn path() -> impl Strategy<Value = Value> {
-    let kinds = ["prefix", "exact", "suffix"];
+    let kinds = ["prefix", "exact", "suffix", "regex"];
     let templates = [
         "/{x}",
         "/a/{x}",

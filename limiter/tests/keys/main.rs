@@ -16,6 +16,7 @@ mod indexed;
 mod matching;
 mod overriding;
 mod parts;
+mod patterns;
 
 /// A request made of whatever bytes a test wants.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,7 @@ struct Fake {
     route: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
     peer: Option<Vec<u8>>,
+    cluster: Option<Vec<u8>>,
     /// By the path, with `/` between the steps.
     metadata: BTreeMap<String, Vec<u8>>,
     /// The names of the headers that were asked for.
@@ -75,6 +77,11 @@ impl Request for Fake {
 
     fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
         bytes(self.peer.as_ref())
+    }
+
+    fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
+        self.asked.push("(cluster)".to_string());
+        bytes(self.cluster.as_ref())
     }
 
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {

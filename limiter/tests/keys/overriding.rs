@@ -143,7 +143,9 @@ fn an_edit_of_the_limits_scales_with_it() {
 
 #[test]
 fn an_edit_replaces_overrides_and_penalty() {
-    let mut world = World::new(&[penalty(&json!({ "overrides": { "root": "unlimited" } }))]);
+    let mut rule = penalty(&json!({}));
+    rule["overrides"] = json!({ "root": "unlimited" });
+    let mut world = World::new(&[rule]);
     let edit = json!({ "penalty": null, "overrides": { "alice": { "scale": 10 } } });
     let edit = parse_edit(&edit).expect("valid");
     assert!(world.rules.edit("r", edit, Carry::Keep, S));

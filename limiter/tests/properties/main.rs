@@ -10,6 +10,7 @@ mod carry;
 mod cold;
 mod edits;
 mod governor;
+mod health;
 mod holders;
 mod in_flight;
 mod laws;

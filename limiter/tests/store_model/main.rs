@@ -23,6 +23,7 @@ mod races;
 mod refunds;
 mod returns;
 mod stepwise;
+mod upstreams;
 
 const RULE: u32 = 7;
 const SHARE: &str = "test";

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use loudou_api::BucketState;
+use loudou_api::{BucketState, MAX_TOP, TopBy};
 use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
 use super::bans::{BanArgs, UnbanArgs};
 use super::examples;
+use super::explain::ExplainArgs;
 use super::overrides::OverrideArgs;
 use super::replay::ReplayArgs;
 
@@ -108,7 +109,7 @@ pub(crate) enum ColorWhen {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Watch the buckets on a live screen (the default); print them once when not on a terminal
+    /// Watch the buckets on a live screen (the default); not on a terminal: list the most refused keys
     #[command(before_help = examples::TOP)]
     Top(TopArgs),
     /// Check rule files, and say in words what they do
@@ -129,6 +130,9 @@ pub(crate) enum Command {
     /// Show one bucket
     #[command(before_help = examples::GET)]
     Get(GetArgs),
+    /// Say what would be made of a request, rule by rule, without taking anything
+    #[command(before_help = examples::EXPLAIN)]
+    Explain(ExplainArgs),
     /// Edit the limits or the mode of a rule, live
     #[command(before_help = examples::SET)]
     Set(SetArgs),
@@ -166,9 +170,19 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// How often to look
+    /// How often the screen looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
     pub(crate) interval: Nanos,
+    /// No screen, but a list of the keys that had most of this in the last minute or two: refused,
+    /// admitted [default: refused]
+    #[arg(long, value_parser = by)]
+    pub(crate) by: Option<TopBy>,
+    /// Only keys of this rule
+    #[arg(long)]
+    pub(crate) rule: Option<String>,
+    /// The most keys to list [default: 20]
+    #[arg(long, value_name = "N", value_parser = top_limit)]
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -372,6 +386,17 @@ fn state(text: &str) -> Result<BucketState, String> {
         .into_iter()
         .find(|state| state.name() == text)
         .ok_or_else(|| format!("not a state; write {}", BucketState::NAMES.join(", ")))
+}
+
+fn by(text: &str) -> Result<TopBy, String> {
+    TopBy::parse(text).ok_or_else(|| format!("not counted; write {}", TopBy::NAMES.join(" or ")))
+}
+
+fn top_limit(text: &str) -> Result<usize, String> {
+    let limit = text.parse().ok();
+    limit
+        .filter(|limit| (1..=MAX_TOP).contains(limit))
+        .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
 }
 
 fn carry(text: &str) -> Result<CarryArg, String> {

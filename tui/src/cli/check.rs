@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use loudou_limiter::config::{self, MAX_FILE_BYTES};
+use loudou_limiter::rule::RuleFile;
 
 use super::Outcome;
 use super::args::{CheckArgs, Format};
@@ -14,8 +15,7 @@ use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::json_list;
 use crate::text::escape;
-pub(super) use summary::Content;
-use summary::FileReport;
+use summary::{Content, FileReport};
 
 mod summary;
 
@@ -55,7 +55,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
 }
 
 /// All that is wrong with a text, and what it says when nothing is.
-pub(super) fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
+fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
     let mut report = Report::of_text(name, bytes);
     let Some(document) = &report.document else {
         return (report, None);
@@ -75,6 +75,23 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
     report.add(&problems);
     let content = content.filter(|_| !report.has_errors());
     (report, content)
+}
+
+/// The rules of a file for another command. What is wrong with them goes to standard error.
+pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
+    let bytes = bytes_of(context, path)?;
+    let (report, found) = check(&name_of(path), &bytes);
+    write!(context.io.err, "{}", report.lines(context.style))?;
+    match found {
+        Some(Content::Rules(file)) => return Ok(Some(file)),
+        Some(Content::Admin(_)) => writeln!(
+            context.io.err,
+            "{}: the configuration of the admin role has no rules",
+            escape(&name_of(path))
+        )?,
+        None => writeln!(context.io.err, "{}", report.count())?,
+    }
+    Ok(None)
 }
 
 /// What a file is called in messages.

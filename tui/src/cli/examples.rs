@@ -6,6 +6,8 @@ Examples:
   loudou check rules.yaml                         check a rule file before Envoy sees it
   loudou replay --config rules.yaml --trace access.log    what it would have done yesterday
   loudou buckets --state refusing                 who is refused, right now
+  loudou top --by refused                         who was refused most, lately
+  loudou explain --path /reply -H 'x-user-id: alice'    why a request would be refused
   loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
   loudou unset per-user                           take that back
   loudou ban per-user mallory --for 10m           refuse all that somebody sends
@@ -15,7 +17,8 @@ pub(crate) const TOP: &str = "\
 Examples:
   loudou top
   loudou --url http://10.0.0.7:9911 top --interval 250ms
-  loudou top | cat                                print once";
+  loudou top --by refused --limit 10              who is refused most, no screen
+  loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 pub(crate) const CHECK: &str = "\
 Examples:
@@ -51,6 +54,14 @@ pub(crate) const GET: &str = "\
 Examples:
   loudou get per-user alice                       its limits, its ban, its override
   loudou get per-user alice --output json | jq .limits";
+
+pub(crate) const EXPLAIN: &str = "\
+Examples:
+  loudou explain -X POST --path /reply -H 'x-user-id: alice'
+  loudou explain --path '/search?q=x' --source 203.0.113.7 --host api.example.com
+  loudou explain --metadata envoy.filters.http.jwt_authn.payload.plan=free --cost 5
+  loudou explain --config rules.yaml -H 'x-user-id: alice'    by a file, before Envoy has it
+  loudou explain -H 'x-user-id: alice' -o json | jq .verdict";
 
 pub(crate) const SET: &str = "\
 Examples:

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use loudou_limiter::Nanos;
-use loudou_limiter::rule::RuleFile;
 
 use super::Outcome;
 use super::args::Format;
-use super::check::{Content, bytes_of, check, name_of};
+use super::check::{name_of, rules_of};
 use super::context::Context;
 use super::world::{Io, Style, Usage, json};
 use crate::replay::engine::Reported;
@@ -77,12 +76,12 @@ impl From<FormArg> for Form {
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Outcome> {
     check_use(context, args)?;
-    let Some(file) = rules(context, &args.config)? else {
+    let Some(file) = rules_of(context, &args.config)? else {
         return Ok(Outcome::Failed);
     };
     let other = match &args.compare {
         None => None,
-        Some(path) => match rules(context, path)? {
+        Some(path) => match rules_of(context, path)? {
             None => return Ok(Outcome::Failed),
             Some(other) => Some((name_of(path), other)),
         },
@@ -120,23 +119,6 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
         bail!(Usage(wrong.to_owned()));
     }
     Ok(())
-}
-
-/// The rules of a file. What is wrong with them goes to standard error.
-fn rules(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
-    let bytes = bytes_of(context, path)?;
-    let (report, found) = check(&name_of(path), &bytes);
-    write!(context.io.err, "{}", report.lines(context.style))?;
-    match found {
-        Some(Content::Rules(file)) => return Ok(Some(file)),
-        Some(Content::Admin(_)) => writeln!(
-            context.io.err,
-            "{}: the configuration of the admin role has no rules",
-            escape(&name_of(path))
-        )?,
-        None => writeln!(context.io.err, "{}", report.count())?,
-    }
-    Ok(None)
 }
 
 /// Runs the trace.

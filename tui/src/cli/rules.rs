@@ -11,7 +11,7 @@ use super::context::Context;
 use super::table::{Paint, Set, Table, csv};
 use super::words;
 use super::world::{Style, json, json_list};
-use crate::meaning::short;
+use crate::meaning::{self, short};
 use crate::text::{escape, humanise};
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
@@ -48,7 +48,11 @@ pub(super) fn print(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table => table(rules).print(out, style),
+        Format::Table => {
+            table(rules).print(out, style)?;
+            let totals = rules.rules.iter().map(|rule| &rule.totals);
+            super::status::upstreams(totals, rules.now_ns, style, out)
+        }
         Format::Json | Format::Jsonl => json_list(out, format, rules, &rules.rules),
         Format::Csv => lines(&rules.rules, out),
     }
@@ -144,6 +148,9 @@ pub(super) fn one(
             ),
         ),
     ];
+    let upstreams = now_ns.map(|now| meaning::upstreams(totals, now));
+    let upstreams = upstreams.into_iter().flatten();
+    lines.extend(upstreams.map(|line| ("now", line)));
     if let Some(shadows) = rule.rule.get("shadows").and_then(Value::as_str) {
         lines.push(("shadows", shadows.to_owned()));
     }

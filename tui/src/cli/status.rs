@@ -9,6 +9,7 @@ use super::args::Format;
 use super::context::Context;
 use super::table::{Cell, Paint, Set, Table, csv};
 use super::world::{Style, json};
+use crate::meaning;
 use crate::text::{escape, humanise};
 
 pub(super) fn run(context: &mut Context<'_, '_>) -> Result<()> {
@@ -89,12 +90,34 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
     }
     writeln!(out)?;
     totals(&status.rules).print(out, style)?;
+    upstreams(&status.rules, status.now_ns, style, out)?;
     for (i, warning) in status.warnings.iter().enumerate() {
         if i == 0 {
             writeln!(out)?;
         }
         let mark = Paint::Warn.on("warning:", style);
         writeln!(out, "{mark} {}", escape(warning))?;
+    }
+    Ok(())
+}
+
+/// How the upstreams of rules with `when` do.
+pub(super) fn upstreams<'a>(
+    rules: impl IntoIterator<Item = &'a RuleTotals>,
+    now_ns: u64,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let lines = rules.into_iter().flat_map(|rule| {
+        let lines = meaning::upstreams(rule, now_ns).into_iter();
+        lines.map(|line| (rule.name.as_str(), line))
+    });
+    for (i, (rule, line)) in lines.enumerate() {
+        if i == 0 {
+            writeln!(out)?;
+        }
+        let rule = Paint::Heading.on(&escape(rule), style);
+        writeln!(out, "{rule} {}", escape(&line))?;
     }
     Ok(())
 }
@@ -148,6 +171,7 @@ fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         ("store.cas_give_ups", store.cas_give_ups),
         ("store.lost_counts", store.lost_counts),
         ("store.lost_returns", store.lost_returns),
+        ("store.lost_responses", store.lost_responses),
         ("waiting", status.waiting),
     ] {
         csv(out, [name, &value.to_string()])?;

@@ -13,6 +13,7 @@ use crate::text::is_unsafe;
 mod canned;
 mod checks;
 mod edits;
+mod explains;
 mod of_keys;
 mod replays;
 mod usage;

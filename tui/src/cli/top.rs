@@ -1,19 +1,32 @@
-//! `loudou top`: the screen on a terminal, the list of buckets elsewhere.
+//! `loudou top`: the screen on a terminal; elsewhere, and where something is asked for, the keys that
+//! were refused or admitted most lately.
+
+use std::io::{self, Write};
 
 use anyhow::Result;
+use loudou_api::{Top, TopBy};
 use loudou_limiter::Nanos;
 
-use super::args::{BucketsArgs, TopArgs};
-use super::buckets;
+use super::args::{Format, TopArgs};
 use super::context::{Context, duration};
+use super::table::{Cell, Paint, Set, Table, csv};
+use super::world::{Style, json_list};
+use crate::client::TopQuery;
 use crate::runtime;
+use crate::text::humanise;
 
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<()> {
-    // Who names a form wants text, not a screen.
-    if !context.io.out_terminal || context.global.output.is_some() {
-        return buckets::run(context, &BucketsArgs::default());
+    let query = TopQuery {
+        rule: args.and_then(|args| args.rule.clone()),
+        by: args.and_then(|args| args.by),
+        limit: args.and_then(|args| args.limit),
+    };
+    // Who names a form or a list wants text, not a screen.
+    let is_asked = context.global.output.is_some() || query != TopQuery::default();
+    if is_asked || !context.io.out_terminal {
+        return list(context, &query);
     }
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second is worth showing as trouble, unless that was asked for.
@@ -25,4 +38,89 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
         color: context.style.color,
         interval: duration(interval),
     })
+}
+
+fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<()> {
+    let top = context.client()?.top(query)?;
+    print(&top, context.format(), context.style, context.io.out)?;
+    if top.missing_at_most > 0 {
+        let (by, most) = (top.by.name(), top.missing_at_most);
+        context.note(&format!(
+            "more keys than counters: a key without one was {by} at most {most} times"
+        ))?;
+    }
+    Ok(())
+}
+
+pub(super) fn print(
+    top: &Top,
+    format: Format,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => {
+            writeln!(out, "{}", heading(top))?;
+            table(top).print(out, style)
+        }
+        Format::Json | Format::Jsonl => json_list(out, format, top, &top.top),
+        Format::Csv => lines(top, out),
+    }
+}
+
+/// What is counted, of how many keys, and since when.
+fn heading(top: &Top) -> String {
+    let more = if top.missing_at_most > 0 {
+        "more than "
+    } else {
+        ""
+    };
+    let keys = match top.keys {
+        1 => "1 key".to_owned(),
+        keys => format!("{keys} keys"),
+    };
+    let (by, window) = (top.by.name(), humanise(top.window_ns));
+    format!("most {by} in the last {window}, of {more}{keys}")
+}
+
+fn table(top: &Top) -> Table {
+    let (by, paint) = match top.by {
+        TopBy::Refused => ("REFUSED", Paint::Bad),
+        TopBy::Admitted => ("ADMITTED", Paint::Plain),
+    };
+    let mut columns = vec![
+        ("RULE", Set::Shrink),
+        ("KEY", Set::Shrink),
+        (by, Set::Right),
+    ];
+    // A column for it only where it says something.
+    let is_exact = top.top.iter().all(|entry| entry.error == 0);
+    if !is_exact {
+        columns.push(("AT LEAST", Set::Right));
+    }
+    let mut table = Table::new(&columns);
+    for entry in &top.top {
+        let mut row = vec![
+            entry.rule.as_str().into(),
+            entry.key.as_str().into(),
+            Cell::from(entry.count).paint(paint),
+        ];
+        if !is_exact {
+            row.push(entry.count.saturating_sub(entry.error).into());
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn lines(top: &Top, out: &mut dyn Write) -> io::Result<()> {
+    csv(out, ["rule", "key", "count", "error"])?;
+    for entry in &top.top {
+        let (count, error) = (entry.count.to_string(), entry.error.to_string());
+        csv(
+            out,
+            [&entry.rule, &entry.key, &count, &error].map(String::as_str),
+        )?;
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What the client can be asked to send, and how it is written into addresses.
 
-use loudou_api::BucketState;
+use loudou_api::{BucketState, TopBy};
 use loudou_limiter::{Carry, Nanos};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -110,6 +110,34 @@ impl BucketsQuery {
             ("key", self.key.as_deref()),
             ("state", self.state.map(BucketState::name)),
             ("cursor", self.cursor.as_deref()),
+            ("limit", limit.as_deref()),
+        ] {
+            if let Some(value) = value {
+                path.query(name, value);
+            }
+        }
+        path.text
+    }
+}
+
+/// `GET /v1/top`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopQuery {
+    /// Only keys of this rule.
+    pub rule: Option<String>,
+    /// By what; refused where nothing is said.
+    pub by: Option<TopBy>,
+    /// The most keys.
+    pub limit: Option<usize>,
+}
+
+impl TopQuery {
+    pub(super) fn path(&self) -> String {
+        let mut path = Path::new(&["top"]);
+        let limit = self.limit.map(|limit| limit.to_string());
+        for (name, value) in [
+            ("rule", self.rule.as_deref()),
+            ("by", self.by.map(TopBy::name)),
             ("limit", limit.as_deref()),
         ] {
             if let Some(value) = value {

@@ -42,6 +42,7 @@ fn path_words(path: &PathMatch) -> String {
         PathMatch::Exact(path) => format!("to {path} alone"),
         PathMatch::Suffix(end) => format!("to paths that end with {end}"),
         PathMatch::Template(template) => format!("to {template}"),
+        PathMatch::Regex(pattern) => format!("to paths that match {}", pattern.text()),
     }
 }
 
@@ -53,6 +54,7 @@ fn value(name: &str, test: &Test) -> String {
         Test::Exact(asked) => format!("{name} {asked}"),
         Test::Prefix(asked) => format!("a {name} that starts with {asked}"),
         Test::Suffix(asked) => format!("a {name} that ends with {asked}"),
+        Test::Regex(pattern) => format!("a {name} that matches {}", pattern.text()),
     }
 }
 
@@ -82,6 +84,7 @@ fn with(name: &str, test: &Test) -> String {
         Test::Exact(asked) => format!("with {name}: {asked}"),
         Test::Prefix(asked) => format!("with {name}: {asked}…"),
         Test::Suffix(asked) => format!("with {name}: …{asked}"),
+        Test::Regex(pattern) => format!("with {name} that matches {}", pattern.text()),
     }
 }
 
@@ -119,6 +122,7 @@ mod tests {
     fn every_other_part() {
         let all = json!({
             "path": { "template": "/users/{id}" },
+            "headers": [{ "name": "x-v", "regex": "v[0-9]+" }],
             "host": { "suffix": ".example.com" },
             "source": ["10.0.0.0/8", "::1/128"],
             "route": { "exact": "main" },
@@ -130,7 +134,7 @@ mod tests {
         assert_eq!(
             say(&all),
             "requests to /users/{id} to a host that ends with .example.com from 10.0.0.0/8 or ::1 \
-             on route main with query parameter q: a…, with cookie c: …z and with metadata jwt.plan: free, \
+             on route main with x-v that matches v[0-9]+, with query parameter q: a…, with cookie c: …z and with metadata jwt.plan: free, \
              but not requests to paths that end with .png"
         );
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
+use loudou_limiter::request::Sample;
 
 use super::instant;
 use super::record::{Record, Text, last_address, without_port};
@@ -39,16 +40,19 @@ pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
         ("user-agent", user_agent),
         ("x-request-id", id),
     ];
-    Ok(Record {
-        at,
+    let request = Sample {
         method: known(method).map(Cow::Borrowed),
         path: known(path).map(Cow::Borrowed),
         host: known(host).map(Cow::Borrowed),
         source: source.and_then(known).map(Cow::Borrowed),
         route: route.and_then(known).map(Cow::Borrowed),
         headers: headers(named.map(|(name, value)| (name, Cow::Borrowed(value)))),
+        ..Sample::default()
+    };
+    Ok(Record {
+        at,
+        request,
         duration,
-        ..Record::default()
     })
 }
 
@@ -88,13 +92,17 @@ pub(crate) fn nginx(line: &[u8]) -> Result<Record<'_>, String> {
         ("referer", unescape(referer)),
         ("x-forwarded-for", unescape(forwarded_for)),
     ];
-    Ok(Record {
-        at,
+    let request = Sample {
         method: Some(unescape(method)),
         path: Some(unescape(path)),
         source: known(source).map(Cow::Borrowed),
         headers: headers(named),
-        ..Record::default()
+        ..Sample::default()
+    };
+    Ok(Record {
+        at,
+        request,
+        duration: None,
     })
 }
 

@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Decides on a request, and takes its cost.
-    pub(crate) fn decide(&mut self, request: &mut Record<'_>, clock: Clock) -> Outcome {
+    pub(crate) fn decide(&mut self, record: &mut Record<'_>, clock: Clock) -> Outcome {
         while let Some((end, place)) = self.flight.next(clock.now) {
             self.release(&place, end);
         }
@@ -66,16 +66,16 @@ impl Engine {
             &self.rules,
             &self.table,
             &mut self.store,
-            request,
+            &mut record.request,
             clock,
             &mut self.stats,
         );
-        self.follow(request, &outcome, clock.now);
+        self.follow(record, &outcome, clock.now);
         outcome
     }
 
     /// Remembers what a request gives back at its end.
-    fn follow(&mut self, request: &Record<'_>, outcome: &Outcome, now: Nanos) {
+    fn follow(&mut self, record: &Record<'_>, outcome: &Outcome, now: Nanos) {
         let mut is_endless = false;
         for said in &outcome.rules {
             let Some(rule) = self.rules.get(said.rule) else {
@@ -88,7 +88,7 @@ impl Engine {
                 continue;
             }
             // One that another rule refuses is over.
-            let duration = request.duration.filter(|_| !outcome.is_refused());
+            let duration = record.duration.filter(|_| !outcome.is_refused());
             is_endless |= duration.is_none() && !outcome.is_refused();
             let end = duration.map_or(now, |duration| {
                 now.saturating_add(outcome.wait(&self.rules))

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use loudou_limiter::Nanos;
+use loudou_limiter::request::Sample;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
@@ -31,7 +32,10 @@ impl<'a> Visitor<'a> for WireVisitor {
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Wire<'a>, A::Error> {
         let mut wire = Wire {
             record: Record {
-                underscores: true,
+                request: Sample {
+                    underscores: true,
+                    ..Sample::default()
+                },
                 ..Record::default()
             },
             at: None,
@@ -56,15 +60,15 @@ impl<'a> Wire<'a> {
             "start_time" | "timestamp" | "@timestamp" | "time" => {
                 self.at = self.at.or_else(|| time(&value));
             }
-            "method" | ":method" | "request_method" => record.method = text(value),
-            "path" | ":path" | "request_path" => record.path = text(value),
-            "authority" | ":authority" | "host" => record.host = text(value),
+            "method" | ":method" | "request_method" => record.request.method = text(value),
+            "path" | ":path" | "request_path" => record.request.path = text(value),
+            "authority" | ":authority" | "host" => record.request.host = text(value),
             "downstream_remote_address"
             | "downstream_remote_address_without_port"
             | "remote_address"
             | "source_address"
-            | "client_ip" => record.source = text(value).map(bare),
-            "route_name" | "route" => record.route = text(value),
+            | "client_ip" => record.request.source = text(value).map(bare),
+            "route_name" | "route" => record.request.route = text(value),
             "duration" | "duration_ms" => record.duration = duration(&value),
             "request_id" => record.add("x-request-id".into(), value),
             _ => record.add(name, value),
@@ -75,7 +79,7 @@ impl<'a> Wire<'a> {
 impl<'a> Record<'a> {
     fn add(&mut self, name: Cow<'a, str>, value: Scalar<'a>) {
         if let Some(value) = text(value) {
-            self.headers.push((name, value));
+            self.request.headers.push((name, value));
         }
     }
 }
@@ -85,13 +89,13 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record<'_>, String> {
     use loudou_limiter::request::Request as _;
     let Wire { mut record, at } = json::read(line)?;
     record.at = at.ok_or("no `start_time`, `timestamp` or `time` that is one")?;
-    if record.method.is_none() && record.path.is_none() {
+    if record.request.method.is_none() && record.request.path.is_none() {
         return Err("no request: neither `method` nor `path`".to_owned());
     }
-    if record.source.is_none() {
-        let last = record.header("x-forwarded-for");
+    if record.request.source.is_none() {
+        let last = record.request.header("x-forwarded-for");
         let last = last.map(|addresses| last_address(&addresses).to_vec());
-        record.source = last.map(Cow::Owned);
+        record.request.source = last.map(Cow::Owned);
     }
     Ok(record)
 }
@@ -151,9 +155,9 @@ mod tests {
         let mut record = parse(line.as_bytes()).expect(line);
         let names = names.iter().map(|name| {
             let value = match *name {
-                "source" => record.source(),
-                "route" => record.route(),
-                name => record.header(name),
+                "source" => record.request.source(),
+                "route" => record.request.route(),
+                name => record.request.header(name),
             };
             value.map(|value| String::from_utf8(value.into_owned()).expect("UTF-8"))
         });

@@ -37,6 +37,12 @@ fn side_notes(name: &str, side: &Side, form: Form, notes: &mut Vec<String>) {
     let engine = &side.engine;
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();
+        if rule.when.is_some() {
+            notes.push(format!(
+                "{name}rule {} applies only while an upstream fails: here it never does",
+                rule.name
+            ));
+        }
         let missing = missing(rule, form);
         for part in &missing {
             let title = form.title();

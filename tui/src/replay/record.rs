@@ -1,13 +1,10 @@
 //! One line of a trace or a log, as rules see it.
 
-use std::borrow::Cow;
-
 use loudou_limiter::config::RuleEdit;
-use loudou_limiter::request::Request;
+use loudou_limiter::request::Sample;
 use loudou_limiter::{Carry, Nanos};
 
-/// Bytes of a line, or what they were escaped for.
-pub(crate) type Text<'a> = Cow<'a, [u8]>;
+pub(crate) use loudou_limiter::request::Text;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,21 +13,12 @@ pub(crate) enum Line<'a> {
     Set(Set),
 }
 
-/// A request.
+/// A request, and when it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     /// When it came, on the clock of its trace.
     pub(crate) at: Nanos,
-    pub(crate) method: Option<Text<'a>>,
-    pub(crate) path: Option<Text<'a>>,
-    pub(crate) host: Option<Text<'a>>,
-    pub(crate) source: Option<Text<'a>>,
-    pub(crate) route: Option<Text<'a>>,
-    pub(crate) headers: Vec<(Cow<'a, str>, Text<'a>)>,
-    /// Whether `_` stands for `-` in the names of headers.
-    pub(crate) underscores: bool,
-    pub(crate) cost: Option<u64>,
-    pub(crate) max_wait: Option<Nanos>,
+    pub(crate) request: Sample<'a>,
     /// How long it was under way.
     pub(crate) duration: Option<Nanos>,
 }
@@ -42,54 +30,6 @@ pub(crate) struct Set {
     pub(crate) rule: String,
     pub(crate) edit: RuleEdit,
     pub(crate) carry: Carry,
-}
-
-impl Request for Record<'_> {
-    fn method(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.method.as_deref().map(Cow::Borrowed)
-    }
-
-    fn path(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.path.as_deref().map(Cow::Borrowed)
-    }
-
-    fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>> {
-        match name {
-            ":method" => self.method(),
-            ":path" => self.path(),
-            ":authority" | "host" => self.host.as_deref().map(Cow::Borrowed),
-            _ => {
-                let mut headers = self.headers.iter();
-                let found = headers.find(|(own, _)| same(own, name, self.underscores));
-                found.map(|(_, value)| Cow::Borrowed(&**value))
-            }
-        }
-    }
-
-    fn source(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.source.as_deref().map(Cow::Borrowed)
-    }
-
-    fn route(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.route.as_deref().map(Cow::Borrowed)
-    }
-
-    fn cost(&mut self) -> Option<u64> {
-        self.cost
-    }
-
-    fn max_wait(&mut self) -> Option<Nanos> {
-        self.max_wait
-    }
-}
-
-/// Whether a line calls the header `name` (in lower case) `own`.
-fn same(own: &str, name: &str, underscores: bool) -> bool {
-    let plain = |byte: u8| match byte {
-        b'_' if underscores => b'-',
-        _ => byte.to_ascii_lowercase(),
-    };
-    own.len() == name.len() && own.bytes().map(plain).eq(name.bytes())
 }
 
 /// The address in `1.2.3.4:567` or `[::1]:567`; one without a port is as it is.
@@ -113,14 +53,6 @@ pub(crate) fn last_address(forwarded_for: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_headers() {
-        assert!(same("X-User-Id", "x-user-id", false));
-        assert!(!same("x_user_id", "x-user-id", false));
-        assert!(same("x_user_id", "x-user-id", true));
-        assert!(!same("x_user_ids", "x-user-id", true));
-    }
 
     #[test]
     fn addresses() {

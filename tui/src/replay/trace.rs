@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::config::{self, Problem};
+use loudou_limiter::request::Sample;
 use loudou_limiter::{Carry, Nanos};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -43,17 +44,20 @@ pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, String> {
             parse_set(at, set).map(Line::Set)
         };
     }
-    Ok(Line::Request(Record {
-        at,
+    let request = Sample {
         method: Some(wire.method.map_or(Cow::Borrowed(b"GET"), Str::bytes)),
         path: Some(wire.path.map_or(Cow::Borrowed(b"/"), Str::bytes)),
         host: wire.host.map(Str::bytes).filter(|host| !host.is_empty()),
         source: wire.source.map(Str::bytes),
         route: wire.route.map(Str::bytes),
         headers: wire.headers.unwrap_or_default().0,
-        underscores: false,
         cost: wire.cost,
         max_wait: wire.max_wait_ns.map(Nanos::new),
+        ..Sample::default()
+    };
+    Ok(Line::Request(Record {
+        at,
+        request,
         duration: wire.duration_ns.map(Nanos::new),
     }))
 }
@@ -128,16 +132,22 @@ mod tests {
                "source":"10.0.0.1","route":"r","cost":3,"max_wait_ns":4,"duration_ns":5}"#,
         );
         assert_eq!(record.at, Nanos::new(7));
-        assert_eq!(record.method().as_deref(), Some(&b"POST"[..]));
-        assert_eq!(record.path().as_deref(), Some(&b"/ab?x"[..]));
-        assert_eq!(record.header("host").as_deref(), Some(&b"h"[..]));
-        assert_eq!(record.header(":authority").as_deref(), Some(&b"h"[..]));
-        assert_eq!(record.header("x-user-id").as_deref(), Some(&b"alice"[..]));
-        assert_eq!(record.header("x-user"), None);
-        assert_eq!(record.source().as_deref(), Some(&b"10.0.0.1"[..]));
-        assert_eq!(record.route().as_deref(), Some(&b"r"[..]));
+        assert_eq!(record.request.method().as_deref(), Some(&b"POST"[..]));
+        assert_eq!(record.request.path().as_deref(), Some(&b"/ab?x"[..]));
+        assert_eq!(record.request.header("host").as_deref(), Some(&b"h"[..]));
         assert_eq!(
-            (record.cost(), record.max_wait()),
+            record.request.header(":authority").as_deref(),
+            Some(&b"h"[..])
+        );
+        assert_eq!(
+            record.request.header("x-user-id").as_deref(),
+            Some(&b"alice"[..])
+        );
+        assert_eq!(record.request.header("x-user"), None);
+        assert_eq!(record.request.source().as_deref(), Some(&b"10.0.0.1"[..]));
+        assert_eq!(record.request.route().as_deref(), Some(&b"r"[..]));
+        assert_eq!(
+            (record.request.cost(), record.request.max_wait()),
             (Some(3), Some(Nanos::new(4)))
         );
         assert_eq!(record.duration, Some(Nanos::new(5)));
@@ -147,12 +157,19 @@ mod tests {
     fn only_the_instant_is_needed() {
         let mut record = request(r#"{"at_ns":18446744073709551615,"host":""}"#);
         assert_eq!(record.at, Nanos::MAX);
-        assert_eq!(record.header(":method").as_deref(), Some(&b"GET"[..]));
-        assert_eq!(record.header(":path").as_deref(), Some(&b"/"[..]));
-        assert_eq!(record.header("host"), None);
-        assert_eq!(record.source(), None);
         assert_eq!(
-            (record.cost(), record.max_wait(), record.duration),
+            record.request.header(":method").as_deref(),
+            Some(&b"GET"[..])
+        );
+        assert_eq!(record.request.header(":path").as_deref(), Some(&b"/"[..]));
+        assert_eq!(record.request.header("host"), None);
+        assert_eq!(record.request.source(), None);
+        assert_eq!(
+            (
+                record.request.cost(),
+                record.request.max_wait(),
+                record.duration
+            ),
             (None, None, None)
         );
     }

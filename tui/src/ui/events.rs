@@ -58,8 +58,8 @@ fn line(pen: &mut Pen<'_>, y: u16, event: &Event, now: u64) {
     let theme = pen.theme;
     pen.within(1, y, 7, &seen(now.saturating_sub(event.at_ns)), theme.dim);
     let kind = match event.kind {
-        EventKind::Edit => theme.good,
-        EventKind::Warning => theme.warn,
+        EventKind::Edit | EventKind::UpstreamHeals => theme.good,
+        EventKind::Warning | EventKind::UpstreamFails => theme.warn,
         _ => theme.plain,
     };
     pen.within(9, y, 15, &event.kind.name().replace('_', " "), kind);

@@ -6,13 +6,15 @@ use super::pen::Pen;
 use super::words::{amount, percent, rate};
 use crate::app::history::Track;
 use crate::app::layout::table_height;
-use crate::app::state::State;
-use crate::meaning::short;
+use crate::app::state::{Data, State};
+use crate::meaning::{self, short};
 use crate::num::{cells, fraction};
 use loudou_api::{RuleTotals, RuleView};
 
 /// How many overrides are named.
 const OVERRIDES: usize = 6;
+/// How many upstreams of the selected rule are told of.
+const MAX_UPSTREAMS: usize = 3;
 
 /// Draws the rules, and the selected one in words.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -30,18 +32,16 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     let columns = Columns::new(pen.width(), name);
     pen.style_line(0, theme.head);
     columns.header(pen);
-    let detail = state.rule_view(state.rule).map(about).unwrap_or_default();
+    let now = state.server_ns().saturating_add(state.age().get());
+    let detail = state.rule_view(state.rule);
+    let detail = detail.map(|rule| about(rule, totals_of(data, rule), now));
+    let detail = detail.unwrap_or_default();
     let height = table_height(state.size).saturating_sub(detail.len()).max(1);
     let first = state.rule.saturating_add(1).saturating_sub(height);
     for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
         let y = cells(index.saturating_sub(first)).saturating_add(1);
-        let totals = data
-            .status
-            .rules
-            .iter()
-            .find(|totals| totals.name == rule.name);
-        let totals = totals.unwrap_or(&rule.totals);
-        let beside = compared(rule, totals, &data.rules.rules, &data.status.rules);
+        let totals = totals_of(data, rule);
+        let beside = compared(rule, totals, data);
         columns.row(
             pen,
             y,
@@ -67,26 +67,26 @@ fn share_refused(totals: &RuleTotals) -> f64 {
 }
 
 /// Of a rule that is to be compared with another: what it would refuse, beside what that one does.
-fn compared(
-    rule: &RuleView,
-    totals: &RuleTotals,
-    rules: &[RuleView],
-    all: &[RuleTotals],
-) -> String {
+fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
     let other = rule.rule.get("shadows").and_then(Value::as_str);
-    let Some(other) = other.filter(|other| rules.iter().any(|rule| rule.name == *other)) else {
+    let mut rules = data.rules.rules.iter();
+    let Some(other) = other.and_then(|other| rules.find(|rule| rule.name == other)) else {
         return String::new();
     };
     let would = percent(share_refused(totals));
-    let does = all.iter().find(|totals| totals.name == other);
-    let does = does.map_or_else(String::new, |totals| {
-        format!(", {other} {}", percent(share_refused(totals)))
-    });
-    format!("would refuse {would}{does}  ")
+    let does = percent(share_refused(totals_of(data, other)));
+    format!("would refuse {would}, {} {does}  ", other.name)
+}
+
+/// What a rule did so far, as of the status where that is newer.
+fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
+    let mut all = data.status.rules.iter();
+    let found = all.find(|totals| totals.name == rule.name);
+    found.unwrap_or(&rule.totals)
 }
 
 /// The selected rule in words, in full where the table cuts.
-fn about(rule: &RuleView) -> Vec<String> {
+fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
     if let Some(penalty) = rule.rule.get("penalty").and_then(short::penalty) {
         lines.push(format!("penalty: {penalty}"));
@@ -99,6 +99,8 @@ fn about(rule: &RuleView) -> Vec<String> {
     if !overrides.is_empty() {
         lines.push(format!("overrides: {}", overrides.join(", ")));
     }
+    let upstreams = meaning::upstreams(totals, now_ns).into_iter();
+    lines.extend(upstreams.take(MAX_UPSTREAMS));
     if let Some(edit) = &rule.edit {
         let why = if edit.reason.is_empty() {
             "no reason given"
@@ -201,11 +203,18 @@ impl Columns {
         let mark = rule.edit.as_ref().map_or(String::new(), |edit| {
             format!("{} edited by {}  ", theme.pick('✎', '*'), edit.by)
         });
+        let upstreams = totals.upstreams.as_deref();
+        let now = match upstreams.map(|all| all.iter().any(|upstream| upstream.applies)) {
+            None => "",
+            Some(true) => "applies now  ",
+            Some(false) => "not now  ",
+        };
         pen.spans(
             self.limits,
             y,
             &[
                 (beside, theme.warn),
+                (now, theme.dim),
                 (&mark, theme.warn),
                 (&limits, theme.plain),
             ],

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use loudou_api::{LimitView, RuleView};
+use loudou_api::{LimitView, RuleView, UpstreamView};
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
 use ratatui::Terminal;
@@ -161,6 +161,41 @@ fn a_ban_counts_down() {
     update(&mut state, Msg::Tick, now);
     let after = text(&state);
     assert!(after.contains("for 3m48s more"), "{after}");
+}
+
+/// A rule with `when` says whether it applies, in its line and, with numbers, below.
+#[test]
+fn rules_that_do_not_always_apply() {
+    let shown = |applies: bool, upstreams: usize| {
+        let size = (120, 40);
+        let mut state = state(size, 3);
+        type_keys(&mut state, "3");
+        let data = state.data.as_mut().expect("data");
+        let now = data.status.now_ns;
+        let view = |n: usize| UpstreamView {
+            cluster: format!("c{n}"),
+            responses: 40,
+            errors: 12,
+            applies,
+            since_ns: now - 5_000_000_000,
+        };
+        data.status.rules[0].upstreams = Some((0..upstreams).map(view).collect());
+        let terminal = draw(&state, &Theme::new(true, false), size);
+        terminal.backend().to_string()
+    };
+    let text = shown(true, 9);
+    assert!(text.contains("applies now  burst"), "{text}");
+    assert!(
+        text.contains("applies to upstream c2 for 5s now; errors: 12 of 40 responses (30 %)"),
+        "{text}"
+    );
+    assert!(!text.contains("upstream c3"), "{text}");
+    let text = shown(false, 1);
+    assert!(
+        text.contains("not now  burst") && text.contains("does not apply to upstream c0"),
+        "{text}"
+    );
+    assert!(shown(false, 0).contains("no upstream has answered yet"));
 }
 
 #[test]

@@ -122,6 +122,19 @@ impl<'a> Numbers<'a> {
         cursor.decimal(least, most, report)
     }
 
+    /// A number that is bounded by another field, too.
+    pub(in crate::config) fn decimal_up_to(
+        &self,
+        name: &str,
+        most: Decimal,
+        report: &mut Report,
+    ) -> Option<Decimal> {
+        match self.field(name, report)? {
+            (cursor, Form::Decimal(least, bound)) => cursor.decimal(least, most.min(bound), report),
+            _ => None,
+        }
+    }
+
     pub(in crate::config) fn boolean(&self, name: &str, report: &mut Report) -> Option<bool> {
         self.field(name, report)?.0.boolean(report)
     }

@@ -10,6 +10,7 @@ use super::{list, object, one_of, reference};
 use crate::config::keys;
 use crate::config::matches::{self, MAX_DEPTH, MAX_METADATA, MAX_NAME, MAX_NETWORKS, MAX_PARTS};
 use crate::rule::SourcePrefix;
+use crate::rule::pattern::MAX_PATTERN;
 
 /// Names and what they stand for.
 pub(super) fn definitions() -> Vec<(&'static str, Value)> {
@@ -93,10 +94,14 @@ fn test(kind: &str, what: &str) -> Value {
         "exact" => format!("The {what} is this text."),
         "prefix" => format!("The {what} starts with this text."),
         "suffix" => format!("The {what} ends with this text."),
+        "regex" => format!(
+            "All of the {what} matches this regular expression, in the syntax of the crate regex-lite."
+        ),
         _ => return Value::Null,
     };
     let mut schema = match kind {
         "present" => json!({ "type": "boolean" }),
+        "regex" => json!({ "type": "string", "minLength": 1, "maxLength": MAX_PATTERN }),
         _ => json!({ "type": "string", "minLength": 1, "maxLength": matches::MAX_TEXT }),
     };
     describe(&mut schema, &description);
@@ -117,7 +122,7 @@ fn path(name: &str) -> Value {
              /users/7/posts.",
             "^/[^?#]*$",
         ),
-        _ => return Value::Null,
+        _ => return test(name, "path"),
     };
     json!({
         "description": description,

@@ -126,5 +126,6 @@ fn in_words(NamedTest { name, test }: &NamedTest) -> String {
         Test::Exact(exact) => format!("`{name}` = `{exact}`"),
         Test::Prefix(text) => format!("`{name}` = `{text}…`"),
         Test::Suffix(text) => format!("`{name}` = `…{text}`"),
+        Test::Regex(pattern) => format!("`{name}` = /{}/", pattern.text()),
     }
 }

@@ -3,7 +3,7 @@
 use loudou_api::{
     Access, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event,
     EventKind, Events, LimitView, OverrideKind, OverrideView, OwnView, ProblemAnswer, RuleTotals,
-    RuleView, Rules, Status, StoreStatus,
+    RuleView, Rules, Status, StoreStatus, Top, TopBy, TopEntry,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ fn totals(name: &str, mode: &str, edited: bool) -> RuleTotals {
         errors: 0,
         held: 0,
         edited,
+        upstreams: None,
     }
 }
 
@@ -53,6 +54,7 @@ pub(super) fn status() -> Status {
             cas_give_ups: 0,
             lost_counts: 0,
             lost_returns: 0,
+            lost_responses: 0,
         },
         rules: vec![
             totals("per-user", "enforce", true),
@@ -210,6 +212,28 @@ pub(super) fn buckets() -> BucketsPage {
             bucket("carol", 3, BucketState::Busy),
         ],
         next_cursor: None,
+    }
+}
+
+pub(super) fn top(missing_at_most: u64) -> Top {
+    let entry = |key: &str, count: u64, error: u64| TopEntry {
+        rule: "per-user".to_owned(),
+        key: key.to_owned(),
+        count,
+        error: error.min(missing_at_most),
+    };
+    Top {
+        now_ns: NOW,
+        generation: 7,
+        by: TopBy::Refused,
+        window_ns: 93 * S,
+        top: vec![
+            entry("bob:/reply", 1_811, 0),
+            entry("carol", 64, 3),
+            entry("alice", 7, 5),
+        ],
+        keys: 213,
+        missing_at_most,
     }
 }
 

@@ -194,10 +194,10 @@ fn configurations(value: &Value, found: &mut Vec<Value>) {
 fn examples_keep_to_the_schema() {
     let validator = jsonschema::draft202012::new(&config::schema()).expect("a schema");
     let readme = include_str!("../../../../README.md");
-    let rule = readme
-        .split("```yaml")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next());
+    let blocks = readme.split("```yaml").skip(1);
+    let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let rule = blocks.next();
+    let brake = format!("version: 1\nrules:{}", blocks.next().unwrap_or_default());
     // Envoy's YAML may have anchors; the reader of rule files has none.
     let quickstart = include_str!("../../../../envoy/quickstart/envoy.yaml");
     let quickstart = quickstart.replace(": &", ": # ").replace(": *", ": # ");
@@ -206,13 +206,14 @@ fn examples_keep_to_the_schema() {
         include_str!("every.yaml"),
         &quickstart,
         rule.expect("a rule file in the README"),
+        &brake,
     ];
     let mut found = Vec::new();
     for text in texts {
         let document = crate::document::read(text.as_bytes()).expect("readable");
         configurations(&document.value, &mut found);
     }
-    assert_eq!(found.len(), 5);
+    assert_eq!(found.len(), 6);
     for document in &found {
         let errors = validator.iter_errors(document);
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();

@@ -1,6 +1,6 @@
 //! What is only looked at, in every form.
 
-use loudou_api::{BucketState, BucketsPage, Events};
+use loudou_api::{BucketState, BucketsPage, Events, Top, TopBy};
 use serde_json::Value;
 
 use super::canned::{self, HOSTILE, ok};
@@ -24,6 +24,35 @@ fn rules() {
     assert_snapshot!("rules", answer().run("rules").seen());
     assert_snapshot!("rules_csv", answer().run("rules -o csv").seen());
     assert_snapshot!("rules_jsonl", answer().run("rules -o jsonl").seen());
+}
+
+/// What rules with `when` make of their upstreams.
+#[test]
+fn upstreams() {
+    let view = |cluster: &str, errors, applies| loudou_api::UpstreamView {
+        cluster: cluster.to_owned(),
+        responses: 40,
+        errors,
+        applies,
+        since_ns: canned::NOW - 12_000_000_000,
+    };
+    let seen = vec![view("quiet", 1, false), view(HOSTILE, 12, true)];
+    let mut status = canned::status();
+    status.rules[0].upstreams = Some(seen.clone());
+    status.rules[1].upstreams = Some(Vec::new());
+    let told = |text: &str| {
+        let lines = text.lines().filter(|line| line.contains("appl"));
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let out = Loudou::answers(vec![ok(&status)]).run("status").out;
+    assert_snapshot!("status_upstreams", told(&out));
+    let mut rules = canned::rules();
+    rules.rules[0].totals.upstreams = Some(seen);
+    let out = Loudou::answers(vec![ok(&rules)]).run("rules").out;
+    assert_snapshot!("rules_upstreams", told(&out));
+    let answers = vec![ok(&rules.rules[0]), ok(&status)];
+    let out = Loudou::answers(answers).run("rules per-user").out;
+    assert_snapshot!("rule_upstreams", told(&out));
 }
 
 #[test]
@@ -53,17 +82,53 @@ fn buckets() {
 #[test]
 fn top_prints_once_where_there_is_no_terminal() {
     for line in ["", "top"] {
-        let ran = Loudou::answers(vec![ok(&canned::buckets())]).run(line);
+        let ran = Loudou::answers(vec![ok(&canned::top(0))]).run(line);
         assert_eq!(ran.code, 0, "{}", ran.seen());
-        assert!(
-            ran.out
-                .lines()
-                .nth(1)
-                .expect("a row")
-                .contains("bob:/reply"),
-            "{}",
-            ran.out
-        );
+        assert_eq!(ran.lines(), ["GET /v1/top HTTP/1.1"]);
+        let row = ran.out.lines().nth(2).expect("a row");
+        assert!(row.contains("bob:/reply"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn top_lists_in_every_form() {
+    let answer = |missing| Loudou::answers(vec![ok(&canned::top(missing))]);
+    assert_snapshot!("top", answer(0).run("top").seen());
+    assert_snapshot!("top_inexact", answer(5).run("top").seen());
+    assert_snapshot!("top_json", answer(5).run("top -o json").seen());
+    assert_snapshot!("top_jsonl", answer(5).run("top -o jsonl").seen());
+    assert_snapshot!("top_csv", answer(5).run("top -o csv").seen());
+    let none = Top {
+        by: TopBy::Admitted,
+        window_ns: 7_200_000_000,
+        ..Top::default()
+    };
+    assert_snapshot!(
+        "top_none",
+        Loudou::answers(vec![ok(&none)]).run("top").seen()
+    );
+}
+
+/// What is asked for is listed, on a terminal too.
+#[test]
+fn top_asks_for_what_it_is_told() {
+    for (line, request) in [
+        ("top --by refused", "/v1/top?by=refused"),
+        (
+            "top --by admitted --rule per-user",
+            "/v1/top?rule=per-user&by=admitted",
+        ),
+        ("top --limit 10", "/v1/top?limit=10"),
+        ("top --output table", "/v1/top"),
+        ("--output csv", "/v1/top"),
+    ] {
+        let loudou = Loudou {
+            terminal: Some(80),
+            ..Loudou::answers(vec![ok(&canned::top(0))])
+        };
+        let ran = loudou.run(line);
+        assert_eq!(ran.code, 0, "{line}: {}", ran.seen());
+        assert_eq!(ran.lines(), [format!("GET {request} HTTP/1.1")]);
     }
 }
 
@@ -89,7 +154,7 @@ fn a_terminal_has_colours_unless_the_environment_says_no() {
         term: Some("dumb".into()),
         ..Env::default()
     };
-    assert!(!run(dumb, "top -o table").contains('\u{1b}'));
+    assert!(!run(dumb, "buckets -o table").contains('\u{1b}'));
     assert!(!run(Env::default(), "buckets --color never").contains('\u{1b}'));
 }
 
@@ -188,6 +253,7 @@ fn nothing_the_server_says_reaches_the_terminal_raw() {
     let mut events = canned::events();
     let mut status = canned::status();
     let mut rules = canned::rules();
+    let mut top = canned::top(5);
     page.buckets[1].key = HOSTILE.to_owned();
     page.buckets[1].limits[0].rate = HOSTILE.to_owned();
     events.events[0].reason = HOSTILE.to_owned();
@@ -195,12 +261,15 @@ fn nothing_the_server_says_reaches_the_terminal_raw() {
     status.warnings = vec![HOSTILE.to_owned()];
     status.git = HOSTILE.to_owned();
     rules.rules[0].rule["limits"][0]["name"] = HOSTILE.into();
+    top.top[0].key = HOSTILE.to_owned();
+    top.top[1].rule = HOSTILE.to_owned();
     for form in ["table", "json", "jsonl", "csv"] {
         for (line, answer) in [
             ("buckets", ok(&page)),
             ("events", ok(&events)),
             ("status", ok(&status)),
             ("rules", ok(&rules)),
+            ("top", ok(&top)),
         ] {
             let ran = Loudou::answers(vec![answer]).run(&format!("{line} -o {form}"));
             assert_eq!(ran.code, 0, "{}", ran.seen());

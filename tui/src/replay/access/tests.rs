@@ -14,12 +14,12 @@ fn text(value: Option<Cow<'_, [u8]>>) -> Option<String> {
 /// Time, method, path, source, route, and the headers in question.
 fn seen(mut record: Record<'_>, names: &[&str]) -> (u64, Vec<Option<String>>) {
     let mut values = vec![
-        text(record.method()),
-        text(record.path()),
-        text(record.source()),
-        text(record.route()),
+        text(record.request.method()),
+        text(record.request.path()),
+        text(record.request.source()),
+        text(record.request.route()),
     ];
-    values.extend(names.iter().map(|name| text(record.header(name))));
+    values.extend(names.iter().map(|name| text(record.request.header(name))));
     (record.at.get(), values)
 }
 

@@ -1,0 +1,307 @@
+//! `POST /v1/explain`: what would be made of a request, rule by rule. Nothing is taken.
+//!
+//! The body is a request as `loudou_limiter::config::parse_sample` reads it.
+
+use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
+use loudou_limiter::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
+use loudou_limiter::rule::{Failing, Found, Missing};
+use loudou_limiter::store::table::GaveUp;
+use loudou_limiter::{Nanos, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bucket::LimitView;
+
+/// What would be made of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainAnswer {
+    /// The server's clock.
+    pub now_ns: u64,
+    /// The generation of the rules.
+    pub generation: u64,
+    /// `admit`, `hold` or `refuse`.
+    pub verdict: Says,
+    /// How long it would be held.
+    pub wait_ns: u64,
+    /// The rule that would refuse it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_by: Option<String>,
+    /// Every rule, in order of evaluation.
+    pub rules: Vec<ExplainedRule>,
+}
+
+/// What a rule or a limit says of a request, or why it says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Says {
+    /// It lets it pass.
+    Admit,
+    /// It lets it pass after a wait.
+    Hold,
+    /// It refuses it; in shadow mode it would.
+    Refuse,
+    /// The request has no key, and the rule does not apply.
+    Skip,
+    /// The rule is for other requests.
+    NoMatch,
+    /// The rule is not evaluated.
+    Off,
+    /// It is for this request, but by its `when` not now.
+    NotNow,
+    /// A rule in front of it lets none behind it be asked.
+    Stopped,
+    /// A rule in front of it has refused the request.
+    NotAsked,
+    /// Something that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl Says {
+    /// The name in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admit => "admit",
+            Self::Hold => "hold",
+            Self::Refuse => "refuse",
+            Self::Skip => "skip",
+            Self::NoMatch => "no_match",
+            Self::Off => "off",
+            Self::NotNow => "not_now",
+            Self::Stopped => "stopped",
+            Self::NotAsked => "not_asked",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedRule {
+    /// Its name.
+    pub rule: String,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: String,
+    /// What it says.
+    pub says: Says,
+    /// It lets the request pass, but an enforced rule behind it refuses: it is given back what it took.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overruled: bool,
+    /// The rule in front of it, for which it is not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
+    /// Why the store gave up; the rule's `on_error` holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The first part of its match that does not hold; absent when it is for the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<UnmetPart>,
+    /// The first part of its key that the request lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<UnmetPart>,
+    /// The key of the request, if the rule is for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What the rule charges for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u64>,
+    /// The request names a cost that is none, and the default is charged.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub odd_cost: bool,
+    /// The key has no limits here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unlimited: bool,
+    /// The ban of the key, whatever its limits say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban: Option<ExplainedBan>,
+    /// The index in `limits` of the one that refuses or is nearest to it.
+    #[serde(default)]
+    pub reported: usize,
+    /// The limits of the bucket, in the rule's order, if the request has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<ExplainedLimit>,
+}
+
+/// A ban that is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedBan {
+    /// For how long; absent when it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_ns: Option<u64>,
+}
+
+/// A part of a rule that a request does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnmetPart {
+    /// Where it stands in the rule: `match.headers[1]`, `key[0]`.
+    pub place: String,
+    /// What it asks for, as in a rule file.
+    pub asked: Value,
+    /// What the request has, bytes that are no UTF-8 as `\xNN`, cut after 200 characters. Absent when it
+    /// has nothing, and of `match.not`, all of which it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+}
+
+/// One limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedLimit {
+    /// How it stands now. `retry_after_ns` is for this request.
+    pub now: LimitView,
+    /// What it says of the request; of a rule that is not asked, what it would say.
+    pub says: Says,
+    /// What would be left, in cost units.
+    pub remaining: u64,
+    /// How long it would hold the request.
+    pub wait_ns: u64,
+    /// How long it would then be until it is as good as new.
+    pub reset_after_ns: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl ExplainAnswer {
+    /// The explanation of a request by `rules`, as of `now`.
+    pub fn new(explained: &Explanation, rules: &[ActiveRule], now: Nanos, generation: u64) -> Self {
+        let name = |index: usize| rules.get(index).map(|active| active.rule().name.clone());
+        let outcome = &explained.outcome;
+        let each = explained.rules.iter().zip(rules);
+        Self {
+            now_ns: now.get(),
+            generation,
+            verdict: outcome.verdict(rules).into(),
+            wait_ns: outcome.wait(rules).get(),
+            refused_by: outcome.refusal().and_then(|said| name(said.rule)),
+            rules: each
+                .map(|(rule, active)| {
+                    let (says, behind) = match rule.standing {
+                        Standing::Asked(_) => (Says::Unknown, None),
+                        Standing::Off => (Says::Off, None),
+                        Standing::NotFor => (Says::NoMatch, None),
+                        Standing::NotNow => (Says::NotNow, None),
+                        Standing::BehindStop(by) => (Says::Stopped, name(by)),
+                        Standing::BehindRefusal(by) => (Says::NotAsked, name(by)),
+                    };
+                    let mut view = ExplainedRule {
+                        says,
+                        behind,
+                        ..ExplainedRule::new(rule, active, now)
+                    };
+                    if let Standing::Asked(place) = rule.standing
+                        && let Some(said) = outcome.rules.get(place)
+                    {
+                        view.answered(said, active);
+                    }
+                    view
+                })
+                .collect(),
+        }
+    }
+}
+
+impl ExplainedRule {
+    /// What is known of a rule whether or not it was asked.
+    fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
+        let rule = active.rule();
+        let bucket = explained.bucket.as_ref();
+        let limits = bucket
+            .map(|bucket| bucket.limits.iter())
+            .unwrap_or_default();
+        let own = active.limits_of(explained.key.as_deref()).iter();
+        let limits = own.zip(limits).map(|(limit, explained)| {
+            let LimitExplained { used, now, answer } = explained;
+            ExplainedLimit {
+                now: LimitView::new(limit, *used, now, answer.retry_after),
+                says: answer.verdict.into(),
+                remaining: answer.remaining,
+                wait_ns: answer.wait.get(),
+                reset_after_ns: answer.reset_after.get(),
+            }
+        });
+        Self {
+            rule: rule.name.clone(),
+            mode: rule.mode.name().to_owned(),
+            failing: explained.failing.as_ref().map(UnmetPart::from),
+            missing: explained.missing.as_ref().map(UnmetPart::from),
+            key: explained.key.clone(),
+            cost: explained.price.map(|price| price.cost),
+            odd_cost: explained.price.is_some_and(|price| price.is_odd),
+            unlimited: explained.allowance == Allowance::Unlimited,
+            ban: match explained.allowance {
+                Allowance::Banned(ban) => Some(ExplainedBan {
+                    lasts_ns: ban.lasts(now).map(Nanos::get),
+                }),
+                Allowance::Limits | Allowance::Unlimited => None,
+            },
+            reported: bucket.map_or(0, |bucket| bucket.reported),
+            limits: limits.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With what it said.
+    fn answered(&mut self, said: &RuleOutcome, active: &ActiveRule) {
+        self.overruled = said.overruled;
+        self.says = match &said.answer {
+            Answer::Decided(decision) => decision.verdict().into(),
+            Answer::Unlimited => Says::Admit,
+            Answer::Skipped => Says::Skip,
+            Answer::KeyMissing | Answer::Banned(_) => Says::Refuse,
+            Answer::GaveUp(why) => {
+                self.error = Some(in_words(*why).to_owned());
+                if said.answer.refuses(active.rule().on_error) {
+                    Says::Refuse
+                } else {
+                    Says::Admit
+                }
+            }
+        };
+    }
+}
+
+const fn in_words(why: GaveUp) -> &'static str {
+    match why {
+        GaveUp::Conflicts => "the bucket is too busy",
+        GaveUp::Failed => "the store failed",
+        GaveUp::UnknownPage => "the bucket is of another version of Loudou",
+        GaveUp::PageFull => "no room for the bucket",
+    }
+}
+
+impl From<Verdict> for Says {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Admit => Self::Admit,
+            Verdict::Hold => Self::Hold,
+            Verdict::Refuse => Self::Refuse,
+        }
+    }
+}
+
+impl From<&Failing> for UnmetPart {
+    fn from(failing: &Failing) -> Self {
+        let found = match &failing.found {
+            Found::Text(text) => Some(text.clone()),
+            Found::Nothing | Found::AllOfIt => None,
+        };
+        Self {
+            place: failing.place.clone(),
+            asked: failing.asked.clone(),
+            found,
+        }
+    }
+}
+
+impl From<&Missing> for UnmetPart {
+    fn from(missing: &Missing) -> Self {
+        Self {
+            place: missing.place.clone(),
+            asked: missing.asked.clone(),
+            found: None,
+        }
+    }
+}

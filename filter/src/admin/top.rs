@@ -1,0 +1,60 @@
+//! `GET /v1/top`: which keys were refused or admitted most, lately.
+
+use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
+use loudou_limiter::top::recent;
+
+use super::call::bad;
+use super::rules::find;
+use super::{AdminPlane, Call, Failure, ok_at};
+use crate::host::{Host, HostStore, Reply};
+use crate::record::RecordError;
+
+impl AdminPlane {
+    pub(super) fn top(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let record = self.record(host)?;
+        let query = call.query(&["rule", "by", "limit"])?;
+        let rule = query.get("rule").map(|name| find(&record, name));
+        let rule = rule.transpose()?.map(|rule| rule.base.tag());
+        let by = query.choice("by", &TopBy::NAMES, TopBy::parse)?;
+        let by = by.unwrap_or_default();
+        let limit = query.number("limit")?;
+        let limit = limit.map_or(DEFAULT_TOP, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        if !(1..=MAX_TOP).contains(&limit) {
+            return Err(bad(format!("`limit` must be 1 to {MAX_TOP}")));
+        }
+        let started = self.table(host)?.started();
+        let now = host.now();
+        let recent = recent(&mut HostStore(host), self.share(), by, now);
+        let recent = recent.map_err(RecordError::from)?;
+        let rules: Vec<(u32, &str)> = record
+            .rules
+            .iter()
+            .map(|rule| (rule.base.tag(), rule.base.name.as_str()))
+            .collect();
+        let name = |tag| {
+            rules
+                .iter()
+                .find(|(own, _)| *own == tag)
+                .map(|(_, name)| *name)
+        };
+        let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && name(tag).is_some();
+        let most = recent.counts.most(|entry| wanted(entry.rule_tag));
+        let entries = most.iter().take(limit).map(|entry| TopEntry {
+            rule: name(entry.rule_tag).unwrap_or_default().to_owned(),
+            key: entry.key.clone(),
+            count: entry.count,
+            error: entry.error,
+        });
+        let answer = Top {
+            now_ns: now.get(),
+            generation: record.generation,
+            by,
+            // Nothing was counted before there was a table.
+            window_ns: now.since(recent.since.max(started)).get(),
+            top: entries.collect(),
+            keys: u64::try_from(most.len()).unwrap_or(u64::MAX),
+            missing_at_most: recent.counts.floor(),
+        };
+        Ok(ok_at(record.generation, &answer))
+    }
+}

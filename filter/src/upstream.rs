@@ -1,0 +1,156 @@
+//! What the responses of upstreams say, for rules with `when`.
+//!
+//! It is asked once a request has ended, whatever its end: only then are resets known, too. Envoy's
+//! flags tell what failed on the way to the upstream and back, and its details whether the upstream has
+//! answered at all. What this filter, another one or a route answered says nothing of the upstream, and
+//! neither does a client that left.
+
+use loudou_api::{Event, EventKind};
+use loudou_limiter::health::Health;
+use loudou_limiter::rule::{Mode, Rule, When};
+use loudou_limiter::store::table::{StoreStats, Table};
+
+use crate::events;
+use crate::host::{Host, HostStore};
+
+/// Envoy's response flags of requests that an upstream failed, as bits: no healthy upstream, its
+/// time-out, resets from both sides, connections that failed or ended, a full circuit breaker, the end
+/// of a stream's longest duration, protocol errors, and names that do not resolve.
+const FAILED: u64 = 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x8_0000 | 0x80_0000 | 0x400_0000;
+
+/// The cluster that the current request goes to, or went to.
+pub(crate) fn cluster(host: &dyn Host) -> Option<Vec<u8>> {
+    host.property("xds\0cluster_name")
+}
+
+/// Whether the response of an upstream is an error; `None` where it is no upstream's.
+fn is_error(host: &dyn Host) -> Option<bool> {
+    let number = |path| {
+        let bytes = host.property(path)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
+    };
+    if number("response\0flags").is_some_and(|flags| flags & FAILED != 0) {
+        return Some(true);
+    }
+    if host.property("response\0code_details")? != b"via_upstream" {
+        return None;
+    }
+    let code = number("response\0code")?;
+    Some(matches!(code, 429 | 500..=599))
+}
+
+/// What is counted: each different `when`, with the names of its rules.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    whens: Vec<(When, Vec<String>)>,
+    generation: u64,
+}
+
+impl Watch {
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Rule>, generation: u64) -> Self {
+        let mut whens: Vec<(When, Vec<String>)> = Vec::new();
+        for rule in rules.filter(|rule| rule.mode != Mode::Off) {
+            let Some(when) = rule.when else { continue };
+            match whens.iter_mut().find(|(other, _)| *other == when) {
+                Some((_, names)) => names.push(rule.name.clone()),
+                None => whens.push((when, vec![rule.name.clone()])),
+            }
+        }
+        Self { whens, generation }
+    }
+
+    /// Whether anything is counted at all.
+    pub(crate) const fn is_on(&self) -> bool {
+        !self.whens.is_empty()
+    }
+
+    /// Counts the response of the current request, which has ended. The events that come of it.
+    pub(crate) fn see(&self, host: &dyn Host, table: &Table, stats: &mut StoreStats) -> Vec<Event> {
+        let Some((is_error, cluster)) = is_error(host).zip(cluster(host)) else {
+            return Vec::new();
+        };
+        let now = host.now();
+        let turn = |(when, rules): &(When, Vec<String>)| {
+            let mut store = HostStore(host);
+            let turned = table.respond(&mut store, when, &cluster, is_error, now, stats)?;
+            Some(self.event(host, &cluster, &turned, rules))
+        };
+        self.whens.iter().filter_map(turn).collect()
+    }
+
+    fn event(&self, host: &dyn Host, cluster: &[u8], health: &Health, rules: &[String]) -> Event {
+        let kind = if health.fails() {
+            EventKind::UpstreamFails
+        } else {
+            EventKind::UpstreamHeals
+        };
+        let mut event = events::event(host, kind, events::BY_ITSELF, self.generation);
+        event.rule = rules.first().cloned();
+        let count = health.count();
+        event.detail = format!(
+            "upstream {}: {} of {} responses are errors",
+            cluster.escape_ascii(),
+            count.errors,
+            count.responses
+        );
+        if let Some(others) = rules.get(1..).filter(|others| !others.is_empty()) {
+            event.detail.push_str("; also for ");
+            event.detail.push_str(&others.join(", "));
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn ended(flags: u64, details: &str, code: u64) -> Option<bool> {
+        let host = FakeHost::default();
+        let mut properties = host.properties.borrow_mut();
+        let mut set = |path: &str, value: &[u8]| properties.insert(path.to_owned(), value.to_vec());
+        set("response\0flags", &flags.to_le_bytes());
+        set("response\0code_details", details.as_bytes());
+        set("response\0code", &code.to_le_bytes());
+        drop(properties);
+        is_error(&host)
+    }
+
+    #[test]
+    fn what_upstreams_answer() {
+        for code in [200, 304, 404, 428, 430, 499, 600] {
+            assert_eq!(ended(0, "via_upstream", code), Some(false), "{code}");
+        }
+        for code in [429, 500, 503, 599] {
+            assert_eq!(ended(0, "via_upstream", code), Some(true), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_envoy_answers_instead() {
+        // No healthy upstream, a time-out, a connection that fails, a reset in the middle of a body.
+        for (flags, details, code) in [
+            (0x2, "no_healthy_upstream", 503),
+            (0x4, "response_timeout", 504),
+            (0x20, "upstream_reset_before_response_started{…}", 503),
+            (0x40, "via_upstream", 200),
+        ] {
+            assert_eq!(ended(flags, details, code), Some(true), "{details}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_of_the_upstream() {
+        for (flags, details, code) in [
+            (0, "loudou_over_limit{r.l}", 429),
+            (0, "direct_response", 500),
+            (0x100, "route_not_found", 404),
+            (0x4000, "downstream_remote_disconnect", 0),
+            (0x800, "request_rate_limited", 429),
+        ] {
+            assert_eq!(ended(flags, details, code), None, "{details}");
+        }
+        assert_eq!(is_error(&FakeHost::default()), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! Many requests at once whose answers nobody reads: just enough HTTP/2 to send them.
+//!
+//! A connection carries a hundred, so ten thousand that wait take a hundred descriptors on either
+//! side, where systems allow a process about a thousand.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context as _, Result};
+
+/// As many as every server allows.
+const PER_CONNECTION: usize = 100;
+/// What a client says first, and settings that change nothing.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// `:method: GET`, `:scheme: http`, `:path: /` and `:authority: a` in HPACK.
+const HEAD: &[u8] = b"\x82\x86\x84\x01\x01a";
+const HEADERS: u8 = 1;
+/// The request ends with its headers, and they end here.
+const WHOLE: u8 = 1 | 4;
+
+/// Requests under way. Their clients leave when this is dropped.
+#[derive(Debug)]
+pub struct Crowd {
+    _connections: Vec<TcpStream>,
+}
+
+impl Crowd {
+    /// Sends `count` times `GET /` with one more header, whose name and value are shorter than 127
+    /// bytes.
+    pub fn send(address: SocketAddr, header: (&str, &str), count: usize) -> Result<Self> {
+        let block = block(header)?;
+        let mut connections = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(PER_CONNECTION);
+            let mut bytes = PREFACE.to_vec();
+            for stream in (1..).step_by(2).take(now) {
+                frame(stream, &block, &mut bytes)?;
+            }
+            let mut connection = TcpStream::connect(address).context("cannot connect")?;
+            connection.write_all(&bytes).context("cannot send")?;
+            connections.push(connection);
+            left -= now;
+        }
+        Ok(Self {
+            _connections: connections,
+        })
+    }
+}
+
+/// The headers in HPACK, without a table and without compression.
+fn block((name, value): (&str, &str)) -> Result<Vec<u8>> {
+    let mut block = HEAD.to_vec();
+    block.push(0);
+    for text in [name, value] {
+        let length = u8::try_from(text.len()).ok().filter(|length| *length < 127);
+        block.push(length.with_context(|| format!("too long: {text}"))?);
+        block.extend_from_slice(text.as_bytes());
+    }
+    Ok(block)
+}
+
+fn frame(stream: u32, block: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
+    let length = u8::try_from(block.len()).context("too many headers")?;
+    bytes.extend_from_slice(&[0, 0, length, HEADERS, WHOLE]);
+    bytes.extend_from_slice(&stream.to_be_bytes());
+    bytes.extend_from_slice(block);
+    Ok(())
+}

@@ -1,0 +1,377 @@
+//! What is explained of a request in a real Envoy, against what then happens to it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{Config, Envoy, Operator, Request, Response, expect, expect_problem};
+use serde_json::{Map, Value, json};
+
+/// A request, as it is sent and as it is asked about.
+struct Sample {
+    method: &'static str,
+    path: &'static str,
+    headers: Vec<(&'static str, &'static str)>,
+    /// What Envoy adds to it.
+    around: Value,
+}
+
+fn sample(
+    method: &'static str,
+    path: &'static str,
+    headers: &[(&'static str, &'static str)],
+) -> Sample {
+    Sample {
+        method,
+        path,
+        headers: headers.to_vec(),
+        around: json!({ "host": "loudou.test", "source": "127.0.0.1", "route": "data" }),
+    }
+}
+
+fn get(path: &'static str, headers: &[(&'static str, &'static str)]) -> Sample {
+    sample("GET", path, headers)
+}
+
+impl Sample {
+    /// With the metadata that a filter before this one makes of the header `x-plan-from-jwt`.
+    fn with_plan(mut self, plan: &'static str) -> Self {
+        self.headers.push(("x-plan-from-jwt", plan));
+        if let Some(around) = self.around.as_object_mut() {
+            let metadata = json!({ "envoy.filters.http.jwt_authn": { "plan": plan } });
+            around.insert("metadata".to_owned(), metadata);
+        }
+        self
+    }
+
+    fn request(&self) -> Request {
+        let request = Request::new(self.method, self.path);
+        let headers = self.headers.iter();
+        headers.fold(request, |request, (name, value)| {
+            request.header(name, value)
+        })
+    }
+
+    /// The body of `POST /v1/explain`.
+    fn asked(&self) -> Value {
+        let mut asked = self.around.clone();
+        let mut headers = Map::new();
+        for (name, value) in &self.headers {
+            match *name {
+                "host" => put(&mut asked, "host", json!(value)),
+                // The filter before this one has taken it away.
+                "x-plan-from-jwt" => {}
+                name => {
+                    let values = headers.entry(name).or_insert_with(|| json!([]));
+                    if let Some(values) = values.as_array_mut() {
+                        values.push(json!(value));
+                    }
+                }
+            }
+        }
+        put(&mut asked, "method", json!(self.method));
+        put(&mut asked, "path", json!(self.path));
+        put(&mut asked, "headers", Value::Object(headers));
+        asked
+    }
+}
+
+fn put(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+fn explain(ops: &mut Operator, asked: &Value) -> Result<Value> {
+    expect(&ops.send(Request::post("/v1/explain").json(asked))?, 200)
+}
+
+/// Rules of which each says something else of the requests below.
+fn rules() -> Value {
+    let rule = |name: &str, capacity: u32, more: Value| {
+        let limit =
+            json!({ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" });
+        let mut rule = json!({
+            "name": name, "key": [{ "header": "x-user-id" }], "limits": [limit],
+            "respond": { "ratelimit_headers": "draft11" },
+        });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            put(&mut rule, field, value.clone());
+        }
+        rule
+    };
+    let plan = json!({ "metadata": [{ "path": ["envoy.filters.http.jwt_authn", "plan"], "exact": "free" }] });
+    let packed = json!({
+        "query": [{ "name": "q", "exact": "a b" }], "cookies": [{ "name": "c", "present": true }],
+    });
+    let around = json!({
+        "host": { "suffix": ".test" }, "source": ["127.0.0.0/8"], "route": { "exact": "data" },
+        "path": { "prefix": "/around" },
+    });
+    let stop = json!({ "match": { "path": { "exact": "/stop" } }, "stop": true });
+    let cost = json!({ "header": "x-cost", "default": 2, "max": 5 });
+    json!([
+        rule("wide", 100, json!({ "key": ["source"], "cost": cost })),
+        rule(
+            "posts",
+            3,
+            json!({ "match": { "methods": ["POST"], "path": { "prefix": "/reply" } } })
+        ),
+        rule("plan", 2, json!({ "match": plan })),
+        rule(
+            "packed",
+            2,
+            json!({ "match": packed, "key": [{ "cookie": "c" }, { "query": "q" }] })
+        ),
+        rule(
+            "around",
+            4,
+            json!({ "match": around, "key": ["host", "route", "path"] })
+        ),
+        rule("stop", 9, stop),
+        rule("shadow", 1, json!({ "mode": "shadow" })),
+        rule("off", 1, json!({ "mode": "off" })),
+        rule(
+            "named",
+            6,
+            json!({
+                "match": { "not": { "path": { "prefix": "/around" } } }, "on_missing_key": "refuse",
+            })
+        ),
+        rule("last", 50, json!({ "key": [], "on_error": "refuse" })),
+    ])
+}
+
+fn samples() -> Vec<Sample> {
+    let alice = ("x-user-id", "alice");
+    let bob = ("x-user-id", "bob");
+    vec![
+        get("/", &[alice]),
+        get("/", &[alice, ("x-cost", "4")]),
+        get("/", &[alice, ("x-cost", "many")]),
+        get("/", &[]),
+        sample("POST", "/reply", &[alice]),
+        sample("POST", "/reply/7?x", &[alice]),
+        sample("POST", "/reply?draft", &[alice]),
+        sample("POST", "/reply", &[alice]),
+        sample("POST", "/reply", &[bob]),
+        sample("POST", "/replyall", &[bob]),
+        sample("PUT", "/reply", &[bob]),
+        get("/", &[bob]).with_plan("free"),
+        get("/", &[bob]).with_plan("paid"),
+        get("/", &[bob]).with_plan("free"),
+        get("/", &[bob]).with_plan("free"),
+        get("/", &[("x-user-id", "carol")]).with_plan("free"),
+        get("/?q=a%20b", &[("x-user-id", "carol"), ("cookie", "c=1")]),
+        get(
+            "/?q=a+b&q=c",
+            &[("x-user-id", "carol"), ("cookie", "b=2; c=\"1\"")],
+        ),
+        get("/?q=%61+b", &[("x-user-id", "dave"), ("cookie", "c=1")]),
+        get("/?q=a+b", &[("x-user-id", "dave"), ("cookie", "d=1")]),
+        get("/?q=a+b", &[("x-user-id", "dave"), ("cookie", "c=")]),
+        get("/around/a", &[]),
+        get("/around/a?x", &[("host", "loudou.TEST:80")]),
+        get("/around/a", &[("host", "other.example")]),
+        get("/around/b", &[("x-user-id", "eve")]),
+        get("/around", &[("x-user-id", "eve"), ("x-user-id", "frank")]),
+        get("/stop", &[("x-user-id", "eve")]),
+        get("/stop?x", &[("x-user-id", "eve")]),
+        get("/stop", &[]),
+        get("/stop/x", &[("x-user-id", "eve")]),
+        get("/", &[("x-user-id", "")]),
+        get("/", &[("x-user-id", "a:b%c \u{e9}")]),
+        get("/%2F..;x", &[("x-user-id", "a:b%c \u{e9}")]),
+        get("/", &[("X-User-Id", " alice ")]),
+        get("/", &[alice]),
+        get("/", &[("x-user-id", "mallory"), ("x-cost", "5")]),
+    ]
+}
+
+/// What is left of each limit that admitted, by its rule.
+fn left(answer: &Value) -> Vec<(String, u64)> {
+    let rules = answer.get("rules").and_then(Value::as_array);
+    let admits = rules.into_iter().flatten().filter(|rule| {
+        let counts = rule.get("mode").is_some_and(|mode| mode == "enforce");
+        counts && rule.get("says").is_some_and(|says| says == "admit")
+    });
+    let each = admits.filter_map(|rule| {
+        let name = rule.get("rule")?.as_str()?;
+        Some((
+            format!("\"{name}.l\""),
+            rule.pointer("/limits/0/remaining")?.as_u64()?,
+        ))
+    });
+    each.collect()
+}
+
+/// What each rule says.
+fn says(answer: &Value) -> Vec<String> {
+    let rules = answer.get("rules").and_then(Value::as_array);
+    let says = rules
+        .into_iter()
+        .flatten()
+        .filter_map(|rule| rule.get("says")?.as_str());
+    says.map(str::to_owned).collect()
+}
+
+/// Where the buckets stand: key, admitted, refused, and what is left.
+fn levels(ops: &mut Operator) -> Result<Vec<String>> {
+    let mut levels: Vec<String> = ops
+        .buckets("")?
+        .iter()
+        .map(|bucket| {
+            let of = |name: &str| bucket.get(name).cloned().unwrap_or_default();
+            let left = bucket.pointer("/limits/0/remaining");
+            let counts = [of("admitted"), of("refused"), of("last_seen_ns")];
+            format!("{} {} {counts:?} {left:?}", of("rule"), of("key"))
+        })
+        .collect();
+    levels.sort();
+    Ok(levels)
+}
+
+fn header_to_metadata() -> Value {
+    json!({
+        "name": "header-to-metadata",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
+            "request_rules": [{
+                "header": "x-plan-from-jwt",
+                "on_header_present": {
+                    "metadata_namespace": "envoy.filters.http.jwt_authn", "key": "plan", "type": "STRING",
+                },
+                "remove": true,
+            }],
+        },
+    })
+}
+
+/// The response tells of the rules that admitted, and of what each has left, as was explained.
+fn agrees(told: &Value, answer: &Response) -> Result<()> {
+    let state = answer.header("ratelimit").unwrap_or_default();
+    let items: Vec<&str> = state.split(", ").collect();
+    let left = left(told);
+    ensure!(items.len() == left.len(), "{left:?} but {state}");
+    for (item, (name, left)) in items.iter().zip(left) {
+        let expected = format!("{name};r={left};");
+        ensure!(
+            format!("{item};").starts_with(&expected),
+            "{expected} but {state}"
+        );
+    }
+    Ok(())
+}
+
+/// Explained and then sent, one after the other, so that buckets fill and run dry on the way.
+#[test]
+fn what_is_explained_happens() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()).filter_before(header_to_metadata()))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    let samples = samples();
+    ensure!(samples.len() >= 30);
+    let mut refused = Vec::new();
+    let mut said = BTreeSet::new();
+    for sample in &samples {
+        let asked = sample.asked();
+        let told = explain(&mut ops, &asked)?;
+        let answer = http.send(&sample.request())?;
+        said.extend(says(&told));
+        let by = told.get("refused_by").and_then(Value::as_str);
+        let verdict = if answer.status == 429 {
+            "refuse"
+        } else {
+            "admit"
+        };
+        ensure!(
+            told.get("verdict").is_some_and(|told| told == verdict),
+            "{asked}: {told:#} but {answer:?}"
+        );
+        if let Some(by) = by {
+            refused.push(by.to_owned());
+            let body = answer.text();
+            ensure!(body.contains(by), "{asked}: {by} but {body}");
+            continue;
+        }
+        agrees(&told, &answer).with_context(|| asked.to_string())?;
+    }
+    let passed = samples.len().saturating_sub(refused.len());
+    refused.sort();
+    refused.dedup();
+    ensure!(
+        refused == ["named", "packed", "plan", "posts"],
+        "{refused:?}"
+    );
+    let all = [
+        "admit",
+        "no_match",
+        "not_asked",
+        "off",
+        "refuse",
+        "skip",
+        "stopped",
+    ];
+    ensure!(said.iter().eq(all), "{said:?}");
+    // The counts are those of the requests that were sent and passed, and of nothing else.
+    let wide = ops.bucket("wide", "127.0.0.1")?.context("a bucket")?;
+    let admitted = wide.get("admitted").and_then(Value::as_u64);
+    ensure!(
+        admitted == Some(u64::try_from(passed)?),
+        "{wide} of {passed}"
+    );
+    envoy.stop()
+}
+
+#[test]
+fn explaining_takes_nothing() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
+    let posts = sample("POST", "/reply", &[("x-user-id", "alice")]);
+    for _ in 0..2 {
+        http.send(&posts.request())?;
+    }
+    let before = levels(&mut ops)?;
+    let admitted = envoy.verdicts("admitted")?;
+    let first = explain(&mut ops, &posts.asked())?;
+    let stranger = sample("POST", "/reply", &[("x-user-id", "stranger")]);
+    for _ in 0..50 {
+        let told = explain(&mut ops, &posts.asked())?;
+        ensure!(left(&told) == left(&first), "{told:#}");
+        explain(&mut ops, &stranger.asked())?;
+    }
+    let after = levels(&mut ops)?;
+    ensure!(after == before, "{before:#?} became {after:#?}");
+    ensure!(
+        envoy.verdicts("admitted")? == admitted,
+        "metrics have moved"
+    );
+    ensure!(http.send(&posts.request())?.status == 200);
+    ensure!(http.send(&posts.request())?.status == 429);
+    envoy.stop()
+}
+
+#[test]
+fn a_wrong_sample_is_told_in_full() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    let mut ops = Operator::viewer(&envoy);
+    let wrong = json!({ "metod": "GET", "source": "10.0.0.1:80", "headers": { "a b": "1" } });
+    let answer = ops.send(Request::post("/v1/explain").json(&wrong))?;
+    expect_problem(&answer, 400)?;
+    let text = answer.text();
+    for part in ["metod", "method", "10.0.0.1", "headers.a b"] {
+        ensure!(text.contains(part), "{part}: {text}");
+    }
+    for (request, status) in [
+        (Request::get("/v1/explain"), 405),
+        (Request::post("/v1/explain").body("{}"), 415),
+        (Request::post("/v1/explain").json(&json!([])), 400),
+        (Request::post("/v1/explain?x").json(&json!({})), 400),
+        (
+            Request::post("/v1/explain").json(&json!({ "path": "/".repeat(70_000) })),
+            413,
+        ),
+    ] {
+        expect_problem(&ops.send(request)?, status)?;
+    }
+    ensure!(!envoy.log()?.contains("panicked"));
+    envoy.stop()
+}

@@ -1,0 +1,125 @@
+//! Every field of the rule file has a test in a real Envoy.
+//!
+//! [`TESTED`] says which, and is held to the schema: a field without a test fails, and so does a test
+//! that is gone or does not have the field. What no other test looks at is tested in [`rest`].
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_limiter::config::schema;
+use serde_json::Value;
+
+mod rest;
+mod tested;
+
+use tested::TESTED;
+
+/// The fields below `schema`, by their places, each without where it may also stand.
+fn fields(
+    place: &str,
+    schema: &Value,
+    root: &Value,
+    within: &[&str],
+    found: &mut BTreeSet<String>,
+) {
+    for choice in ["anyOf", "oneOf"] {
+        for schema in schema[choice].as_array().into_iter().flatten() {
+            fields(place, schema, root, within, found);
+        }
+    }
+    if let Some(name) = schema["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next())
+    {
+        // `not` is a match, and limits stand in overrides, too.
+        if within.contains(&name) || (name == "limits" && place != "limits") {
+            return;
+        }
+        let within = [within, &[name]].concat();
+        let algorithm = &root["$defs"][name]["properties"]["algorithm"]["const"];
+        let place = if algorithm.is_string() {
+            format!("{place}.{name}")
+        } else {
+            place.to_owned()
+        };
+        fields(&place, &root["$defs"][name], root, &within, found);
+    }
+    if schema["items"].is_object() {
+        fields(place, &schema["items"], root, within, found);
+    }
+    if schema["additionalProperties"].is_object() {
+        fields(place, &schema["additionalProperties"], root, within, found);
+    }
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let place = if place.is_empty() {
+            name.clone()
+        } else {
+            format!("{place}.{name}")
+        };
+        fields(&place, schema, root, within, found);
+        found.insert(place);
+    }
+}
+
+/// The fields of a rule, of the file around it, and of the admin role's configuration.
+fn all_fields() -> BTreeSet<String> {
+    let schema = schema();
+    let mut found = BTreeSet::new();
+    for name in ["rule", "admin_file"] {
+        fields("", &schema["$defs"][name], &schema, &[name], &mut found);
+    }
+    let top = schema["$defs"]["rule_file"]["properties"].as_object();
+    found.extend(top.into_iter().flatten().map(|(name, _)| name.clone()));
+    // A part of a key is also a word.
+    let words = &schema["$defs"]["key"]["items"]["oneOf"][0]["enum"];
+    let words = words.as_array().into_iter().flatten();
+    found.extend(
+        words
+            .filter_map(Value::as_str)
+            .map(|word| format!("key.{word}")),
+    );
+    found
+}
+
+#[test]
+fn every_field_has_a_test() -> Result<()> {
+    let mut tested = BTreeSet::new();
+    for (_, _, fields) in TESTED {
+        for field in *fields {
+            ensure!(tested.insert((*field).to_owned()), "{field} stands twice");
+        }
+    }
+    let all = all_fields();
+    let missing: Vec<&String> = all.difference(&tested).collect();
+    ensure!(missing.is_empty(), "no test for {missing:#?}");
+    let gone: Vec<&String> = tested.difference(&all).collect();
+    ensure!(gone.is_empty(), "no such field: {gone:#?}");
+    Ok(())
+}
+
+#[test]
+fn the_tests_are_there_and_have_their_fields() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    for (file, test, fields) in TESTED {
+        let text = fs::read_to_string(root.join(file)).with_context(|| (*file).to_owned())?;
+        let head = format!("fn {test}(");
+        let is_test = text.match_indices(&head).any(|(at, _)| {
+            let before = text.get(..at).unwrap_or_default().trim_end();
+            before.ends_with(']')
+                && before
+                    .rsplit('\n')
+                    .next()
+                    .is_some_and(|line| line.contains("test"))
+        });
+        ensure!(is_test, "{file} has no test {test}");
+        for field in *fields {
+            let name = field.rsplit('.').next().unwrap_or(field);
+            let harness = ["version", "rules", "admin", "role", "tokens"];
+            let is_there = text.contains(&format!("\"{name}\"")) || harness.contains(&name);
+            ensure!(is_there, "{file} does not have {field}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Heavy hitters: the lists are what was sent, over all workers, and a flood pushes nobody out.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{
+    Config, Envoy, Operator, Request, VIEW_TOKEN, eventually, expect_problem, loudou_bin,
+};
+use serde_json::{Value, json};
+
+const CONNECTIONS: usize = 16;
+const WORKERS: u32 = 3;
+/// As long as all that is sent in a test may take: then it is in the answer, whenever halves change.
+const SOON: Duration = Duration::from_secs(20);
+const COUNTERS: u64 = 256;
+
+/// Counts by key.
+type Counts = BTreeMap<String, u64>;
+
+fn rule(name: &str, capacity: u32, more: &Value) -> Value {
+    let mut rule = json!({
+        "name": name,
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }],
+    });
+    if let (Some(rule), Some(more)) = (rule.as_object_mut(), more.as_object()) {
+        rule.extend(more.clone());
+    }
+    rule
+}
+
+fn user(name: &str) -> Request {
+    Request::get("/").header("x-user-id", name)
+}
+
+fn number(value: &Value, field: &str) -> Result<u64> {
+    let number = value.get(field).and_then(Value::as_u64);
+    number.with_context(|| format!("no {field}: {value}"))
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
+    let text = value.get(field).and_then(Value::as_str);
+    text.with_context(|| format!("no {field}: {value}"))
+}
+
+fn entries(top: &Value) -> Result<&Vec<Value>> {
+    let entries = top.get("top").and_then(Value::as_array);
+    entries.with_context(|| format!("no list: {top}"))
+}
+
+/// Waits until as much is counted as was sent, though no request comes any more; the answer.
+fn settled(ops: &mut Operator, query: &str, sent: u64) -> Result<Value> {
+    let path = format!("/v1/top?limit=256&{query}");
+    eventually(SOON, "all workers to tell what they counted", || {
+        let top = ops.get(&path)?;
+        let counted = entries(&top)?.iter().map(|one| number(one, "count"));
+        let counted: u64 = counted.sum::<Result<u64>>()?;
+        Ok((counted >= sent).then_some(top))
+    })
+}
+
+/// The counts of a list of `rule`, which must be exact and in order.
+fn exact(top: &Value, rule: &str) -> Result<Counts> {
+    ensure!(number(top, "missing_at_most")? == 0, "{top}");
+    let window = number(top, "window_ns")?;
+    ensure!(window > 0 && window <= 120_000_000_000, "{top}");
+    let mut counts = Counts::new();
+    let mut before = u64::MAX;
+    for one in entries(top)? {
+        let count = number(one, "count")?;
+        ensure!(
+            number(one, "error")? == 0 && text(one, "rule")? == rule,
+            "{one}"
+        );
+        ensure!(count <= before, "not in order: {top}");
+        before = count;
+        counts.insert(text(one, "key")?.to_owned(), count);
+    }
+    ensure!(
+        u64::try_from(counts.len())? == number(top, "keys")?,
+        "{top}"
+    );
+    Ok(counts)
+}
+
+/// What of so much sent by each user is beyond `capacity`, and what is not.
+fn split(sent: &Counts, capacity: u64) -> (Counts, Counts) {
+    let part = |of: fn(u64, u64) -> u64| {
+        let counts = sent
+            .iter()
+            .map(|(user, sent)| (user.clone(), of(*sent, capacity)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    };
+    (part(u64::saturating_sub), part(u64::min))
+}
+
+/// The user of request `n`: some come much more often than others, and there are 96 of them.
+fn skewed(n: u64) -> String {
+    format!("user-{}", (n % 97) * (n % 89) % 96)
+}
+
+#[test]
+fn the_lists_are_what_was_sent() -> Result<()> {
+    let rules = json!([
+        rule("enforced", 9, &json!({})),
+        rule("tried", 30, &json!({ "mode": "shadow" })),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules).concurrency(WORKERS))?;
+    let mut ops = Operator::viewer(&envoy);
+    let requests = 4_000;
+    envoy.load(requests, CONNECTIONS, |n| user(&skewed(n)))?;
+    let mut sent = Counts::new();
+    for n in 0..requests {
+        *sent.entry(skewed(n)).or_default() += 1;
+    }
+    for (name, capacity) in [("enforced", 9), ("tried", 30)] {
+        let (refused, admitted) = split(&sent, capacity);
+        for (by, expected) in [("refused", refused), ("admitted", admitted)] {
+            let all = expected.values().sum();
+            let top = settled(&mut ops, &format!("rule={name}&by={by}"), all)?;
+            let counts = exact(&top, name)?;
+            ensure!(
+                counts == expected,
+                "{name} {by}: {counts:?} and not {expected:?}"
+            );
+        }
+    }
+
+    let top = ops.get("/v1/top?rule=enforced&limit=3")?;
+    ensure!(
+        entries(&top)?.len() == 3 && number(&top, "keys")? > 3,
+        "{top}"
+    );
+    let wrong = ops.send(Request::get("/v1/top?by=passed"))?;
+    let detail = expect_problem(&wrong, 400)?;
+    ensure!(detail.contains("refused, admitted"), "{detail}");
+    let unknown = ops.send(Request::get("/v1/top?rule=none"))?;
+    let detail = expect_problem(&unknown, 404)?;
+    ensure!(detail.contains("enforced, tried"), "{detail}");
+    envoy.stop()
+}
+
+/// One user among 20 000 who come once each, in a store whose buckets do not last.
+#[test]
+fn a_flood_does_not_push_out_the_heavy_one() -> Result<()> {
+    const FLOOD: u64 = 20_000;
+    const EVERY: u64 = 40;
+    // Shadow, and never admitted: all that is sent is refused.
+    let rules = json!([rule("r", 1, &json!({ "mode": "shadow", "cost": 2 }))]);
+    let config = Config::new(rules).concurrency(WORKERS).buckets(256);
+    let envoy = Envoy::start(&config)?;
+    let mut ops = Operator::viewer(&envoy);
+    let heavy = FLOOD / EVERY;
+    let sent = FLOOD + heavy;
+    let counts = envoy.load(sent, CONNECTIONS, |n| match n % (EVERY + 1) {
+        EVERY => user("heavy"),
+        _ => user(&format!("flood-{n}")),
+    })?;
+    ensure!(counts.of(200) == sent, "{counts:?}");
+    let refused = envoy.counter("wasmcustom.loudou.rule.r.shadow_refused")?;
+    ensure!(refused == sent, "{refused}");
+
+    let top = eventually(SOON, "the heavy one to be counted", || {
+        let top = ops.get("/v1/top?limit=1")?;
+        let first = entries(&top)?.first().cloned();
+        let counted = first.map(|one| number(&one, "count")).transpose()?;
+        Ok(counted.is_some_and(|count| count >= heavy).then_some(top))
+    })?;
+    let first = entries(&top)?.first().context("a first one")?;
+    let (count, error) = (number(first, "count")?, number(first, "error")?);
+    let missing = number(&top, "missing_at_most")?;
+    ensure!(text(first, "key")? == "heavy", "{top}");
+    ensure!(count - error <= heavy && heavy <= count, "{top}");
+    ensure!(error <= missing && missing <= sent / COUNTERS, "{top}");
+
+    let output = Command::new(loudou_bin()?)
+        .args(["top", "--by", "refused", "--limit", "1", "--output", "csv"])
+        .env("LOUDOU_URL", envoy.admin_url())
+        .env("LOUDOU_TOKEN", VIEW_TOKEN)
+        .output()?;
+    let listed = String::from_utf8_lossy(&output.stdout);
+    ensure!(listed.contains("\r\nr,heavy,"), "{output:?}");
+    envoy.stop()
+}

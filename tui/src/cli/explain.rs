@@ -1,0 +1,190 @@
+//! `loudou explain`: what would be made of a request, rule by rule, in Envoy or by a rule file.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use loudou_api::{ExplainAnswer, RuleProblem};
+use loudou_limiter::Nanos;
+use loudou_limiter::config::{Problem, parse_sample};
+use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet};
+use loudou_limiter::explain::explain;
+use loudou_limiter::rule::RuleFile;
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::table::Table;
+use serde_json::{Map, Value, json};
+
+use super::Outcome;
+use super::args::Format;
+use super::check::rules_of;
+use super::context::Context;
+use super::world::{Usage, json as print_json, json_list};
+use crate::client::problem_line;
+
+mod view;
+mod words;
+
+/// The seed of a store that holds nothing: any will do.
+const SEED: [u8; 16] = *b"loudou explain 1";
+/// What goes with an explanation by a rule file.
+const FRESH: &str = "by the rule file alone: every bucket is as new, whatever Envoy has counted";
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The method [default: GET]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    method: Option<String>,
+    /// The path, with its query if it has one [default: /]
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// The host, with its port if it has one
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// A header, as for curl; of several with one name the first counts
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// The client's address, as Envoy trusts it
+    #[arg(long, value_name = "ADDRESS")]
+    source: Option<String>,
+    /// The name of Envoy's route
+    #[arg(long, value_name = "NAME")]
+    route: Option<String>,
+    /// The upstream it goes to, by the name of Envoy's cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// A text in Envoy's dynamic metadata, with dots between the steps of its path
+    #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
+    metadata: Vec<(String, String)>,
+    /// Who the client's certificate says it is
+    #[arg(long, value_name = "NAME")]
+    peer: Option<String>,
+    /// What it costs, whatever the rules say
+    #[arg(long, value_name = "N")]
+    cost: Option<u64>,
+    /// Ask this rule file, JSON or YAML, and not Envoy; - for standard input
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    // The colon that a name like :scheme begins with is none that ends it.
+    let bare = text.strip_prefix(':').unwrap_or(text);
+    let (name, value) = bare
+        .split_once(':')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| "not a header; write it like 'x-user-id: alice'".to_owned())?;
+    let colon = if bare.len() < text.len() { ":" } else { "" };
+    Ok((format!("{colon}{}", name.trim()), value.trim().to_owned()))
+}
+
+fn metadata(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text
+        .split_once('=')
+        .filter(|(path, _)| !path.is_empty())
+        .ok_or_else(|| {
+            "not metadata; write it like envoy.filters.http.jwt_authn.payload.sub=alice".to_owned()
+        })?;
+    Ok((path.to_owned(), value.to_owned()))
+}
+
+impl ExplainArgs {
+    /// The request, as the admin API takes it.
+    fn sample(&self) -> Value {
+        let mut sample = Map::new();
+        let mut headers = Map::new();
+        let mut host = self.host.clone();
+        for (name, value) in &self.headers {
+            if name.eq_ignore_ascii_case("host") && host.is_none() {
+                host = Some(value.clone());
+                continue;
+            }
+            let values = headers.entry(name.clone()).or_insert_with(|| json!([]));
+            if let Value::Array(values) = values {
+                values.push(json!(value));
+            }
+        }
+        let metadata: Map<String, Value> = self
+            .metadata
+            .iter()
+            .map(|(path, value)| (path.clone(), json!(value)))
+            .collect();
+        let texts = [
+            ("method", &self.method),
+            ("path", &self.path),
+            ("host", &host),
+            ("source", &self.source),
+            ("route", &self.route),
+            ("cluster", &self.cluster),
+            ("peer", &self.peer),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, json!(text.as_ref()?))));
+        let objects = [("headers", headers), ("metadata", metadata)]
+            .into_iter()
+            .filter(|(_, object)| !object.is_empty())
+            .map(|(name, object)| (name, Value::Object(object)));
+        let cost = self.cost.map(|cost| ("cost", json!(cost)));
+        for (name, value) in texts.chain(objects).chain(cost) {
+            sample.insert(name.to_owned(), value);
+        }
+        Value::Object(sample)
+    }
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<Outcome> {
+    let sample = args.sample();
+    if let Err(problems) = parse_sample(&sample) {
+        let lines: Vec<String> = problems.iter().map(wrong).collect();
+        bail!(Usage(lines.join("\n  ")));
+    }
+    let answer = match &args.config {
+        None => context.client()?.explain(&sample)?,
+        Some(path) => match rules_of(context, path)? {
+            Some(file) => by_file(&file, &sample)?,
+            None => return Ok(Outcome::Failed),
+        },
+    };
+    let (format, style) = (context.format(), context.style);
+    match format {
+        Format::Table => view::print(&answer, &view::title(&sample), context.io.out, style)?,
+        Format::Json => print_json(context.io.out, format, &answer)?,
+        Format::Jsonl => json_list(context.io.out, format, &answer, &answer.rules)?,
+        Format::Csv => view::lines(&answer, context.io.out)?,
+    }
+    if args.config.is_some() {
+        context.note(FRESH)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// A problem of the sample, by the option that it came from.
+fn wrong(problem: &Problem) -> String {
+    let problem = RuleProblem::from(problem);
+    let path = problem.path.strip_prefix("headers.").map_or_else(
+        || match problem.path.strip_prefix("metadata.") {
+            Some(path) => format!("--metadata {path}"),
+            None => format!("--{}", problem.path),
+        },
+        |name| format!("--header {}", name.strip_suffix("[0]").unwrap_or(name)),
+    );
+    problem_line(&RuleProblem { path, ..problem })
+}
+
+/// What the rules of a file make of a request that is the first of all.
+fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
+    let rules = file.rules.iter().cloned();
+    let rules: RuleSet = rules
+        .map(|rule| ActiveRule::new(rule, Vec::new()))
+        .collect();
+    // The clock does not matter to buckets that are as new, and so the same input gives the same output.
+    let now = Nanos::ZERO;
+    let settings = &file.store;
+    let mut store = MemoryStore::new();
+    let table = Table::open(&mut store, &settings.share, settings.buckets, SEED, now)
+        .map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
+    let mut sample = parse_sample(sample).map_err(|_problems| anyhow!("not a request"))?;
+    let clock = Clock::at(now);
+    let explained = explain(&rules, &table, &mut store, &mut sample, clock);
+    Ok(ExplainAnswer::new(&explained, &rules, now, 0))
+}

@@ -1,0 +1,308 @@
+//! `loudou explain`, by an Envoy that answers and by a rule file.
+
+use loudou_api::{
+    ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
+};
+use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
+use loudou_limiter::explain::explain;
+use loudou_limiter::store::memory::MemoryStore;
+use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::{Nanos, config};
+use serde_json::{Value, json};
+
+use super::canned::{HOSTILE, ok};
+use super::*;
+use crate::client::fake::Answer;
+
+/// A rule of every standing, from the examples of the contract.
+fn every_standing() -> ExplainAnswer {
+    let example = include_str!("../../../../api/examples/explain.json");
+    serde_json::from_str(example).expect("the contract")
+}
+
+const RULES: &str = "\
+version: 1
+rules:
+  - name: reply-per-user
+    match: { methods: [POST], path: { prefix: /reply } }
+    key: [ { header: x-user-id } ]
+    limits:
+      - { name: burst, algorithm: funnel, capacity: 15, rate: 30/60s }
+      - { name: daily, algorithm: token_bucket, capacity: 1000, rate: 1000/d, initial: 600 }
+  - name: free-plan
+    match:
+      headers: [ { name: x-plan, exact: free } ]
+      not: { path: { exact: /healthz } }
+    key: [ source ]
+    cost: { header: x-cost, default: 2, max: 9 }
+    limits: [ { algorithm: leaky_queue, capacity: 4, rate: 1/s } ]
+  - name: tenants
+    match: { metadata: [ { path: [jwt, tenant], present: true } ] }
+    key: [ { metadata: [jwt, tenant] }, peer ]
+    on_missing_key: refuse
+    limits: [ { algorithm: funnel, capacity: 3, rate: 1/s } ]
+  - name: candidate
+    mode: shadow
+    key: [ host ]
+    limits: [ { algorithm: concurrency, capacity: 3 } ]
+";
+
+fn by_file(options: &str) -> Ran {
+    let loudou = Loudou {
+        input: RULES,
+        ..Loudou::default()
+    };
+    loudou.run(&format!("explain --config - {options}"))
+}
+
+#[test]
+fn what_envoy_says() {
+    let answer = || Loudou::answers(vec![ok(&every_standing())]);
+    let line = "explain -X POST --path /reply?x=1";
+    assert_snapshot!("explain", answer().run(line).seen());
+    let ascii = answer().run(&format!("{line} --ascii")).seen();
+    assert!(ascii.is_ascii());
+    assert_snapshot!("explain_ascii", ascii);
+    assert_snapshot!("explain_csv", answer().run("explain -o csv").seen());
+    assert_snapshot!("explain_jsonl", answer().run("explain -o jsonl").seen());
+    let colored = answer().run("explain --color always").out;
+    assert_snapshot!("explain_color", colored.replace('\u{1b}', "ESC"));
+    let json = answer().run("explain -o json").out;
+    let read: ExplainAnswer = serde_json::from_str(&json).expect("the contract");
+    assert_eq!(read, every_standing());
+}
+
+/// After alice has sent fifteen replies at once.
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let limits = json!([
+        { "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/60s" },
+        { "name": "daily", "algorithm": "token_bucket", "capacity": 1000, "rate": "1000/d" },
+    ]);
+    let replies = json!({ "methods": ["POST"], "path": { "prefix": "/reply" } });
+    let free = json!({ "headers": [{ "name": "x-plan", "exact": "free" }] });
+    let rules = json!([
+        { "name": "reply-per-user", "match": replies, "key": [{ "header": "x-user-id" }], "limits": limits },
+        { "name": "free-plan", "match": free, "key": ["source"], "limits": limits },
+    ]);
+    let file = config::parse(&json!({ "version": 1, "rules": rules }))
+        .file
+        .expect("valid");
+    let rules = file
+        .rules
+        .into_iter()
+        .map(|rule| ActiveRule::new(rule, Vec::new()));
+    let (rules, mut store): (RuleSet, _) = (rules.collect(), MemoryStore::new());
+    let alice = json!({ "method": "POST", "path": "/reply", "headers": { "x-user-id": "alice" } });
+    let mut sample = config::parse_sample(&alice).expect("a sample");
+    let table = Table::open(&mut store, "s", 64, [1; 16], Nanos::ZERO).expect("opens");
+    let clock = Clock::at(Nanos::ZERO);
+    for _ in 0..15 {
+        let stats = &mut StoreStats::default();
+        evaluate(&rules, &table, &mut store, &mut sample, clock, stats);
+    }
+    let explained = explain(&rules, &table, &mut store, &mut sample, clock);
+    let answer = ExplainAnswer::new(&explained, &rules, Nanos::ZERO, 1);
+    let ran =
+        Loudou::answers(vec![ok(&answer)]).run("explain -X POST --path /reply -H x-user-id:alice");
+    let readme = include_str!("../../../../README.md");
+    assert!(
+        readme.contains(&format!("```\n{}```", ran.out)),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn what_is_asked() {
+    let sent = |options: &str| -> Value {
+        let answer = ok(&ExplainAnswer::default());
+        let ran = Loudou::answers(vec![answer]).run(&format!("explain {options}"));
+        assert_eq!(ran.code, 0, "{}", ran.seen());
+        let request = &ran.requests[0];
+        assert!(
+            request.starts_with("POST /v1/explain HTTP/1.1\r\n"),
+            "{request}"
+        );
+        assert!(
+            request.contains("content-type: application/json\r\n"),
+            "{request}"
+        );
+        let (_, body) = request.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).expect("JSON")
+    };
+    assert_eq!(sent(""), json!({}));
+    let all = "--method PUT --path /a?b --host h:80 --header X-A:1 -H x-a:2 -H b: --source ::1 \
+               --route r --cluster c --metadata ns.a=1=2 --metadata ns.b= --peer p --cost 7";
+    let expected = json!({
+        "method": "PUT", "path": "/a?b", "host": "h:80", "source": "::1", "route": "r", "cluster": "c", "peer": "p",
+        "headers": { "X-A": ["1"], "x-a": ["2"], "b": [""] },
+        "metadata": { "ns.a": "1=2", "ns.b": "" }, "cost": 7,
+    });
+    assert_eq!(sent(all), expected);
+    assert_eq!(sent("-H Host:a.test"), json!({ "host": "a.test" }));
+}
+
+#[test]
+fn what_a_rule_file_says() {
+    let admitted = "-X POST --path /reply/7?x -H x-user-id:al:ice --host Api.Test:80";
+    assert_snapshot!("explain_file", by_file(admitted).seen());
+    let dear = "-H x-plan:free -H x-cost:many --source 203.0.113.7";
+    assert_snapshot!("explain_file_cost", by_file(dear).seen());
+    let refused = "--path /healthz -H x-plan:free --metadata jwt.tenant=t";
+    assert_snapshot!("explain_file_refused", by_file(refused).seen());
+    assert_snapshot!("explain_file_nothing", by_file("").seen());
+    let ran = by_file("-o json");
+    let answer: ExplainAnswer = serde_json::from_str(&ran.out).expect("the contract");
+    assert_eq!((answer.verdict, answer.rules.len()), (Says::Admit, 4));
+    assert!(ran.err.contains("every bucket is as new"), "{}", ran.err);
+}
+
+#[test]
+fn a_rule_file_that_is_wrong() {
+    let wrong = Loudou {
+        input: "version: 1\nrules: [ { name: r, key: [], limit: [] } ]\n",
+        ..Loudou::default()
+    };
+    let ran = wrong.run("explain --config -");
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("did you mean `limits`?"), "{}", ran.err);
+}
+
+#[test]
+fn a_request_that_is_none() {
+    let wrong = "-X post --path reply --host http://a.test -H x(y:1 -H a\u{7}:1 --source 1.2.3.4:80 \
+                 --metadata a.b=\u{0} --cost 9999999999 -H :path:/";
+    let ran = by_file(wrong);
+    assert_eq!(ran.code, 2);
+    assert_snapshot!("explain_wrong", ran.seen());
+    for line in [
+        "-H x",
+        "-H :",
+        "-H ::x",
+        "-H :x",
+        "--metadata x",
+        "--metadata =x",
+        "--cost -1",
+        "--cost x",
+    ] {
+        let ran = Loudou::default().run(&format!("explain {line}"));
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{line}: {}", ran.err);
+    }
+}
+
+/// What no request of the examples meets: a failing store, waits, and a newer server.
+fn rare() -> ExplainAnswer {
+    let rule = |name: &str, says: Says| ExplainedRule {
+        rule: name.to_owned(),
+        mode: "enforce".to_owned(),
+        says,
+        ..ExplainedRule::default()
+    };
+    let limit = LimitView {
+        name: "queue".to_owned(),
+        algorithm: "leaky_queue".to_owned(),
+        capacity: 4,
+        used: 3,
+        remaining: 1,
+        ..LimitView::default()
+    };
+    let waits = ExplainedLimit {
+        now: limit,
+        says: Says::Hold,
+        wait_ns: 2_500_000_000,
+        ..ExplainedLimit::default()
+    };
+    let part = |place: &str, asked: Value, found: Option<&str>| UnmetPart {
+        place: place.to_owned(),
+        asked,
+        found: found.map(str::to_owned),
+    };
+    ExplainAnswer {
+        verdict: Says::Hold,
+        wait_ns: 2_500_000_000,
+        rules: vec![
+            ExplainedRule {
+                key: Some("alice".to_owned()),
+                cost: Some(1),
+                limits: vec![waits],
+                ..rule("queued", Says::Hold)
+            },
+            ExplainedRule {
+                key: Some("alice".to_owned()),
+                cost: Some(1),
+                error: Some("the store failed".to_owned()),
+                ..rule("broken", Says::Admit)
+            },
+            ExplainedRule {
+                failing: Some(part("match.country", json!({ "any": ["CH"] }), Some(""))),
+                ..rule("newer", Says::NoMatch)
+            },
+            rule("when-it-fails", Says::NotNow),
+            rule("banned", Says::Unknown),
+        ],
+        ..ExplainAnswer::default()
+    }
+}
+
+#[test]
+fn what_is_rarely_said() {
+    let ran = Loudou::answers(vec![ok(&rare())]).run("explain");
+    assert_snapshot!("explain_rare", ran.seen());
+    let banned = ExplainedRule {
+        rule: "per-user".to_owned(),
+        says: Says::Refuse,
+        ban: Some(ExplainedBan {
+            lasts_ns: Some(300_000_000_000),
+        }),
+        key: Some("mallory".to_owned()),
+        ..ExplainedRule::default()
+    };
+    let banned = ExplainAnswer {
+        verdict: Says::Refuse,
+        refused_by: Some("per-user".to_owned()),
+        rules: vec![banned],
+        ..ExplainAnswer::default()
+    };
+    let ran = Loudou::answers(vec![ok(&banned)]).run("explain");
+    assert_snapshot!("explain_banned", ran.seen());
+    let unknown = ExplainAnswer::default();
+    let ran = Loudou::answers(vec![ok(&unknown)]).run("explain");
+    assert_snapshot!("explain_unknown", ran.seen());
+    let refused = Answer::json(
+        "404 Not Found",
+        &json!({ "type": "about:blank", "title": "Not found", "status": 404 }),
+    );
+    let ran = Loudou::answers(vec![refused]).run("explain");
+    assert_eq!(ran.code, 1, "{}", ran.seen());
+}
+
+#[test]
+fn nothing_of_a_request_reaches_the_terminal_raw() {
+    let hostile = || HOSTILE.to_owned();
+    let mut answer = every_standing();
+    answer.refused_by = Some(hostile());
+    for rule in &mut answer.rules {
+        rule.rule = hostile();
+        rule.mode = hostile();
+        rule.behind = rule.behind.as_ref().map(|_| hostile());
+        rule.error = Some(hostile());
+        rule.key = rule.key.as_ref().map(|_| hostile());
+        for part in rule.failing.iter_mut().chain(&mut rule.missing) {
+            part.place.push_str(HOSTILE);
+            part.asked = json!({ HOSTILE: HOSTILE });
+            part.found = Some(hostile());
+        }
+        for limit in &mut rule.limits {
+            limit.now.name = hostile();
+        }
+    }
+    for form in ["table", "json", "jsonl", "csv"] {
+        let answers = vec![ok(&answer)];
+        let ran = Loudou::answers(answers).run(&format!("explain --path /\u{202e}x -o {form}"));
+        assert_eq!(ran.code, 0, "{}", ran.seen());
+        let out = ran.out.replace("\r\n", "\n");
+        let bad = out.chars().find(|c| *c != '\n' && is_unsafe(*c));
+        assert_eq!(bad, None, "{form}: {:?}", ran.out);
+    }
+}

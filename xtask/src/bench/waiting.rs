@@ -1,0 +1,217 @@
+//! `cargo xtask bench waiting`: what requests that wait cost those of other users.
+//!
+//! One Envoy with one worker has Loudou and, behind it, Envoy's own fault filter. By turns nobody
+//! waits, a crowd is held by Loudou, and as large a crowd is delayed by the fault filter; each time
+//! another user sends requests that pass both. So only who waits, and where, differs.
+
+use std::iter;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use loudou_tests::clock::now;
+use loudou_tests::{Config, Crowd, Envoy, Request, eventually};
+use serde_json::json;
+
+use super::{float, processor_time};
+use crate::filter;
+use crate::setup;
+
+const CROWD: usize = 10_000;
+const ROUNDS: usize = 12;
+/// What another user sends in one turn, on each of so many connections.
+const REQUESTS: usize = 3_000;
+const CONNECTIONS: usize = 2;
+/// How long nobody sends anything, to see what waiting alone costs.
+const IDLE: Duration = Duration::from_secs(1);
+/// A crowd comes and goes within seconds; the rest is for a busy machine.
+const SOON: Duration = Duration::from_mins(1);
+const HELD: &str = "x-held";
+const DELAYED: &str = "x-delayed";
+
+/// Who waits.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Nobody,
+    InLoudou,
+    InFault,
+}
+
+const TURNS: [Turn; 3] = [Turn::Nobody, Turn::InFault, Turn::InLoudou];
+
+impl Turn {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::InFault => "10 000 in Envoy's fault filter",
+            Self::InLoudou => "10 000 in Loudou",
+        }
+    }
+}
+
+/// What was found while the same ones waited, in all rounds.
+#[derive(Debug, Default)]
+struct Found {
+    latencies: Vec<Duration>,
+    /// Seconds of Envoy's processor time while another user sends, and while nobody does.
+    busy: f64,
+    idle: f64,
+}
+
+/// Measures.
+pub(super) fn run_all() -> Result<()> {
+    setup::run()?;
+    let wasm = filter::build()?;
+    let envoy = Envoy::start(&configuration().concurrency(1).wasm(wasm))?;
+    // What the first requests cost is another question.
+    turn(&envoy, Turn::Nobody, 0, &mut Found::default())?;
+    let mut found = TURNS.map(|turn| (turn, Found::default()));
+    for round in 0..ROUNDS {
+        println!("round {} of {ROUNDS}…", round + 1);
+        for place in 0..TURNS.len() {
+            // None is always the first.
+            let next = found.get_mut((round + place) % TURNS.len());
+            let (who, found) = next.context("three turns")?;
+            turn(&envoy, *who, round, found).with_context(|| who.name())?;
+        }
+    }
+    print(&mut found);
+    envoy.stop()
+}
+
+/// A line in which the last one waits for almost an hour, and a limit that nobody reaches.
+fn configuration() -> Config {
+    let rules = json!([
+        {
+            "name": "line",
+            "key": [{ "header": HELD }],
+            "limits": [{ "algorithm": "leaky_queue", "capacity": 2 * CROWD, "rate": "3/s" }],
+        },
+        {
+            "name": "others",
+            "key": [{ "header": "x-user-id" }],
+            "limits": [{ "algorithm": "funnel", "capacity": 1_000_000, "rate": "1000000/s" }],
+        },
+    ]);
+    Config::new(rules).filter_behind(json!({
+        "name": "fault",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+            "headers": [{ "name": DELAYED, "present_match": true }],
+            "delay": { "fixed_delay": "3600s", "percentage": { "numerator": 100 } },
+        },
+    }))
+}
+
+/// Lets a crowd come, another user send requests, and the crowd go. Each round has a line of its own:
+/// a line is as long as before when those in it have gone.
+fn turn(envoy: &Envoy, turn: Turn, round: usize, found: &mut Found) -> Result<()> {
+    let line = round.to_string();
+    let crowd = |header| Crowd::send(envoy.data_address(), (header, &line), CROWD);
+    let crowd = match turn {
+        Turn::Nobody => None,
+        Turn::InLoudou => Some(crowd(HELD)?),
+        Turn::InFault => Some(crowd(DELAYED)?),
+    };
+    let waiting = |what: &str, is_right: fn(u64) -> bool| {
+        eventually(SOON, what, || {
+            let (loudou, fault) = waiting(envoy)?;
+            Ok(is_right(loudou + fault).then_some(loudou))
+        })
+    };
+    if crowd.is_some() {
+        // A few pass meanwhile.
+        let in_loudou = waiting("the crowd to wait", |all| all > 9_900)?;
+        ensure!((in_loudou > 0) == matches!(turn, Turn::InLoudou));
+    }
+    // The worker is done with those who came and went when it has answered these.
+    others(envoy)?;
+    let processor = || processor_time(envoy.pid()).context("no processor time");
+    let before = processor()?;
+    found.latencies.append(&mut others(envoy)?);
+    let between = processor()?;
+    idle();
+    found.busy += between - before;
+    found.idle += processor()? - between;
+    drop(crowd);
+    waiting("the crowd to go", |all| all == 0).map(drop)
+}
+
+/// How many wait, in Loudou and in the fault filter.
+fn waiting(envoy: &Envoy) -> Result<(u64, u64)> {
+    let loudou = envoy.counter("wasmcustom.loudou.waiting")?;
+    Ok((loudou, envoy.counter("http.data.fault.active_faults")?))
+}
+
+/// Nothing is sent here; the end of the wait is a time-out.
+fn idle() {
+    let (_sender, nothing) = channel::<()>();
+    let _timeout = nothing.recv_timeout(IDLE);
+}
+
+/// How long each request of another user takes, sent one after the other on each connection.
+fn others(envoy: &Envoy) -> Result<Vec<Duration>> {
+    let one = || {
+        let (mut http, request) = (envoy.data(), Request::get("/").header("x-user-id", "other"));
+        http.connect()?;
+        let send = |()| {
+            let begun = now();
+            let answer = http.send(&request)?;
+            ensure!(answer.status == 200, "{answer:?}");
+            Ok(begun.elapsed())
+        };
+        let times = iter::repeat_n((), REQUESTS).map(send);
+        times.collect::<Result<Vec<Duration>>>()
+    };
+    let parts: Vec<Result<Vec<Duration>>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(one)).collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        let part = |end: thread::Result<_>| end.unwrap_or_else(|_| Err(anyhow!("it panicked")));
+        ended.map(part).collect()
+    });
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(parts.concat())
+}
+
+/// A column: its title, and its number.
+type Column = (&'static str, fn(&Found) -> f64);
+
+const COLUMNS: [Column; 5] = [
+    ("p50 µs", |found| percentile(found, 500)),
+    ("p99 µs", |found| percentile(found, 990)),
+    ("p99.9 µs", |found| percentile(found, 999)),
+    ("CPU µs/request", |found| {
+        let requests = u64::try_from(found.latencies.len()).unwrap_or(u64::MAX);
+        found.busy * 1e6 / float(requests)
+    }),
+    ("CPU ms/s idle", |found| {
+        found.idle * 1e3 / (IDLE * u32::try_from(ROUNDS).unwrap_or(1)).as_secs_f64()
+    }),
+];
+
+/// Each number, and its ratio to that with nobody waiting, which comes first.
+fn print(found: &mut [(Turn, Found); 3]) {
+    for (_, found) in &mut *found {
+        found.latencies.sort();
+    }
+    let titles = COLUMNS.map(|(title, _)| format!("{title:>22}"));
+    println!("{:32}{}", "who waits", titles.concat());
+    let [(_, nobody), ..] = &*found;
+    for (turn, found) in &*found {
+        let cells = COLUMNS.map(|(_, number)| {
+            let (number, base) = (number(found), number(nobody));
+            format!("{number:>13.1} ({:>5.2}x)", number / base)
+        });
+        println!("{:32}{}", turn.name(), cells.concat());
+    }
+}
+
+/// The latency, in microseconds, that so many thousandths do not exceed.
+fn percentile(found: &Found, thousandths: usize) -> f64 {
+    let times = &found.latencies;
+    let place = times.len() * thousandths / 1_000;
+    times
+        .get(place)
+        .map_or(0.0, |time| time.as_secs_f64() * 1e6)
+}
