@@ -244,38 +244,43 @@ pub(crate) fn create(host: &dyn Host, share: &str, record: &Record) -> Result<bo
 pub(crate) fn change<T>(
     host: &dyn Host,
     share: &str,
-    change: impl FnMut(&mut Record) -> Option<T>,
+    mut change: impl FnMut(&mut Record) -> Option<T>,
 ) -> Result<(Record, Option<T>), RecordError> {
-    change_within(host, share, usize::MAX, change)
+    let mut outcome = None;
+    let record = change_within(host, share, usize::MAX, &mut |record| {
+        outcome = change(record);
+        outcome.is_some()
+    })?;
+    Ok((record, outcome))
 }
 
 /// The same for an edit, which must not make it too large.
-pub(crate) fn edit<T>(
+pub(crate) fn edit(
     host: &dyn Host,
     share: &str,
-    change: impl FnMut(&mut Record) -> Option<T>,
-) -> Result<(Record, Option<T>), RecordError> {
+    change: &mut dyn FnMut(&mut Record) -> bool,
+) -> Result<Record, RecordError> {
     change_within(host, share, MAX_RECORD, change)
 }
 
-fn change_within<T>(
+fn change_within(
     host: &dyn Host,
     share: &str,
     most: usize,
-    mut change: impl FnMut(&mut Record) -> Option<T>,
-) -> Result<(Record, Option<T>), RecordError> {
+    change: &mut dyn FnMut(&mut Record) -> bool,
+) -> Result<Record, RecordError> {
     for _ in 0..MAX_TRIES {
         let (mut record, cas, length) = load(host, share)?;
-        let Some(outcome) = change(&mut record) else {
-            return Ok((record, None));
-        };
+        if !change(&mut record) {
+            return Ok(record);
+        }
         record.generation = record.generation.saturating_add(1);
         let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
         if bytes.len() > most.max(length) {
             return Err(RecordError::TooLarge);
         }
         if host.shared_set(&key(share), &bytes, cas)? == Written::Done {
-            return Ok((record, Some(outcome)));
+            return Ok(record);
         }
     }
     Err(RecordError::Contended)

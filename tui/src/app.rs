@@ -22,6 +22,7 @@ pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod modal;
 pub(crate) mod msg;
+pub(crate) mod of_key;
 pub(crate) mod palette;
 pub(crate) mod press;
 pub(crate) mod rows;

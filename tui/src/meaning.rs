@@ -2,11 +2,15 @@
 
 use loudou_limiter::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
 
+mod answers;
+mod bucket;
 mod limit;
+mod own;
 mod requests;
 pub(crate) mod short;
 mod upstream;
 
+pub(crate) use bucket::stands_out;
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;
 
@@ -111,6 +115,22 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     notes.extend(missing(rule));
     if rule.on_error == OnError::Refuse {
         notes.push("when the store gives up, a request is refused".to_owned());
+    }
+    if let Some(other) = &rule.shadows {
+        notes.push(format!("to be compared with rule {other}"));
+    }
+    match (rule.stop, rule.mode) {
+        (true, Mode::Enforce) => {
+            notes.push("the rules behind it are not asked about the requests it limits".to_owned());
+        }
+        (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
+        (false, _) => {}
+    }
+    notes.extend(own::overrides(rule));
+    notes.extend(rule.penalty.as_ref().map(own::penalty));
+    if rule.mode == Mode::Enforce {
+        notes.extend(answers::refuse(&rule.refuse));
+        notes.extend(answers::respond(rule.respond));
     }
     notes
 }
@@ -243,6 +263,91 @@ mod tests {
         assert_eq!(
             say(json!({ "mode": "off" })),
             ["off: this rule does nothing"]
+        );
+    }
+
+    #[test]
+    fn notes_tell_of_single_keys() {
+        let say = |fields: Value| notes(&rule(&fields));
+        let limits = json!([
+            { "name": "a", "algorithm": "funnel", "capacity": 9, "rate": "1/s" },
+            { "name": "b", "algorithm": "fixed_window", "capacity": 99, "window": "1d", "align": "clock" },
+        ]);
+        let overrides = json!({
+            "10.0.0.1": { "scale": 2.5 }, "10.0.0.2": "unlimited", "10.0.0.3": "banned",
+            "10.1.*": { "limits": limits }, "*": "banned",
+        });
+        assert_eq!(
+            say(json!({ "overrides": overrides })),
+            [
+                "key 10.0.0.1 may do 2.5 times as much",
+                "key 10.0.0.2 has no limits",
+                "key 10.0.0.3 is banned",
+                "each other key is banned",
+                "each key that begins with 10.1. may do 9 at once, then one every second and may do \
+                 99 in each day, from midnight UTC",
+            ]
+        );
+        let many: serde_json::Map<String, Value> = (0..20)
+            .map(|n| (format!("k{n:02}"), json!("banned")))
+            .collect();
+        let told = say(json!({ "overrides": many }));
+        assert_eq!((told.len(), told[8].as_str()), (9, "and 12 more overrides"));
+        let penalty = |after: u32, factor: u32, max: &str| {
+            let penalty = json!({ "after": after, "within": "60s", "ban": "5m", "factor": factor, "max": max });
+            say(json!({ "penalty": penalty }))
+        };
+        assert_eq!(
+            penalty(20, 2, "1h"),
+            [
+                "a key that is refused 20 times within 1m of a first refusal is banned for 5m; each \
+              further ban is 2 times as long, 1h at most, until it was free for 1h"
+            ]
+        );
+        assert_eq!(
+            penalty(1, 2, "5m"),
+            ["a key that is refused is banned for 5m"]
+        );
+    }
+
+    #[test]
+    fn notes_tell_of_answers_and_of_other_rules() {
+        let say = |fields: Value| notes(&rule(&fields));
+        let refuse = json!({
+            "status": 503, "body": { "text": "later", "content_type": "text/plain" },
+            "headers": { "x-a": "1", "x-b": "2" }, "grpc": "unavailable",
+        });
+        let respond = json!({
+            "ratelimit_headers": "both", "retry_after_jitter": 0.5, "explain_header": true,
+        });
+        assert_eq!(
+            say(json!({ "refuse": refuse, "respond": respond, "stop": true })),
+            [
+                "the rules behind it are not asked about the requests it limits",
+                "refused requests get status 503, a text of their own (text/plain) and the headers \
+                 x-a and x-b",
+                "refused gRPC calls get unavailable",
+                "responses carry RateLimit and RateLimit-Policy, and X-RateLimit headers",
+                "Retry-After is up to 0.5 times the wait longer than that",
+                "upstreams and access logs are told what it decides",
+            ]
+        );
+        assert_eq!(
+            say(
+                json!({ "refuse": { "body": "none" }, "respond": { "ratelimit_headers": "none" } })
+            ),
+            [
+                "refused requests get no body",
+                "refusals carry Retry-After alone"
+            ]
+        );
+        assert_eq!(
+            say(json!({ "mode": "shadow", "shadows": "other", "stop": true })),
+            [
+                "in shadow mode: nothing is refused, only counted",
+                "to be compared with rule other",
+                "it stops nothing unless it is enforced",
+            ]
         );
     }
 }

@@ -23,6 +23,7 @@ mod form;
 mod frame;
 mod funnel;
 mod help;
+mod of_key;
 mod palette;
 mod panel;
 mod pen;
@@ -85,6 +86,7 @@ fn overlay(pen: &mut Pen<'_>, state: &State) {
         Mode::Palette(line, at) => palette::draw(pen, state, line, *at),
         Mode::Confirm(pending) => question::draw(pen, pending),
         Mode::Edit(form) => form::draw(pen, state, form),
+        Mode::OfKey(form) => of_key::draw(pen, form),
     }
 }
 

@@ -302,7 +302,8 @@ fn edits_do_not_grow_without_bound() {
 
 fn edit_record(
     host: &FakeHost,
-    change: impl FnMut(&mut Record) -> Option<()>,
+    mut change: impl FnMut(&mut Record) -> Option<()>,
 ) -> Result<(), RecordError> {
-    super::edit(host, "loudou", change).map(|_| ())
+    let edited = super::edit(host, "loudou", &mut |record| change(record).is_some());
+    edited.map(|_| ())
 }

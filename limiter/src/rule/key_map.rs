@@ -81,9 +81,14 @@ impl<T> KeyMap<T> {
             (Err(index), Some(value)) => list.insert(index, (String::from(key), value)),
             (Err(_), None) => return,
         }
-        self.lengths = self.beginnings.iter().map(|(key, _)| key.len()).collect();
-        self.lengths.sort_unstable_by(|a, b| b.cmp(a));
-        self.lengths.dedup();
+        self.lengths.clear();
+        for (key, _) in &self.beginnings {
+            // There are few: this takes no sorting, which is several KiB of the filter.
+            let length = key.len();
+            if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
+                self.lengths.insert(place, length);
+            }
+        }
     }
 
     /// The patterns and their values: keys first, then beginnings, each in order.

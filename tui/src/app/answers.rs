@@ -6,9 +6,10 @@ use loudou_limiter::Nanos;
 use super::effects::{Edit, Effect};
 use super::form::{Form, Stage};
 use super::msg::Failure;
+use super::of_key::{KeyAnswer, KeyChange, KeyUndo, What};
 use super::rows::BucketId;
 use super::state::{Mode, State};
-use super::undo::{self, Action, Pending, Undo};
+use super::undo::{self, Action, EditUndo, Pending, Undo};
 
 /// How often an edit is sent again when only the number of the generation had moved.
 const MOST_RETRIES: u8 = 3;
@@ -60,10 +61,7 @@ fn accepted(state: &mut State, edit: &Edit, answer: EditAnswer) {
         );
     } else {
         if !answer.change.is_empty() {
-            if state.undos.len() >= undo::MOST {
-                state.undos.remove(0);
-            }
-            state.undos.push(Undo::new(edit, &answer));
+            remember(state, Undo::Edit(Box::new(EditUndo::new(edit, &answer))));
         }
         let change = if answer.change.is_empty() {
             "nothing changed"
@@ -81,6 +79,77 @@ fn accepted(state: &mut State, edit: &Edit, answer: EditAnswer) {
     state.changed = Some((edit.rule.clone(), state.now.saturating_add(STANDS_OUT)));
     state.link.hurry(state.now);
     replace_rule(state, answer.after);
+}
+
+/// Remembers how to take a change back, as far as there is room.
+fn remember(state: &mut State, undo: Undo) {
+    if state.undos.len() >= undo::MOST {
+        state.undos.remove(0);
+    }
+    state.undos.push(undo);
+}
+
+/// A change for one key was answered.
+pub(crate) fn of_key(
+    state: &mut State,
+    change: KeyChange,
+    result: Result<KeyAnswer, Failure>,
+    effects: &mut Vec<Effect>,
+) {
+    let failure = match result {
+        Ok(answer) => return key_changed(state, &change, answer),
+        Err(failure) => failure,
+    };
+    let current = failure.problem.as_ref().and_then(|p| p.current.clone());
+    if let (Some(current), What::Override { seen, .. }) = (current, &change.what) {
+        let own = |rule: &RuleView| rule.rule.get("overrides")?.get(&change.id.key).cloned();
+        let is_as_seen = own(&current) == own(seen);
+        replace_rule(state, current.clone());
+        if is_as_seen && change.retries < MOST_RETRIES {
+            effects.push(Effect::OfKey(Box::new(change.again(current))));
+            return;
+        }
+    }
+    let key = &change.id.key;
+    let text = if failure.in_doubt {
+        state.link.hurry(state.now);
+        format!(
+            "{key}: no answer, it may have been done all the same; {}",
+            failure.text
+        )
+    } else {
+        format!("{key}: not done: {}", failure.text)
+    };
+    state.toast(true, text);
+}
+
+fn key_changed(state: &mut State, change: &KeyChange, answer: KeyAnswer) {
+    let key = &change.id.key;
+    let told = match (&answer, &change.what) {
+        (KeyAnswer::Override(answer), _) if answer.change.is_empty() => {
+            format!("{key}: nothing changed")
+        }
+        (KeyAnswer::Override(answer), _) => answer.change.clone(),
+        (_, What::Ban(None)) => format!("{key} is banned"),
+        (_, What::Ban(Some(span))) => format!("{key} is banned for {span}"),
+        (KeyAnswer::Ban(answer), _) if answer.before.is_none() => {
+            format!("{key} was not banned")
+        }
+        _ => format!("{key} is free"),
+    };
+    if change.is_undo {
+        state.undos.pop();
+        state.toast(false, format!("undone: {told}"));
+    } else if let Some(undo) = KeyUndo::new(change, &answer, &told) {
+        remember(state, Undo::Key(undo));
+        state.toast(false, format!("{told}; u undoes"));
+    } else {
+        state.toast(false, told);
+    }
+    if let KeyAnswer::Override(answer) = answer {
+        replace_rule(state, answer.after);
+    }
+    state.link.hurry(state.now);
 }
 
 /// The generation moved since the rule was read. If the rule itself did not, the edit is still what

@@ -1,5 +1,7 @@
 //! Commands on the screens themselves: moving, sorting, going places, and opening what lies over them.
 
+use loudou_api::BanBy;
+
 use super::columns::{Column, Sort};
 use super::effects::Effect;
 use super::form::Form;
@@ -7,9 +9,10 @@ use super::ingest;
 use super::keys::Command;
 use super::layout::{self, Hit, table_height};
 use super::line::Line;
+use super::of_key::{KeyForm, ask_unban};
 use super::press::{Mouse, MouseAction};
 use super::state::{Exit, Frozen, Mode, Screen, State};
-use super::undo::{Action, Pending};
+use super::undo::{Action, Pending, Undo};
 
 /// How many rows a turn of the wheel is.
 const WHEEL: usize = 3;
@@ -54,6 +57,8 @@ pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),
         Command::Reset => ask_reset(state),
+        Command::Ban => ban(state),
+        Command::Override => own(state),
         _ => go(state, command),
     }
 }
@@ -135,12 +140,29 @@ fn ask_undo(state: &mut State) {
     let Some(undo) = state.undos.last() else {
         return;
     };
-    let edit = undo.edit(state.server_ns());
-    state.mode = Mode::Confirm(Box::new(Pending {
-        question: format!("Undo the last edit of {}?", undo.after.name),
-        detail: vec![format!("it was: {}", undo.change)],
-        action: Action::Edit(Box::new(edit)),
-    }));
+    let pending = match undo {
+        Undo::Edit(undo) => undo.ask(state.server_ns()),
+        Undo::Key(undo) => undo.ask(state.server_ns()),
+    };
+    state.mode = Mode::Confirm(Box::new(pending));
+}
+
+/// Asks for how long to ban a key, or whether to let it free.
+fn ban(state: &mut State) {
+    let Some(id) = state.target() else { return };
+    let ban = state.target_row().and_then(|row| row.view.ban);
+    state.mode = match ban.filter(|ban| ban.by != BanBy::Override) {
+        Some(ban) => Mode::Confirm(Box::new(ask_unban(id, &ban))),
+        None => Mode::OfKey(Box::new(KeyForm::ban(id))),
+    };
+}
+
+/// Asks what a key is to get.
+fn own(state: &mut State) {
+    let Some(id) = state.target() else { return };
+    if let Some(rule) = state.rule_named(&id.rule).cloned() {
+        state.mode = Mode::OfKey(Box::new(KeyForm::own(id, rule)));
+    }
 }
 
 fn ask_reset(state: &mut State) {

@@ -4,6 +4,7 @@ use loudou_api::RuleView;
 use loudou_limiter::{Carry, Nanos};
 use serde_json::Value;
 
+use super::of_key::KeyChange;
 use super::rows::BucketId;
 
 /// One wish.
@@ -17,6 +18,8 @@ pub(crate) enum Effect {
     Edit(Box<Edit>),
     /// Make a bucket as good as new.
     Reset(BucketId),
+    /// Ban a key, let it free, or give it other limits.
+    OfKey(Box<KeyChange>),
     /// Give the terminal back until the shell says otherwise.
     Suspend,
     /// Take the terminal anew: somebody else may have had it.
@@ -29,7 +32,9 @@ impl Effect {
         match self {
             Self::Poll(_) => Goal::Poll,
             Self::Edit(edit) => Goal::Edit(edit.clone()),
-            Self::ReadRule(_) | Self::Reset(_) | Self::Suspend | Self::Resume => Goal::Other,
+            Self::ReadRule(_) | Self::Reset(_) | Self::OfKey(_) | Self::Suspend | Self::Resume => {
+                Goal::Other
+            }
         }
     }
 }

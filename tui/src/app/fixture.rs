@@ -1,8 +1,8 @@
 //! States for tests: a server with a few named users, at fixed times.
 
 use loudou_api::{
-    Access, BucketState, BucketView, EditView, Event, EventKind, LimitView, RuleTotals, RuleView,
-    Rules, Status, StoreStatus,
+    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, LimitView,
+    OverrideKind, OwnView, RuleTotals, RuleView, Rules, Status, StoreStatus,
 };
 use loudou_limiter::Nanos;
 use serde_json::json;
@@ -29,6 +29,39 @@ pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
     for poll in 0..polls {
         feed(&mut state, poll);
     }
+    state
+}
+
+/// The same, where `mallory` is banned by a penalty for 250 s from the first poll on and has an override,
+/// and `search-per-key` is shadowed by `by-source`.
+pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
+    let mut state = state(size, polls);
+    let now = state.now;
+    let mut snapshot = snapshot(polls);
+    for (_, bucket) in &mut snapshot.buckets {
+        if bucket.key == "mallory" {
+            bucket.state = BucketState::Banned;
+            bucket.ban = Some(BanView {
+                until_ns: Some(START + 250 * S),
+                by: BanBy::Penalty,
+            });
+            (bucket.strikes, bucket.penalties) = (2, 1);
+            bucket.own = Some(OwnView {
+                pattern: "mal*".to_owned(),
+                gives: OverrideKind::Scale,
+            });
+        }
+    }
+    let mut rules = rules();
+    rules[0].rule["penalty"] = json!({ "after": 20, "within": "1m", "ban": "5m" });
+    rules[0].rule["overrides"] = json!({ "mal*": { "scale": 0.5 }, "root": "unlimited" });
+    rules[2].rule["shadows"] = json!("reply-per-user");
+    snapshot.rules = Some(Rules {
+        now_ns: START,
+        generation: 7,
+        rules,
+    });
+    update(&mut state, Msg::Polled(Ok(Box::new(snapshot))), now);
     state
 }
 

@@ -14,9 +14,9 @@ use crate::limit_edit;
 
 mod fields;
 
-pub(crate) use fields::{Field, Input, Kind};
+pub(crate) use fields::{Field, Input, Kind, choose, field_problem};
 
-use fields::{CARRIES, choose, field_problem, limits_of, names_of, rule_fields, table_of};
+use fields::{CARRIES, limits_of, names_of, rule_fields, table_of};
 
 /// How far the form is.
 #[derive(Clone, Debug, PartialEq)]

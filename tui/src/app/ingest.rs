@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use loudou_api::{BucketView, Event};
+use loudou_api::{BucketView, Event, RuleView, Rules};
 use loudou_limiter::Nanos;
+use serde_json::Value;
 
 use super::history::Track;
 use super::layout::table_height;
@@ -57,7 +58,10 @@ fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
     data.truncated = snapshot.truncated;
     data.longest = longest(&data.rows);
     if let Some(rules) = snapshot.rules {
-        data.rules = rules;
+        data.rules = Rules {
+            rules: beside(&rules.rules),
+            ..rules
+        };
     }
     note_events(
         &mut data,
@@ -71,6 +75,31 @@ fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
     state.rule = state.rule.min(last_rule);
     state.data = Some(data);
     arrange(state);
+}
+
+/// The rules in order, but each that shadows another right behind that one.
+fn beside(rules: &[RuleView]) -> Vec<RuleView> {
+    let shadowed = |rule: &RuleView| {
+        let other = rule.rule.get("shadows").and_then(Value::as_str);
+        other.map(ToOwned::to_owned)
+    };
+    let is_there = |name: &str| rules.iter().any(|rule| rule.name == name);
+    let (mut behind, mut ordered): (Vec<_>, Vec<_>) = rules
+        .iter()
+        .cloned()
+        .partition(|rule| shadowed(rule).is_some_and(|other| is_there(&other)));
+    let mut at = 0;
+    while let Some(name) = ordered.get(at).map(|rule| rule.name.clone()) {
+        at = at.saturating_add(1);
+        let its = |rule: &RuleView| shadowed(rule).as_ref() == Some(&name);
+        let (its, rest) = std::mem::take(&mut behind).into_iter().partition(its);
+        behind = rest;
+        let its: Vec<RuleView> = its;
+        ordered.splice(at..at, its);
+    }
+    // Those that shadow each other are behind nobody.
+    ordered.append(&mut behind);
+    ordered
 }
 
 fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {

@@ -1,6 +1,7 @@
 //! The key table: every key, what it does, where, and what footer, help and palette say of it.
 
 use super::form::Stage;
+use super::of_key::is_lost;
 use super::press::Press;
 use super::state::{Mode, Screen, State};
 
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Edit,
     Undo,
     Reset,
+    Ban,
+    Override,
     NextField,
     PreviousField,
     Choose,
@@ -66,6 +69,7 @@ pub(crate) const FORM: Places = 1 << 9;
 pub(crate) const FORM_CONFIRM: Places = 1 << 10;
 pub(crate) const FORM_SENDING: Places = 1 << 11;
 pub(crate) const FORM_CONFLICT: Places = 1 << 12;
+pub(crate) const KEY_FORM: Places = 1 << 13;
 /// The rank of keys that the footer always shows, at its end.
 pub(crate) const ALWAYS: u8 = u8::MAX;
 const LISTS: Places = BROWSE | SORT | HELP;
@@ -103,6 +107,7 @@ pub(crate) fn place(state: &State) -> Places {
         Mode::Help(_) => HELP,
         Mode::Palette(..) => PALETTE,
         Mode::Confirm(_) => CONFIRM,
+        Mode::OfKey(_) => KEY_FORM,
         Mode::Edit(form) => match form.stage {
             Stage::Editing => FORM,
             Stage::Confirm => FORM_CONFIRM,
@@ -151,13 +156,12 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             gone.then(|| "no bucket is selected".to_owned())
         }
         Command::Reset => locked.or_else(no_bucket),
-        Command::Edit => locked.or_else(|| match state.target_rule() {
-            None => Some("no rule is selected".to_owned()),
-            Some(rule) if state.rule_named(&rule).is_none() => {
-                Some(format!("the rule {rule} is not read yet"))
-            }
-            Some(_) => None,
-        }),
+        Command::Ban => locked.or_else(no_bucket).or_else(|| lost_name(state)),
+        Command::Override => locked
+            .or_else(no_bucket)
+            .or_else(|| lost_name(state))
+            .or_else(|| unread_rule(state)),
+        Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();
             none.then(|| "nothing to undo: no edit was made here".to_owned())
@@ -174,6 +178,23 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     }
 }
 
+/// Why the rule that keys act on cannot be edited.
+fn unread_rule(state: &State) -> Option<String> {
+    match state.target_rule() {
+        None => Some("no rule is selected".to_owned()),
+        Some(rule) if state.rule_named(&rule).is_none() => {
+            Some(format!("the rule {rule} is not read yet"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Only a key whose name is known can be told to the server.
+fn lost_name(state: &State) -> Option<String> {
+    let lost = state.target().is_some_and(|id| is_lost(&id.key));
+    lost.then(|| "the name of this key was lost; it comes back with its next bucket".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn no_key_means_two_things_in_one_place() {
-        for bit in 0..13 {
+        for bit in 0..14 {
             let place = 1 << bit;
             let mut seen: Vec<Press> = Vec::new();
             for binding in KEYS.iter().filter(|b| b.places & place != 0) {
@@ -195,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_place_has_a_way_back() {
-        for bit in 0..13 {
+        for bit in 0..14 {
             assert!(
                 find(1 << bit, Press::plain(Code::Esc)).is_some(),
                 "place {bit}"

@@ -9,6 +9,7 @@ use super::ingest;
 use super::keys::{self, Command};
 use super::layout::body_height;
 use super::line::Line;
+use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
 use super::state::{Mode, State};
@@ -31,6 +32,7 @@ pub(crate) fn pressed(
         Mode::Palette(line, at) => palette(state, line, at, press, command, effects),
         Mode::Confirm(pending) => confirm(state, pending, command, effects),
         Mode::Edit(form) => form_key(state, form, press, command, effects),
+        Mode::OfKey(form) => of_key(state, form, press, command),
     }
 }
 
@@ -38,6 +40,7 @@ pub(crate) fn pressed(
 pub(crate) fn pasted(state: &mut State, text: &str) {
     match &mut state.mode {
         Mode::Edit(form) if form.stage == Stage::Editing => form.paste(text),
+        Mode::OfKey(form) => form.paste(text),
         Mode::Palette(line, at) => {
             line.paste(text);
             *at = 0;
@@ -163,10 +166,30 @@ fn confirm(
                 effects.push(Effect::Edit(edit));
             }
             Action::Reset(id) => effects.push(Effect::Reset(id)),
+            Action::OfKey(change) => {
+                state.toast(false, "sending");
+                effects.push(Effect::OfKey(change));
+            }
         },
         Some(_) => {}
         None => state.mode = Mode::Confirm(pending),
     }
+}
+
+/// The small form for one key.
+fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Option<Command>) {
+    match command {
+        Some(Command::No) => return,
+        Some(Command::NextField) => form.step(1),
+        Some(Command::PreviousField) => form.step(-1),
+        Some(Command::Send) if form.check() => {
+            state.mode = Mode::Confirm(Box::new(form.question()));
+            return;
+        }
+        Some(Command::Send) => state.toast(true, "not sent: see what is wrong"),
+        _ => form.press(press),
+    }
+    state.mode = Mode::OfKey(form);
 }
 
 fn form_key(

@@ -5,6 +5,7 @@ use loudou_api::{
 };
 
 use super::effects::{Edit, Goal};
+use super::of_key::{KeyAnswer, KeyChange};
 use super::press::{Mouse, Press};
 use super::rows::BucketId;
 
@@ -29,6 +30,8 @@ pub(crate) enum Msg {
     Edited(Box<Edit>, Result<Box<EditAnswer>, Failure>),
     /// A reset was answered.
     Reset(BucketId, Result<Box<ResetAnswer>, Failure>),
+    /// A change for one key was answered.
+    OfKey(Box<KeyChange>, Result<KeyAnswer, Failure>),
     /// An effect could not start: too many are under way.
     Busy(Goal),
     /// A signal asks to leave.

@@ -52,7 +52,10 @@ impl Row {
 
     /// How long until a request is admitted, `age` after it was read; `None` when it is now or never.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
-        let wait = self.limit()?.retry_after_ns?;
+        let wait = match &self.view.ban {
+            Some(ban) => ban.until_ns?.saturating_sub(self.as_of_ns),
+            None => self.limit()?.retry_after_ns?,
+        };
         Some(wait.saturating_sub(age.get())).filter(|wait| *wait > 0)
     }
 

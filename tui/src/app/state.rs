@@ -12,6 +12,7 @@ use super::history::{Rates, Track};
 use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
+use super::of_key::KeyForm;
 use super::rows::{BucketId, Row};
 use super::undo::{Pending, Undo};
 
@@ -61,6 +62,8 @@ pub(crate) enum Mode {
     Confirm(Box<Pending>),
     /// The edit form.
     Edit(Box<Form>),
+    /// The small form for one key.
+    OfKey(Box<KeyForm>),
 }
 
 /// Everything that was read, as of the last poll that is shown.
@@ -236,6 +239,15 @@ impl State {
         match self.screen {
             Screen::Rules => self.rule_view(self.rule).map(|rule| rule.name.clone()),
             _ => self.target().map(|id| id.rule),
+        }
+    }
+
+    /// The row of the bucket that keys act on.
+    pub(crate) fn target_row(&self) -> Option<&Row> {
+        match self.screen {
+            Screen::Bucket => self.open_row(),
+            Screen::Buckets => self.selected_row(),
+            Screen::Rules | Screen::Events => None,
         }
     }
 

@@ -12,6 +12,7 @@ use super::state::{Exit, Mode, Screen, State};
 use super::update::update;
 
 mod edits;
+mod of_key;
 mod random;
 
 const SIZE: (u16, u16) = (80, 24);
@@ -158,7 +159,7 @@ fn a_viewer_changes_nothing_and_is_told_why() {
     if let Some(data) = &mut viewer.data {
         data.status.access = Access::View;
     }
-    assert!(type_keys(&mut viewer, "exu").is_empty());
+    assert!(type_keys(&mut viewer, "exubo").is_empty());
     assert!(matches!(viewer.mode, Mode::Browse));
     assert!(said(&viewer).contains("may only view"));
     let mut locked = state(SIZE, 3);

@@ -5,14 +5,24 @@ use loudou_limiter::{Carry, Nanos};
 use serde_json::{Map, Value};
 
 use super::effects::{Change, Edit};
+use super::of_key::{KeyChange, KeyUndo};
 use super::rows::BucketId;
 
 /// The most edits that can be taken back.
 pub(crate) const MOST: usize = 50;
 
-/// An own edit, with what it takes to undo it.
+/// An own change, with what it takes to undo it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Undo {
+pub(crate) enum Undo {
+    /// Of a rule.
+    Edit(Box<EditUndo>),
+    /// For a key.
+    Key(KeyUndo),
+}
+
+/// An own edit of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EditUndo {
     /// The rule after the edit.
     pub(crate) after: RuleView,
     /// The limits and the mode before it.
@@ -24,7 +34,7 @@ pub(crate) struct Undo {
     pub(crate) change: String,
 }
 
-impl Undo {
+impl EditUndo {
     /// Remembers how to undo `edit`.
     pub(crate) fn new(edit: &Edit, answer: &EditAnswer) -> Self {
         Self {
@@ -40,9 +50,18 @@ impl Undo {
         }
     }
 
+    /// The question before it is undone.
+    pub(crate) fn ask(&self, server_ns: u64) -> Pending {
+        Pending {
+            question: format!("Undo the last edit of {}?", self.after.name),
+            detail: vec![format!("it was: {}", self.change)],
+            action: Action::Edit(Box::new(self.edit(server_ns))),
+        }
+    }
+
     /// The edit that undoes it, by the server's clock: an earlier edit is put back for the rest of its
     /// time; with none, the rule goes back to its configuration.
-    pub(crate) fn edit(&self, server_ns: u64) -> Edit {
+    fn edit(&self, server_ns: u64) -> Edit {
         let left = self
             .earlier
             .as_ref()
@@ -98,4 +117,5 @@ pub(crate) struct Pending {
 pub(crate) enum Action {
     Edit(Box<Edit>),
     Reset(BucketId),
+    OfKey(Box<KeyChange>),
 }

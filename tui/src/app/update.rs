@@ -31,6 +31,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
         Msg::Edited(edit, result) => answers::edited(state, *edit, result, &mut effects),
         Msg::Reset(id, result) => answers::reset(state, &id, result),
+        Msg::OfKey(change, result) => answers::of_key(state, *change, result, &mut effects),
         Msg::Busy(goal) => busy(state, goal),
         Msg::Quit => state.exit = Some(Exit::Quit),
         Msg::Suspend => effects.push(Effect::Suspend),

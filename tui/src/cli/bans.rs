@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::Args;
-use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+use loudou_api::{BanAnswer, BanView, BucketView};
 use loudou_limiter::Nanos;
 
 use super::args::{AskArgs, Format, span};
 use super::context::Context;
 use super::world::json as print_json;
 use super::{Outcome, buckets};
+use crate::meaning::stands_out;
 use crate::text::{escape, humanise};
 
 #[derive(Debug, Args)]
@@ -113,51 +114,13 @@ pub(super) fn in_short(ban: &BanView, now_ns: u64) -> String {
     format!("{left}, {}", ban.by.name())
 }
 
-/// What stands out of a bucket besides its level, in lines.
-pub(super) fn lines(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(ban) = &bucket.ban {
-        let by = match ban.by {
-            BanBy::Operator => "by an operator",
-            BanBy::Penalty => "by the rule's penalty",
-            BanBy::Override => "by its override",
-        };
-        let left = match (ban.until_ns, now_ns) {
-            (None, _) if ban.by == BanBy::Override => String::new(),
-            (None, _) => ", until somebody lifts it".to_owned(),
-            (Some(_), None) => ", for a time".to_owned(),
-            (Some(until), Some(now)) => {
-                format!(", for {} more", humanise(until.saturating_sub(now)))
-            }
-        };
-        lines.push(format!("banned {by}{left}"));
-    }
-    match bucket.penalties {
-        0 => {}
-        1 => lines.push("a penalty is not forgotten: the next ban may be longer".to_owned()),
-        count => lines.push(format!(
-            "{count} penalties are not forgotten: the next ban may be longer"
-        )),
-    }
-    match bucket.strikes {
-        0 => {}
-        1 => lines.push("1 refusal counts towards a ban".to_owned()),
-        count => lines.push(format!("{count} refusals count towards a ban")),
-    }
-    if let Some(own) = &bucket.own {
-        let (pattern, gives) = (&own.pattern, own.gives.name());
-        lines.push(format!("override of {pattern}: {gives}"));
-    }
-    lines
-}
-
-/// Prints those lines.
+/// Prints what stands out of a bucket besides its level.
 pub(super) fn print_lines(
     bucket: &BucketView,
     now_ns: Option<u64>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    for line in lines(bucket, now_ns) {
+    for line in stands_out(bucket, now_ns) {
         writeln!(out, "{}", escape(&line))?;
     }
     Ok(())

@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use super::poller::failure;
 use crate::app::effects::{Change, Edit, Effect};
 use crate::app::msg::Msg;
-use crate::client::{Client, DropRequest, EditRequest};
+use crate::app::of_key::{KeyAnswer, KeyChange, What};
+use crate::app::rows::BucketId;
+use crate::client::{Client, DropRequest, EditRequest, OverrideRequest};
 
 /// The reason that goes with resets from the screen.
 const RESET_REASON: &str = "from the screen";
@@ -33,8 +35,38 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
             let result = client.reset(&id.rule, &id.key, RESET_REASON);
             Some(Msg::Reset(id, result.map(Box::new).map_err(failure)))
         }
+        Effect::OfKey(change) => Some(of_key(client, change)),
         Effect::Poll(_) | Effect::Suspend | Effect::Resume => None,
     }
+}
+
+fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
+    let KeyChange { id, reason, .. } = change.as_ref();
+    let BucketId { rule, key } = id;
+    let result = match &change.what {
+        What::Ban(span) => client
+            .ban(rule, key, *span, reason)
+            .map(|answer| KeyAnswer::Ban(Box::new(answer))),
+        What::Unban => client
+            .unban(rule, key, reason)
+            .map(|answer| KeyAnswer::Ban(Box::new(answer))),
+        What::Override {
+            body,
+            expires_after,
+            seen,
+        } => {
+            let request = OverrideRequest {
+                body: body.clone(),
+                if_match: seen.generation,
+                expires_after: *expires_after,
+                reason: reason.clone(),
+                dry_run: false,
+            };
+            let answer = client.set_override(rule, key, &request);
+            answer.map(|answer| KeyAnswer::Override(Box::new(answer)))
+        }
+    };
+    Msg::OfKey(change, result.map_err(failure))
 }
 
 fn send(client: &Client, edit: Box<Edit>) -> Msg {

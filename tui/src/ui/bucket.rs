@@ -2,6 +2,7 @@
 
 use loudou_api::{LimitView, RuleView};
 
+use super::Theme;
 use super::bars;
 use super::buckets::seen;
 use super::funnel::{self, Water};
@@ -11,6 +12,7 @@ use super::words::{amount, percent, rate, width};
 use crate::app::history::{Rates, Track};
 use crate::app::rows::{Row, level, tone};
 use crate::app::state::State;
+use crate::meaning::stands_out;
 use crate::num::cells;
 use crate::text::humanise;
 
@@ -110,7 +112,7 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
         y = limit(pen, state, y, view, index == shown);
     }
     let rule = state.rule_named(&row.id.rule);
-    let about = about(state, row, rule);
+    let about = about(pen.theme, state, row, rule);
     let left = pen.height().saturating_sub(y);
     let chart = left
         .saturating_sub(cells(about.len()).saturating_add(1))
@@ -225,13 +227,16 @@ fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
 type Styled = (String, ratatui::style::Style);
 
 /// Totals, what the rule matches, and its edit.
-fn about(state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
+fn about(theme: &Theme, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
     let plain = ratatui::style::Style::new();
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
     let mut lines = vec![(
         format!("in all: admitted {admitted}, refused {refused}"),
         plain,
     )];
+    let now = row.as_of_ns.saturating_add(state.drain_age().get());
+    let more = stands_out(&row.view, Some(now)).into_iter();
+    lines.extend(more.map(|line| (line, theme.warn)));
     let Some(rule) = rule else { return lines };
     lines.push((in_words(&rule.rule), plain));
     match &rule.edit {

@@ -97,7 +97,10 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
             pen.within(x, y, width, &row.id.rule, style);
         }
         Column::Key => {
-            pen.within(x, y, width, &row.id.key, theme.strong);
+            let mark = row.view.own.as_ref().map_or("", |_| theme.say(" ≠", " ~"));
+            let room = width.saturating_sub(super::words::width(mark));
+            let end = pen.within(x, y, room, &row.id.key, theme.strong);
+            pen.text(end, y, mark, theme.warn);
         }
         Column::Level => level(pen, at, y, row.level(AS_READ), row.tone()),
         Column::Left => {

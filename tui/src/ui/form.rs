@@ -166,14 +166,19 @@ const fn about(field: &Field) -> Option<&'static str> {
     }
 }
 
+/// A problem in lines as wide as there is room beside its mark.
+pub(super) fn problem_rows_of(problem: &str, wide: u16) -> Vec<String> {
+    wrap(problem, wide.saturating_sub(4))
+}
+
 fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = Row<'a>> + use<'a> {
-    let lines = wrap(problem, wide.saturating_sub(4)).into_iter();
+    let lines = problem_rows_of(problem, wide).into_iter();
     lines
         .zip(0..)
         .map(|(line, index)| Row::Problem(line, index == 0))
 }
 
-fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
+pub(super) fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
     let theme = pen.theme;
     let mark = if focused { theme.say("▸", ">") } else { " " };
     let label = if focused { theme.strong } else { theme.plain };
@@ -228,10 +233,12 @@ fn hint(field: &Field) -> String {
             (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
             _ => "",
         },
-        Kind::Mode => "",
+        Kind::Mode | Kind::Gives => "",
         Kind::Carry => "for live levels",
         Kind::Expires => "such as 30m; empty: until Envoy restarts",
         Kind::Reason => "for the trail",
+        Kind::Lasts => "such as 10m; empty: until somebody lifts it",
+        Kind::Scale => "times the rule's limits",
     };
     hint.to_owned()
 }

@@ -11,6 +11,8 @@ use crate::meaning::{self, short};
 use crate::num::{cells, fraction};
 use loudou_api::{RuleTotals, RuleView};
 
+/// How many overrides are named.
+const OVERRIDES: usize = 6;
 /// How many upstreams of the selected rule are told of.
 const MAX_UPSTREAMS: usize = 3;
 
@@ -39,7 +41,15 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
         let y = cells(index.saturating_sub(first)).saturating_add(1);
         let totals = totals_of(data, rule);
-        columns.row(pen, y, rule, totals, state.history.rules.get(&rule.name));
+        let beside = compared(rule, totals, data);
+        columns.row(
+            pen,
+            y,
+            rule,
+            totals,
+            state.history.rules.get(&rule.name),
+            &beside,
+        );
         if index == state.rule {
             pen.select_line(y);
         }
@@ -48,6 +58,24 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     for (line, y) in detail.iter().zip(y..pen.height()) {
         pen.text(1, y, line, theme.dim);
     }
+}
+
+/// Of what it was asked, the share that a rule refused or, in shadow mode, would have.
+fn share_refused(totals: &RuleTotals) -> f64 {
+    let refused = totals.refused.saturating_add(totals.shadow_refused);
+    fraction(refused, totals.passed().saturating_add(refused))
+}
+
+/// Of a rule that is to be compared with another: what it would refuse, beside what that one does.
+fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
+    let other = rule.rule.get("shadows").and_then(Value::as_str);
+    let mut rules = data.rules.rules.iter();
+    let Some(other) = other.and_then(|other| rules.find(|rule| rule.name == other)) else {
+        return String::new();
+    };
+    let would = percent(share_refused(totals));
+    let does = percent(share_refused(totals_of(data, other)));
+    format!("would refuse {would}, {} {does}  ", other.name)
 }
 
 /// What a rule did so far, as of the status where that is newer.
@@ -60,6 +88,17 @@ fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
 /// The selected rule in words, in full where the table cuts.
 fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
+    if let Some(penalty) = rule.rule.get("penalty").and_then(short::penalty) {
+        lines.push(format!("penalty: {penalty}"));
+    }
+    let overrides = rule.rule.get("overrides").and_then(Value::as_object);
+    let overrides = overrides.into_iter().flatten().take(OVERRIDES);
+    let overrides: Vec<String> = overrides
+        .map(|(key, own)| format!("{key} {}", short::gives(own)))
+        .collect();
+    if !overrides.is_empty() {
+        lines.push(format!("overrides: {}", overrides.join(", ")));
+    }
     let upstreams = meaning::upstreams(totals, now_ns).into_iter();
     lines.extend(upstreams.take(MAX_UPSTREAMS));
     if let Some(edit) = &rule.edit {
@@ -130,9 +169,17 @@ impl Columns {
         rule: &RuleView,
         totals: &RuleTotals,
         track: Option<&Track>,
+        beside: &str,
     ) {
         let theme = pen.theme;
-        pen.within(1, y, self.mode.saturating_sub(2), &rule.name, theme.strong);
+        let branch = if beside.is_empty() {
+            ""
+        } else {
+            theme.say("└ ", "` ")
+        };
+        let x = pen.text(1, y, branch, theme.dim);
+        let room = self.mode.saturating_sub(x.saturating_add(1));
+        pen.within(x, y, room, &rule.name, theme.strong);
         let mode = if totals.mode == "enforce" {
             theme.plain
         } else {
@@ -141,8 +188,7 @@ impl Columns {
         pen.within(self.mode, y, 7, &totals.mode, mode);
         let rates = track.and_then(Track::rates);
         let refused = totals.refused.saturating_add(totals.shadow_refused);
-        let all = totals.passed().saturating_add(totals.refused);
-        let share = percent(fraction(refused, all.max(refused)));
+        let share = percent(share_refused(totals));
         let refused_rate = rate(rates.map(|rates| rates.refused));
         let share = format!("{} {share}", amount(refused));
         let bad = if refused > 0 { theme.bad } else { theme.dim };
@@ -167,6 +213,7 @@ impl Columns {
             self.limits,
             y,
             &[
+                (beside, theme.warn),
                 (now, theme.dim),
                 (&mark, theme.warn),
                 (&limits, theme.plain),

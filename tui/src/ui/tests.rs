@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Theme, view};
 use crate::app::effects::Effect;
-use crate::app::fixture::{feed, rules, state, type_keys};
+use crate::app::fixture::{banned, feed, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::State;
 use crate::app::update::update;
@@ -111,6 +111,56 @@ fn bucket() {
 fn rules_and_events() {
     screens("rules", "3j", |_| {});
     screens("events", "5", |_| {});
+}
+
+/// Screens of a server with bans, overrides and a rule to compare.
+fn banned_screens(name: &str, keys: &str) {
+    for size in SIZES {
+        let mut state = banned(size, 20);
+        type_keys(&mut state, keys);
+        let terminal = draw(&state, &Theme::new(false, false), size);
+        insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
+    }
+}
+
+#[test]
+fn bans_and_overrides() {
+    banned_screens("banned_buckets", "/mallory<ret>");
+    banned_screens("banned_bucket", "/mallory<ret><ret>");
+    banned_screens("banned_rules", "3");
+    banned_screens("unban", "/mallory<ret>b");
+    screens("ban", "b", |_| {});
+    screens("ban_problem", "bsoon", |_| {});
+    screens("ban_confirm", "b10m<tab>spam<ret>", |_| {});
+    screens("override", "o", |_| {});
+    screens("override_problem", "o<tab>0", |_| {});
+    screens(
+        "override_confirm",
+        "o<right><right><tab><tab>30m<ret>",
+        |_| {},
+    );
+}
+
+/// A ban counts down between polls.
+#[test]
+fn a_ban_counts_down() {
+    let size = (120, 40);
+    let mut state = banned(size, 20);
+    type_keys(&mut state, "/mallory<ret><ret>");
+    let text = |state: &State| {
+        draw(state, &Theme::new(false, false), size)
+            .backend()
+            .to_string()
+    };
+    let before = text(&state);
+    assert!(
+        before.contains("banned by the rule's penalty, for 3m50s more"),
+        "{before}"
+    );
+    let now = state.now.saturating_add(Nanos::from_secs(2));
+    update(&mut state, Msg::Tick, now);
+    let after = text(&state);
+    assert!(after.contains("for 3m48s more"), "{after}");
 }
 
 /// A rule with `when` says whether it applies, in its line and, with numbers, below.
@@ -223,9 +273,9 @@ fn ascii_stays_ascii() {
     let size = (80, 24);
     let theme = Theme::new(false, true);
     for keys in [
-        "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e9<ret>", "/x", " ",
+        "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e9<ret>", "/x", " ", "b", "o", "b5m<ret>",
     ] {
-        let mut state = state(size, 20);
+        let mut state = banned(size, 20);
         // The server's own texts are as they are.
         if let Some(data) = &mut state.data {
             data.events.clear();
@@ -276,6 +326,9 @@ fn hostile_keys_are_spelled_out() {
     for (keys, shown) in [
         ("/evil<ret>", "dave\\u{1b}[31m\\u{202e"),
         ("/evil<ret><ret>", "dave\\u{1b}[31m\\u{202e}evil"),
+        ("/evil<ret>b", "dave\\u{1b}[31m\\u{202e}evil"),
+        ("/evil<ret>o", "dave\\u{1b}[31m\\u{202e}evil"),
+        ("/evil<ret>b<ret>", "dave\\u{1b}[31m\\u{202e}evil"),
         ("/evil<ret>x", "dave\\u{1b}[31m\\u{202e}evil"),
     ] {
         let size = (120, 40);
@@ -306,7 +359,7 @@ proptest! {
     fn no_size_panics(
         size in (0_u16..200, 0_u16..70),
         keys in prop::sample::select(vec![
-            "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e0", "e9<ret>", "/x", " ", "u",
+            "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e0", "e9<ret>", "/x", " ", "u", "b", "o", "bx", "o<tab>0",
         ]),
         polls in 0_u64..4,
         ascii in any::<bool>(),

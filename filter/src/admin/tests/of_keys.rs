@@ -187,7 +187,8 @@ fn an_override_is_edited_and_dropped() {
 #[test]
 fn one_override_follows_another() {
     let mut bench = Bench::new();
-    assert!(bench.passes("alice"));
+    assert!(bench.passes("alice") && bench.passes("alice"));
+    assert_eq!(bench.get(ALICE)["state"], "refusing");
     bench.done("PUT", OVERRIDE, Some(&json!("banned")));
     assert!(!bench.passes("alice"));
     assert_eq!(
@@ -345,4 +346,16 @@ fn strikes_are_shown_while_they_count() {
     assert_eq!(bench.get(ALICE)["strikes"], 3);
     bench.host.pass(Nanos::from_secs(60));
     assert_eq!(bench.get(ALICE).get("strikes"), None);
+    // A ban is remembered for longer than the refusals after it.
+    let body = json!({ "penalty": { "after": 2, "within": "5s", "ban": "10s", "factor": 2, "max": "1h" } });
+    bench.done("PUT", "/v1/rules/per-user", Some(&body));
+    for _ in 0..2 {
+        bench.passes("alice");
+    }
+    bench.host.pass(Nanos::from_secs(11));
+    bench.passes("alice");
+    let counts = |bucket: Value| (bucket["strikes"].clone(), bucket["penalties"].clone());
+    assert_eq!(counts(bench.get(ALICE)), (json!(1), json!(1)));
+    bench.host.pass(Nanos::from_secs(5));
+    assert_eq!(counts(bench.get(ALICE)), (Value::Null, json!(1)));
 }

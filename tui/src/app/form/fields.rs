@@ -22,6 +22,12 @@ pub(crate) enum Kind {
     Carry,
     Expires,
     Reason,
+    /// How long a ban lasts.
+    Lasts,
+    /// What an override gives.
+    Gives,
+    /// How many times as much.
+    Scale,
 }
 
 impl Kind {
@@ -30,7 +36,12 @@ impl Kind {
         match self {
             Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
             Self::Mode => Some("mode".to_owned()),
-            Self::Carry | Self::Expires | Self::Reason => None,
+            Self::Carry
+            | Self::Expires
+            | Self::Reason
+            | Self::Lasts
+            | Self::Gives
+            | Self::Scale => None,
         }
     }
 }
@@ -55,7 +66,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    pub(super) fn text(kind: Kind, label: String, value: &str) -> Self {
+    pub(crate) fn text(kind: Kind, label: String, value: &str) -> Self {
         Self {
             kind,
             label,
@@ -65,7 +76,7 @@ impl Field {
         }
     }
 
-    pub(super) fn choice(
+    pub(crate) fn choice(
         kind: Kind,
         label: String,
         options: &'static [&'static str],
@@ -131,7 +142,12 @@ impl Field {
     /// Whether it is part of the rule and differs from what is in force.
     pub(crate) fn is_changed(&self) -> bool {
         match self.kind {
-            Kind::Carry | Kind::Expires | Kind::Reason => false,
+            Kind::Carry
+            | Kind::Expires
+            | Kind::Reason
+            | Kind::Lasts
+            | Kind::Gives
+            | Kind::Scale => false,
             Kind::Limit(_, field) => !limit_edit::same(field, &self.value(), &self.before),
             Kind::Mode => self.value() != self.before,
         }
@@ -177,7 +193,7 @@ pub(super) fn rule_fields(rule: &Value) -> Vec<Field> {
     fields
 }
 
-pub(super) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
+pub(crate) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
     let last = options.len().saturating_sub(1);
     *at = match press.code {
         Code::Right | Code::Char(' ' | 'l') if *at < last => at.saturating_add(1),
@@ -193,11 +209,11 @@ pub(super) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
 }
 
 /// What is wrong with a field that does not go into the body.
-pub(super) fn field_problem(field: &Field) -> Option<String> {
+pub(crate) fn field_problem(field: &Field) -> Option<String> {
     let value = field.value();
     match field.kind {
-        Kind::Expires if value.is_empty() => None,
-        Kind::Expires => match Nanos::parse(&value) {
+        Kind::Expires | Kind::Lasts if value.is_empty() => None,
+        Kind::Expires | Kind::Lasts => match Nanos::parse(&value) {
             Some(span) if span > Nanos::ZERO => None,
             Some(_) => Some("it would run out at once".to_owned()),
             None => Some(format!("not a duration; write {DURATION_FORM}")),

@@ -3,7 +3,7 @@
 use super::Command as C;
 use super::{
     ALWAYS, BROWSE, BUCKET, BUCKETS, Binding, CONFIRM, EVENTS, FILTER, FORM, FORM_CONFIRM,
-    FORM_CONFLICT, FORM_SENDING, HELP, LISTS, PALETTE, Places, RULES, SORT,
+    FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, LISTS, PALETTE, Places, RULES, SORT,
 };
 use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
@@ -53,6 +53,8 @@ pub(crate) const KEYS: &[Binding] = &[
     bind((C::Invert, &[c('i')], BUCKETS, 9, "invert", "turn the order round")),
     bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze the screen, and let it go on")),
     bind((C::Reset, &[c('x')], BUCKETS | BUCKET, 6, "reset", "make the bucket as good as new")),
+    bind((C::Ban, &[c('b')], BUCKETS | BUCKET, 8, "ban", "ban the key, or let it free")),
+    bind((C::Override, &[c('o')], BUCKETS | BUCKET, 8, "override", "give the key other limits")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "take the last own edit back")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "poll", "read everything now")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "drop the filter; never out")),
@@ -93,6 +95,11 @@ pub(crate) const KEYS: &[Binding] = &[
     bind((C::No, &[k(Esc)], FORM, 5, "close", "close without sending")),
     bind((C::Yes, &[k(Enter), ctrl('s')], FORM_CONFIRM, 1, "sends", "send the edit")),
     bind((C::No, &[k(Esc)], FORM_CONFIRM, 2, "back", "back to the form")),
+    bind((C::Send, &[k(Enter), ctrl('s')], KEY_FORM, 1, "go on", "show what changes, then send")),
+    bind((C::NextField, &[k(Tab), k(Down)], KEY_FORM, 2, "next", "the next field")),
+    bind((C::PreviousField, &[k(BackTab), k(Up)], KEY_FORM, 3, "previous", "the previous field")),
+    bind((C::Choose, &[k(Right), k(Left)], KEY_FORM, 4, "choose", "another choice")),
+    bind((C::No, &[k(Esc)], KEY_FORM, 5, "close", "close without sending")),
     bind((C::No, &[k(Esc)], FORM_SENDING, 1, "close", "close; the answer comes as a message")),
     bind((C::Yes, &[k(Enter)], FORM_CONFLICT, 1, "go on from theirs", "keep what you typed")),
     bind((C::No, &[k(Esc)], FORM_CONFLICT, 2, "back", "back to the form")),

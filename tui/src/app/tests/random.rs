@@ -7,6 +7,7 @@ use super::{made, send, stale};
 use crate::app::effects::Effect;
 use crate::app::fixture::{rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
+use crate::app::of_key::KeyAnswer;
 use crate::app::press::keys;
 use crate::app::state::{Mode, Screen, State};
 use crate::app::update::update;
@@ -44,6 +45,13 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
             Effect::Edit(edit) => Msg::Edited(edit, Err(failure())),
             Effect::ReadRule(rule) => Msg::RuleRead(rule, Err(failure())),
             Effect::Reset(id) => Msg::Reset(id, Ok(Box::default())),
+            Effect::OfKey(change) if luck.is_multiple_of(3) => {
+                Msg::OfKey(change, Ok(KeyAnswer::Ban(Box::default())))
+            }
+            Effect::OfKey(change) if luck % 3 == 1 => {
+                Msg::OfKey(change, Err(stale(rules()[1].clone())))
+            }
+            Effect::OfKey(change) => Msg::OfKey(change, Err(failure())),
             Effect::Poll(_) if luck.is_multiple_of(4) => Msg::Polled(Err(failure())),
             Effect::Poll(_) => {
                 let mut snapshot = snapshot(u64::from(luck % 16));

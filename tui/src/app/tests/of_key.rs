@@ -1,0 +1,241 @@
+//! Bans and overrides by key strings.
+
+use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, EditView, OverrideView};
+use loudou_limiter::Nanos;
+use serde_json::{Value, json};
+
+use super::{SIZE, said, send, stale};
+use crate::app::effects::Effect;
+use crate::app::fixture::{S, banned, rules, state, type_keys};
+use crate::app::msg::{Failure, Msg};
+use crate::app::of_key::{KeyAnswer, KeyChange, What};
+use crate::app::state::{Mode, State};
+
+fn change_of(effects: Vec<Effect>) -> Box<KeyChange> {
+    let change = effects.into_iter().find_map(|effect| match effect {
+        Effect::OfKey(change) => Some(change),
+        _ => None,
+    });
+    change.expect("a change is sent")
+}
+
+fn answer(state: &mut State, change: Box<KeyChange>, before: Option<BanView>) {
+    let answer = BanAnswer {
+        before,
+        ..BanAnswer::default()
+    };
+    send(
+        state,
+        Msg::OfKey(change, Ok(KeyAnswer::Ban(Box::new(answer)))),
+    );
+}
+
+/// The server takes an override.
+fn taken(state: &mut State, change: Box<KeyChange>) {
+    let What::Override { seen, .. } = &change.what else {
+        panic!("{change:?}")
+    };
+    let mut after = seen.as_ref().clone();
+    after.generation += 1;
+    let answer = EditAnswer {
+        dry_run: false,
+        before: seen.rule.clone(),
+        after,
+        change: "override of mallory: none → scale 10".to_owned(),
+    };
+    send(
+        state,
+        Msg::OfKey(change, Ok(KeyAnswer::Override(Box::new(answer)))),
+    );
+}
+
+fn body(change: &KeyChange) -> (Option<Value>, Option<Nanos>) {
+    let What::Override {
+        body,
+        expires_after,
+        ..
+    } = &change.what
+    else {
+        panic!("{change:?}")
+    };
+    (body.clone(), *expires_after)
+}
+
+#[test]
+fn a_ban_asks_for_how_long_and_why_and_can_be_undone() {
+    let mut state = state(SIZE, 3);
+    assert!(type_keys(&mut state, "b10m<tab>spam<ret>").is_empty());
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert_eq!(pending.question, "Ban mallory for 10m?");
+    let change = change_of(type_keys(&mut state, "y"));
+    assert_eq!(
+        (change.id.key.as_str(), &change.what, change.reason.as_str()),
+        ("mallory", &What::Ban(Some(Nanos::from_secs(600))), "spam")
+    );
+    answer(&mut state, change, None);
+    assert!(
+        said(&state).contains("mallory is banned for 10m; u undoes"),
+        "{}",
+        said(&state)
+    );
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    assert_eq!((&undo.what, undo.is_undo), (&What::Unban, true));
+    answer(&mut state, undo, Some(BanView::default()));
+    assert!(said(&state).contains("undone: mallory is free"));
+    assert!(state.undos.is_empty());
+}
+
+#[test]
+fn a_ban_without_a_time_lasts_and_nonsense_is_not_sent() {
+    let mut state = state(SIZE, 3);
+    assert!(type_keys(&mut state, "bsoon<ret>").is_empty());
+    assert!(matches!(state.mode, Mode::OfKey(_)), "{:?}", state.mode);
+    assert!(type_keys(&mut state, "<C-u><ret>n").is_empty());
+    assert!(matches!(state.mode, Mode::Browse));
+    let change = change_of(type_keys(&mut state, "b<ret><ret>"));
+    assert_eq!(change.what, What::Ban(None));
+    let failure = Failure {
+        text: "503 no room".to_owned(),
+        ..Failure::default()
+    };
+    send(&mut state, Msg::OfKey(change, Err(failure)));
+    assert!(said(&state).contains("mallory: not done: 503 no room"));
+    assert!(state.undos.is_empty());
+}
+
+#[test]
+fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
+    let mut state = banned(SIZE, 3);
+    type_keys(&mut state, "/mallory<ret>b");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert_eq!(pending.question, "Let mallory free?");
+    let change = change_of(type_keys(&mut state, "<ret>"));
+    assert_eq!(change.what, What::Unban);
+    let ban = |until_s: u64| {
+        Some(BanView {
+            until_ns: Some(until_s * S),
+            by: BanBy::Penalty,
+        })
+    };
+    answer(&mut state, change.clone(), ban(1_250));
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    // The server is at 1003 s.
+    assert_eq!(undo.what, What::Ban(Some(Nanos::from_secs(247))));
+    answer(&mut state, undo, None);
+    // One that would be over by now is not put back.
+    answer(&mut state, change.clone(), ban(900));
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    assert_eq!(undo.what, What::Unban);
+    answer(&mut state, undo, None);
+    // Nothing was lifted: nothing to undo.
+    answer(&mut state, change, None);
+    assert!(said(&state).contains("mallory was not banned"));
+    assert!(state.undos.is_empty());
+}
+
+#[test]
+fn an_override_is_chosen_shown_and_undone() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "o<tab><C-u>2.5<tab>30m<tab>ticket<ret>");
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert_eq!(pending.question, "Give mallory 2.5 times as much for 30m?");
+    let change = change_of(type_keys(&mut state, "<ret>"));
+    let half_an_hour = Some(Nanos::from_secs(1_800));
+    assert_eq!(body(&change), (Some(json!({ "scale": 2.5 })), half_an_hour));
+    taken(&mut state, change);
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    assert_eq!((body(&undo), undo.is_undo), ((None, None), true));
+    taken(&mut state, undo);
+    assert!(state.undos.is_empty());
+    for (keys, sent) in [
+        ("o<right><ret><ret>", Some(json!("unlimited"))),
+        ("o<right><right><ret><ret>", Some(json!("banned"))),
+        ("o<left><ret><ret>", None),
+        ("ob<ret><ret>", Some(json!("banned"))),
+    ] {
+        let change = change_of(type_keys(&mut state, keys));
+        assert_eq!(body(&change), (sent, None), "{keys}");
+    }
+}
+
+#[test]
+fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
+    let mut state = state(SIZE, 3);
+    let mut rule = rules()[0].clone();
+    rule.rule["overrides"] = json!({ "mallory": "banned" });
+    rule.overrides = vec![OverrideView {
+        key: "mallory".to_owned(),
+        edit: EditView {
+            expires_at_ns: Some(1_102 * S),
+            ..EditView::default()
+        },
+    }];
+    if let Some(data) = &mut state.data {
+        data.rules.rules[0] = rule;
+    }
+    let change = change_of(type_keys(&mut state, "o<left><ret><ret>"));
+    assert_eq!(body(&change), (Some(json!("unlimited")), None));
+    taken(&mut state, change);
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    let rest = Some(Nanos::from_secs(100));
+    assert_eq!(body(&undo), (Some(json!("banned")), rest));
+}
+
+#[test]
+fn a_scale_that_does_not_fit_is_told() {
+    let mut state = state(SIZE, 3);
+    for scale in ["0", "ten", "1001", "0.0001"] {
+        let keys = format!("o<tab><C-u>{scale}<ret>");
+        assert!(type_keys(&mut state, &keys).is_empty(), "{scale}");
+        let Mode::OfKey(form) = &state.mode else {
+            panic!("{scale}: {:?}", state.mode)
+        };
+        assert!(form.fields[1].problem.is_some(), "{scale}");
+        type_keys(&mut state, "<esc>");
+    }
+}
+
+#[test]
+fn a_generation_that_moved_alone_is_taken_silently() {
+    let mut state = state(SIZE, 3);
+    let change = change_of(type_keys(&mut state, "o<ret><ret>"));
+    let mut current = rules()[0].clone();
+    current.generation = 12;
+    let moved = Msg::OfKey(change, Err(stale(current.clone())));
+    let again = change_of(send(&mut state, moved));
+    let What::Override { seen, .. } = &again.what else {
+        panic!("{again:?}")
+    };
+    assert_eq!((seen.generation, again.retries), (12, 1));
+    current.rule["overrides"] = json!({ "mallory": "unlimited" });
+    let effects = send(&mut state, Msg::OfKey(again, Err(stale(current))));
+    assert!(effects.is_empty());
+    assert!(said(&state).contains("not done: 412 stale"));
+}
+
+#[test]
+fn a_key_whose_name_was_lost_cannot_be_named() {
+    let mut state = state(SIZE, 3);
+    if let Some(data) = &mut state.data {
+        for row in &mut data.rows {
+            row.id.key = "#0123456789abcdef".to_owned();
+        }
+    }
+    assert!(type_keys(&mut state, "bo").is_empty());
+    assert!(matches!(state.mode, Mode::Browse));
+    assert!(said(&state).contains("name of this key was lost"));
+}
+
+#[test]
+fn a_shadow_rule_stands_behind_the_rule_it_shadows() {
+    let state = banned(SIZE, 3);
+    let rules = &state.data.as_ref().expect("read").rules.rules;
+    let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["reply-per-user", "by-source", "search-per-key"]);
+}

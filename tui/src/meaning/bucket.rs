@@ -1,0 +1,43 @@
+//! What stands out of a bucket besides its level: a ban, a penalty to come, an override.
+
+use loudou_api::{BanBy, BucketView};
+
+use crate::text::humanise;
+
+/// A line for each.
+pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(ban) = &bucket.ban {
+        let by = match ban.by {
+            BanBy::Operator => "by an operator",
+            BanBy::Penalty => "by the rule's penalty",
+            BanBy::Override => "by its override",
+        };
+        let left = match (ban.until_ns, now_ns) {
+            (None, _) if ban.by == BanBy::Override => String::new(),
+            (None, _) => ", until somebody lifts it".to_owned(),
+            (Some(_), None) => ", for a time".to_owned(),
+            (Some(until), Some(now)) => {
+                format!(", for {} more", humanise(until.saturating_sub(now)))
+            }
+        };
+        lines.push(format!("banned {by}{left}"));
+    }
+    match bucket.penalties {
+        0 => {}
+        1 => lines.push("a penalty is not forgotten: the next ban may be longer".to_owned()),
+        count => lines.push(format!(
+            "{count} penalties are not forgotten: the next ban may be longer"
+        )),
+    }
+    match bucket.strikes {
+        0 => {}
+        1 => lines.push("1 refusal counts towards a ban".to_owned()),
+        count => lines.push(format!("{count} refusals count towards a ban")),
+    }
+    if let Some(own) = &bucket.own {
+        let (pattern, gives) = (&own.pattern, own.gives.name());
+        lines.push(format!("override of {pattern}: {gives}"));
+    }
+    lines
+}

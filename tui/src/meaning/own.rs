@@ -1,0 +1,66 @@
+//! What becomes of single keys, in words: overrides, and penalties for being refused too often.
+
+use loudou_limiter::Penalty;
+use loudou_limiter::rule::{Override, Rule};
+
+use super::{limit, list};
+
+/// How many overrides are told of.
+const TOLD: usize = 8;
+
+/// What some keys get instead, one sentence each.
+pub(super) fn overrides(rule: &Rule) -> Vec<String> {
+    let mut lines: Vec<String> = rule
+        .overrides
+        .iter()
+        .take(TOLD)
+        .map(|(pattern, own)| one(rule, &pattern, own))
+        .collect();
+    match rule.overrides.len().saturating_sub(TOLD) {
+        0 => {}
+        1 => lines.push("and 1 more override".to_owned()),
+        more => lines.push(format!("and {more} more overrides")),
+    }
+    lines
+}
+
+fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
+    let who = match pattern.strip_suffix('*') {
+        None => format!("key {pattern}"),
+        Some("") => "each other key".to_owned(),
+        Some(beginning) => format!("each key that begins with {beginning}"),
+    };
+    match own {
+        Override::Scale(scale) => format!("{who} may do {scale} times as much"),
+        Override::Unlimited => format!("{who} has no limits"),
+        Override::Banned => format!("{who} is banned"),
+        Override::Limits(limits) => {
+            let phrases = limits.iter().map(|own| limit::phrase(own, &rule.cost));
+            let phrases: Vec<String> = phrases.collect();
+            format!("{who} {}", list(&phrases, "and"))
+        }
+    }
+}
+
+/// When a key is banned, and for how long.
+pub(super) fn penalty(penalty: &Penalty) -> String {
+    let Penalty {
+        after,
+        within,
+        ban,
+        factor,
+        max,
+    } = penalty;
+    let first = match after {
+        1 => format!("a key that is refused is banned for {ban}"),
+        _ => format!(
+            "a key that is refused {after} times within {within} of a first refusal is banned for {ban}"
+        ),
+    };
+    if factor.thousandths() <= 1_000 || max <= ban {
+        return first;
+    }
+    format!(
+        "{first}; each further ban is {factor} times as long, {max} at most, until it was free for {max}"
+    )
+}

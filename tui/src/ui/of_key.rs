@@ -1,0 +1,34 @@
+//! The small form for one key: how long, why, and what it is to get.
+
+use super::form::{field_line, problem_rows_of};
+use super::panel;
+use super::pen::Pen;
+use crate::app::of_key::KeyForm;
+use crate::num::cells;
+
+/// Draws the form.
+pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
+    let theme = pen.theme;
+    let width = pen.width().saturating_sub(2).min(72);
+    let inside = width.saturating_sub(2);
+    let problems = |index: usize| {
+        let problem = form.fields.get(index)?.problem.as_ref()?;
+        Some(problem_rows_of(problem, inside))
+    };
+    let count: usize = (0..form.fields.len())
+        .filter_map(problems)
+        .map(|lines| lines.len())
+        .sum();
+    let lines = cells(form.fields.len().saturating_add(count));
+    let mut pen = panel::open(pen, &form.title(), width, lines.saturating_add(5));
+    pen.spans(1, 0, &[("rule ", theme.dim), (&form.id.rule, theme.plain)]);
+    let mut y = 2;
+    for (index, field) in form.fields.iter().enumerate() {
+        field_line(&mut pen, y, field, index == form.focus);
+        y = y.saturating_add(1);
+        for line in problems(index).unwrap_or_default() {
+            pen.text(4, y, &line, theme.bad);
+            y = y.saturating_add(1);
+        }
+    }
+}
