@@ -50,6 +50,7 @@ pub(crate) fn write(
             wait_ns: rule.map(|rule| rule.wait.get()),
             retry_after_ns: numbers
                 .and_then(|numbers| numbers.retry_after)
+                .or_else(|| rule?.banned_for)
                 .map(Nanos::get),
             reset_after_ns: numbers.map(|numbers| numbers.reset_after.get()),
         },

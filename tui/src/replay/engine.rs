@@ -158,13 +158,17 @@ pub(crate) struct ReportedRule<'a> {
     pub(crate) key: Option<&'a str>,
     /// How long the request waits, whichever rule makes it.
     pub(crate) wait: Nanos,
-    /// The name and the numbers of the limit; `None` when it refused for another reason.
+    /// The name and the numbers of the limit; `None` when it refused for another reason, or the key is
+    /// unlimited.
     pub(crate) limit: Option<(&'a str, &'a Decision)>,
+    /// How long the ban of its key still lasts, if one refuses and has an end.
+    pub(crate) banned_for: Option<Nanos>,
     bucket: Option<&'a BucketDecision>,
 }
 
 impl<'a> Reported<'a> {
-    pub(crate) fn of(rules: &'a [ActiveRule], outcome: &'a Outcome) -> Self {
+    /// What is reported of an outcome at `now`.
+    pub(crate) fn of(rules: &'a [ActiveRule], outcome: &'a Outcome, now: Nanos) -> Self {
         let verdict = outcome.verdict(rules);
         let mut best: Option<ReportedRule<'a>> = None;
         for (position, said) in outcome.rules.iter().enumerate() {
@@ -174,6 +178,7 @@ impl<'a> Reported<'a> {
             let refuses = outcome.refused_by == Some(position);
             let bucket = match &said.answer {
                 Answer::Decided(bucket) => Some(bucket),
+                Answer::Unlimited => None,
                 _ if refuses => None,
                 _ => continue,
             };
@@ -191,6 +196,10 @@ impl<'a> Reported<'a> {
                 key: said.key.as_deref(),
                 wait: Nanos::ZERO,
                 limit,
+                banned_for: match &said.answer {
+                    Answer::Banned(ban) => ban.lasts(now),
+                    _ => None,
+                },
                 bucket,
             };
             if refuses || best.is_none_or(|best| this.is_before(&best)) {
@@ -209,7 +218,8 @@ impl ReportedRule<'_> {
         let (mine, theirs) = (wait(self), wait(other));
         let tighter = || match (self.limit, other.limit) {
             (Some((_, mine)), Some((_, theirs))) => mine.is_tighter_than(theirs),
-            _ => false,
+            // What has numbers goes before a key that is unlimited.
+            (mine, theirs) => mine.is_some() && theirs.is_none(),
         };
         mine > theirs || (mine == theirs && tighter())
     }
