@@ -156,8 +156,8 @@ impl Conduct {
     }
 }
 
-/// `span` after `now`, not before a millisecond is full.
+/// `span` after `now`, in whole milliseconds: who asks at once is told a time that is not above `span`.
 fn end(now: Nanos, span: Nanos) -> u64 {
-    let until = now.saturating_add(span).millis_ceil();
+    let until = now.saturating_add(span).as_millis();
     until.min(ENDLESS_MS.saturating_sub(1))
 }

@@ -83,14 +83,10 @@ fn factors_need_not_be_whole() {
 fn an_imposed_ban_ends_when_it_should_or_never() {
     let mut conduct = Conduct::default();
     conduct.impose(Nanos::new(1), Some(ms(10)));
-    assert_eq!(
-        conduct.ban(ms(10)),
-        Some(Ban {
-            until: Some(ms(11))
-        })
-    );
-    assert_eq!(conduct.ban(ms(11)), None);
-    conduct.settle(ms(11));
+    let until = Some(ms(10));
+    assert_eq!(conduct.ban(Nanos::new(9_999_999)), Some(Ban { until }));
+    assert_eq!(conduct.ban(ms(10)), None);
+    conduct.settle(ms(10));
     assert_eq!(conduct, Conduct::default());
     conduct.impose(ms(5), None);
     assert_eq!(conduct.ban(ms(1 << 39)), Some(Ban::ENDLESS));

@@ -147,7 +147,7 @@ fn table(page: &BucketsPage, style: Style) -> Table {
             } else {
                 refused
             },
-            limit.and_then(retry).into(),
+            retry_of(bucket, limit, page.now_ns).into(),
             ago.into(),
             state(bucket.state),
         ]);
@@ -169,6 +169,16 @@ fn level_bar(limit: &LimitView, style: Style) -> String {
 
 fn left(limit: &LimitView) -> String {
     format!("{}/{}", limit.remaining, limit.capacity)
+}
+
+/// When the key of a bucket may come back: when its ban is over, or when its limit lets it.
+fn retry_of(bucket: &BucketView, limit: Option<&LimitView>, now_ns: u64) -> Option<String> {
+    match &bucket.ban {
+        Some(ban) => ban
+            .until_ns
+            .map(|until| humanise(until.saturating_sub(now_ns))),
+        None => limit.and_then(retry),
+    }
 }
 
 fn retry(limit: &LimitView) -> Option<String> {
