@@ -77,26 +77,13 @@ impl Versions {
     }
 
     /// Other limits for some of the buckets that were in these. What such a bucket has used is carried over
-    /// in proportion, from the instant at which it was last touched.
+    /// in proportion, from the instant at which it was last touched. One that is in them already stays as
+    /// it is, though the rule may have had the same limits and replaced them.
     pub(crate) fn under(&self, limits: Limits) -> Self {
-        if limits == self.current {
-            return self.clone();
-        }
-        let mut past = self.past.clone();
-        past.push((
-            self.tag,
-            Past {
-                limits: self.current.clone(),
-                carry: Carry::Proportional,
-                until: Nanos::ZERO,
-            },
-        ));
-        let tag = limits.tag();
-        Self {
-            current: limits,
-            tag,
-            past,
-        }
+        let mut own = self.clone();
+        own.replace(limits, Carry::Proportional, Nanos::ZERO);
+        own.past.retain(|(tag, _)| *tag != own.tag);
+        own
     }
 
     /// Replaces the limits in force at the instant `at`; the same limits again are no change.

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::page::{Evicted, FLAG_KEEPS_GAIN, PageBytes, Slot};
+use super::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PageBytes, Slot};
 use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
@@ -159,6 +159,8 @@ impl<'a> Attempt<'a> {
         let answer = versions.current().answer(&mut slot.bucket, &ask);
         if let Some(penalty) = penalty.filter(|_| answer.is_refused()) {
             slot.conduct.strike(penalty, now);
+            // A ban that comes of it is no operator's; one that was is over.
+            slot.flags &= !FLAG_PINNED;
         }
         // Of the instant the answer is for, which a cost of 0 does not write down.
         let idle_at = now.saturating_add(answer.reset_after()).millis_ceil();

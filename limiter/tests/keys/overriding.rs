@@ -266,3 +266,32 @@ fn a_ban_is_a_refusal_for_other_rules() {
     assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
     assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
 }
+
+/// A penalty after an operator's ban is no operator's ban, and may be evicted like any other.
+#[test]
+fn an_operators_ban_ends_with_its_pin() {
+    let mut world = World::new(&[penalty(&json!({ "after": 1 }))]);
+    world.set_ban("eve", SetTo::Banned(Some(S)), 0);
+    assert_eq!(world.letter("eve", 0), 'b');
+    let letters: String = (0..4).map(|_| world.letter("eve", 1)).collect();
+    assert_eq!(letters, "aabb");
+    let id = world.table.id(world.rules[0].tag(), "eve");
+    let slot = world.table.look(&mut world.store, id).expect("readable");
+    assert_eq!(slot.map(|slot| slot.flags), Some(0));
+}
+
+/// Who has the limits that the rule had before an edit is not touched by it.
+#[test]
+fn an_edit_leaves_buckets_of_an_override_alone() {
+    for carry in [Carry::Keep, Carry::Proportional, Carry::Reset] {
+        let own = json!({ "overrides": { "alice": { "limits": limit(10) } }, "limits": limit(10) });
+        let mut world = World::new(&[by_user(&own)]);
+        for _ in 0..10 {
+            world.letter("alice", 0);
+        }
+        assert_eq!(world.letter("alice", 0), 'r');
+        let edit = parse_edit(&json!({ "limits": limit(1_000) })).expect("valid");
+        assert!(world.rules.edit("r", edit, carry, S));
+        assert_eq!(world.letter("alice", 2), 'r', "{carry:?}");
+    }
+}
