@@ -158,7 +158,15 @@ impl DataPlane {
         }
         let take_up =
             |record: &mut Record| record.take_up(&self.file, self.configured_at, host.now());
-        let (record, taken) = record::change(host, share, take_up)?;
+        let (record, taken) = match record::change(host, share, take_up) {
+            Err(RecordError::Unreadable) => {
+                let line = "the rules in shared data are of another version of Loudou: this configuration \
+                            holds as it is, without edits, until Envoy restarts";
+                host.log(LogLevel::Warn, line);
+                return Ok(());
+            }
+            changed => changed?,
+        };
         if let Some(taken) = taken {
             metrics.announce_change(host);
             self.tell(host, &taken, record.generation);

@@ -100,21 +100,28 @@ impl Active {
     pub(super) fn refresh(&mut self, host: &dyn Host, file: &RuleFile) -> Result<(), RecordError> {
         // First the count, then the record: what is read is at least as new as what is counted.
         let changes = self.store_metrics.changes(host);
-        let record = current::load(host, &file.store.share, &self.store_metrics)?;
+        let record = match current::load(host, &file.store.share, &self.store_metrics) {
+            // Another version's: it stays, and this configuration goes by itself.
+            Err(RecordError::Unreadable) => None,
+            read => Some(read?),
+        };
         self.rules = file
             .rules
             .iter()
-            .map(|own| match record.rule(&own.name) {
-                Some(shared) if shared.base == *own => shared.activate(),
-                // This configuration is older than the record's: its listener drains.
-                _ => ActiveRule::new(own.clone(), Vec::new()),
-            })
+            .map(
+                |own| match record.as_ref().and_then(|record| record.rule(&own.name)) {
+                    Some(shared) if shared.base == *own => shared.activate(),
+                    // This configuration is older than the record's: its listener drains.
+                    _ => ActiveRule::new(own.clone(), Vec::new()),
+                },
+            )
             .collect();
         self.reads_wall = self.rules.iter().any(ActiveRule::reads_wall);
         let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
         self.explains = self.rules.iter().any(explains);
-        self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), record.generation);
-        self.next_expiry = record.next_expiry();
+        let generation = record.as_ref().map_or(0, |record| record.generation);
+        self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), generation);
+        self.next_expiry = record.map_or(Nanos::MAX, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
     }

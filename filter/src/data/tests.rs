@@ -1,6 +1,7 @@
 //! The data role on the fake host.
 
 use loudou_limiter::config;
+use loudou_limiter::store::{CAS_ABSENT, Written};
 use serde_json::json;
 
 use super::*;
@@ -278,4 +279,25 @@ fn without_when_no_response_is_looked_at() {
         let written = host.store.borrow().len() - before;
         assert_eq!(written > 0, reads > 0, "{mode}");
     }
+}
+
+/// A worker that cannot read the record, because another version of Loudou has written it, goes by its own
+/// configuration and leaves the record alone.
+#[test]
+fn a_record_of_another_version_does_not_lift_the_limits() {
+    let host = FakeHost::default();
+    let other = br#"{"format":99,"generation":7}"#;
+    let written = host.shared_set(b"loudou:rules", other, CAS_ABSENT);
+    assert_eq!(written, Ok(Written::Done));
+    let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
+    let statuses: Vec<u16> = (0..4)
+        .map(|_| send(&mut plane, &host, Some(b"alice")))
+        .collect();
+    assert_eq!(statuses, [0, 0, 429, 429]);
+    let mut record = Vec::new();
+    let read = host.shared_get(b"loudou:rules", &mut record);
+    assert!(read.is_ok_and(|cas| cas.is_some()));
+    assert_eq!(record, other);
+    let told = |line: &&String| line.contains("another version");
+    assert_eq!(host.logs.borrow().iter().filter(told).count(), 1);
 }
