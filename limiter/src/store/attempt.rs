@@ -70,7 +70,7 @@ impl<'a> Attempt<'a> {
     /// Nothing done yet.
     pub fn new(table: &'a Table, take: Take<'a>) -> Self {
         let id = table.id(take.rule_tag, take.key);
-        let page_key = table.key(b'p', id.page);
+        let page_key = table.page_key(id.page);
         Self {
             table,
             take,

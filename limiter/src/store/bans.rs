@@ -58,7 +58,7 @@ impl<'a> Setting<'a> {
             table,
             set,
             id,
-            page_key: table.key(b'p', id.page),
+            page_key: table.page_key(id.page),
             page: PageBytes::new(),
             expected: 0,
             before: None,

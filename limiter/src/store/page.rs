@@ -13,7 +13,8 @@
 //! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
 //! numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
 //! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
-//! drains: a reader that does not know the version leaves the page alone.
+//! drains, and pages are never deleted: each version has pages of its own ([`KIND`]), and a reader that
+//! does not know the version leaves the page alone.
 
 use alloc::vec::Vec;
 use core::borrow::Borrow;
@@ -36,6 +37,9 @@ const SLOT_HEAD: usize = 51;
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 4;
+/// What the keys of pages have in front of their number. With the version in it, no page of another one is
+/// in the way: it would be there until Envoy restarts, and its buckets go by `on_error`.
+pub const KIND: u8 = VERSION;
 /// The largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 

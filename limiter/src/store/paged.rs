@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::memory::MemoryStore;
 use super::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
-use crate::store::page::SLOTS;
+use crate::store::page::{KIND, SLOTS};
 
 /// A store for the table of one share.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl PagedStore {
         let rest = key.strip_prefix(self.share.as_slice());
         match rest.and_then(|rest| <&[u8; 6]>::try_from(rest).ok()) {
             Some([b':', b'n', ..]) => Place::Names,
-            Some([b':', b'p', index @ ..]) => usize::try_from(u32::from_le_bytes(*index))
+            Some([b':', KIND, index @ ..]) => usize::try_from(u32::from_le_bytes(*index))
                 .ok()
                 .filter(|index| *index < self.pages.len())
                 .map_or(Place::Other, Place::Page),

@@ -69,7 +69,7 @@ impl<'a> Giving<'a> {
         Self {
             give,
             id,
-            page_key: table.key(b'p', id.page),
+            page_key: table.page_key(id.page),
             page: PageBytes::new(),
             expected: 0,
             is_planned: false,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::attempt::{Attempt, Charge, MAX_RETRIES, Take};
 use super::bans::{SetBan, Setting};
 use super::names::Names;
-use super::page::{Evicted, Page, PageBytes, SLOTS, Slot};
+use super::page::{self, Evicted, Page, PageBytes, SLOTS, Slot};
 use super::release::{Give, Giving};
 use super::{CAS_ABSENT, CAS_OVERWRITE, SharedData, StoreFailed, Written};
 use crate::hash::HashSeed;
@@ -173,6 +173,10 @@ impl Table {
         }
     }
 
+    pub(super) fn page_key(&self, page: u32) -> Vec<u8> {
+        self.key(page::KIND, page)
+    }
+
     pub(super) fn key(&self, kind: u8, page: u32) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.share.len().saturating_add(6));
         key.extend_from_slice(&self.share);
@@ -234,13 +238,13 @@ impl Table {
     /// The bucket as it is, if there is one.
     pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let mut page = PageBytes::new();
-        page.read(store, &self.key(b'p', id.page))?;
+        page.read(store, &self.page_key(id.page))?;
         Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
     }
 
     /// Forgets a bucket: the next request meets a new one. The bucket as it was.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
-        let key = self.key(b'p', id.page);
+        let key = self.page_key(id.page);
         let mut page = PageBytes::new();
         for _ in 0..=MAX_RETRIES {
             let cas = page.read(store, &key)?;
@@ -262,7 +266,7 @@ impl Table {
         index: u32,
     ) -> Result<Option<(Page, Names)>, GaveUp> {
         let mut bytes = Vec::new();
-        if store.get(&self.key(b'p', index), &mut bytes)?.is_none() {
+        if store.get(&self.page_key(index), &mut bytes)?.is_none() {
             return Ok(None);
         }
         let page = Page::decode(&bytes).map_err(|_unknown| GaveUp::UnknownPage)?;

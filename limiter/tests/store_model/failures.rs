@@ -6,7 +6,7 @@ use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
 use super::Decides as _;
-use super::{RULE, World, names_key, page_key, per_day, take};
+use super::{RULE, SHARE, World, names_key, page_key, per_day, take};
 
 /// What goes wrong with writes or reads of one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -240,4 +240,18 @@ fn a_table_needs_a_working_host() {
         );
         assert_eq!(opened.map(|_| ()), Err(GaveUp::Failed));
     }
+}
+
+/// Pages are never deleted: those of the version before, which were at other keys, must not keep this one
+/// from limiting.
+#[test]
+fn pages_of_an_earlier_version_are_not_in_the_way() {
+    let mut world = World::new(16);
+    let old = [SHARE.as_bytes(), b":p", &0_u32.to_le_bytes()].concat();
+    let written = world.store.set(&old, b"LP\x03\x00", CAS_OVERWRITE);
+    assert_eq!(written, Ok(Written::Done));
+    let limits = per_day(1);
+    let is_refused = |world: &mut World| world.take(&limits, "k", 5).map(|it| it.is_refused());
+    assert_eq!(is_refused(&mut world), Ok(false));
+    assert_eq!(is_refused(&mut world), Ok(true));
 }

@@ -5,7 +5,7 @@ use loudou_limiter::carry::Versions;
 use loudou_limiter::config::parse_limits;
 use loudou_limiter::store::attempt::Take;
 use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::page::{Page, Slot};
+use loudou_limiter::store::page::{KIND, Page, Slot};
 use loudou_limiter::store::release::Receipt;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{SharedData, Written};
@@ -140,7 +140,7 @@ impl World {
 
 /// Where the store keeps page `index`. Spelled out, because old and new code share these values.
 fn page_key(index: u32) -> Vec<u8> {
-    [SHARE.as_bytes(), b":p", &index.to_le_bytes()].concat()
+    [SHARE.as_bytes(), &[b':', KIND], &index.to_le_bytes()].concat()
 }
 
 fn names_key(index: u32) -> Vec<u8> {

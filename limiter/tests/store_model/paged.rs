@@ -31,7 +31,7 @@ proptest! {
         let mut value = Vec::new();
         for (page, kind, expectation, byte) in writes {
             let key = match kind {
-                0 | 1 => key(b'p', page),
+                0 | 1 => key(KIND, page),
                 _ => format!("{SHARE}:head{page}").into_bytes(),
             };
             let stores: [&mut dyn SharedData; 2] = [&mut paged, &mut plain];
