@@ -2,6 +2,7 @@
 
 use loudou_api::{BanAnswer, BanView, EventKind};
 use loudou_limiter::Nanos;
+use loudou_limiter::ban::Conduct;
 use loudou_limiter::config::is_key;
 use loudou_limiter::evaluate::{ActiveRule, Grant};
 use loudou_limiter::store::bans::{SetBan, SetTo};
@@ -32,7 +33,9 @@ impl AdminPlane {
             None => "banned until somebody lifts it".to_owned(),
             Some(span) => format!("banned for {span}"),
         };
-        let until = span.map(|span| now.saturating_add(span));
+        let mut conduct = Conduct::default();
+        conduct.impose(now, span);
+        let until = span.map(|_| Nanos::from_millis(conduct.banned_until_ms));
         setting.tell(self, host, call, (EventKind::Ban, &words, reason, until));
         setting.answer(host, before.as_ref(), now)
     }

@@ -359,3 +359,17 @@ fn strikes_are_shown_while_they_count() {
     bench.host.pass(Nanos::from_secs(5));
     assert_eq!(counts(bench.get(ALICE)), (Value::Null, json!(1)));
 }
+
+/// A ban counts in whole milliseconds, and its event tells the end that it has.
+#[test]
+fn an_event_tells_the_end_of_a_ban() {
+    let mut bench = Bench::new();
+    bench.host.pass(Nanos::new(123_456_789));
+    let (_, answer) = bench.post(&format!("{ALICE}/ban?for=10s"));
+    let until = &answer["bucket"]["ban"]["until_ns"];
+    assert_eq!(*until, json!(10_123_000_000_u64));
+    assert_eq!(bench.newest_event()["until_ns"], *until);
+    let (_, answer) = bench.post(&format!("{ALICE}/ban"));
+    assert_eq!(answer["bucket"]["ban"]["until_ns"], Value::Null);
+    assert_eq!(bench.newest_event().get("until_ns"), None);
+}
