@@ -5,10 +5,12 @@
 //! no trace in what the others share.
 
 use loudou_api::EventKind;
-use loudou_limiter::Nanos;
-use loudou_limiter::rule::{Mode, OnError, Rule, RuleFile};
+use loudou_limiter::request::Request as _;
+use loudou_limiter::rule::key::Key;
+use loudou_limiter::rule::{Mode, OnError, Override, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
 use loudou_limiter::top::Tally;
+use loudou_limiter::{Ban, HashSeed, Nanos};
 
 use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};
@@ -16,7 +18,7 @@ use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
 use crate::request::HostRequest;
-use crate::respond::Refusal;
+use crate::respond::{Refusal, explain};
 use crate::timer::Timer;
 use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
@@ -301,18 +303,43 @@ impl DataPlane {
         (fate, stay)
     }
 
-    /// The fate of a request while shared data cannot be used at all.
+    /// The fate of a request while shared data cannot be used at all: what rules say of a bucket that
+    /// cannot be read.
     fn without_store(&self, host: &dyn Host) -> Fate {
         let mut request = HostRequest::new(host);
-        let refusing = self.file.rules.iter().find(|rule| {
-            rule.mode == Mode::Enforce
-                && rule.on_error == OnError::Refuse
+        // Only the end of a key that is cut depends on it.
+        let seed = HashSeed::new([0; 16]);
+        for rule in &self.file.rules {
+            let is_meant = rule.mode == Mode::Enforce
                 && rule.matches.holds(&mut request)
-        });
-        refusing.map_or_else(
-            || Fate::Pass(Vec::new()),
-            |rule| Fate::Refuse(Refusal::store_gave_up(rule).reply(host)),
-        )
+                && (rule.when.is_none() || request.cluster().is_some());
+            if !is_meant {
+                continue;
+            }
+            let refusal = match rule.key_of(&mut request, &seed) {
+                Key::Skip => continue,
+                Key::Refuse => Some(Refusal::key_missing(rule)),
+                Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {
+                    Some(Refusal::banned(rule, Ban::ENDLESS, host.now()))
+                }
+                Key::Bucket(_) if rule.on_error == OnError::Refuse => {
+                    Some(Refusal::store_gave_up(rule))
+                }
+                Key::Bucket(_) => None,
+            };
+            if let Some(refusal) = refusal {
+                return Fate::Refuse(refusal.reply(host));
+            }
+            if rule.stop {
+                break;
+            }
+        }
+        let mut rules = self.file.rules.iter();
+        if rules.any(|rule| rule.respond.explain_header) {
+            // The header is ours, whatever the client sends.
+            host.set_request_header(explain::DECISION, "none");
+        }
+        Fate::Pass(Vec::new())
     }
 }
 

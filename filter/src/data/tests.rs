@@ -301,3 +301,83 @@ fn a_record_of_another_version_does_not_lift_the_limits() {
     let told = |line: &&String| line.contains("another version");
     assert_eq!(host.logs.borrow().iter().filter(told).count(), 1);
 }
+
+/// A rule by user with these fields.
+fn rule(fields: &[&serde_json::Value]) -> serde_json::Value {
+    let mut rule = rules("enforce", &[])[0].clone();
+    let objects = fields.iter().filter_map(|fields| fields.as_object());
+    for (name, value) in objects.flatten() {
+        rule[name] = value.clone();
+    }
+    rule
+}
+
+/// While the store cannot be used at all, each rule says what it would say of a bucket that cannot be read.
+#[test]
+fn rules_hold_as_far_as_they_can_without_a_store() {
+    let banned = json!({ "overrides": { "eve": "banned" } });
+    let refuse = json!({ "on_error": "refuse" });
+    let other = |fields: &[&serde_json::Value]| {
+        let mut rule = rule(fields);
+        rule["name"] = json!("other");
+        rule
+    };
+    for (what, rules, user, status) in [
+        ("banned", json!([rule(&[&banned])]), Some("eve"), 429),
+        ("another key", json!([rule(&[&banned])]), Some("bob"), 0),
+        ("no key, skipped", json!([rule(&[&refuse])]), None, 0),
+        (
+            "no key, refused",
+            json!([rule(&[&json!({ "on_missing_key": "refuse" })])]),
+            None,
+            429,
+        ),
+        (
+            "behind a stop",
+            json!([rule(&[&json!({ "stop": true })]), other(&[&refuse])]),
+            Some("bob"),
+            0,
+        ),
+        (
+            "stop without a key",
+            json!([
+                rule(&[&json!({ "stop": true })]),
+                other(&[&refuse, &json!({ "key": [] })])
+            ]),
+            None,
+            429,
+        ),
+        (
+            "a cluster that is not known",
+            json!([rule(&[
+                &refuse,
+                &json!({ "when": { "upstream_error_rate_over": 0.5 } })
+            ])]),
+            Some("bob"),
+            0,
+        ),
+    ] {
+        let host = FakeHost::default();
+        host.store_fails.set(true);
+        let mut plane = DataPlane::new(file(&rules), Nanos::ZERO);
+        let user = user.map(str::as_bytes);
+        assert_eq!(send(&mut plane, &host, user), status, "{what}");
+        // As it is when the store fails later.
+        host.store_fails.set(false);
+        assert!(plane.start(&host));
+        host.store_fails.set(true);
+        assert_eq!(send(&mut plane, &host, user), status, "{what}, later");
+    }
+}
+
+#[test]
+fn no_client_explains_itself_without_a_store() {
+    let explains = ("respond", json!({ "explain_header": true }));
+    let host = FakeHost::default();
+    host.store_fails.set(true);
+    let mut plane = DataPlane::new(file(&rules("enforce", &[explains])), Nanos::ZERO);
+    host.request("GET", "/", &[("x-loudou-decision", b"forged")]);
+    assert!(matches!(plane.decide(&host, 1).0, Fate::Pass(_)));
+    let told = host.request_header("x-loudou-decision");
+    assert_eq!(told.as_deref(), Some(&b"none"[..]));
+}

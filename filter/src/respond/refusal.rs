@@ -87,7 +87,7 @@ impl<'a> Refusal<'a> {
     }
 
     /// The key is banned.
-    fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
+    pub(crate) fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
         let wait = ban.lasts(now).map_or(Wait::Never, Wait::For);
         let wait = wait.longer_by(rule.respond.retry_after_jitter, now);
         let words = match wait {
@@ -103,7 +103,7 @@ impl<'a> Refusal<'a> {
     }
 
     /// The request lacks a key, and the rule refuses those.
-    fn key_missing(rule: &'a Rule) -> Self {
+    pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
         let detail = format!("the request lacks what rule {name} tells users apart by");
         Self::without_bucket(rule, "key_missing", detail, Wait::Never)
