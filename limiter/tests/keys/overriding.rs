@@ -266,3 +266,22 @@ fn a_ban_is_a_refusal_for_other_rules() {
     assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
     assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
 }
+
+/// The wall clock is read where the limits of any key want it.
+#[test]
+fn an_override_may_want_the_wall_clock() {
+    let by_clock = json!([{
+        "algorithm": "fixed_window", "capacity": 5, "window": "1h", "align": "clock",
+    }]);
+    let reads = |fields: Value| ActiveRule::new(rule(&by_user(&fields)), Vec::new()).reads_wall();
+    assert!(!reads(json!({})));
+    assert!(!reads(
+        json!({ "overrides": { "a": { "scale": 2 }, "b": "unlimited" } })
+    ));
+    assert!(reads(
+        json!({ "overrides": { "a": { "limits": by_clock } } })
+    ));
+    assert!(reads(
+        json!({ "limits": by_clock, "overrides": { "a": { "limits": limit(1) } } })
+    ));
+}
