@@ -4,7 +4,7 @@ use loudou_limiter::config::parse_edit;
 use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
 use loudou_limiter::store::bans::{SetBan, SetTo};
 use loudou_limiter::store::page::Slot;
-use loudou_limiter::{Carry, Decision, Nanos};
+use loudou_limiter::{Ban, Carry, Decision, Nanos};
 use serde_json::{Value, json};
 
 use super::evaluating::{World, answer, limit, summary};
@@ -230,7 +230,8 @@ fn an_operator_bans_and_lets_free() {
         .set_ban("eve", SetTo::Banned(None), 1)
         .expect("a bucket");
     assert_eq!(before.admitted, 1);
-    assert_eq!(world.letter("eve", 1_000_000), 'b');
+    let said = world.says("eve", 1_000_000).answer;
+    assert!(matches!(said, Answer::Banned(Ban::ENDLESS)), "{said:?}");
     world.set_ban("eve", SetTo::Free, 1_000_000);
     assert_eq!(world.letter("eve", 1_000_000), 'a');
     // What led to a ban is forgotten with it.
@@ -294,4 +295,23 @@ fn an_edit_leaves_buckets_of_an_override_alone() {
         assert!(world.rules.edit("r", edit, carry, S));
         assert_eq!(world.letter("alice", 2), 'r', "{carry:?}");
     }
+}
+
+/// The wall clock is read where the limits of any key want it.
+#[test]
+fn an_override_may_want_the_wall_clock() {
+    let by_clock = json!([{
+        "algorithm": "fixed_window", "capacity": 5, "window": "1h", "align": "clock",
+    }]);
+    let reads = |fields: Value| ActiveRule::new(rule(&by_user(&fields)), Vec::new()).reads_wall();
+    assert!(!reads(json!({})));
+    assert!(!reads(
+        json!({ "overrides": { "a": { "scale": 2 }, "b": "unlimited" } })
+    ));
+    assert!(reads(
+        json!({ "overrides": { "a": { "limits": by_clock } } })
+    ));
+    assert!(reads(
+        json!({ "limits": by_clock, "overrides": { "a": { "limits": limit(1) } } })
+    ));
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use loudou_api::{BucketState, MAX_TOP, TopBy};
+use loudou_api::BucketState;
 use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
@@ -14,6 +14,7 @@ use super::examples;
 use super::explain::ExplainArgs;
 use super::overrides::OverrideArgs;
 use super::replay::ReplayArgs;
+use super::top::TopArgs;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -166,23 +167,6 @@ pub(crate) enum Command {
         /// The shell it is for
         shell: Shell,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    /// How often the screen looks
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
-    pub(crate) interval: Nanos,
-    /// No screen, but a list of the keys that had most of this in the last minute or two: refused,
-    /// admitted [default: refused]
-    #[arg(long, value_parser = by)]
-    pub(crate) by: Option<TopBy>,
-    /// Only keys of this rule
-    #[arg(long)]
-    pub(crate) rule: Option<String>,
-    /// The most keys to list [default: 20]
-    #[arg(long, value_name = "N", value_parser = top_limit)]
-    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -386,17 +370,6 @@ fn state(text: &str) -> Result<BucketState, String> {
         .into_iter()
         .find(|state| state.name() == text)
         .ok_or_else(|| format!("not a state; write {}", BucketState::NAMES.join(", ")))
-}
-
-fn by(text: &str) -> Result<TopBy, String> {
-    TopBy::parse(text).ok_or_else(|| format!("not counted; write {}", TopBy::NAMES.join(" or ")))
-}
-
-fn top_limit(text: &str) -> Result<usize, String> {
-    let limit = text.parse().ok();
-    limit
-        .filter(|limit| (1..=MAX_TOP).contains(limit))
-        .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
 }
 
 fn carry(text: &str) -> Result<CarryArg, String> {

@@ -4,10 +4,11 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use loudou_api::{Top, TopBy};
+use clap::Args;
+use loudou_api::{MAX_TOP, Top, TopBy};
 use loudou_limiter::Nanos;
 
-use super::args::{Format, TopArgs};
+use super::args::{Format, span};
 use super::context::{Context, duration};
 use super::table::{Cell, Paint, Set, Table, csv};
 use super::world::{Style, json_list};
@@ -16,6 +17,23 @@ use crate::runtime;
 use crate::text::humanise;
 
 const INTERVAL: Nanos = Nanos::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// How often the screen looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
+    pub(crate) interval: Nanos,
+    /// No screen, but a list of the keys that had most of this in the last minute or two: refused,
+    /// admitted [default: refused]
+    #[arg(long, value_parser = by)]
+    pub(crate) by: Option<TopBy>,
+    /// Only keys of this rule
+    #[arg(long)]
+    pub(crate) rule: Option<String>,
+    /// The most keys to list [default: 20]
+    #[arg(long, value_name = "N", value_parser = top_limit)]
+    pub(crate) limit: Option<usize>,
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<()> {
     let query = TopQuery {
@@ -123,4 +141,15 @@ fn lines(top: &Top, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn by(text: &str) -> Result<TopBy, String> {
+    TopBy::parse(text).ok_or_else(|| format!("not counted; write {}", TopBy::NAMES.join(" or ")))
+}
+
+fn top_limit(text: &str) -> Result<usize, String> {
+    let limit = text.parse().ok();
+    limit
+        .filter(|limit| (1..=MAX_TOP).contains(limit))
+        .ok_or_else(|| format!("write a number from 1 to {MAX_TOP}"))
 }

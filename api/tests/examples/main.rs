@@ -3,19 +3,15 @@
 
 use loudou_api::{
     Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
-    Event, EventKind, Events, ExplainAnswer, ExplainedRule, LimitView, OverrideKind, OverrideView,
-    OwnView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says, Status,
+    Event, EventKind, Events, ExplainedRule, LimitView, OverrideKind, OverrideView, OwnView,
+    ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says, Status,
     StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
-use loudou_limiter::Nanos;
-use loudou_limiter::config::{parse, parse_sample};
-use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
-use loudou_limiter::explain::explain;
-use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::table::{StoreStats, Table};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+mod explanations;
 
 /// The example says what we write, and we read what it says.
 fn holds<T>(answer: &T, example: &str) -> serde_json::Result<()>
@@ -174,7 +170,7 @@ fn status() -> serde_json::Result<()> {
         waiting: 3,
         warnings: vec!["there are no rules".to_owned()],
     };
-    holds(&status, include_str!("../examples/status.json"))
+    holds(&status, include_str!("../../examples/status.json"))
 }
 
 #[test]
@@ -184,7 +180,7 @@ fn rules() -> serde_json::Result<()> {
         generation: 8,
         rules: vec![view()],
     };
-    holds(&rules, include_str!("../examples/rules.json"))
+    holds(&rules, include_str!("../../examples/rules.json"))
 }
 
 #[test]
@@ -195,7 +191,7 @@ fn edit() -> serde_json::Result<()> {
         after: view(),
         change: "burst: capacity 15 → 30".to_owned(),
     };
-    holds(&answer, include_str!("../examples/edit.json"))
+    holds(&answer, include_str!("../../examples/edit.json"))
 }
 
 #[test]
@@ -206,7 +202,7 @@ fn buckets() -> serde_json::Result<()> {
         buckets: vec![bucket()],
         next_cursor: Some("17.8f3a".to_owned()),
     };
-    holds(&page, include_str!("../examples/buckets.json"))
+    holds(&page, include_str!("../../examples/buckets.json"))
 }
 
 #[test]
@@ -215,7 +211,7 @@ fn reset() -> serde_json::Result<()> {
         existed: true,
         before: Some(bucket()),
     };
-    holds(&answer, include_str!("../examples/reset.json"))?;
+    holds(&answer, include_str!("../../examples/reset.json"))?;
     let nothing = ResetAnswer::default();
     holds(&nothing, r#"{"existed":false}"#)
 }
@@ -230,7 +226,7 @@ fn ban() -> serde_json::Result<()> {
         }),
         bucket: Some(banned()),
     };
-    holds(&answer, include_str!("../examples/ban.json"))?;
+    holds(&answer, include_str!("../../examples/ban.json"))?;
     let nothing = BanAnswer::default();
     holds(&nothing, r#"{"now_ns":0}"#)
 }
@@ -256,104 +252,10 @@ fn events() -> serde_json::Result<()> {
         last_seq: 3,
         lost: 0,
     };
-    holds(&events, include_str!("../examples/events.json"))
+    holds(&events, include_str!("../../examples/events.json"))
 }
 
 /// What `rules` would make of a request once it was sent so often.
-fn explained(rules: &Value, sample: &Value, sent: u32) -> ExplainAnswer {
-    let parsed = parse(&json!({ "version": 1, "rules": rules }));
-    let file = parsed.file.unwrap_or_default();
-    let active = file.rules.into_iter();
-    let rules: RuleSet = active
-        .map(|rule| ActiveRule::new(rule, Vec::new()))
-        .collect();
-    let mut store = MemoryStore::new();
-    let now = Nanos::from_secs(86_400);
-    let mut sample = parse_sample(sample).unwrap_or_default();
-    let Ok(table) = Table::open(&mut store, "s", 64, [1; 16], now) else {
-        return ExplainAnswer::default();
-    };
-    let clock = Clock::at(now);
-    for _ in 0..sent {
-        let stats = &mut StoreStats::default();
-        evaluate(&rules, &table, &mut store, &mut sample, clock, stats);
-    }
-    let explained = explain(&rules, &table, &mut store, &mut sample, clock);
-    ExplainAnswer::new(&explained, &rules, now, 8)
-}
-
-/// A rule of every standing.
-fn rules_to_explain() -> Value {
-    let rule = |name: &str, capacity: u32, more: &Value| {
-        let burst =
-            json!({ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "30/m" });
-        let mut rule =
-            json!({ "name": name, "key": [{ "header": "x-user-id" }], "limits": [burst] });
-        if let (Some(rule), Some(more)) = (rule.as_object_mut(), more.as_object()) {
-            rule.extend(more.clone());
-        }
-        rule
-    };
-    let penalty = json!({ "after": 2, "within": "1m", "ban": "5m" });
-    let free = json!({ "headers": [{ "name": "x-plan", "exact": "free" }] });
-    json!([
-        rule("reply-per-user", 15, &json!({})),
-        rule("free-plan", 5, &json!({ "match": free })),
-        rule(
-            "per-tenant",
-            5,
-            &json!({ "key": [{ "header": "x-tenant" }] })
-        ),
-        rule(
-            "odd-cost",
-            50,
-            &json!({ "cost": { "header": "x-cost", "default": 2, "max": 9 } })
-        ),
-        rule(
-            "old",
-            5,
-            &json!({ "mode": "off", "overrides": { "alice": "banned" } })
-        ),
-        rule("vip", 5, &json!({ "overrides": { "al*": "unlimited" } })),
-        rule("strict", 2, &json!({})),
-        rule(
-            "candidate",
-            1,
-            &json!({ "mode": "shadow", "penalty": penalty })
-        ),
-        rule("behind", 5, &json!({})),
-        rule("last", 5, &json!({ "stop": true })),
-        rule("never", 5, &json!({})),
-    ])
-}
-
-#[test]
-fn explanations() -> serde_json::Result<()> {
-    let sample: Value = serde_json::from_str(include_str!("../examples/explain-request.json"))?;
-    let answer = explained(&rules_to_explain(), &sample, 3);
-    holds(&answer, include_str!("../examples/explain.json"))?;
-    let says: Vec<(&str, Says)> = answer
-        .rules
-        .iter()
-        .map(|rule| (rule.rule.as_str(), rule.says))
-        .collect();
-    let expected = [
-        ("reply-per-user", Says::Admit),
-        ("free-plan", Says::NoMatch),
-        ("per-tenant", Says::Skip),
-        ("odd-cost", Says::Admit),
-        ("old", Says::Off),
-        ("vip", Says::Admit),
-        ("strict", Says::Refuse),
-        ("candidate", Says::Refuse),
-        ("behind", Says::NotAsked),
-        ("last", Says::NotAsked),
-        ("never", Says::Stopped),
-    ];
-    assert_eq!(says, expected);
-    Ok(())
-}
-
 /// A server that knows more to say.
 #[test]
 fn what_a_newer_server_says_is_unknown() -> serde_json::Result<()> {
@@ -379,7 +281,7 @@ fn top() -> serde_json::Result<()> {
         keys: 213,
         missing_at_most: 5,
     };
-    holds(&top, include_str!("../examples/top.json"))?;
+    holds(&top, include_str!("../../examples/top.json"))?;
     for (by, name) in TopBy::ALL.into_iter().zip(TopBy::NAMES) {
         assert_eq!(serde_json::to_value(by)?, json!(name));
         assert_eq!((by.name(), TopBy::parse(name)), (name, Some(by)));
@@ -403,7 +305,7 @@ fn problem() -> serde_json::Result<()> {
         }],
         ..ProblemAnswer::default()
     };
-    holds(&problem, include_str!("../examples/problem.json"))
+    holds(&problem, include_str!("../../examples/problem.json"))
 }
 
 #[test]
