@@ -1,8 +1,9 @@
 //! Regular expressions, in linear time and within a budget of size.
 //!
 //! A value matches as a whole, as with Envoy's `safe_regex`. The engine is regex-lite's, which tries all
-//! alternatives side by side: no value takes longer than its length times the pattern's. Bytes that are no
-//! UTF-8 count as the replacement character, so that nobody gets around a rule by adding one.
+//! alternatives side by side: no value takes longer than its length times the pattern's, with its repetitions
+//! written out. Bytes that are no UTF-8 count as the replacement character, so that nobody gets around a rule
+//! by adding one.
 
 use alloc::format;
 use alloc::string::{String, ToString};
