@@ -31,7 +31,7 @@ mod warnings;
 mod when;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
-pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
+pub use edit::{RuleEdit, impossible_key, misfits, parse_edit, parse_override};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
 pub use overrides::{MAX_OVERRIDES, is_key, scaled};
 pub use problem::{Path, Problem, Severity, Step};

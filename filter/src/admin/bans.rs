@@ -5,6 +5,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::config::is_key;
 use loudou_limiter::evaluate::{ActiveRule, Grant};
+use loudou_limiter::rule::Impossible;
 use loudou_limiter::store::bans::{SetBan, SetTo};
 use loudou_limiter::store::page::Slot;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
@@ -80,6 +81,11 @@ impl AdminPlane {
             return Err(bad(
                 "no request has this key: write it as the buckets show it",
             ));
+        }
+        if let Err(Impossible { why, meant }) = active.rule().may_have(key, false) {
+            let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+            let meant = meant.unwrap_or_default();
+            return Err(bad(format!("no request has this key: {why}{meant}")));
         }
         Ok(Setting {
             generation: record.generation,

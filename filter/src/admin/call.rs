@@ -79,7 +79,12 @@ impl Call {
 
     /// The query, of which only the names `allowed` are understood.
     pub(super) fn query(&self, allowed: &[&str]) -> Result<Query<'_>, Failure> {
-        for (name, _) in &self.query {
+        for (index, (name, _)) in self.query.iter().enumerate() {
+            let mut before = self.query.iter().take(index);
+            if before.any(|(other, _)| other == name) {
+                let name = name.escape_default();
+                return Err(bad(format!("query parameter `{name}` is there twice")));
+            }
             if !allowed.contains(&name.as_str()) {
                 let known = if allowed.is_empty() {
                     "nothing".to_owned()
@@ -180,6 +185,14 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn duration(&self, name: &str) -> Result<Option<Nanos>, Failure> {
+        // Nothing where a time belongs is a script that went wrong, and must not be for ever.
+        if self
+            .pairs
+            .iter()
+            .any(|(own, value)| own == name && value.is_empty())
+        {
+            return Err(bad(format!("`{name}` is empty; allowed: {DURATION_FORM}")));
+        }
         let positive = |text: &str| Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
         self.parsed(
             name,

@@ -77,6 +77,9 @@ impl AdminPlane {
             // The base's limits are in force again when an edit of them ends.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| wrong_body("a valid edit", &problems))?;
+            if let Some(problem) = config::impossible_key(&rule.base, key) {
+                return Err(wrong_body("a valid edit", &[problem]));
+            }
             rule.set_own(key, gives, &author);
             Ok(())
         };

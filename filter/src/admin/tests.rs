@@ -10,6 +10,7 @@ use crate::plugin::{Plugin, read};
 
 mod explain;
 mod of_keys;
+mod slips;
 mod top;
 
 const EDIT: &str = "edit-token";

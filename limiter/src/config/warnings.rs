@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
+use super::edit::impossible_keys;
 use super::problem::{Path, Problem};
 use crate::decimal::Decimal;
 use crate::limit::{Limit, Limits};
@@ -40,6 +41,8 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
         &at.field("match"),
     ));
     warnings.extend(never_over(rule, at));
+    let impossible = impossible_keys(rule, at).into_iter();
+    warnings.extend(impossible.map(Problem::warning));
     let at = at.field("limits");
     let limits = rule.limits.iter().enumerate();
     warnings.extend(limits.filter_map(|(index, limit)| {

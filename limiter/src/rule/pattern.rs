@@ -13,7 +13,7 @@ use regex_lite::{Regex, RegexBuilder};
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN: usize = 256;
 /// The most memory of a pattern that is ready to run, in bytes.
-const MAX_SIZE: usize = 16 * 1024;
+const MAX_SIZE: usize = 8 * 1024;
 /// The most groups within groups.
 const MAX_DEPTH: u32 = 16;
 

@@ -1,6 +1,6 @@
 //! Overrides, penalties and what a rule shadows.
 
-use loudou_limiter::config::{parse, parse_limits, parse_rule, scaled};
+use loudou_limiter::config::{advice, parse, parse_limits, parse_rule, scaled};
 use loudou_limiter::{Decimal, Limits};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -211,4 +211,52 @@ fn a_rule_shadows_another_rule_of_the_file() {
         named("old", json!({})),
     ];
     assert_eq!(parse(&file(&rules)).problems, []);
+}
+
+/// An override or a ban of a key that no request has would be there for nothing.
+#[test]
+fn keys_that_no_request_has_are_refused() {
+    let with = |fields: Value| parse_rule(&rule(&fields)).expect("valid");
+    let one = with(json!({ "key": [{ "header": "x-user" }] }));
+    let two = with(json!({ "key": ["source", "path"], "on_missing_key": "share" }));
+    let all = with(json!({ "key": [] }));
+    for (rule, key, is_beginning, possible) in [
+        (&one, "alice", false, Ok(())),
+        (&one, "a:b", false, Err(Some("a%3Ab"))),
+        (&one, "a:", true, Err(Some("a%3A"))),
+        (&one, "a%3Ab%20c", false, Ok(())),
+        (&one, "a%3ab", false, Err(None)),
+        (&one, "q%2Fz", false, Err(None)),
+        (&one, "100%", false, Err(None)),
+        (&one, "100%2", true, Ok(())),
+        (&one, "a~b", false, Err(Some("a%7Eb"))),
+        (&one, "~missing", false, Err(Some("%7Emissing"))),
+        (&one, "", true, Ok(())),
+        (&two, "10.0.0.1:/a", false, Ok(())),
+        (&two, "10.0.0.1", false, Err(None)),
+        (&two, "10.0.0.1", true, Ok(())),
+        (&two, "10.0.0.1:/a:b", true, Err(None)),
+        (&two, "~missing", false, Ok(())),
+        (&all, "~all", false, Ok(())),
+        (&all, "~", true, Ok(())),
+        (&all, "x", false, Err(Some("~all"))),
+    ] {
+        let found = rule.may_have(key, is_beginning).map_err(|no| no.meant);
+        let expected = possible.map_err(|meant| meant.map(str::to_string));
+        assert_eq!(found, expected, "{key} {is_beginning}");
+    }
+    let cut = format!("{}~{}", "a".repeat(95), "0".repeat(32));
+    assert!(one.may_have(&cut, false).is_ok());
+    let file = file(&[rule(
+        &json!({ "key": ["source"], "overrides": { "::1*": "banned" } }),
+    )]);
+    let told = advice(&parse(&file).file.expect("valid"));
+    let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "rules[0].overrides.::1*: no request has this key; allowed: the rule's key has 1 part, joined \
+             with `:`; within a part that is written %3A; did you mean `%3A%3A1*`?"
+        ]
+    );
 }

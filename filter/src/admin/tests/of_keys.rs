@@ -6,7 +6,7 @@ const ALICE: &str = "/v1/buckets/per-user/alice";
 const OVERRIDE: &str = "/v1/overrides/per-user/alice";
 
 impl Bench {
-    fn post(&mut self, path: &str) -> (u16, Value) {
+    pub(super) fn post(&mut self, path: &str) -> (u16, Value) {
         self.edit("POST", path, "", None)
     }
 

@@ -1,0 +1,35 @@
+//! Slips of whoever calls, which must not look as if they had worked.
+
+use serde_json::json;
+
+use super::*;
+
+/// A ban or an override of a key that no request has would seem to be in force.
+#[test]
+fn keys_that_no_request_has() {
+    let mut bench = Bench::new();
+    let (status, answer) = bench.post("/v1/buckets/per-user/a%3Ab/ban");
+    assert_eq!(status, 400);
+    let detail = answer["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("did you mean `a%3Ab`?"), "{detail}");
+    let (status, answer) = bench.edit(
+        "PUT",
+        "/v1/overrides/per-user/a%3Ab",
+        "*",
+        Some(&json!("banned")),
+    );
+    assert_eq!(
+        (status, &answer["problems"][0]["suggestion"]),
+        (400, &json!("a%3Ab"))
+    );
+}
+
+/// Whoever forgets the time does not mean for ever.
+#[test]
+fn a_time_that_is_empty_is_no_time() {
+    let mut bench = Bench::new();
+    for query in ["for=", "for=1h&for=2h"] {
+        let (status, answer) = bench.post(&format!("/v1/buckets/per-user/a/ban?{query}"));
+        assert_eq!(status, 400, "{query}: {answer}");
+    }
+}
