@@ -81,9 +81,7 @@ impl<T> KeyMap<T> {
             (Err(index), Some(value)) => list.insert(index, (String::from(key), value)),
             (Err(_), None) => return,
         }
-        self.lengths = self.beginnings.iter().map(|(key, _)| key.len()).collect();
-        self.lengths.sort_unstable_by(|a, b| b.cmp(a));
-        self.lengths.dedup();
+        self.lengths = lengths(self.beginnings.iter().map(|(key, _)| key.len()));
     }
 
     /// The patterns and their values: keys first, then beginnings, each in order.
@@ -117,6 +115,17 @@ impl<T> KeyMap<T> {
             lengths: self.lengths.clone(),
         }
     }
+}
+
+/// Each length once, the longest first. There are few, and a sort is some KiB of the filter.
+fn lengths(all: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut lengths: Vec<usize> = Vec::new();
+    for length in all {
+        if let Err(place) = lengths.binary_search_by(|other| length.cmp(other)) {
+            lengths.insert(place, length);
+        }
+    }
+    lengths
 }
 
 fn place<T>(list: &[(String, T)], key: &str) -> Result<usize, usize> {
