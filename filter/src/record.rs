@@ -110,7 +110,7 @@ impl RuleRecord {
 
     /// The same rule under a new configuration, which retires its edits if it changes the rule.
     fn reconfigured(&self, base: &Rule, now: Nanos) -> Self {
-        if self.base == *base {
+        if are_alike(&self.base, base) {
             return self.clone();
         }
         let mut next = Self {
@@ -160,11 +160,11 @@ impl Record {
     /// Takes up a configuration loaded at `since`. `None` when it is the one in force, or an older
     /// one of a listener that drains.
     pub(crate) fn take_up(&mut self, file: &RuleFile, since: Nanos, now: Nanos) -> Option<TakenUp> {
-        let same = self
-            .rules
-            .iter()
-            .map(|rule| &rule.base)
-            .eq(file.rules.iter());
+        let pairs = self.rules.iter().zip(&file.rules);
+        let same = self.rules.len() == file.rules.len()
+            && pairs
+                .into_iter()
+                .all(|(old, new)| are_alike(&old.base, new));
         if same || since.get() < self.since_ns {
             return None;
         }
@@ -177,7 +177,7 @@ impl Record {
                 continue;
             };
             let next = old.reconfigured(base, now);
-            if old.base != *base {
+            if !are_alike(&old.base, base) {
                 taken.changed.push(base.name.clone());
                 taken
                     .retired
@@ -196,6 +196,13 @@ impl Record {
         self.since_ns = since.get();
         Some(taken)
     }
+}
+
+/// Whether two rules are the same, by what the record would have of them: to compare them field by
+/// field is some KiB of code.
+fn are_alike(one: &Rule, other: &Rule) -> bool {
+    let written = |rule: &Rule| serde_json::to_vec(rule).ok();
+    written(one) == written(other)
 }
 
 /// Why the record could not be read or changed.
@@ -244,38 +251,43 @@ pub(crate) fn create(host: &dyn Host, share: &str, record: &Record) -> Result<bo
 pub(crate) fn change<T>(
     host: &dyn Host,
     share: &str,
-    change: impl FnMut(&mut Record) -> Option<T>,
+    mut change: impl FnMut(&mut Record) -> Option<T>,
 ) -> Result<(Record, Option<T>), RecordError> {
-    change_within(host, share, usize::MAX, change)
+    let mut outcome = None;
+    let record = change_within(host, share, usize::MAX, &mut |record| {
+        outcome = change(record);
+        outcome.is_some()
+    })?;
+    Ok((record, outcome))
 }
 
 /// The same for an edit, which must not make it too large.
-pub(crate) fn edit<T>(
+pub(crate) fn edit(
     host: &dyn Host,
     share: &str,
-    change: impl FnMut(&mut Record) -> Option<T>,
-) -> Result<(Record, Option<T>), RecordError> {
+    change: &mut dyn FnMut(&mut Record) -> bool,
+) -> Result<Record, RecordError> {
     change_within(host, share, MAX_RECORD, change)
 }
 
-fn change_within<T>(
+fn change_within(
     host: &dyn Host,
     share: &str,
     most: usize,
-    mut change: impl FnMut(&mut Record) -> Option<T>,
-) -> Result<(Record, Option<T>), RecordError> {
+    change: &mut dyn FnMut(&mut Record) -> bool,
+) -> Result<Record, RecordError> {
     for _ in 0..MAX_TRIES {
         let (mut record, cas, length) = load(host, share)?;
-        let Some(outcome) = change(&mut record) else {
-            return Ok((record, None));
-        };
+        if !change(&mut record) {
+            return Ok(record);
+        }
         record.generation = record.generation.saturating_add(1);
         let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
         if bytes.len() > most.max(length) {
             return Err(RecordError::TooLarge);
         }
         if host.shared_set(&key(share), &bytes, cas)? == Written::Done {
-            return Ok((record, Some(outcome)));
+            return Ok(record);
         }
     }
     Err(RecordError::Contended)

@@ -6,10 +6,11 @@ use loudou_limiter::Nanos;
 use loudou_limiter::config::{self, MAX_OVERRIDES};
 use loudou_limiter::rule::Rule;
 
-use super::call::{json, shown, wrong_body};
+use super::call::{json, wrong_body};
 use super::change::describe;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, Query, ok_at};
+use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
@@ -126,7 +127,7 @@ impl AdminPlane {
         self.record(host)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
-        let (record, _) = record::edit(host, &share, |record| {
+        let record = record::edit(host, &share, &mut |record| {
             // Looked at anew in every try: another edit may have come in between.
             let seen = self.precondition(host, call, record, edited.name);
             outcome = seen.and_then(|before| {
@@ -135,7 +136,7 @@ impl AdminPlane {
                 check(rule)?;
                 Ok(before)
             });
-            (outcome.is_ok() && !edited.dry_run).then_some(())
+            outcome.is_ok() && !edited.dry_run
         })?;
         let before = outcome?;
         if !edited.dry_run {

@@ -135,7 +135,7 @@ impl Match {
 
     /// Whether every request matches.
     pub fn is_everything(&self) -> bool {
-        *self == Self::default()
+        self.fields().is_empty()
     }
 
     /// Whether all given parts hold.
