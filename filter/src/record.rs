@@ -85,6 +85,13 @@ impl RuleRecord {
         ActiveRule::new(self.effective(), self.past())
     }
 
+    /// Whether it is the record of exactly this rule. By what it has of it: to compare rules field by field
+    /// is some KiB of code.
+    pub(crate) fn is_of(&self, rule: &Rule) -> bool {
+        let written = |rule: &Rule| serde_json::to_vec(rule).ok();
+        written(&self.base) == written(rule)
+    }
+
     fn past(&self) -> Vec<Past> {
         let past = |past: &PastRecord| Past {
             limits: past.limits.clone(),
@@ -110,7 +117,7 @@ impl RuleRecord {
 
     /// The same rule under a new configuration, which retires its edits if it changes the rule.
     fn reconfigured(&self, base: &Rule, now: Nanos) -> Self {
-        if are_alike(&self.base, base) {
+        if self.is_of(base) {
             return self.clone();
         }
         let mut next = Self {
@@ -162,9 +169,7 @@ impl Record {
     pub(crate) fn take_up(&mut self, file: &RuleFile, since: Nanos, now: Nanos) -> Option<TakenUp> {
         let pairs = self.rules.iter().zip(&file.rules);
         let same = self.rules.len() == file.rules.len()
-            && pairs
-                .into_iter()
-                .all(|(old, new)| are_alike(&old.base, new));
+            && pairs.into_iter().all(|(old, new)| old.is_of(new));
         if same || since.get() < self.since_ns {
             return None;
         }
@@ -177,7 +182,7 @@ impl Record {
                 continue;
             };
             let next = old.reconfigured(base, now);
-            if !are_alike(&old.base, base) {
+            if !old.is_of(base) {
                 taken.changed.push(base.name.clone());
                 taken
                     .retired
@@ -196,13 +201,6 @@ impl Record {
         self.since_ns = since.get();
         Some(taken)
     }
-}
-
-/// Whether two rules are the same, by what the record would have of them: to compare them field by
-/// field is some KiB of code.
-fn are_alike(one: &Rule, other: &Rule) -> bool {
-    let written = |rule: &Rule| serde_json::to_vec(rule).ok();
-    written(one) == written(other)
 }
 
 /// Why the record could not be read or changed.

@@ -96,7 +96,7 @@ pub fn misfits(rule: &Rule) -> Vec<Problem> {
     problems.collect()
 }
 
-fn edit(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleEdit> {
+fn edit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleEdit> {
     let fields = cursor.object(FIELDS, report)?;
     let limits = fields
         .get("limits")

@@ -42,17 +42,17 @@ pub(super) const ERRORS: [(&str, OnError); 2] =
     [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
 
 /// The fields of a rule, with the defaults behind them.
-struct WithDefaults<'a, 'd> {
-    own: Fields<'a>,
-    defaults: Option<&'d Fields<'a>>,
+struct WithDefaults<'a, 'c> {
+    own: Fields<'a, 'c>,
+    defaults: Option<&'c Fields<'a, 'c>>,
 }
 
-impl<'a> WithDefaults<'a, '_> {
-    fn get(&self, name: &str) -> Option<Cursor<'a>> {
+impl<'a, 'c> WithDefaults<'a, 'c> {
+    fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         self.own.get(name).or_else(|| self.defaults?.get(name))
     }
 
-    fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a>> {
+    fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a, 'c>> {
         match self.get(name) {
             None => self.own.need(name, form, report),
             found => found,
@@ -67,8 +67,8 @@ impl<'a> WithDefaults<'a, '_> {
 }
 
 pub(super) fn rule(
-    cursor: &Cursor<'_>,
-    defaults: Option<&Fields<'_>>,
+    cursor: &Cursor<'_, '_>,
+    defaults: Option<&Fields<'_, '_>>,
     report: &mut Report,
 ) -> Option<Rule> {
     let own = cursor.object(FIELDS, report)?;
@@ -126,14 +126,14 @@ pub(super) fn rule(
         refuse: refuse.unwrap_or_default(),
         respond: respond.unwrap_or_default(),
     };
-    if let Some(warning) = warnings::never_admits(&rule, &cursor.path) {
+    if let Some(warning) = warnings::never_admits(&rule, &cursor.path()) {
         report.add(warning);
     }
     Some(rule)
 }
 
 /// Reports what is wrong in the defaults, whether a rule goes by them yet or not.
-pub(super) fn check_defaults(defaults: &Fields<'_>, report: &mut Report) {
+pub(super) fn check_defaults(defaults: &Fields<'_, '_>, report: &mut Report) {
     if let Some(cursor) = defaults.get("match") {
         matches::matches(&cursor, report);
     }
