@@ -3,6 +3,8 @@
 //! Requests land on any worker, and one answer never holds it for long: lists are cut by work done.
 //! Everything is answered from shared data and metrics, so it is the same on every worker.
 
+use std::borrow::Cow;
+
 use loudou_api::{Access, ProblemAnswer};
 use loudou_limiter::config::AdminSettings;
 use loudou_limiter::rule::Rule;
@@ -185,12 +187,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
+    fn new(status: u16, title: &str, detail: impl Into<Cow<'static, str>>) -> Self {
         let problem = ProblemAnswer {
             kind: "about:blank".to_owned(),
             title: title.to_owned(),
             status,
-            detail: detail.into(),
+            detail: detail.into().into_owned(),
             ..ProblemAnswer::default()
         };
         Self {

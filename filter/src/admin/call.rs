@@ -1,5 +1,7 @@
 //! One call: method, path and query, read strictly.
 
+use std::borrow::Cow;
+
 use loudou_api::RuleProblem;
 use loudou_limiter::config::Problem;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos};
@@ -103,12 +105,12 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
     };
     let decoded = percent_decode_str(&spaced).decode_utf8();
     decoded
-        .map(std::borrow::Cow::into_owned)
+        .map(Cow::into_owned)
         .map_err(|_invalid| bad("paths and queries are UTF-8"))
 }
 
 /// 400 with what is wrong.
-pub(super) fn bad(detail: impl Into<String>) -> Failure {
+pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Failure {
     Failure::new(400, "Bad request", detail)
 }
 

@@ -49,6 +49,12 @@ impl RuleEdit {
         }
     }
 
+    /// Whether it replaces nothing.
+    pub const fn is_empty(&self) -> bool {
+        let (limits, mode) = (self.limits.is_none(), self.mode.is_none());
+        limits && mode && self.penalty.is_none() && self.overrides.is_none()
+    }
+
     /// Without the parts that `rule` has anyway.
     #[must_use]
     pub fn beyond(self, rule: &Rule) -> Self {
