@@ -139,6 +139,9 @@ impl BucketDecision {
     }
 }
 
+/// What is done to each limit: to its index, its meter and its words.
+type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
+
 /// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
 /// none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -316,11 +319,7 @@ impl Limits {
 
     /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all that
     /// is done to limits.
-    pub(crate) fn each(
-        &self,
-        bucket: &mut Bucket,
-        f: &mut dyn FnMut(usize, &dyn Meter, &mut [u64]),
-    ) {
+    pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         bucket.words.resize(self.words(), 0);
         let mut rest = bucket.words.as_mut_slice();
         for (index, limit) in self.0.iter().enumerate() {

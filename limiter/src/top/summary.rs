@@ -141,7 +141,7 @@ impl Summary {
             (rank, place)
         });
         // By a heap: the library's sorts are several KiB each, and the filter's module has to be small.
-        let ranked = BinaryHeap::from_iter(found).into_sorted_vec();
+        let ranked = found.collect::<BinaryHeap<_>>().into_sorted_vec();
         let entries = ranked.into_iter();
         entries
             .filter_map(|(_, place)| self.entries.get(place))
