@@ -3,12 +3,15 @@
 //! Requests land on any worker, and one answer never holds it for long: lists are cut by work done.
 //! Everything is answered from shared data and metrics, so it is the same on every worker.
 
+use std::borrow::Cow;
+
 use loudou_api::{Access, ProblemAnswer};
 use loudou_limiter::config::AdminSettings;
 use loudou_limiter::rule::Rule;
 use serde::Serialize;
 
 use crate::current;
+use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Record, RecordError};
@@ -164,7 +167,7 @@ fn not_here(call: &Call, steps: &[&str]) -> Failure {
     };
     let detail = format!(
         "{} is not for this path; it takes {allowed}",
-        call.method.escape_default()
+        escaped(&call.method)
     );
     Failure {
         allow: Some(allowed),
@@ -184,12 +187,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
+    fn new(status: u16, title: &str, detail: impl Into<Cow<'static, str>>) -> Self {
         let problem = ProblemAnswer {
             kind: "about:blank".to_owned(),
             title: title.to_owned(),
             status,
-            detail: detail.into(),
+            detail: detail.into().into_owned(),
             ..ProblemAnswer::default()
         };
         Self {
@@ -232,20 +235,19 @@ impl From<RecordError> for Failure {
 }
 
 fn ok(body: &impl Serialize) -> Reply {
-    reply(
-        200,
-        vec![("content-type", "application/json".to_owned())],
-        json(body),
-    )
+    whole(None, json(body))
 }
 
 /// An answer about rules: its generation is its `ETag`.
 fn ok_at(generation: u64, body: &impl Serialize) -> Reply {
-    let headers = vec![
-        ("content-type", "application/json".to_owned()),
-        ("etag", format!("\"{generation}\"")),
-    ];
-    reply(200, headers, json(body))
+    whole(Some(generation), json(body))
+}
+
+/// An answer whatever it is made of.
+fn whole(generation: Option<u64>, body: Vec<u8>) -> Reply {
+    let mut headers = vec![("content-type", "application/json".to_owned())];
+    headers.extend(generation.map(|generation| ("etag", format!("\"{generation}\""))));
+    reply(200, headers, body)
 }
 
 fn json(body: &impl Serialize) -> Vec<u8> {

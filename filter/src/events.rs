@@ -5,6 +5,7 @@ use loudou_limiter::store::{CAS_ABSENT, StoreFailed, Written};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::escaped::escaped;
 use crate::host::{Host, LogLevel};
 use crate::json::{list, number, text};
 use crate::record::Ended;
@@ -112,7 +113,7 @@ fn log(host: &dyn Host, event: &Event) {
         event.kind.name(),
         event.detail,
         event.by,
-        event.reason.escape_default(),
+        escaped(&event.reason),
         event.generation,
     );
     host.log(LogLevel::Info, &line);

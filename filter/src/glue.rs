@@ -4,7 +4,7 @@
 //! has; neither can panic, which would take this VM from every request of the worker. Both roles may
 //! share a VM, so a context is found by its number.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::mem;
 
 use self::abi::EnvoyHost;
@@ -27,10 +27,11 @@ enum Action {
 }
 
 /// All that lives in this sandbox.
+#[derive(Default)]
 struct Vm {
     /// The plugins: few, so a list is searched as fast as a map.
     roots: Vec<(u32, Root)>,
-    streams: BTreeMap<u32, Stream>,
+    streams: HashMap<u32, Stream>,
 }
 
 /// A plugin on this worker.
@@ -53,13 +54,6 @@ struct Stream {
 }
 
 impl Vm {
-    const fn new() -> Self {
-        Self {
-            roots: Vec::new(),
-            streams: BTreeMap::new(),
-        }
-    }
-
     /// A new context: a plugin when it has no root.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {

@@ -6,6 +6,7 @@
 pub mod admin;
 mod current;
 pub mod data;
+mod escaped;
 mod events;
 #[cfg(target_arch = "wasm32")]
 mod glue;

@@ -79,21 +79,35 @@ impl RuleMetrics {
         share: &str,
         rule: &str,
     ) -> Self {
-        let mut counter = |what: &str| {
-            registry.get(
-                host,
-                MetricKind::Counter,
-                format!("{share}.rule.{rule}.{what}"),
-            )
-        };
+        let names = [
+            "admitted",
+            "refused",
+            "shadow_refused",
+            "skipped",
+            "errors",
+            "held",
+            "odd_costs",
+        ];
+        let [
+            admitted,
+            refused,
+            shadow_refused,
+            skipped,
+            errors,
+            held,
+            odd_costs,
+        ] = names.map(|what| {
+            let name = format!("{share}.rule.{rule}.{what}");
+            registry.get(host, MetricKind::Counter, name)
+        });
         Self {
-            admitted: counter("admitted"),
-            refused: counter("refused"),
-            shadow_refused: counter("shadow_refused"),
-            skipped: counter("skipped"),
-            errors: counter("errors"),
-            held: counter("held"),
-            odd_costs: counter("odd_costs"),
+            admitted,
+            refused,
+            shadow_refused,
+            skipped,
+            errors,
+            held,
+            odd_costs,
         }
     }
 

@@ -85,6 +85,13 @@ impl RuleRecord {
         ActiveRule::new(self.effective(), self.past())
     }
 
+    /// Whether it is the record of exactly this rule. By what it has of it: to compare rules field by field
+    /// is some KiB of code.
+    pub(crate) fn is_of(&self, rule: &Rule) -> bool {
+        let written = |rule: &Rule| serde_json::to_vec(rule).ok();
+        written(&self.base) == written(rule)
+    }
+
     fn past(&self) -> Vec<Past> {
         let past = |past: &PastRecord| Past {
             limits: past.limits.clone(),
@@ -110,7 +117,7 @@ impl RuleRecord {
 
     /// The same rule under a new configuration, which retires its edits if it changes the rule.
     fn reconfigured(&self, base: &Rule, now: Nanos) -> Self {
-        if self.base == *base {
+        if self.is_of(base) {
             return self.clone();
         }
         let mut next = Self {
@@ -160,11 +167,9 @@ impl Record {
     /// Takes up a configuration loaded at `since`. `None` when it is the one in force, or an older
     /// one of a listener that drains.
     pub(crate) fn take_up(&mut self, file: &RuleFile, since: Nanos, now: Nanos) -> Option<TakenUp> {
-        let same = self
-            .rules
-            .iter()
-            .map(|rule| &rule.base)
-            .eq(file.rules.iter());
+        let pairs = self.rules.iter().zip(&file.rules);
+        let same = self.rules.len() == file.rules.len()
+            && pairs.into_iter().all(|(old, new)| old.is_of(new));
         if same || since.get() < self.since_ns {
             return None;
         }
@@ -177,7 +182,7 @@ impl Record {
                 continue;
             };
             let next = old.reconfigured(base, now);
-            if old.base != *base {
+            if !old.is_of(base) {
                 taken.changed.push(base.name.clone());
                 taken
                     .retired

@@ -39,7 +39,7 @@ impl<'a> HostRequest<'a> {
     fn value(
         &mut self,
         name: &str,
-        read: impl FnOnce(&dyn Host) -> Option<Vec<u8>>,
+        read: &dyn Fn(&dyn Host) -> Option<Vec<u8>>,
     ) -> Option<Cow<'_, [u8]>> {
         let known = self.known.iter().position(|(own, _)| own == name);
         let index = known.unwrap_or(self.known.len());
@@ -60,26 +60,26 @@ impl Request for HostRequest<'_> {
     }
 
     fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>> {
-        self.value(name, |host| host.request_header(name))
+        self.value(name, &|host| host.request_header(name))
     }
 
     fn source(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.value(SOURCE, |host| {
+        self.value(SOURCE, &|host| {
             host.property("source\0address")
                 .map(|address| without_port(&address).to_vec())
         })
     }
 
     fn route(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.value(ROUTE, |host| host.property("xds\0route_name"))
+        self.value(ROUTE, &|host| host.property("xds\0route_name"))
     }
 
     fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.value(CLUSTER, upstream::cluster)
+        self.value(CLUSTER, &upstream::cluster)
     }
 
     fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
-        self.value(PEER, |host| {
+        self.value(PEER, &|host| {
             let name = |path| host.property(path).filter(|name| !name.is_empty());
             name("connection\0uri_san_peer_certificate")
                 .or_else(|| name("connection\0dns_san_peer_certificate"))
@@ -88,7 +88,7 @@ impl Request for HostRequest<'_> {
 
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let path = format!("metadata\0filter_metadata\0{}", path.join("\0"));
-        self.value(&path, |host| host.property(&path))
+        self.value(&path, &|host| host.property(&path))
     }
 
     fn max_wait(&mut self) -> Option<Nanos> {

@@ -10,6 +10,7 @@ use loudou_limiter::health::Health;
 use loudou_limiter::rule::{Mode, Rule, When};
 use loudou_limiter::store::table::{StoreStats, Table};
 
+use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, HostStore};
 
@@ -89,7 +90,7 @@ impl Watch {
         let count = health.count();
         event.detail = format!(
             "upstream {}: {} of {} responses are errors",
-            cluster.escape_ascii(),
+            escaped(&String::from_utf8_lossy(cluster)),
             count.errors,
             count.responses
         );

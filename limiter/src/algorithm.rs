@@ -23,7 +23,7 @@ pub mod sliding_window;
 pub mod smooth_bursty;
 pub mod smooth_warmup;
 pub mod token_bucket;
-mod wide;
+pub(crate) mod wide;
 mod window;
 
 pub use concurrency::Concurrency;
@@ -165,6 +165,8 @@ macro_rules! algorithms {
                 }
             }
 
+            // Once in the filter, not wherever a limit is asked something.
+            #[inline(never)]
             pub(crate) const fn meter(&self) -> &dyn Meter {
                 match self {
                     $(Self::$variant(meter) => meter,)*

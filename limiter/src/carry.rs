@@ -160,7 +160,7 @@ impl Versions {
             ..self.current.start(now)
         };
         let reset_after = idle_at.since(now);
-        self.current.each(&mut bucket, |_, meter, words| {
+        self.current.each(&mut bucket, &mut |_, meter, words| {
             meter.resume(words, meter.full(), reset_after, now);
         });
         bucket
@@ -179,7 +179,7 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Na
         return converted;
     }
     let mut limits = new.iter();
-    new.each(&mut converted, |index, meter, words| {
+    new.each(&mut converted, &mut |index, meter, words| {
         let Some(limit) = limits.next() else { return };
         let Some(level) = counterpart(&levels, limit, index, new) else {
             return;
@@ -228,7 +228,7 @@ fn levels<'a>(limits: &'a Limits, bucket: &Bucket, at: Nanos) -> Vec<Level<'a>> 
     let mut levels = Vec::with_capacity(limits.iter().len());
     let mut scratch = bucket.clone();
     let mut names = limits.iter();
-    limits.each(&mut scratch, |_, meter, words| {
+    limits.each(&mut scratch, &mut |_, meter, words| {
         if let Some(limit) = names.next() {
             levels.push(Level {
                 limit,

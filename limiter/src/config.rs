@@ -90,7 +90,7 @@ pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
 /// Reads the `store` part of a plugin configuration that has no rules.
 pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     let mut report = Report::default();
-    let settings = store(Some(Cursor::root(document)), &mut report);
+    let settings = store(Some(&Cursor::root(document)), &mut report);
     report.unless_wrong(Some(settings))
 }
 
@@ -111,31 +111,25 @@ fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
     }
 }
 
-fn file(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleFile> {
+fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
     let fields = cursor.object(TOP, report)?;
     if let Some(version) = fields.need("version", "1", report) {
         version.integer(1, 1, report);
     }
-    let store = store(fields.get("store"), report);
-    let defaults = fields
-        .get("defaults")
+    let store = store(fields.get("store").as_ref(), report);
+    let defaults = fields.get("defaults");
+    let defaults = defaults
+        .as_ref()
         .and_then(|defaults| defaults.object(rules::DEFAULTABLE, report));
     if let Some(defaults) = &defaults {
         rules::check_defaults(defaults, report);
     }
-    let rules = fields
-        .need("rules", "a list of rules", report)?
-        .list(report)?;
+    let list = fields.need("rules", "a list of rules", report)?;
+    let rules = list.list(report)?;
     if rules.len() > MAX_RULES {
         let message = format!("{} rules are too many", rules.len());
-        report.error(
-            &Cursor {
-                value: &Value::Null,
-                path: Path::root().field("rules"),
-            },
-            message,
-            &format!("at most {MAX_RULES}"),
-        );
+        let allowed = format!("at most {MAX_RULES}");
+        report.error(&list.with(&Value::Null), &message, &allowed);
         return None;
     }
     let rules = all_rules(&rules, defaults.as_ref(), report);
@@ -147,8 +141,8 @@ fn file(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleFile> {
 }
 
 fn all_rules(
-    cursors: &[Cursor<'_>],
-    defaults: Option<&Fields<'_>>,
+    cursors: &[Cursor<'_, '_>],
+    defaults: Option<&Fields<'_, '_>>,
     report: &mut Report,
 ) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
@@ -158,7 +152,7 @@ fn all_rules(
         // A rule with a problem of its own has taken its name, too.
         if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
             if names.contains(&name) {
-                let at = cursor.path.field("name");
+                let at = cursor.path().field("name");
                 let message = "another rule has this name";
                 report.add(Problem::error(at, &Value::from(name), message));
                 continue;
@@ -173,7 +167,7 @@ fn all_rules(
                 other.name
             );
             let name = Value::from(rule.name.as_str());
-            report.add(Problem::error(cursor.path.field("name"), &name, message));
+            report.add(Problem::error(cursor.path().field("name"), &name, message));
         }
         rules.push(rule);
     }
@@ -182,7 +176,7 @@ fn all_rules(
 }
 
 /// What a rule shadows has to be another rule of the file.
-fn check_shadows(cursors: &[Cursor<'_>], names: &[&str], report: &mut Report) {
+fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
     for cursor in cursors {
         let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
         let Some(shadows) = text("shadows") else {
@@ -193,14 +187,14 @@ fn check_shadows(cursors: &[Cursor<'_>], names: &[&str], report: &mut Report) {
             continue;
         }
         let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
-        let at = cursor.path.field("shadows");
+        let at = cursor.path().field("shadows");
         let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
         let near = suggest::nearest(shadows, &others);
         report.add(problem.allowed("the name of another rule").suggest(near));
     }
 }
 
-fn store(cursor: Option<Cursor<'_>>, report: &mut Report) -> StoreSettings {
+fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings {
     let mut settings = StoreSettings::default();
     let Some(fields) = cursor.and_then(|store| store.object(STORE, report)) else {
         return settings;
@@ -234,7 +228,7 @@ impl NameKind {
     }
 }
 
-fn name(cursor: &Cursor<'_>, kind: NameKind, report: &mut Report) -> Option<String> {
+fn name(cursor: &Cursor<'_, '_>, kind: NameKind, report: &mut Report) -> Option<String> {
     let (longest, underscore, form) = kind.form();
     let fits = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-') || (underscore && c == '_');
     let name = cursor.value.as_str().unwrap_or("");
@@ -245,7 +239,7 @@ fn name(cursor: &Cursor<'_>, kind: NameKind, report: &mut Report) -> Option<Stri
             .map(|c| if fits(c) { c } else { '-' })
             .collect();
         let suggestion = Some(meant.as_str()).filter(|m| !m.is_empty() && m.len() <= longest);
-        let problem = Problem::error(cursor.path.clone(), cursor.value, "not a name");
+        let problem = cursor.wrong("not a name");
         report.add(problem.allowed(form).suggest(suggestion));
         return None;
     }

@@ -1,5 +1,6 @@
 //! What a limit answers: the verdict with its numbers.
 
+use crate::algorithm::wide::times;
 use crate::time::Nanos;
 
 /// What happens to the request.
@@ -79,8 +80,6 @@ impl Decision {
 
     /// Whether `self` has a smaller share of its capacity left than `other`.
     pub fn is_tighter_than(&self, other: &Self) -> bool {
-        let (mine, theirs) = (u128::from(self.remaining), u128::from(other.remaining));
-        mine.saturating_mul(u128::from(other.capacity))
-            < theirs.saturating_mul(u128::from(self.capacity))
+        times(self.remaining, other.capacity) < times(other.remaining, self.capacity)
     }
 }

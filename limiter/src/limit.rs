@@ -139,6 +139,9 @@ impl BucketDecision {
     }
 }
 
+/// What is done to each limit: to its index, its meter and its words.
+type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
+
 /// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
 /// none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -210,7 +213,7 @@ impl Limits {
             given: 0,
             words: Words::new(),
         };
-        self.each(&mut bucket, |_, meter, words| meter.start(words, now));
+        self.each(&mut bucket, &mut |_, meter, words| meter.start(words, now));
         bucket
     }
 
@@ -243,7 +246,7 @@ impl Limits {
     pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
         let now = now.max(bucket.last);
         bucket.last = now;
-        self.each(bucket, |_, meter, words| {
+        self.each(bucket, &mut |_, meter, words| {
             meter.release(words, cost, taken_at, now);
         });
     }
@@ -258,7 +261,7 @@ impl Limits {
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
         let mut used = Vec::with_capacity(self.0.len());
-        self.each(&mut bucket.clone(), |_, meter, words| {
+        self.each(&mut bucket.clone(), &mut |_, meter, words| {
             let units = meter.used(words, now).div_ceil(USED_ONE);
             used.push(u64::try_from(units).unwrap_or(u64::MAX));
         });
@@ -268,7 +271,7 @@ impl Limits {
     fn decide_each(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let mut decisions = [None; MAX_LIMITS];
         let mut slots = decisions.iter_mut();
-        self.each(bucket, |_, meter, words| {
+        self.each(bucket, &mut |_, meter, words| {
             if let Some(slot) = slots.next() {
                 *slot = Some(meter.decide(words, ask));
             }
@@ -308,18 +311,15 @@ impl Limits {
 
     fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
         let mut is_noted = false;
-        self.each(bucket, |_, meter, words| {
+        self.each(bucket, &mut |_, meter, words| {
             is_noted |= meter.note_refusal(words, ask);
         });
         is_noted
     }
 
-    /// Calls `f` with the index, the meter and the words of each limit.
-    pub(crate) fn each(
-        &self,
-        bucket: &mut Bucket,
-        mut f: impl FnMut(usize, &dyn Meter, &mut [u64]),
-    ) {
+    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all that
+    /// is done to limits.
+    pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         bucket.words.resize(self.words(), 0);
         let mut rest = bucket.words.as_mut_slice();
         for (index, limit) in self.0.iter().enumerate() {

@@ -61,7 +61,7 @@ impl Limits {
         found.resize(self.words(), 0);
         let mut rest = found.as_slice();
         let mut comes_back = false;
-        self.each(bucket, |_, meter, words| {
+        self.each(bucket, &mut |_, meter, words| {
             let Some((before, tail)) = rest.split_at_checked(words.len()) else {
                 return;
             };

@@ -21,21 +21,7 @@ pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> B
     let numbers = limits.used(&bucket, now).into_iter().zip(decisions);
     let views = limits.iter().zip(numbers);
     let views = views.map(|(limit, (used, (level, asked)))| {
-        let algorithm = limit.algorithm();
-        LimitView {
-            name: limit.name().to_owned(),
-            algorithm: algorithm.name().to_owned(),
-            capacity: level.capacity,
-            rate: algorithm
-                .rate()
-                .map_or_else(String::new, |rate| rate.to_string()),
-            used,
-            remaining: level.remaining,
-            retry_after_ns: asked.retry_after.map(Nanos::get),
-            reset_after_ns: level.reset_after.get(),
-            drain_ns: algorithm.drain_time().get(),
-            drains: algorithm.drains(),
-        }
+        LimitView::new(limit, used, level, asked.retry_after)
     });
     let conduct = conduct(rule, slot, now);
     let ban = ban_view(rule, slot, &key, now);

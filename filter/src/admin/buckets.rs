@@ -10,9 +10,10 @@ use loudou_limiter::store::page::{Page, Slot};
 use loudou_limiter::store::table::{GaveUp, Table};
 
 use super::bucket::{no_bucket, view};
-use super::call::{bad, shown};
+use super::call::bad;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, ok, ok_at};
+use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;

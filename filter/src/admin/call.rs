@@ -1,6 +1,6 @@
 //! One call: method, path and query, read strictly.
 
-use std::fmt::Display;
+use std::borrow::Cow;
 
 use loudou_api::RuleProblem;
 use loudou_limiter::config::Problem;
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::auth::Caller;
+use crate::escaped::escaped;
 use crate::host::Host;
 
 /// The longest path with query, in bytes.
@@ -91,7 +92,7 @@ impl Call {
                 } else {
                     allowed.join(", ")
                 };
-                let name = name.escape_default();
+                let name = escaped(name);
                 return Err(bad(format!(
                     "unknown query parameter `{name}`; allowed: {known}"
                 )));
@@ -109,20 +110,12 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
     };
     let decoded = percent_decode_str(&spaced).decode_utf8();
     decoded
-        .map(std::borrow::Cow::into_owned)
+        .map(Cow::into_owned)
         .map_err(|_invalid| bad("paths and queries are UTF-8"))
 }
 
-/// A key from a path may be any text; keys of buckets are printable.
-pub(super) fn shown(key: &str) -> String {
-    key.chars()
-        .take(128)
-        .flat_map(char::escape_default)
-        .collect()
-}
-
 /// 400 with what is wrong.
-pub(super) fn bad(detail: impl Into<String>) -> Failure {
+pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Failure {
     Failure::new(400, "Bad request", detail)
 }
 
@@ -136,6 +129,12 @@ pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Failure {
     let mut failure = bad(format!("the body is not {what}; see `problems`"));
     failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
     failure
+}
+
+/// 400 for a parameter that is none of what is allowed.
+fn odd(name: &str, text: &str, allowed: &str) -> Failure {
+    let text = escaped(text);
+    bad(format!("`{name}` is `{text}`; allowed: {allowed}"))
 }
 
 /// A query with known names.
@@ -156,18 +155,15 @@ impl<'a> Query<'a> {
     fn parsed<T>(
         &self,
         name: &str,
-        allowed: impl Display,
+        allowed: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        let Some(text) = self.get(name) else {
-            return Ok(None);
-        };
-        parse(text).map(Some).ok_or_else(|| {
-            bad(format!(
-                "`{name}` is `{}`; allowed: {allowed}",
-                text.escape_default()
-            ))
-        })
+        match self.get(name) {
+            None => Ok(None),
+            Some(text) => parse(text)
+                .map(Some)
+                .ok_or_else(|| odd(name, text, allowed)),
+        }
     }
 
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
@@ -180,7 +176,7 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn carry(&self) -> Result<Carry, Failure> {
-        let carry = self.parsed("carry", Carry::NAMES.join(", "), Carry::parse)?;
+        let carry = self.parsed("carry", &Carry::NAMES.join(", "), Carry::parse)?;
         Ok(carry.unwrap_or_default())
     }
 
@@ -194,11 +190,8 @@ impl<'a> Query<'a> {
             return Err(bad(format!("`{name}` is empty; allowed: {DURATION_FORM}")));
         }
         let positive = |text: &str| Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
-        self.parsed(
-            name,
-            format!("more than nothing, {DURATION_FORM}"),
-            positive,
-        )
+        let allowed = format!("more than nothing, {DURATION_FORM}");
+        self.parsed(name, &allowed, positive)
     }
 
     /// A reason: one line of at most [`loudou_api::MAX_REASON`] bytes.
@@ -209,7 +202,7 @@ impl<'a> Query<'a> {
             let fits = text.len() <= most && !text.chars().any(char::is_control);
             fits.then(|| text.to_owned())
         };
-        Ok(self.parsed("reason", allowed, line)?.unwrap_or_default())
+        Ok(self.parsed("reason", &allowed, line)?.unwrap_or_default())
     }
 
     pub(super) fn choice<T>(
@@ -218,6 +211,6 @@ impl<'a> Query<'a> {
         choices: &[&str],
         meaning: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        self.parsed(name, choices.join(", "), meaning)
+        self.parsed(name, &choices.join(", "), meaning)
     }
 }

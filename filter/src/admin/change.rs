@@ -5,6 +5,9 @@ use loudou_limiter::rule::{Override, Overrides, Rule};
 use loudou_limiter::{Limit, Penalty};
 use serde_json::{Map, Value};
 
+/// What a part of a rule says, by field.
+type Fields = Map<String, Value>;
+
 /// How many overrides are told of.
 const TOLD: usize = 8;
 
@@ -44,28 +47,20 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
 
 /// `penalty: after 20 → 10, ban 5m → 10m`.
 fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option<String> {
-    let fields = |penalty: &Penalty| {
-        [
-            ("after", penalty.after.to_string()),
-            ("within", penalty.within.to_string()),
-            ("ban", penalty.ban.to_string()),
-            ("factor", penalty.factor.to_string()),
-            ("max", penalty.max.to_string()),
-        ]
-    };
-    let all = |penalty: &Penalty| {
-        let fields = fields(penalty).map(|(name, value)| format!("{name} {value}"));
-        fields.join(", ")
-    };
+    const FIELDS: [&str; 5] = ["after", "within", "ban", "factor", "max"];
     match (before, after) {
         (None, None) => None,
-        (None, Some(new)) => Some(format!("penalty: new, {}", all(new))),
-        (Some(old), None) => Some(format!("penalty: gone, was {}", all(old))),
+        (None, Some(new)) => Some(format!("penalty: new, {}", listed(&FIELDS, &written(new)))),
+        (Some(old), None) => {
+            let was = listed(&FIELDS, &written(old));
+            Some(format!("penalty: gone, was {was}"))
+        }
         (Some(old), Some(new)) => {
-            let pairs = fields(old).into_iter().zip(fields(new));
-            let changed = pairs.filter(|(old, new)| old != new);
-            let changed = changed.map(|((name, was), (_, is))| format!("{name} {was} → {is}"));
-            let changed: Vec<String> = changed.collect();
+            let (was, is) = (written(old), written(new));
+            let differ = FIELDS
+                .iter()
+                .filter(|name| was.get(**name) != is.get(**name));
+            let changed: Vec<String> = differ.map(|name| change(name, &was, &is, "")).collect();
             (!changed.is_empty()).then(|| format!("penalty: {}", changed.join(", ")))
         }
     }
@@ -117,38 +112,41 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
         return Some(format!("{name}: {} → {}", in_words(old), in_words(new)));
     }
     let (before, after) = (spoken(old), spoken(new));
-    let changed = limit_fields(algorithm).iter().filter_map(|field| {
+    let (was, is) = (written(old), written(new));
+    let mut changed = Vec::new();
+    for field in limit_fields(algorithm) {
         // What follows from other numbers is not told with them.
-        if before.get(field.name) == after.get(field.name) {
-            return None;
+        if before.get(field.name) != after.get(field.name) {
+            let default = field.default.unwrap_or_default();
+            changed.push(change(field.name, &was, &is, default));
         }
-        let value = |limit: &Limit, said: &Map<String, Value>| match said.get(field.name) {
-            Some(value) => text(value),
-            None => implied(limit, field.name)
-                .unwrap_or_else(|| field.default.unwrap_or_default().to_owned()),
-        };
-        let (was, is) = (value(old, &before), value(new, &after));
-        Some(format!("{} {was} → {is}", field.name))
-    });
-    let changed: Vec<String> = changed.collect();
+    }
     Some(format!("{name}: {}", changed.join(", ")))
 }
 
-/// The value of a field that goes without saying, if it is written all the same.
-fn implied(limit: &Limit, field: &str) -> Option<String> {
-    written(limit).get(field).map(text)
+/// `capacity 15 → 30`; `default` holds where a field is not written at all.
+fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
+    let value = |fields: &Fields| fields.get(name).map_or_else(|| default.to_owned(), text);
+    format!("{name} {} → {}", value(was), value(is))
 }
 
 /// `funnel (capacity 15, rate 30/m)`.
 fn in_words(limit: &Limit) -> String {
-    let said = spoken(limit);
     let algorithm = limit.algorithm().name();
-    let fields = limit_fields(algorithm).iter().filter_map(|field| {
-        let value = said.get(field.name)?;
-        Some(format!("{} {}", field.name, text(value)))
-    });
-    let fields: Vec<String> = fields.collect();
-    format!("{algorithm} ({})", fields.join(", "))
+    let names = limit_fields(algorithm).iter().map(|field| field.name);
+    let names: Vec<&str> = names.collect();
+    format!("{algorithm} ({})", listed(&names, &spoken(limit)))
+}
+
+/// `capacity 15, rate 30/m`: those of the fields that are there.
+fn listed(names: &[&str], fields: &Fields) -> String {
+    let mut listed = Vec::new();
+    for name in names {
+        if let Some(value) = fields.get(*name) {
+            listed.push(format!("{name} {}", text(value)));
+        }
+    }
+    listed.join(", ")
 }
 
 fn text(value: &Value) -> String {

@@ -6,10 +6,11 @@ use loudou_limiter::Nanos;
 use loudou_limiter::config::{self, MAX_OVERRIDES};
 use loudou_limiter::rule::Rule;
 
-use super::call::{json, shown, wrong_body};
+use super::call::{json, wrong_body};
 use super::change::describe;
 use super::rules::find;
 use super::{AdminPlane, Call, Failure, Query, ok_at};
+use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;

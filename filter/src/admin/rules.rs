@@ -7,6 +7,7 @@ use loudou_limiter::rule::{Rule, RuleFile};
 use loudou_limiter::store::upstreams::Upstream;
 
 use super::{AdminPlane, Call, Failure, ok_at};
+use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::record::{Record, RuleRecord, Who};
 
@@ -113,7 +114,7 @@ pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord,
             .iter()
             .map(|rule| rule.base.name.as_str())
             .collect();
-        let name = name.escape_default();
+        let name = escaped(name);
         let detail = format!(
             "no rule is called `{name}`; there are: {}",
             names.join(", ")

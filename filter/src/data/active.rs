@@ -110,7 +110,7 @@ impl Active {
             .iter()
             .map(
                 |own| match record.as_ref().and_then(|record| record.rule(&own.name)) {
-                    Some(shared) if shared.base == *own => shared.activate(),
+                    Some(shared) if shared.is_of(own) => shared.activate(),
                     // This configuration is older than the record's: its listener drains.
                     _ => ActiveRule::new(own.clone(), Vec::new()),
                 },

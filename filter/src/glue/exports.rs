@@ -12,7 +12,7 @@ use crate::waiting::Will;
 
 thread_local! {
     /// A sandbox has one thread.
-    static VM: RefCell<Vm> = const { RefCell::new(Vm::new()) };
+    static VM: RefCell<Vm> = RefCell::default();
     /// Apart from the state, which a callback that panics still holds.
     static WILLS: RefCell<Vec<Will>> = const { RefCell::new(Vec::new()) };
 }

@@ -126,7 +126,7 @@ impl RuleRecord {
             overrides: Some(rule.overrides),
         };
         let change = all.beyond(&self.base);
-        self.edit = (change != RuleEdit::default()).then(|| Edit {
+        self.edit = (!change.is_empty()).then(|| Edit {
             change,
             carry: author.carry,
             who: author.who(),

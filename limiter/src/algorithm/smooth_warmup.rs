@@ -22,7 +22,7 @@
 
 use serde::Serialize;
 
-use super::wide::{mul_div, mul_div_ceil};
+use super::wide::{mul_div, mul_div_ceil, product};
 use super::{
     Algorithm, BadNumbers, MAX_DRAIN, MAX_PERIOD, Meter, USED_ONE, Used, check, check_wait,
 };
@@ -99,7 +99,7 @@ impl SmoothWarmup {
 
     /// The warm-up as a number of 1/amount ns.
     fn warmup(&self) -> u128 {
-        u128::from(self.warmup.get()).saturating_mul(self.amount())
+        product(self.warmup.get().into(), self.amount())
     }
 
     /// What makes all products whole: 2·(1 + f), in thousandths.
@@ -109,18 +109,17 @@ impl SmoothWarmup {
 
     /// A nanosecond.
     fn nano(&self) -> u128 {
-        self.amount().saturating_mul(self.scale())
+        product(self.amount(), self.scale())
     }
 
     /// A permit at the stable rate.
     fn permit(&self) -> u128 {
-        u128::from(self.rate.period().get()).saturating_mul(self.scale())
+        product(self.rate.period().get().into(), self.scale())
     }
 
     /// Below it stored permits cost no more than fresh ones: warmup/2.
     fn threshold(&self) -> u128 {
-        self.warmup()
-            .saturating_mul(self.factor().saturating_add(ONE))
+        product(self.warmup(), self.factor().saturating_add(ONE))
     }
 
     /// How much is stored in one [`SmoothWarmup::scale`]-th of a nanosecond, times the amount:
@@ -131,15 +130,15 @@ impl SmoothWarmup {
 
     /// The most that is stored: warmup/2 + 2·warmup/(1+f).
     fn most_stored(&self) -> u128 {
-        self.warmup().saturating_mul(self.restores())
+        product(self.warmup(), self.restores())
     }
 
     fn most_debt(&self) -> u128 {
-        u128::from(MAX_DRAIN.get()).saturating_mul(self.nano())
+        product(MAX_DRAIN.get().into(), self.nano())
     }
 
     fn span(&self, span: Nanos) -> u128 {
-        u128::from(span.get()).saturating_mul(self.nano())
+        product(span.get().into(), self.nano())
     }
 
     fn nanos_ceil(&self, drops: u128) -> Nanos {
@@ -150,8 +149,7 @@ impl SmoothWarmup {
     /// What comes back in so many drops of time, rounded up.
     fn restored_in(&self, time: u128) -> u128 {
         // Saturated, it is more than can be missing.
-        time.saturating_mul(self.restores())
-            .div_ceil(self.scale().max(1))
+        product(time, self.restores()).div_ceil(self.scale().max(1))
     }
 
     /// The drops of time in which so much comes back.
@@ -167,8 +165,8 @@ impl SmoothWarmup {
     fn price_of(&self, stored: u128) -> u128 {
         let above = stored.saturating_sub(self.threshold());
         let steep = self.factor().saturating_sub(ONE);
-        let over = self.warmup().saturating_mul(8_000_000);
-        let extra = mul_div(above, above.saturating_mul(steep), over);
+        let over = product(self.warmup(), 8_000_000);
+        let extra = mul_div(above, product(above, steep), over);
         stored.saturating_add(extra)
     }
 
@@ -209,7 +207,7 @@ impl SmoothWarmup {
     }
 
     fn take(&self, state: State, cost: u64) -> State {
-        let cost = u128::from(cost).saturating_mul(self.permit());
+        let cost = product(cost.into(), self.permit());
         let stored = self.most_stored().saturating_sub(state.missing);
         let spent = cost.min(stored);
         let price = self

@@ -28,8 +28,17 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
 }
 
 /// The whole product of two numbers.
-pub(super) fn times(a: u64, b: u64) -> u128 {
+///
+/// Once in the filter: wasm has no product of 128 bits, so that each one is some 80 bytes of code.
+#[inline(never)]
+pub(crate) fn times(a: u64, b: u64) -> u128 {
     u128::from(a).saturating_mul(u128::from(b))
+}
+
+/// The product of two numbers that are wide themselves, or the largest; once in the filter, too.
+#[inline(never)]
+pub(super) fn product(a: u128, b: u128) -> u128 {
+    a.saturating_mul(b)
 }
 
 /// A number, or the largest of 64 bits when it is above that.

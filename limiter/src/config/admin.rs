@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::matches::several;
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use crate::rule::StoreSettings;
@@ -66,29 +67,25 @@ pub fn parse_admin(document: &Value) -> Result<AdminSettings, Vec<Problem>> {
     report.unless_wrong(settings)
 }
 
-fn settings(cursor: &Cursor<'_>, report: &mut Report) -> Option<AdminSettings> {
+fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSettings> {
     let fields = cursor.object(TOP, report)?;
     if let Some(version) = fields.get("version") {
         version.integer(1, 1, report);
     }
-    let store = super::store(fields.get("store"), report);
+    let store = super::store(fields.get("store").as_ref(), report);
     let admin = fields.need("admin", "an object with role", report)?;
     let admin = admin.object(ADMIN, report)?;
     if let Some(role) = admin.need("role", "admin", report) {
         role.word(&ROLES, report);
     }
     let tokens = match admin.get("tokens") {
-        Some(tokens) => tokens.list(report)?,
+        Some(tokens) => several(&tokens, usize::MAX, report, token),
         None => Vec::new(),
     };
-    let tokens = tokens
-        .iter()
-        .filter_map(|cursor| token(cursor, report))
-        .collect();
     Some(AdminSettings { store, tokens })
 }
 
-fn token(cursor: &Cursor<'_>, report: &mut Report) -> Option<Token> {
+fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Token> {
     let fields = cursor.object(TOKEN, report)?;
     let form = "1 to 63 printable characters of ASCII, without spaces";
     let name = fields.need("name", form, report).and_then(|cursor| {

@@ -4,10 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde_json::Value;
-
 use super::matches::MAX_NAME;
-use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use crate::decimal::Decimal;
@@ -66,7 +63,7 @@ pub(super) const HEADERS: [(&str, RateLimitHeaders); 5] = [
 /// The most jitter: up to twice the wait.
 pub(super) const MAX_JITTER: Decimal = Decimal::from_thousandths(1_000);
 
-pub(super) fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
+pub(super) fn respond(cursor: &Cursor<'_, '_>, report: &mut Report) -> Respond {
     let Some(fields) = cursor.object(RESPOND, report) else {
         return Respond::default();
     };
@@ -83,7 +80,7 @@ pub(super) fn respond(cursor: &Cursor<'_>, report: &mut Report) -> Respond {
     }
 }
 
-pub(super) fn refuse(cursor: &Cursor<'_>, report: &mut Report) -> Refuse {
+pub(super) fn refuse(cursor: &Cursor<'_, '_>, report: &mut Report) -> Refuse {
     let mut refuse = Refuse::default();
     let Some(fields) = cursor.object(REFUSE, report) else {
         return refuse;
@@ -110,13 +107,13 @@ pub(super) fn refuse(cursor: &Cursor<'_>, report: &mut Report) -> Refuse {
     refuse
 }
 
-fn body(cursor: &Cursor<'_>, report: &mut Report) -> Option<RefuseBody> {
+fn body(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RefuseBody> {
     if !cursor.value.is_object() {
         let word = cursor.value.as_str();
         let known = BODIES.into_iter().find(|(name, _)| word == Some(name));
         if known.is_none() {
             let names = BODIES.map(|(name, _)| name);
-            let problem = Problem::error(cursor.path.clone(), cursor.value, "unknown value");
+            let problem = cursor.wrong("unknown value");
             report.add(
                 problem
                     .allowed("problem, none, { text: TEXT, content_type: TYPE }")
@@ -138,7 +135,7 @@ fn body(cursor: &Cursor<'_>, report: &mut Report) -> Option<RefuseBody> {
     })
 }
 
-fn content_type<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
+fn content_type<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     let value = header_value(cursor, report)?;
     let kinds = value.split_once('/');
     if kinds.is_none_or(|(kind, rest)| kind.is_empty() || rest.is_empty()) {
@@ -148,17 +145,11 @@ fn content_type<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str>
     Some(value)
 }
 
-fn headers(cursor: &Cursor<'_>, report: &mut Report) -> Vec<(String, String)> {
+fn headers(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, String)> {
     let mut headers: Vec<(String, String)> = Vec::new();
-    let Some(map) = cursor.value.as_object() else {
-        report.error(
-            cursor,
-            "no object",
-            "an object of names and values: { x-refused-by: loudou }",
-        );
-        return headers;
-    };
-    if map.len() > MAX_HEADERS {
+    let form = "an object of names and values: { x-refused-by: loudou }";
+    let members = cursor.members(form, report);
+    if members.len() > MAX_HEADERS {
         report.error(
             cursor,
             "too many headers",
@@ -166,21 +157,13 @@ fn headers(cursor: &Cursor<'_>, report: &mut Report) -> Vec<(String, String)> {
         );
         return headers;
     }
-    for (name, value) in map {
-        let at = Cursor {
-            value,
-            path: cursor.path.field(name),
-        };
+    for (name, at) in members {
         let value = header_value(&at, report);
         let lower = name.to_ascii_lowercase();
         if let Some((message, allowed)) =
             why_not(&lower, headers.iter().any(|(name, _)| *name == lower))
         {
-            let problem = Problem::error(at.path, &Value::Null, message).allowed(allowed);
-            report.add(Problem {
-                at_name: true,
-                ..problem
-            });
+            report.add(at.wrong_name(message).allowed(allowed));
         } else if let Some(value) = value {
             headers.push((lower, value.to_string()));
         }
@@ -203,7 +186,7 @@ fn why_not(name: &str, is_there: bool) -> Option<(&'static str, &'static str)> {
     is_there.then_some(("this header is there already", "each name once"))
 }
 
-fn header_value<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
+fn header_value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     let text = cursor.text(MAX_VALUE, report)?;
     if text.trim_ascii() == text && text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return Some(text);

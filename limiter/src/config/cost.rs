@@ -10,7 +10,7 @@ pub(super) const FIELDS: &[&str] = &["header", "default", "max", "request_bytes"
 /// What such a cost is by, of which there is exactly one.
 pub(super) const KINDS: &[&str] = &["header", "request_bytes"];
 
-pub(super) fn cost(cursor: &Cursor<'_>, report: &mut Report) -> Option<Cost> {
+pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost> {
     if !cursor.value.is_object() {
         return cursor.integer(1, MAX_AMOUNT, report).map(Cost::Fixed);
     }

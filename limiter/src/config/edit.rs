@@ -50,6 +50,12 @@ impl RuleEdit {
         }
     }
 
+    /// Whether it replaces nothing.
+    pub const fn is_empty(&self) -> bool {
+        let (limits, mode) = (self.limits.is_none(), self.mode.is_none());
+        limits && mode && self.penalty.is_none() && self.overrides.is_none()
+    }
+
     /// Without the parts that `rule` has anyway.
     #[must_use]
     pub fn beyond(self, rule: &Rule) -> Self {
@@ -125,7 +131,7 @@ pub fn misfits(rule: &Rule) -> Vec<Problem> {
     problems.collect()
 }
 
-fn edit(cursor: &Cursor<'_>, report: &mut Report) -> Option<RuleEdit> {
+fn edit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleEdit> {
     let fields = cursor.object(FIELDS, report)?;
     let limits = fields
         .get("limits")

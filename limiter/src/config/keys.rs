@@ -4,7 +4,6 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::matches::{MAX_PARTS, Named, metadata_path, name, several};
-use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use crate::rule::{KeyPart, SourcePrefix};
@@ -24,11 +23,11 @@ pub(super) const PATH: &[&str] = &["segments"];
 /// The fields of a source in a key.
 pub(super) const SOURCE: &[&str] = &["v4_prefix", "v6_prefix"];
 
-pub(super) fn key(cursor: &Cursor<'_>, report: &mut Report) -> Vec<KeyPart> {
+pub(super) fn key(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<KeyPart> {
     several(cursor, MAX_PARTS, report, part)
 }
 
-fn part(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
+fn part(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
     if let Some(text) = cursor.value.as_str() {
         return word(text, cursor, report);
     }
@@ -47,7 +46,7 @@ fn part(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
     }
 }
 
-fn word(word: &str, cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
+fn word(word: &str, cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
     match word {
         "source" => Some(KeyPart::Source(SourcePrefix::default())),
         "path" => Some(KeyPart::Path { segments: None }),
@@ -61,14 +60,14 @@ fn word(word: &str, cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart>
                 WORDS.join(", "),
                 PARTS.join(", ")
             );
-            let problem = Problem::error(cursor.path.clone(), cursor.value, "unknown key part");
+            let problem = cursor.wrong("unknown key part");
             report.add(problem.allowed(allowed).suggest(nearest(word, WORDS)));
             None
         }
     }
 }
 
-fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
+fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
     let fields = cursor.object(PATH, report)?;
     let segments = match fields.get("segments") {
         Some(segments) => Some(byte(&segments, 1, MAX_SEGMENTS, report)?),
@@ -77,7 +76,7 @@ fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
     Some(KeyPart::Path { segments })
 }
 
-fn source(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
+fn source(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
     let fields = cursor.object(SOURCE, report)?;
     let mut prefix = SourcePrefix::default();
     if let Some(v4) = fields.get("v4_prefix") {
@@ -89,7 +88,7 @@ fn source(cursor: &Cursor<'_>, report: &mut Report) -> Option<KeyPart> {
     Some(KeyPart::Source(prefix))
 }
 
-fn byte(cursor: &Cursor<'_>, least: u8, most: u8, report: &mut Report) -> Option<u8> {
+fn byte(cursor: &Cursor<'_, '_>, least: u8, most: u8, report: &mut Report) -> Option<u8> {
     let number = cursor.integer(least.into(), most.into(), report)?;
     u8::try_from(number).ok()
 }

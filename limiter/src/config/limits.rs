@@ -31,7 +31,7 @@ struct Entry {
 }
 
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
-type Read = fn(&Numbers<'_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
+type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
 const ENTRIES: &[Entry] = &[
     leaks::FUNNEL,
@@ -76,11 +76,11 @@ pub fn fields(algorithm: &str) -> &'static [Field] {
     entry.map_or(&[], |entry| entry.fields)
 }
 
-pub(super) fn limits(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limits> {
+pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limits> {
     let cursors = cursor.list(report)?;
     if cursors.is_empty() || cursors.len() > MAX_LIMITS {
         let message = format!("{} limits", cursors.len());
-        report.error(cursor, message, &format!("1 to {MAX_LIMITS} limits"));
+        report.error(cursor, &message, &format!("1 to {MAX_LIMITS} limits"));
         return None;
     }
     let mut limits: Vec<Limit> = Vec::with_capacity(cursors.len());
@@ -90,7 +90,7 @@ pub(super) fn limits(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limits>
         // A limit with a problem of its own has taken its name, too.
         if let Some(name) = own_name(cursor.value) {
             if names.contains(&name) {
-                let at = cursor.path.field("name");
+                let at = cursor.path().field("name");
                 let message = "another limit of this rule has this name";
                 report.add(Problem::error(at, &Value::from(name), message));
                 continue;
@@ -117,7 +117,7 @@ fn own_name(limit: &Value) -> Option<&str> {
     name.or_else(|| limit.get("algorithm"))?.as_str()
 }
 
-fn limit(cursor: &Cursor<'_>, report: &mut Report) -> Option<Limit> {
+fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
     let entry = entry(cursor, report)?;
     let fields = cursor.object(&allowed(entry), report)?;
     let name = match fields.get("name") {
@@ -145,7 +145,7 @@ fn allowed(entry: &Entry) -> Vec<&'static str> {
 }
 
 /// The algorithm, read first because the other fields depend on it.
-fn entry(cursor: &Cursor<'_>, report: &mut Report) -> Option<&'static Entry> {
+fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry> {
     let names = Algorithm::NAMES.join(", ");
     let Some(object) = cursor.value.as_object() else {
         cursor.object(&["name", "algorithm", "…"], report)?;
@@ -153,14 +153,14 @@ fn entry(cursor: &Cursor<'_>, report: &mut Report) -> Option<&'static Entry> {
     };
     let Some(value) = object.get("algorithm") else {
         let message = "`algorithm` is missing";
-        report.add(Problem::error(cursor.path.clone(), &Value::Null, message).allowed(names));
+        report.add(Problem::error(cursor.path(), &Value::Null, message).allowed(names));
         look_over(cursor, report);
         return None;
     };
     let text = value.as_str().unwrap_or("");
     let known = ENTRIES.iter().find(|entry| entry.name == text);
     if known.is_none() {
-        let at = cursor.path.field("algorithm");
+        let at = cursor.path().field("algorithm");
         let problem = Problem::error(at, value, "unknown algorithm").allowed(names);
         report.add(problem.suggest(nearest(text, Algorithm::NAMES)));
         look_over(cursor, report);
@@ -170,7 +170,7 @@ fn entry(cursor: &Cursor<'_>, report: &mut Report) -> Option<&'static Entry> {
 
 /// What can be said of a limit whose algorithm is not known: fields that no algorithm has, and
 /// numbers that are wrong for all.
-fn look_over(cursor: &Cursor<'_>, report: &mut Report) {
+fn look_over(cursor: &Cursor<'_, '_>, report: &mut Report) {
     let mut all: Vec<&str> = COMMON.to_vec();
     for field in ENTRIES.iter().flat_map(|entry| entry.fields) {
         if !all.contains(&field.name) {
@@ -193,7 +193,7 @@ fn look_over(cursor: &Cursor<'_>, report: &mut Report) {
     }
 }
 
-fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> Problem {
+fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_, '_>, numbers: &Numbers<'_, '_>) -> Problem {
     let (field, message, allowed) = match bad {
         BadNumbers::Capacity => ("capacity", "out of range", CAPACITY.form.allowed()),
         BadNumbers::Rate => ("rate", "out of range", RATE.form.allowed()),
@@ -231,7 +231,7 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_>, numbers: &Numbers<'_>) -> P
     };
     let value = numbers.fields.get(field);
     let value = value.map_or(&Value::Null, |field| field.value);
-    Problem::error(cursor.path.field(field), value, message).allowed(allowed)
+    Problem::error(cursor.path().field(field), value, message).allowed(allowed)
 }
 
 #[cfg(test)]

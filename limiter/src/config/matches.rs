@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::problem::Problem;
 use super::reader::{Cursor, Fields, Report};
 use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
 use crate::rule::pattern::MAX_PATTERN;
@@ -48,11 +47,11 @@ pub(super) enum Named {
     Cookie,
 }
 
-pub(super) fn matches(cursor: &Cursor<'_>, report: &mut Report) -> Option<Match> {
+pub(super) fn matches(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Match> {
     nested(cursor, 0, report)
 }
 
-fn nested(cursor: &Cursor<'_>, depth: usize, report: &mut Report) -> Option<Match> {
+fn nested(cursor: &Cursor<'_, '_>, depth: usize, report: &mut Report) -> Option<Match> {
     if depth > MAX_DEPTH {
         let allowed = format!("at most {MAX_DEPTH} deep");
         report.error(cursor, "`not` in too many others", &allowed);
@@ -105,10 +104,10 @@ fn nested(cursor: &Cursor<'_>, depth: usize, report: &mut Report) -> Option<Matc
 
 /// Reads a list of at most `most` elements.
 pub(super) fn several<T>(
-    cursor: &Cursor<'_>,
+    cursor: &Cursor<'_, '_>,
     most: usize,
     report: &mut Report,
-    read: impl Fn(&Cursor<'_>, &mut Report) -> Option<T>,
+    read: impl Fn(&Cursor<'_, '_>, &mut Report) -> Option<T>,
 ) -> Vec<T> {
     let mut read_ones = Vec::new();
     each(cursor, most, report, &mut |cursor, report| {
@@ -119,10 +118,10 @@ pub(super) fn several<T>(
 
 /// The same for whatever is read: one copy of it in the code.
 fn each(
-    cursor: &Cursor<'_>,
+    cursor: &Cursor<'_, '_>,
     most: usize,
     report: &mut Report,
-    read: &mut dyn FnMut(&Cursor<'_>, &mut Report),
+    read: &mut dyn FnMut(&Cursor<'_, '_>, &mut Report),
 ) {
     let Some(cursors) = cursor.list(report) else {
         return;
@@ -136,7 +135,7 @@ fn each(
     }
 }
 
-pub(super) fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String> {
+pub(super) fn method(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
     let text = cursor.text(MAX_METHOD, report)?;
     let is_method = |text: &str| {
         let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
@@ -146,7 +145,7 @@ pub(super) fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String>
         return Some(text.to_string());
     }
     let upper = text.to_ascii_uppercase();
-    let problem = Problem::error(cursor.path.clone(), cursor.value, "not a method");
+    let problem = cursor.wrong("not a method");
     report.add(
         problem
             .allowed("upper-case names: GET, POST, …")
@@ -155,7 +154,7 @@ pub(super) fn method(cursor: &Cursor<'_>, report: &mut Report) -> Option<String>
     None
 }
 
-fn path(cursor: &Cursor<'_>, report: &mut Report) -> Option<PathMatch> {
+fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
     let fields = cursor.object(PATH, report)?;
     let (kind, value) = fields.one_of(PATH, report)?;
     if kind == "regex" {
@@ -195,7 +194,7 @@ fn is_segment(segment: &str) -> bool {
     !inner.contains(['{', '}']) && name != Some("")
 }
 
-fn host(cursor: &Cursor<'_>, report: &mut Report) -> Option<Test> {
+fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     let fields = cursor.object(HOST, report)?;
     let (_, value) = fields.one_of(HOST, report)?;
     let text = value.text(MAX_NAME, report)?;
@@ -203,7 +202,7 @@ fn host(cursor: &Cursor<'_>, report: &mut Report) -> Option<Test> {
     let has_port = text.contains(':') && !text.contains(['[', ']']);
     if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         let bare = text.split([':', '/']).find(|part| part.contains('.'));
-        let problem = Problem::error(value.path.clone(), value.value, "not a host");
+        let problem = value.wrong("not a host");
         let problem = problem.allowed("a host without scheme, port and path: example.com");
         report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
@@ -217,7 +216,7 @@ fn host(cursor: &Cursor<'_>, report: &mut Report) -> Option<Test> {
 }
 
 /// The only one of the tests `kinds` that is there.
-fn test(fields: &Fields<'_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
+fn test(fields: &Fields<'_, '_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
     let (kind, value) = fields.one_of(kinds, report)?;
     if kind == "present" {
         return value.boolean(report).map(Test::Present);
@@ -234,18 +233,18 @@ fn test(fields: &Fields<'_>, kinds: &[&'static str], report: &mut Report) -> Opt
 }
 
 /// A regular expression.
-fn pattern(cursor: &Cursor<'_>, report: &mut Report) -> Option<Pattern> {
+fn pattern(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Pattern> {
     let text = cursor.text(MAX_PATTERN, report)?;
     let pattern = Pattern::new(text);
     if let Err(wrong) = &pattern {
         let message = format!("not a regular expression: {wrong}");
         let allowed = "a small pattern for the whole value, like /v[0-9]+/.*";
-        report.error(cursor, message, allowed);
+        report.error(cursor, &message, allowed);
     }
     pattern.ok()
 }
 
-fn named_test(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Option<NamedTest> {
+fn named_test(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) -> Option<NamedTest> {
     let form = match kind {
         Named::Header => "a header name",
         Named::Query => "the name of a query parameter",
@@ -258,7 +257,7 @@ fn named_test(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Option<N
     Some(NamedTest { name: name?, test })
 }
 
-pub(super) fn name(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Option<String> {
+pub(super) fn name(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) -> Option<String> {
     let text = cursor.text(MAX_NAME, report)?;
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     let (fits, message, allowed) = match kind {
@@ -288,7 +287,7 @@ pub(super) fn name(cursor: &Cursor<'_>, kind: Named, report: &mut Report) -> Opt
     })
 }
 
-fn network(cursor: &Cursor<'_>, report: &mut Report) -> Option<Cidr> {
+fn network(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cidr> {
     let (message, meant) = match Cidr::parse(cursor.value.as_str().unwrap_or_default()) {
         Ok(cidr) => return Some(cidr),
         Err(CidrError::Form) => ("not a network", None),
@@ -297,12 +296,12 @@ fn network(cursor: &Cursor<'_>, report: &mut Report) -> Option<Cidr> {
             Some(meant.to_string()),
         ),
     };
-    let problem = Problem::error(cursor.path.clone(), cursor.value, message);
+    let problem = cursor.wrong(message);
     report.add(problem.allowed(CIDR_FORM).suggest(meant.as_deref()));
     None
 }
 
-fn metadata_test(cursor: &Cursor<'_>, report: &mut Report) -> Option<MetadataTest> {
+fn metadata_test(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<MetadataTest> {
     let fields = cursor.object(METADATA, report)?;
     let path = fields.need("path", METADATA_FORM, report);
     let path = path.and_then(|path| metadata_path(&path, report));
@@ -313,7 +312,7 @@ fn metadata_test(cursor: &Cursor<'_>, report: &mut Report) -> Option<MetadataTes
 const METADATA_FORM: &str = "a name space and keys: [envoy.filters.http.jwt_authn, payload, sub]";
 
 /// The name space of metadata, and the keys below it.
-pub(super) fn metadata_path(cursor: &Cursor<'_>, report: &mut Report) -> Option<Vec<String>> {
+pub(super) fn metadata_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Vec<String>> {
     let count = cursor.value.as_array().map(Vec::len);
     if count.is_some_and(|count| !(2..=MAX_METADATA).contains(&count)) {
         let message = "too short or too long a path";

@@ -78,29 +78,19 @@ pub(super) const PENALTY: &[Field] = &[
 
 /// Reads the overrides of a rule with these limits, if they are known.
 pub(super) fn overrides(
-    cursor: &Cursor<'_>,
+    cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
     report: &mut Report,
 ) -> Overrides {
     let mut overrides = Overrides::default();
-    let Some(map) = cursor.value.as_object() else {
-        report.error(
-            cursor,
-            "not an object",
-            "an object of keys: { alice: { scale: 10 }, \"team-*\": unlimited }",
-        );
-        return overrides;
-    };
-    if map.len() > MAX_OVERRIDES {
+    let form = "an object of keys: { alice: { scale: 10 }, \"team-*\": unlimited }";
+    let members = cursor.members(form, report);
+    if members.len() > MAX_OVERRIDES {
         let allowed = format!("at most {MAX_OVERRIDES}");
         report.error(cursor, "too many overrides", &allowed);
         return overrides;
     }
-    for (key, value) in map {
-        let at = Cursor {
-            value,
-            path: cursor.path.field(key),
-        };
+    for (key, at) in members {
         let is_key = check_key(key, &at, report);
         if let (Some(value), true) = (one(&at, rule, report), is_key) {
             overrides.set(key, Some(value));
@@ -111,7 +101,7 @@ pub(super) fn overrides(
 
 /// Reads what one key gets, in a rule with these limits.
 pub(super) fn one(
-    cursor: &Cursor<'_>,
+    cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
     report: &mut Report,
 ) -> Option<Override> {
@@ -126,7 +116,7 @@ pub(super) fn one(
     let [least, most] = SCALE;
     let scale = value.decimal(least, most, report)?;
     if rule.is_some_and(|limits| scaled(limits, scale).is_none()) {
-        report.add(misfit(value.path, scale));
+        report.add(misfit(value.path(), scale));
     }
     Some(Override::Scale(scale))
 }
@@ -139,12 +129,12 @@ pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
     Problem::error(at, &value, "too much for the rule's limits").allowed(allowed)
 }
 
-fn word(cursor: &Cursor<'_>, report: &mut Report) -> Option<Override> {
+fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
     let found = cursor.value.as_str();
     let known = WORDS.into_iter().find(|(word, _)| found == Some(word));
     if known.is_none() {
         let names = WORDS.map(|(word, _)| word);
-        let problem = Problem::error(cursor.path.clone(), cursor.value, "unknown value");
+        let problem = cursor.wrong("unknown value");
         let allowed = "unlimited, banned, { scale: 10 }, { limits: […] }";
         let suggestion = found.and_then(|found| nearest(found, &names));
         report.add(problem.allowed(allowed).suggest(suggestion));
@@ -153,15 +143,9 @@ fn word(cursor: &Cursor<'_>, report: &mut Report) -> Option<Override> {
 }
 
 /// Whether a rule may have such a key; it is written as keys are shown.
-pub(super) fn check_key(pattern: &str, at: &Cursor<'_>, report: &mut Report) -> bool {
+pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let key = pattern.strip_suffix('*').unwrap_or(pattern);
-    let problem = |message: &str, allowed: &str| {
-        let problem = Problem::error(at.path.clone(), &Value::Null, message).allowed(allowed);
-        Problem {
-            at_name: true,
-            ..problem
-        }
-    };
+    let problem = |message: &str, allowed: &str| at.wrong_name(message).allowed(allowed);
     if pattern.is_empty() || key.len() > MAX_KEY {
         let allowed = format!("a key of 1 to {MAX_KEY} bytes, or the beginning of one and *");
         report.add(problem("not a key", &allowed));
@@ -247,7 +231,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     a
 }
 
-pub(super) fn penalty(cursor: &Cursor<'_>, report: &mut Report) -> Option<Penalty> {
+pub(super) fn penalty(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Penalty> {
     let names: Vec<&str> = PENALTY.iter().map(|field| field.name).collect();
     let numbers = Numbers {
         fields: cursor.object(&names, report)?,
@@ -262,7 +246,7 @@ pub(super) fn penalty(cursor: &Cursor<'_>, report: &mut Report) -> Option<Penalt
     let max = numbers.or("max", max, ban.unwrap_or_default());
     let (ban, max) = (ban?, max?);
     if max < ban {
-        let at = cursor.path.field("max");
+        let at = cursor.path().field("max");
         let value = Value::from(max.to_string());
         let problem = Problem::error(at, &value, "shorter than the first ban");
         report.add(problem.allowed(format!("{ban} or more")));

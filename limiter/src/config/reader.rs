@@ -6,15 +6,23 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
-use super::problem::{Path, Problem, Severity};
+use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 use crate::decimal::Decimal;
 
-/// A value and the place where it stands.
-#[derive(Clone, Debug)]
-pub(crate) struct Cursor<'a> {
+/// A value and the place where it stands: which one it is in, and so on. That is put into a [`Path`]
+/// only when something is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a, 'c> {
     pub(crate) value: &'a Value,
-    pub(crate) path: Path,
+    within: Option<(&'c Self, Place<'a>)>,
+}
+
+/// Where a value stands in the one that it is in.
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    Field(&'a str),
+    Index(usize),
 }
 
 /// Collects problems.
@@ -28,8 +36,8 @@ impl Report {
         self.problems.push(problem);
     }
 
-    pub(crate) fn error(&mut self, at: &Cursor<'_>, message: impl Into<String>, allowed: &str) {
-        self.add(Problem::error(at.path.clone(), at.value, message).allowed(allowed));
+    pub(crate) fn error(&mut self, at: &Cursor<'_, '_>, message: &str, allowed: &str) {
+        self.add(at.wrong(message).allowed(allowed));
     }
 
     /// What was read, unless something is wrong with it. Warnings are no reason to refuse it.
@@ -44,33 +52,81 @@ impl Report {
 
 /// An object whose field names are known to be allowed ones.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct Fields<'a, 'c> {
     map: &'a Map<String, Value>,
-    path: Path,
+    of: &'c Cursor<'a, 'c>,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a, 'c> Cursor<'a, 'c> {
     pub(crate) const fn root(value: &'a Value) -> Self {
         Self {
             value,
-            path: Path::root(),
+            within: None,
         }
     }
 
+    const fn inside(&'c self, place: Place<'a>, value: &'a Value) -> Self {
+        Self {
+            value,
+            within: Some((self, place)),
+        }
+    }
+
+    /// Another value at the same place.
+    pub(crate) const fn with(&self, value: &'a Value) -> Self {
+        Self { value, ..*self }
+    }
+
+    /// Where it stands in the document.
+    pub(crate) fn path(&self) -> Path {
+        let mut steps = Vec::new();
+        let mut at = self;
+        while let Some((parent, place)) = at.within {
+            steps.push(match place {
+                Place::Field(name) => Step::Field(name.to_string()),
+                Place::Index(index) => Step::Index(index),
+            });
+            at = parent;
+        }
+        steps.reverse();
+        Path::from(steps)
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn wrong(&self, message: &str) -> Problem {
+        Problem::error(self.path(), self.value, message)
+    }
+
+    /// What is wrong with its name.
+    pub(crate) fn wrong_name(&self, message: &str) -> Problem {
+        Problem {
+            at_name: true,
+            ..self.with(&Value::Null).wrong(message)
+        }
+    }
+
+    /// Reports that it is not what it has to be.
+    fn misplaced(&self, what: &str, allowed: &str, report: &mut Report) {
+        let message = format!("{} where {what} belongs", kind(self.value));
+        report.error(self, &message, allowed);
+    }
+
     /// Opens an object, and reports every field that is not one of `allowed`.
-    pub(crate) fn object(&self, allowed: &[&str], report: &mut Report) -> Option<Fields<'a>> {
+    pub(crate) fn object(
+        &'c self,
+        allowed: &[&str],
+        report: &mut Report,
+    ) -> Option<Fields<'a, 'c>> {
         let Some(map) = self.value.as_object() else {
-            let message = format!("{} where an object belongs", kind(self.value));
-            report.error(
-                self,
-                message,
-                &format!("an object with {}", allowed.join(", ")),
-            );
+            let allowed = format!("an object with {}", allowed.join(", "));
+            self.misplaced("an object", &allowed, report);
             return None;
         };
         for (name, value) in map {
             if !allowed.contains(&name.as_str()) {
-                let problem = Problem::error(self.path.field(name), value, "unknown field");
+                let problem = self
+                    .inside(Place::Field(name), value)
+                    .wrong("unknown field");
                 let problem = problem
                     .allowed(allowed.join(", "))
                     .suggest(nearest(name, allowed));
@@ -80,40 +136,29 @@ impl<'a> Cursor<'a> {
                 });
             }
         }
-        Some(Fields {
-            map,
-            path: self.path.clone(),
-        })
+        Some(Fields { map, of: self })
     }
 
-    /// The fields of an object that may have any.
-    pub(crate) fn members(&self, report: &mut Report) -> Option<Vec<(&'a str, Self)>> {
+    /// The fields of an object that may have any: `form`.
+    pub(crate) fn members(&'c self, form: &str, report: &mut Report) -> Vec<(&'a str, Self)> {
         let Some(map) = self.value.as_object() else {
-            let message = format!("{} where an object belongs", kind(self.value));
-            report.error(self, message, "an object");
-            return None;
+            self.misplaced("an object", form, report);
+            return Vec::new();
         };
         let member = |(name, value): (&'a String, &'a Value)| {
-            let path = self.path.field(name);
-            (name.as_str(), Self { value, path })
+            let place = Place::Field(name);
+            (name.as_str(), self.inside(place, value))
         };
-        Some(map.iter().map(member).collect())
+        map.iter().map(member).collect()
     }
 
     /// The elements of a list.
-    pub(crate) fn list(&self, report: &mut Report) -> Option<Vec<Self>> {
+    pub(crate) fn list(&'c self, report: &mut Report) -> Option<Vec<Self>> {
         let Some(list) = self.value.as_array() else {
-            report.error(
-                self,
-                format!("{} where a list belongs", kind(self.value)),
-                "a list",
-            );
+            self.misplaced("a list", "a list", report);
             return None;
         };
-        let at = |(i, value)| Self {
-            value,
-            path: self.path.index(i),
-        };
+        let at = |(index, value)| self.inside(Place::Index(index), value);
         Some(list.iter().enumerate().map(at).collect())
     }
 
@@ -124,13 +169,7 @@ impl<'a> Cursor<'a> {
             Some("") => report.error(self, "empty", &allowed),
             Some(text) if text.len() > longest => report.error(self, "too long", &allowed),
             Some(text) => return Some(text),
-            None => {
-                report.error(
-                    self,
-                    format!("{} where a text belongs", kind(self.value)),
-                    &allowed,
-                );
-            }
+            None => self.misplaced("a text", &allowed, report),
         }
         None
     }
@@ -172,47 +211,48 @@ impl<'a> Cursor<'a> {
     pub(crate) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let boolean = self.value.as_bool();
         if boolean.is_none() {
-            report.error(
-                self,
-                format!("{} where true or false belongs", kind(self.value)),
-                "true, false",
-            );
+            self.misplaced("true or false", "true, false", report);
         }
         boolean
     }
 
-    /// A word out of a few, and what it stands for. Envoy reads YAML's bare `off` as false.
+    /// A word out of a few, and what it stands for.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let place = self.which(&names, report)?;
+        words.get(place).map(|(_, meaning)| *meaning)
+    }
+
+    /// Which of these words it is. Envoy reads YAML's bare `off` as false.
+    fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
         let found = match self.value {
             Value::Bool(false) => Some("off"),
             value => value.as_str(),
         };
-        let known = words
-            .iter()
-            .find(|(word, _)| found == Some(word))
-            .map(|(_, meaning)| *meaning);
-        if known.is_none() {
-            let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            let problem = Problem::error(self.path.clone(), self.value, "unknown value");
-            let suggestion = found.and_then(|found| nearest(found, &names));
-            report.add(problem.allowed(names.join(", ")).suggest(suggestion));
+        let place = names.iter().position(|name| found == Some(name));
+        if place.is_none() {
+            let problem = self.wrong("unknown value").allowed(names.join(", "));
+            report.add(problem.suggest(found.and_then(|found| nearest(found, names))));
         }
-        known
+        place
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a, 'c> Fields<'a, 'c> {
     /// The field `name`, if it is there. JSON's null counts as absent.
-    pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a>> {
-        let value = self.map.get(name).filter(|value| !value.is_null())?;
-        Some(Cursor {
-            value,
-            path: self.path.field(name),
-        })
+    pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+        let (name, value) = self.map.get_key_value(name)?;
+        let field = self.of.inside(Place::Field(name), value);
+        (!value.is_null()).then_some(field)
     }
 
     /// The field `name`; its absence is reported.
-    pub(crate) fn need(&self, name: &str, form: &str, report: &mut Report) -> Option<Cursor<'a>> {
+    pub(crate) fn need(
+        &self,
+        name: &str,
+        form: &str,
+        report: &mut Report,
+    ) -> Option<Cursor<'a, 'c>> {
         let field = self.get(name);
         if field.is_none() {
             report.add(self.missing(name, form));
@@ -221,12 +261,8 @@ impl<'a> Fields<'a> {
     }
 
     fn missing(&self, name: &str, form: &str) -> Problem {
-        Problem::error(
-            self.path.clone(),
-            &Value::Null,
-            format!("`{name}` is missing"),
-        )
-        .allowed(form)
+        let message = format!("`{name}` is missing");
+        self.of.with(&Value::Null).wrong(&message).allowed(form)
     }
 
     /// The only one of the fields `names` that is there; none or several are reported.
@@ -234,7 +270,7 @@ impl<'a> Fields<'a> {
         &self,
         names: &[&'static str],
         report: &mut Report,
-    ) -> Option<(&'static str, Cursor<'a>)> {
+    ) -> Option<(&'static str, Cursor<'a, 'c>)> {
         let mut found = names
             .iter()
             .filter_map(|name| Some((*name, self.get(name)?)));
@@ -247,9 +283,8 @@ impl<'a> Fields<'a> {
         } else {
             "several chosen"
         };
-        let value = Value::Null;
         let allowed = format!("exactly one of {}", names.join(", "));
-        report.add(Problem::error(self.path.clone(), &value, message).allowed(allowed));
+        report.error(&self.of.with(&Value::Null), message, &allowed);
         None
     }
 }

@@ -31,7 +31,7 @@ pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
     report.unless_wrong(sample)
 }
 
-fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
+fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>> {
     let fields = cursor.object(SAMPLE, report)?;
     let mut read = |name: &str, read: Reader<'a>| {
         let field = fields.get(name)?;
@@ -71,9 +71,9 @@ fn sample<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Sample<'a>> {
     })
 }
 
-type Reader<'a> = fn(&Cursor<'a>, &mut Report) -> Option<&'a str>;
+type Reader<'a> = fn(&Cursor<'a, '_>, &mut Report) -> Option<&'a str>;
 
-fn path<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
+fn path<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     let text = cursor.text(MAX_TEXT, report)?;
     let is_odd = |c: char| c.is_control() || c == ' ';
     if (text.starts_with('/') || text == "*") && !text.contains(is_odd) {
@@ -81,18 +81,18 @@ fn path<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
     }
     let meant = format!("/{text}");
     let meant = Some(meant.as_str()).filter(|_| !text.starts_with('/') && !text.contains(is_odd));
-    let problem = Problem::error(cursor.path.clone(), cursor.value, "not a path");
+    let problem = cursor.wrong("not a path");
     let allowed = "a path that starts with /, with its query: /reply?x=1";
     report.add(problem.allowed(allowed).suggest(meant));
     None
 }
 
-fn host<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
+fn host<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     let text = cursor.text(MAX_NAME, report)?;
     if text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         return Some(text);
     }
-    let problem = Problem::error(cursor.path.clone(), cursor.value, "not a host");
+    let problem = cursor.wrong("not a host");
     let meant = text.split('/').find(|part| part.contains('.'));
     report.add(
         problem
@@ -102,7 +102,7 @@ fn host<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
     None
 }
 
-fn address<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
+fn address<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     let text = cursor.text(MAX_NAME, report)?;
     let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
     if is_address(text) {
@@ -110,7 +110,7 @@ fn address<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
     }
     let host = text.rsplit_once(':').map_or(text, |(host, _port)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let problem = Problem::error(cursor.path.clone(), cursor.value, "not an address");
+    let problem = cursor.wrong("not an address");
     report.add(
         problem
             .allowed("an address without a port: 203.0.113.7, 2001:db8::1")
@@ -119,9 +119,9 @@ fn address<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<&'a str> {
     None
 }
 
-fn headers<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Vec<(Cow<'a, str>, Text<'a>)> {
+fn headers<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Vec<(Cow<'a, str>, Text<'a>)> {
     let mut headers = Vec::new();
-    for (name, values) in cursor.members(report).unwrap_or_default() {
+    for (name, values) in cursor.members("an object", report) {
         if !is_header(name, &values, report) {
             continue;
         }
@@ -140,27 +140,23 @@ fn headers<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Vec<(Cow<'a, str>, T
 }
 
 /// Whether a sample may have a header of that name.
-fn is_header(name: &str, value: &Cursor<'_>, report: &mut Report) -> bool {
+fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let field = match name.to_ascii_lowercase().as_str() {
         ":method" => "method",
         ":path" => "path",
         ":authority" | "host" => "host",
         _ => {
             let as_value = Value::from(name);
-            let at = Cursor {
-                value: &as_value,
-                path: value.path.clone(),
-            };
-            return matches::name(&at, Named::Header, report).is_some();
+            return matches::name(&value.with(&as_value), Named::Header, report).is_some();
         }
     };
-    let problem = Problem::error(value.path.clone(), value.value, "it has a field of its own");
+    let problem = value.wrong("it has a field of its own");
     report.add(problem.allowed("other headers").suggest(Some(field)));
     false
 }
 
 /// A value as it is on the wire, without the blanks around it.
-fn value<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Text<'a>> {
+fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     let text = cursor.value.as_str().filter(|text| {
         let is_odd = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
         text.len() <= MAX_TEXT && !text.bytes().any(is_odd)
@@ -174,7 +170,7 @@ fn value<'a>(cursor: &Cursor<'a>, report: &mut Report) -> Option<Text<'a>> {
 
 /// Everything in an object of metadata, or in those within it.
 fn below<'a>(
-    cursor: &Cursor<'a>,
+    cursor: &Cursor<'a, '_>,
     path: String,
     depth: usize,
     found: &mut Vec<(String, Text<'a>)>,
@@ -189,7 +185,7 @@ fn below<'a>(
         report.error(cursor, "too long a path", &allowed);
         return;
     }
-    for (name, value) in cursor.members(report).unwrap_or_default() {
+    for (name, value) in cursor.members("an object", report) {
         let path = if path.is_empty() {
             String::from(name)
         } else {
@@ -202,13 +198,10 @@ fn below<'a>(
     }
 }
 
-fn few(cursor: &Cursor<'_>, count: usize, report: &mut Report) {
+fn few(cursor: &Cursor<'_, '_>, count: usize, report: &mut Report) {
     if count > MAX_VALUES {
         let message = format!("{count} values are too many");
-        let at = Cursor {
-            value: &Value::Null,
-            path: cursor.path.clone(),
-        };
-        report.error(&at, message, &format!("at most {MAX_VALUES}"));
+        let at = cursor.with(&Value::Null);
+        report.error(&at, &message, &format!("at most {MAX_VALUES}"));
     }
 }

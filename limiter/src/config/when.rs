@@ -47,7 +47,7 @@ pub(super) const FIELDS: &[Field] = &[
     },
 ];
 
-pub(super) fn when(cursor: &Cursor<'_>, report: &mut Report) -> Option<When> {
+pub(super) fn when(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<When> {
     let names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
     let numbers = Numbers {
         fields: cursor.object(&names, report)?,

@@ -8,10 +8,9 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::matcher::{Match, Part};
-use super::text::{MetadataTest, NamedTest, Test};
 use super::{Rule, parts};
 use crate::request::{Request, without_query};
 
@@ -58,34 +57,9 @@ impl Match {
         Some(Failing {
             part,
             place: part.place(),
-            asked: self.asked(part),
+            asked: self.asked(part).unwrap_or_default(),
             found: self.found(part, request),
         })
-    }
-
-    /// What a part asks for. A part that is not there asks for nothing.
-    fn asked(&self, part: Part) -> Value {
-        let named = |tests: &[NamedTest], at| tests.get(at).map(NamedTest::value);
-        let whole = |test: &Option<Test>| test.as_ref().map(|test| object(test.fields(None)));
-        let asked = match part {
-            Part::Methods => Some(self.methods.iter().map(String::as_str).collect()),
-            Part::Path => self.path.as_ref().map(|path| {
-                let (kind, text) = path.parts();
-                [(kind, text)].into_iter().collect()
-            }),
-            Part::Host => whole(&self.host),
-            Part::Header(at) => named(&self.headers, at),
-            Part::Query(at) => named(&self.query, at),
-            Part::Cookie(at) => named(&self.cookies, at),
-            Part::Source => {
-                let networks = self.source.iter().map(|network| format!("{network}"));
-                Some(networks.collect())
-            }
-            Part::Route => whole(&self.route),
-            Part::Metadata(at) => self.metadata.get(at).map(MetadataTest::value),
-            Part::Not => self.not.as_ref().map(|not| object(not.fields())),
-        };
-        asked.unwrap_or_default()
     }
 
     /// What the request has of what a part asks for.
@@ -119,10 +93,6 @@ impl Match {
         };
         found.map_or(Found::Nothing, |found| Found::of(&found))
     }
-}
-
-const fn object(fields: Map<String, Value>) -> Value {
-    Value::Object(fields)
 }
 
 impl Part {

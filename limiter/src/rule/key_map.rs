@@ -1,25 +1,33 @@
 //! Values for some of a rule's keys: exact ones, and all that begin with a text.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Values by key. An exact key goes before any beginning, and a longer beginning before a shorter one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
-    /// By key.
-    exact: Vec<(String, T)>,
-    /// By beginning, without the `*`.
-    beginnings: Vec<(String, T)>,
-    /// The lengths of the beginnings, the longest first.
+    patterns: Patterns,
+    /// In the order of the patterns.
+    values: Vec<T>,
+}
+
+/// Exact keys and beginnings of keys. Apart from the values: one copy of it in the code for all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Patterns {
+    /// In order.
+    exact: Vec<String>,
+    /// Without the `*`, in order; their places are behind those of the exact ones.
+    beginnings: Vec<String>,
+    /// The lengths of the beginnings, each once, the longest first.
     lengths: Vec<usize>,
 }
 
 impl<T> Default for KeyMap<T> {
     fn default() -> Self {
         Self {
-            exact: Vec::new(),
-            beginnings: Vec::new(),
-            lengths: Vec::new(),
+            patterns: Patterns::default(),
+            values: Vec::new(),
         }
     }
 }
@@ -28,109 +36,142 @@ impl<T> KeyMap<T> {
     /// The value for a key. It takes a search among the exact keys, and one for each length of a
     /// beginning.
     pub fn get(&self, key: &str) -> Option<&T> {
-        find(&self.exact, key).or_else(|| self.beginning(key).map(|(_, value)| value))
+        self.values.get(self.patterns.of_key(key)?)
     }
 
     /// The same, with its pattern.
     pub fn get_with_pattern(&self, key: &str) -> Option<(String, &T)> {
-        let exact = find(&self.exact, key).map(|value| (String::from(key), value));
-        exact.or_else(|| {
-            let (beginning, value) = self.beginning(key)?;
-            Some((alloc::format!("{beginning}*"), value))
-        })
+        self.at(self.patterns.of_key(key)?)
     }
 
-    fn beginning<'k>(&self, key: &'k str) -> Option<(&'k str, &T)> {
-        let mut beginnings = self.lengths.iter().filter_map(|length| key.get(..*length));
-        beginnings.find_map(|beginning| Some((beginning, find(&self.beginnings, beginning)?)))
+    fn at(&self, place: usize) -> Option<(String, &T)> {
+        Some((self.patterns.at(place)?, self.values.get(place)?))
     }
 
     /// Whether there is no value.
     pub const fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.beginnings.is_empty()
+        self.values.is_empty()
     }
 
     /// How many values there are.
     pub const fn len(&self) -> usize {
-        self.exact.len().saturating_add(self.beginnings.len())
+        self.values.len()
     }
 
     /// The value of exactly that pattern: a key, or a beginning followed by `*`.
     pub fn of_pattern(&self, pattern: &str) -> Option<&T> {
-        match pattern.strip_suffix('*') {
-            None => find(&self.exact, pattern),
-            Some(beginning) => find(&self.beginnings, beginning),
-        }
+        self.values.get(self.patterns.place(pattern).ok()?)
     }
 
     /// Sets the value of a pattern, or takes it out.
     pub fn set(&mut self, pattern: &str, value: Option<T>) {
-        let (list, key) = match pattern.strip_suffix('*') {
-            None => (&mut self.exact, pattern),
-            Some(beginning) => (&mut self.beginnings, beginning),
-        };
-        match (place(list, key), value) {
-            (Ok(index), Some(value)) => {
-                if let Some((_, old)) = list.get_mut(index) {
+        match (self.patterns.place(pattern), value) {
+            (Ok(place), Some(value)) => {
+                if let Some(old) = self.values.get_mut(place) {
                     *old = value;
                 }
             }
-            (Ok(index), None) => {
-                list.remove(index);
+            (Ok(place), None) => {
+                self.patterns.remove(place);
+                self.values.remove(place);
             }
-            (Err(index), Some(value)) => list.insert(index, (String::from(key), value)),
-            (Err(_), None) => return,
-        }
-        self.lengths.clear();
-        for (key, _) in &self.beginnings {
-            // There are few: this takes no sorting, which is several KiB of the filter.
-            let length = key.len();
-            if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
-                self.lengths.insert(place, length);
+            (Err(place), Some(value)) => {
+                self.patterns.insert(place, pattern);
+                self.values.insert(place, value);
             }
+            (Err(_), None) => {}
         }
     }
 
     /// The patterns and their values: keys first, then beginnings, each in order.
     pub fn iter(&self) -> impl Iterator<Item = (String, &T)> {
-        let exact = self.exact.iter().map(|(key, value)| (key.clone(), value));
-        let beginnings = self.beginnings.iter();
-        exact.chain(beginnings.map(|(key, value)| (alloc::format!("{key}*"), value)))
+        (0..self.len()).filter_map(|place| self.at(place))
     }
 
     /// The values.
-    pub fn values(&self) -> impl Iterator<Item = &T> {
-        let both = self.exact.iter().chain(&self.beginnings);
-        both.map(|(_, value)| value)
+    pub fn values(&self) -> core::slice::Iter<'_, T> {
+        self.values.iter()
     }
 
     /// The values, to change them.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        let both = self.exact.iter_mut().chain(&mut self.beginnings);
-        both.map(|(_, value)| value)
+    pub fn values_mut(&mut self) -> core::slice::IterMut<'_, T> {
+        self.values.iter_mut()
     }
 
     /// The same keys with other values.
-    pub fn map<U>(&self, mut f: impl FnMut(&T) -> U) -> KeyMap<U> {
-        let mut each = |list: &[(String, T)]| -> Vec<(String, U)> {
-            let pairs = list.iter();
-            pairs.map(|(key, value)| (key.clone(), f(value))).collect()
-        };
+    pub fn map<U>(&self, f: impl FnMut(&T) -> U) -> KeyMap<U> {
         KeyMap {
-            exact: each(&self.exact),
-            beginnings: each(&self.beginnings),
-            lengths: self.lengths.clone(),
+            patterns: self.patterns.clone(),
+            values: self.values.iter().map(f).collect(),
         }
     }
 }
 
-fn place<T>(list: &[(String, T)], key: &str) -> Result<usize, usize> {
-    list.binary_search_by(|(other, _)| other.as_str().cmp(key))
+impl Patterns {
+    /// The place of the pattern that is the first to hold for a key.
+    fn of_key(&self, key: &str) -> Option<usize> {
+        search(&self.exact, key).ok().or_else(|| {
+            let mut lengths = self.lengths.iter();
+            let behind = lengths.find_map(|length| {
+                let beginning = key.get(..*length)?;
+                search(&self.beginnings, beginning).ok()
+            });
+            Some(self.exact.len().saturating_add(behind?))
+        })
+    }
+
+    /// The place of exactly this pattern, or where it belongs.
+    fn place(&self, pattern: &str) -> Result<usize, usize> {
+        let Some(beginning) = pattern.strip_suffix('*') else {
+            return search(&self.exact, pattern);
+        };
+        let behind = |place: usize| self.exact.len().saturating_add(place);
+        search(&self.beginnings, beginning)
+            .map(behind)
+            .map_err(behind)
+    }
+
+    /// The pattern at a place, as it is written.
+    fn at(&self, place: usize) -> Option<String> {
+        match place.checked_sub(self.exact.len()) {
+            None => self.exact.get(place).cloned(),
+            Some(behind) => Some(format!("{}*", self.beginnings.get(behind)?)),
+        }
+    }
+
+    /// Adds a pattern at the place where it belongs.
+    fn insert(&mut self, place: usize, pattern: &str) {
+        match pattern.strip_suffix('*') {
+            None => self.exact.insert(place, String::from(pattern)),
+            Some(beginning) => {
+                let behind = place.saturating_sub(self.exact.len());
+                self.beginnings.insert(behind, String::from(beginning));
+            }
+        }
+        self.measure();
+    }
+
+    fn remove(&mut self, place: usize) {
+        match place.checked_sub(self.exact.len()) {
+            None => self.exact.remove(place),
+            Some(behind) => self.beginnings.remove(behind),
+        };
+        self.measure();
+    }
+
+    /// Works the lengths out anew. There are few, and a sort is some KiB of the filter.
+    fn measure(&mut self) {
+        self.lengths.clear();
+        for length in self.beginnings.iter().map(String::len) {
+            if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
+                self.lengths.insert(place, length);
+            }
+        }
+    }
 }
 
-fn find<'a, T>(list: &'a [(String, T)], key: &str) -> Option<&'a T> {
-    let index = place(list, key).ok()?;
-    list.get(index).map(|(_, value)| value)
+fn search(list: &[String], text: &str) -> Result<usize, usize> {
+    list.binary_search_by(|other| other.as_str().cmp(text))
 }
 
 #[cfg(test)]

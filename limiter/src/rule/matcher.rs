@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::cidr::{self, Cidr};
 use super::parts;
 use super::pattern::Pattern;
-use super::text::{MetadataTest, NamedTest, Test};
+use super::text::{MetadataTest, NamedTest, Test, object};
 use crate::request::{Request, without_query};
 
 /// All given parts must hold; none means every request.
@@ -89,49 +89,53 @@ impl Serialize for Match {
 impl Match {
     /// As in a rule file. By hand: a derived one is compiled for each serializer.
     pub(super) fn fields(&self) -> Map<String, Value> {
-        let mut fields = Map::new();
-        let mut put = |name: &str, value: Value| fields.insert(String::from(name), value);
-        if !self.methods.is_empty() {
-            put("methods", self.methods.iter().map(String::as_str).collect());
-        }
-        if let Some(path) = &self.path {
-            let (kind, text) = path.parts();
-            put("path", [(kind, text)].into_iter().collect());
-        }
-        if let Some(host) = &self.host {
-            put("host", Value::Object(host.fields(None)));
-        }
-        for (name, tests) in [
-            ("headers", &self.headers),
-            ("query", &self.query),
-            ("cookies", &self.cookies),
-        ] {
-            if !tests.is_empty() {
-                put(name, tests.iter().map(NamedTest::value).collect());
+        let named = |tests: &[NamedTest]| list(tests.iter().map(NamedTest::value).collect());
+        let metadata = self.metadata.iter().map(MetadataTest::value).collect();
+        let fields = [
+            ("methods", self.asked(Part::Methods)),
+            ("path", self.asked(Part::Path)),
+            ("host", self.asked(Part::Host)),
+            ("headers", named(&self.headers)),
+            ("query", named(&self.query)),
+            ("cookies", named(&self.cookies)),
+            ("source", self.asked(Part::Source)),
+            ("route", self.asked(Part::Route)),
+            ("metadata", list(metadata)),
+            ("not", self.asked(Part::Not)),
+        ];
+        let mut map = Map::new();
+        for (name, value) in fields {
+            if let Some(value) = value {
+                map.insert(String::from(name), value);
             }
         }
-        if !self.source.is_empty() {
-            let networks = self.source.iter().map(|network| format!("{network}"));
-            put("source", networks.collect());
+        map
+    }
+
+    /// What a part asks for, as in a rule file; `None` where it asks for nothing.
+    pub(super) fn asked(&self, part: Part) -> Option<Value> {
+        let named = |tests: &[NamedTest], at| tests.get(at).map(NamedTest::value);
+        let whole = |test: &Option<Test>| test.as_ref().map(|test| test.value(None));
+        match part {
+            Part::Methods => list(self.methods.iter().map(|m| m.as_str().into()).collect()),
+            Part::Path => self.path.as_ref().map(|path| {
+                let (kind, text) = path.parts();
+                object(None, (kind, text.into()))
+            }),
+            Part::Host => whole(&self.host),
+            Part::Header(at) => named(&self.headers, at),
+            Part::Query(at) => named(&self.query, at),
+            Part::Cookie(at) => named(&self.cookies, at),
+            Part::Source => list(self.source.iter().map(|n| format!("{n}").into()).collect()),
+            Part::Route => whole(&self.route),
+            Part::Metadata(at) => self.metadata.get(at).map(MetadataTest::value),
+            Part::Not => self.not.as_ref().map(|not| Value::Object(not.fields())),
         }
-        if let Some(route) = &self.route {
-            put("route", Value::Object(route.fields(None)));
-        }
-        if !self.metadata.is_empty() {
-            put(
-                "metadata",
-                self.metadata.iter().map(MetadataTest::value).collect(),
-            );
-        }
-        if let Some(not) = &self.not {
-            put("not", Value::Object(not.fields()));
-        }
-        fields
     }
 
     /// Whether every request matches.
     pub fn is_everything(&self) -> bool {
-        *self == Self::default()
+        self.fields().is_empty()
     }
 
     /// Whether all given parts hold.
@@ -248,6 +252,11 @@ impl PathMatch {
             Self::Regex(pattern) => pattern.holds(path),
         }
     }
+}
+
+/// A list, if there is anything in it.
+fn list(elements: Vec<Value>) -> Option<Value> {
+    (!elements.is_empty()).then(|| Value::from(elements))
 }
 
 /// Whether `path` starts with `prefix` on whole segments.

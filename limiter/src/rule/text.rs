@@ -60,14 +60,20 @@ impl Test {
         }
     }
 
-    /// The fields of a rule file, after one more.
-    pub(super) fn fields(&self, first: Option<(&str, Value)>) -> Map<String, Value> {
-        let mut fields = Map::new();
-        for (name, value) in first.into_iter().chain([(self.kind(), self.asked())]) {
-            fields.insert(String::from(name), value);
-        }
-        fields
+    /// As in a rule file, after another field.
+    pub(super) fn value(&self, first: Option<(&str, Value)>) -> Value {
+        object(first, (self.kind(), self.asked()))
     }
+}
+
+/// An object of one field, or of two. Field by field: to collect them sorts them first, which is some
+/// KiB of the filter.
+pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value {
+    let mut fields = Map::new();
+    for (name, value) in first.into_iter().chain([last]) {
+        fields.insert(String::from(name), value);
+    }
+    Value::Object(fields)
 }
 
 /// A test of the first value of a header, a query parameter or a cookie.
@@ -83,7 +89,7 @@ impl NamedTest {
     /// As in a rule file.
     pub(super) fn value(&self) -> Value {
         let name = Value::from(self.name.as_str());
-        Value::Object(self.test.fields(Some(("name", name))))
+        self.test.value(Some(("name", name)))
     }
 }
 
@@ -100,6 +106,6 @@ impl MetadataTest {
     /// As in a rule file.
     pub(super) fn value(&self) -> Value {
         let path = self.path.iter().map(String::as_str).collect();
-        Value::Object(self.test.fields(Some(("path", path))))
+        self.test.value(Some(("path", path)))
     }
 }

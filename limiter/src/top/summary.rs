@@ -15,6 +15,7 @@
 //! The last holds because `K * floor + Σ (count - floor) <= N`: to count adds to both sides alike,
 //! to merge adds both, and where the floor rises by n, more than K counters lose n of their height.
 
+use alloc::collections::BinaryHeap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -134,23 +135,59 @@ impl Summary {
 
     /// The most counted ones that are `wanted`, most first; among equals by rule and key.
     pub fn most(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<&Entry> {
-        let mut found: Vec<&Entry> = self.entries().iter().filter(|e| wanted(e)).collect();
-        found.sort_unstable_by_key(|e| (Reverse(e.count), e.rule_tag, e.key.as_str()));
-        found
+        let all = self.entries().iter().enumerate();
+        let found = all.filter(|(_, entry)| wanted(entry)).map(|(place, e)| {
+            let rank = (Reverse(e.count), e.rule_tag, e.key.as_str());
+            (rank, place)
+        });
+        // By a heap: the library's sorts are several KiB each, and the filter's module has to be small.
+        let ranked = found.collect::<BinaryHeap<_>>().into_sorted_vec();
+        let entries = ranked.into_iter();
+        entries
+            .filter_map(|(_, place)| self.entries.get(place))
+            .collect()
     }
 
     /// Leaves only as many counters as there are places: the largest.
     fn cut(&mut self) {
-        let Some(live) = self.entries.get_mut(..self.used) else {
-            return;
-        };
-        if live.len() <= self.places {
+        if self.used <= self.places {
             return;
         }
-        let (_, dropped, _) = live.select_nth_unstable_by_key(self.places, |e| Reverse(e.count));
-        self.floor = self.floor.max(dropped.count);
-        self.used = self.places;
+        let dropped = self.largest_dropped();
+        let above = self.entries().iter().filter(|e| e.count > dropped).count();
+        let mut equals = self.places.saturating_sub(above);
+        let mut kept = 0_usize;
+        for place in 0..self.used {
+            let count = self.entries.get(place).map_or(0, |entry| entry.count);
+            let is_kept = count > dropped || (count == dropped && equals > 0);
+            if count == dropped {
+                equals = equals.saturating_sub(1);
+            }
+            if is_kept {
+                self.entries.swap(kept, place);
+                kept = kept.saturating_add(1);
+            }
+        }
+        self.floor = self.floor.max(dropped);
+        self.used = kept;
         self.reindex();
+    }
+
+    /// The largest count that has no place any more: the least one that no more counts exceed than there
+    /// are places. Found by halving, in a bounded time and few bytes of code.
+    fn largest_dropped(&self) -> u64 {
+        let counts = self.entries().iter().map(|entry| entry.count);
+        let (mut least, mut most) = (self.floor, counts.max().unwrap_or(self.floor));
+        while least < most {
+            let middle = least.midpoint(most);
+            let above = self.entries().iter().filter(|e| e.count > middle);
+            if above.count() > self.places {
+                least = middle.saturating_add(1);
+            } else {
+                most = middle;
+            }
+        }
+        least
     }
 
     fn reindex(&mut self) {

@@ -92,7 +92,10 @@ proptest! {
 #[test]
 fn what_is_wrong_with_an_override_is_told() {
     for (overrides, told) in [
-        (json!([]), problem("overrides", "not an object", None)),
+        (
+            json!([]),
+            problem("overrides", "a list where an object belongs", None),
+        ),
         (
             json!({ "a": "unlimitd" }),
             problem("overrides.a", "unknown value", Some("unlimited")),

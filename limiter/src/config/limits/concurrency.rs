@@ -24,7 +24,7 @@ pub(super) const CONCURRENCY: Entry = Entry {
         },
         LEASE_FIELD,
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let lease = numbers.duration("lease", report);
         let lease = numbers.or("lease", lease, LEASE);

@@ -6,7 +6,6 @@ use alloc::string::{String, ToString};
 use serde_json::Value;
 
 use crate::algorithm::{MAX_AMOUNT, MAX_PERIOD};
-use crate::config::problem::Problem;
 use crate::config::reader::{Cursor, Fields, Report, decimal_form};
 use crate::decimal::Decimal;
 use crate::rate::{RATE_FORM, Rate};
@@ -68,14 +67,14 @@ impl Form {
 /// Reads the fields of one algorithm by their table. Every getter reports what is wrong and gives
 /// `None` for it, and for an absent field without a default.
 #[derive(Debug)]
-pub(in crate::config) struct Numbers<'a> {
-    pub(in crate::config) fields: Fields<'a>,
+pub(in crate::config) struct Numbers<'a, 'c> {
+    pub(in crate::config) fields: Fields<'a, 'c>,
     pub(in crate::config) table: &'static [Field],
 }
 
-impl<'a> Numbers<'a> {
+impl<'a, 'c> Numbers<'a, 'c> {
     /// The field of that name if it is there; its absence is reported unless it has a default.
-    fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a>, Form)> {
+    fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a, 'c>, Form)> {
         let field = self.table.iter().find(|field| field.name == name)?;
         let cursor = match field.default {
             Some(_) => self.fields.get(name),
@@ -166,7 +165,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-fn rate(cursor: &Cursor<'_>, report: &mut Report) -> Option<Rate> {
+fn rate(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Rate> {
     let rate = cursor.value.as_str().and_then(Rate::parse);
     let fits = rate.filter(|rate| rate.amount() <= MAX_AMOUNT && rate.period() <= MAX_PERIOD);
     if fits.is_none() {
@@ -176,7 +175,7 @@ fn rate(cursor: &Cursor<'_>, report: &mut Report) -> Option<Rate> {
             None if is_nothing(text) => "a rate of nothing never admits",
             None => "not a rate",
         };
-        let problem = Problem::error(cursor.path.clone(), cursor.value, message);
+        let problem = cursor.wrong(message);
         report.add(problem.allowed(Form::Rate.allowed()));
     }
     fits
@@ -190,7 +189,12 @@ fn is_nothing(rate: &str) -> bool {
     })
 }
 
-fn duration(cursor: &Cursor<'_>, least: Nanos, most: Nanos, report: &mut Report) -> Option<Nanos> {
+fn duration(
+    cursor: &Cursor<'_, '_>,
+    least: Nanos,
+    most: Nanos,
+    report: &mut Report,
+) -> Option<Nanos> {
     let duration = cursor.value.as_str().and_then(Nanos::parse);
     let fits = duration.filter(|duration| (least..=most).contains(duration));
     if fits.is_none() {
@@ -199,7 +203,7 @@ fn duration(cursor: &Cursor<'_>, least: Nanos, most: Nanos, report: &mut Report)
         } else {
             "not a duration"
         };
-        let problem = Problem::error(cursor.path.clone(), cursor.value, message);
+        let problem = cursor.wrong(message);
         let number = match cursor.value {
             Value::Number(number) => Some(format!("{number}s")),
             Value::String(text) if text.bytes().all(|b| b.is_ascii_digit()) => {

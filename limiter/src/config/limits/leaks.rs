@@ -10,7 +10,7 @@ const REFILLS: [(&str, Refill); 2] = [("greedy", Refill::Greedy), ("interval", R
 pub(super) const FUNNEL: Entry = Entry {
     name: "funnel",
     fields: &[CAPACITY, RATE, MAX_WAIT_FIELD],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let rate = numbers.rate("rate", report);
         let max_wait = numbers.max_wait(Nanos::ZERO, report);
@@ -41,7 +41,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
         },
         MAX_WAIT_FIELD,
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let rate = numbers.rate("rate", report);
         let refill = numbers.word("refill", &REFILLS, report);

@@ -31,7 +31,7 @@ pub(super) const LEAKY_QUEUE: Entry = Entry {
             ..MAX_WAIT_FIELD
         },
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let rate = numbers.rate("rate", report);
         let immediate = numbers.integer("immediate", report);
@@ -62,7 +62,7 @@ pub(super) const SMOOTH_BURSTY: Entry = Entry {
         },
         MAX_WAIT_FIELD,
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let rate = numbers.rate("rate", report);
         let burst = numbers.decimal("burst_seconds", report);
         let burst = numbers.or("burst_seconds", burst, ONE);
@@ -100,7 +100,7 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
         COLD_FACTOR,
         MAX_WAIT_FIELD,
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let rate = numbers.rate("rate", report);
         let warmup = numbers.duration("warmup", report);
         let factor = numbers.decimal("cold_factor", report);

@@ -38,7 +38,7 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
             ),
         },
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let window = numbers.duration("window", report);
         let align = numbers.word("align", &ALIGNS, report);
@@ -60,7 +60,7 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
             doc: about("The most that is admitted in one slot, in cost units."),
         },
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let window = numbers.duration("window", report);
         let slots = numbers.integer("slots", report);
@@ -89,7 +89,7 @@ pub(super) const SLIDING_LOG: Entry = Entry {
             doc: about("Whether refused requests count as well, so that hammering keeps out."),
         },
     ],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let window = numbers.duration("window", report);
         let count_refused = numbers.boolean("count_refused", report);
@@ -101,7 +101,7 @@ pub(super) const SLIDING_LOG: Entry = Entry {
 pub(super) const SLIDING_COUNTER: Entry = Entry {
     name: "sliding_counter",
     fields: &[CAPACITY, WINDOW],
-    read: |numbers: &Numbers<'_>, report| {
+    read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let window = numbers.duration("window", report);
         Some(SlidingCounter::new(capacity?.into(), window?).map(Into::into))
