@@ -12,7 +12,7 @@ use super::line::Line;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
-use super::state::{Mode, State};
+use super::state::{Mode, SENDING, State};
 use super::undo::{Action, Pending};
 use super::update;
 
@@ -162,12 +162,12 @@ fn confirm(
     match command {
         Some(Command::Yes) => match pending.action {
             Action::Edit(edit) => {
-                state.toast(false, "sending");
+                state.toast(false, SENDING);
                 effects.push(Effect::Edit(edit));
             }
             Action::Reset(id) => effects.push(Effect::Reset(id)),
             Action::OfKey(change) => {
-                state.toast(false, "sending");
+                state.toast(false, SENDING);
                 effects.push(Effect::OfKey(change));
             }
         },

@@ -20,6 +20,9 @@ use super::undo::{Pending, Undo};
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
 
+/// What is said of a change until it is answered.
+pub(crate) const SENDING: &str = "sending";
+
 /// What does not change while the app runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
@@ -321,5 +324,10 @@ impl State {
             is_bad,
             until: self.now.saturating_add(SHOWN),
         });
+    }
+
+    /// A change was answered: it is not being sent any more.
+    pub(crate) fn sent(&mut self) {
+        self.toasts.retain(|toast| toast.text != SENDING);
     }
 }

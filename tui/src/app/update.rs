@@ -18,6 +18,9 @@ use super::state::{Exit, Mode, Screen, State};
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.now = state.now.max(now);
     let mut effects = Vec::new();
+    if let Msg::Edited(..) | Msg::OfKey(..) | Msg::Busy(Goal::Edit(_) | Goal::Other) = &msg {
+        state.sent();
+    }
     match msg {
         Msg::Press(press) => pressed(state, press, &mut effects),
         Msg::Paste(text) => modal::pasted(state, &text),

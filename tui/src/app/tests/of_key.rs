@@ -102,7 +102,8 @@ fn a_ban_without_a_time_lasts_and_nonsense_is_not_sent() {
         ..Failure::default()
     };
     send(&mut state, Msg::OfKey(change, Err(failure)));
-    assert!(said(&state).contains("mallory: not done: 503 no room"));
+    let told = "not sent: see what is wrong\nmallory: not done: 503 no room";
+    assert_eq!(said(&state), told);
     assert!(state.undos.is_empty());
 }
 
