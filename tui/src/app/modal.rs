@@ -62,13 +62,18 @@ fn filter(
     command: Option<Command>,
 ) {
     match command {
-        Some(Command::Yes) => match state.table.filter_error.clone() {
-            Some(error) => {
+        Some(Command::Yes) => {
+            if let Some(error) = state.table.filter_error.clone() {
                 state.toast(true, error);
                 state.mode = Mode::Filter(line, before);
+                return;
             }
-            None => line.text().trim().clone_into(&mut state.table.filter_text),
-        },
+            line.text().trim().clone_into(&mut state.table.filter_text);
+            // What is looked for may not have been read.
+            if state.data.as_ref().is_some_and(|data| data.truncated) {
+                state.link.hurry(state.now);
+            }
+        }
         Some(_) => {
             apply_filter(state, &before);
             state.table.filter_text = before;

@@ -66,15 +66,18 @@ fn poll_request(state: &State) -> PollRequest {
         .frozen
         .as_ref()
         .and_then(|frozen| frozen.waiting.as_ref());
+    let key = state.table.filter.part().map(ToOwned::to_owned);
     match (&state.data, waiting) {
         (None, _) => PollRequest::default(),
         (Some(data), None) => PollRequest {
             generation: Some(data.rules.generation),
             after_seq: data.last_seq,
+            key,
         },
         (Some(data), Some((snapshot, _))) => PollRequest {
             generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
             after_seq: snapshot.last_seq,
+            key,
         },
     }
 }

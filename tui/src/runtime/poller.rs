@@ -33,7 +33,7 @@ pub(super) fn run(
     let mut was_cut = false;
     for request in requests {
         panic_if_asked("poller");
-        let snapshot = poll(client, clock, request, was_cut).map(Box::new);
+        let snapshot = poll(client, clock, &request, was_cut).map(Box::new);
         if let Ok(snapshot) = &snapshot {
             was_cut = snapshot.truncated;
         }
@@ -68,7 +68,7 @@ pub(super) fn failure(error: ClientError) -> Failure {
 fn poll(
     client: &Client,
     clock: Clock,
-    request: PollRequest,
+    request: &PollRequest,
     was_cut: bool,
 ) -> Result<Snapshot, ClientError> {
     let status = client.status()?;
@@ -80,7 +80,8 @@ fn poll(
     let events = events(client, request.after_seq)?;
     // Each further scan is of the whole store: only where it may be needed.
     let many = was_cut || status.store.used > count(MOST_BUCKETS);
-    let (buckets, truncated) = buckets(client, clock, many)?;
+    let key = request.key.as_deref();
+    let (buckets, truncated) = buckets(client, clock, many, key)?;
     Ok(Snapshot {
         status,
         buckets,
@@ -104,15 +105,27 @@ fn events(client: &Client, after: u64) -> Result<Events, ClientError> {
 
 type Buckets = Vec<(u64, BucketView)>;
 
-/// Buckets up to a bound, and whether there are more. Where there are many, those that stand out first.
-fn buckets(client: &Client, clock: Clock, many: bool) -> Result<(Buckets, bool), ClientError> {
+/// Buckets up to a bound, and whether there are more. Where there are many, those that stand out first,
+/// then those with `key` in their keys.
+fn buckets(
+    client: &Client,
+    clock: Clock,
+    many: bool,
+    key: Option<&str>,
+) -> Result<(Buckets, bool), ClientError> {
     let mut reading = Reading::new(client, clock);
     if many {
         let mut refusing = Scan::of(Some(BucketState::Refusing));
         let mut banned = Scan::of(Some(BucketState::Banned));
-        // Neither crowds out the other, and both leave time for the rest.
+        // None crowds out the others, and all leave time for the rest.
         reading.read(&mut refusing, MOST_BUCKETS / 2, 1)?;
-        reading.read(&mut banned, MOST_BUCKETS, 2)?;
+        reading.read(&mut banned, MOST_BUCKETS / 4 * 3, 2)?;
+        if let Some(key) = key {
+            let mut sought = Scan::of(None);
+            sought.query.key = Some(key.to_owned());
+            reading.read(&mut sought, MOST_BUCKETS, 3)?;
+        }
+        reading.read(&mut banned, MOST_BUCKETS, 3)?;
         reading.read(&mut refusing, MOST_BUCKETS, 3)?;
     }
     let mut all = Scan::of(None);

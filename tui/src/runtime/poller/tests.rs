@@ -26,6 +26,16 @@ fn page(state: BucketState, keys: std::ops::Range<usize>, next_cursor: Option<&s
 /// Polls a store of so many buckets that answers with `pages`; what was read, and which pages were asked
 /// for.
 fn polled(used: u64, was_cut: bool, pages: Vec<Answer>) -> (Snapshot, Vec<String>) {
+    sought(used, was_cut, None, pages)
+}
+
+/// The same, while somebody looks for a key.
+fn sought(
+    used: u64,
+    was_cut: bool,
+    key: Option<&str>,
+    pages: Vec<Answer>,
+) -> (Snapshot, Vec<String>) {
     let status = Status {
         store: StoreStatus {
             used,
@@ -41,7 +51,11 @@ fn polled(used: u64, was_cut: bool, pages: Vec<Answer>) -> (Snapshot, Vec<String
     answers.extend(pages);
     let fake = Fake::new(answers);
     let client = fake.client(Duration::from_secs(10));
-    let snapshot = poll(&client, Clock::start(), PollRequest::default(), was_cut);
+    let request = PollRequest {
+        key: key.map(ToOwned::to_owned),
+        ..PollRequest::default()
+    };
+    let snapshot = poll(&client, Clock::start(), &request, was_cut);
     let mut asked = Vec::new();
     while let Some(request) = fake.try_request() {
         let query = request.strip_prefix("GET /v1/buckets?");
@@ -134,4 +148,21 @@ fn searching_leaves_pages_for_the_rest() {
     let (snapshot, asked) = polled(20_000, false, pages);
     assert_eq!(asked.len(), 151);
     assert_eq!((snapshot.buckets.len(), snapshot.truncated), (100, false));
+}
+
+#[test]
+fn of_many_those_that_are_looked_for_are_there() {
+    let pages = vec![
+        page(BucketState::Refusing, 0..1, None),
+        page(BucketState::Banned, 1..2, None),
+        page(BucketState::Busy, 0..40, None),
+        page(BucketState::Busy, 100..200, None),
+    ];
+    let (snapshot, asked) = sought(6_000, false, Some("k"), pages);
+    assert_eq!(asked[2..], ["key=k&limit=500", "limit=500"]);
+    assert_eq!(snapshot.buckets.len(), 140);
+    // All of few are read, and these with them.
+    let pages = vec![page(BucketState::Busy, 0..9, None)];
+    let (_, asked) = sought(9, false, Some("k"), pages);
+    assert_eq!(asked, ["limit=500"]);
 }
