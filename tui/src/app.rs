@@ -16,6 +16,7 @@ pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod history;
 pub(crate) mod ingest;
+pub(crate) mod key_undo;
 pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod line;

@@ -10,7 +10,7 @@ mod requests;
 pub(crate) mod short;
 mod upstream;
 
-pub(crate) use bucket::stands_out;
+pub(crate) use bucket::{banned, imposed, stands_out};
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;
 

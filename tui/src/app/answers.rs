@@ -5,8 +5,9 @@ use loudou_limiter::Nanos;
 
 use super::effects::{Edit, Effect};
 use super::form::{Form, Stage};
+use super::key_undo::KeyUndo;
 use super::msg::Failure;
-use super::of_key::{KeyAnswer, KeyChange, KeyUndo, What};
+use super::of_key::{KeyAnswer, KeyChange, What};
 use super::rows::BucketId;
 use super::state::{Mode, State};
 use super::undo::{self, Action, EditUndo, Pending, Undo};
@@ -54,7 +55,10 @@ pub(crate) fn edited(
 fn accepted(state: &mut State, edit: &Edit, answer: EditAnswer) {
     let generation = answer.after.generation;
     if edit.is_undo {
-        state.undos.pop();
+        drop_last(
+            state,
+            |undo| matches!(undo, Undo::Edit(undo) if undo.after.name == edit.rule),
+        );
         state.toast(
             false,
             format!("undone: {} (generation {generation})", answer.change),
@@ -87,6 +91,31 @@ fn remember(state: &mut State, undo: Undo) {
         state.undos.remove(0);
     }
     state.undos.push(undo);
+}
+
+/// Forgets the last of those changes: others may have come or gone since it was asked about.
+fn drop_last(state: &mut State, is_it: impl Fn(&Undo) -> bool) {
+    if let Some(at) = state.undos.iter().rposition(is_it) {
+        state.undos.remove(at);
+    }
+}
+
+/// A change for one key is undone: the own change before it, if any, is the last one again.
+fn taken_back(state: &mut State, change: &KeyChange, answer: &KeyAnswer) {
+    drop_last(
+        state,
+        |undo| matches!(undo, Undo::Key(undo) if undo.asked_for(change)),
+    );
+    let KeyAnswer::Ban(answer) = answer else {
+        return;
+    };
+    let before = state.undos.iter_mut().rev().find_map(|undo| match undo {
+        Undo::Key(undo) if undo.id == change.id => Some(undo),
+        _ => None,
+    });
+    if let Some(before) = before {
+        before.put_back(answer);
+    }
 }
 
 /// A change for one key was answered.
@@ -138,7 +167,7 @@ fn key_changed(state: &mut State, change: &KeyChange, answer: KeyAnswer) {
         _ => format!("{key} is free"),
     };
     if change.is_undo {
-        state.undos.pop();
+        taken_back(state, change, &answer);
         state.toast(false, format!("undone: {told}"));
     } else if let Some(undo) = KeyUndo::new(change, &answer, &told) {
         remember(state, Undo::Key(undo));

@@ -6,6 +6,7 @@ use super::columns::{Column, Sort};
 use super::effects::Effect;
 use super::form::Form;
 use super::ingest;
+use super::key_undo::Seen;
 use super::keys::Command;
 use super::layout::{self, Hit, table_height};
 use super::line::Line;
@@ -136,15 +137,26 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     effects.push(Effect::ReadRule(rule));
 }
 
+/// Asks whether to take the last own change back. Those that are over drop off.
 fn ask_undo(state: &mut State) {
-    let Some(undo) = state.undos.last() else {
-        return;
-    };
-    let pending = match undo {
-        Undo::Edit(undo) => undo.ask(state.server_ns()),
-        Undo::Key(undo) => undo.ask(state.server_ns()),
-    };
-    state.mode = Mode::Confirm(Box::new(pending));
+    while let Some(undo) = state.undos.last() {
+        let server_ns = state.polled_ns();
+        let (pending, change) = match undo {
+            Undo::Edit(undo) => (Some(undo.ask(server_ns)), &undo.change),
+            Undo::Key(undo) => {
+                let after = undo.made_at_ns();
+                let seen = after.map_or(Seen::Unknown, |after| state.seen_after(&undo.id, after));
+                (undo.ask(server_ns, seen), &undo.change)
+            }
+        };
+        if let Some(pending) = pending {
+            state.mode = Mode::Confirm(Box::new(pending));
+            return;
+        }
+        let text = format!("nothing is left to undo of: {change}");
+        state.toast(false, text);
+        state.undos.pop();
+    }
 }
 
 /// Asks for how long to ban a key, or whether to let it free.

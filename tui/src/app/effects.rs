@@ -48,12 +48,14 @@ pub(crate) enum Goal {
 }
 
 /// What a poll needs to know to read no more than it must.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
     /// The generation of the rules at hand.
     pub(crate) generation: Option<u64>,
     /// The newest event at hand.
     pub(crate) after_seq: u64,
+    /// A part of the keys that must not be missing where there are too many.
+    pub(crate) key: Option<String>,
 }
 
 /// A change of one rule.

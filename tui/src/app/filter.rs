@@ -75,6 +75,8 @@ struct Term {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
+    /// The text, where that is all there is: a part of keys, as it was typed.
+    part: Option<String>,
 }
 
 impl Filter {
@@ -86,7 +88,17 @@ impl Filter {
             .filter(|term| !term.is_empty())
             .map(read_term)
             .collect();
-        read.map(|terms| Self { terms })
+        let terms = read?;
+        let part = match terms.as_slice() {
+            [
+                Term {
+                    negated: false,
+                    test: Test::Contains(_),
+                },
+            ] => Some(text.trim().to_owned()),
+            _ => None,
+        };
+        Ok(Self { terms, part })
     }
 
     /// Whether a row passes.
@@ -94,6 +106,11 @@ impl Filter {
         self.terms
             .iter()
             .all(|term| term.test.holds(row) != term.negated)
+    }
+
+    /// The part that keys must have, if that is all that is asked for.
+    pub(crate) fn part(&self) -> Option<&str> {
+        self.part.as_deref()
     }
 
     /// Whether every row passes.
@@ -265,6 +282,20 @@ mod tests {
         ] {
             let filter = Filter::parse(text).expect(text);
             assert_eq!(filter.shows(&row()), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_alone_is_a_part_of_keys() {
+        for (text, part) in [
+            ("", None),
+            (" Ali ce ", Some("Ali ce")),
+            ("!alice", None),
+            ("alice and bob", None),
+            ("key = alice", None),
+        ] {
+            let filter = Filter::parse(text).expect(text);
+            assert_eq!(filter.part(), part, "{text}");
         }
     }
 

@@ -12,7 +12,7 @@ use super::line::Line;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
-use super::state::{Mode, State};
+use super::state::{Mode, SENDING, State};
 use super::undo::{Action, Pending};
 use super::update;
 
@@ -62,13 +62,18 @@ fn filter(
     command: Option<Command>,
 ) {
     match command {
-        Some(Command::Yes) => match state.table.filter_error.clone() {
-            Some(error) => {
+        Some(Command::Yes) => {
+            if let Some(error) = state.table.filter_error.clone() {
                 state.toast(true, error);
                 state.mode = Mode::Filter(line, before);
+                return;
             }
-            None => line.text().trim().clone_into(&mut state.table.filter_text),
-        },
+            line.text().trim().clone_into(&mut state.table.filter_text);
+            // What is looked for may not have been read.
+            if state.data.as_ref().is_some_and(|data| data.truncated) {
+                state.link.hurry(state.now);
+            }
+        }
         Some(_) => {
             apply_filter(state, &before);
             state.table.filter_text = before;
@@ -162,12 +167,12 @@ fn confirm(
     match command {
         Some(Command::Yes) => match pending.action {
             Action::Edit(edit) => {
-                state.toast(false, "sending");
+                state.toast(false, SENDING);
                 effects.push(Effect::Edit(edit));
             }
             Action::Reset(id) => effects.push(Effect::Reset(id)),
             Action::OfKey(change) => {
-                state.toast(false, "sending");
+                state.toast(false, SENDING);
                 effects.push(Effect::OfKey(change));
             }
         },

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use loudou_api::{Access, Event, RuleView, Rules, Status};
+use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
 
 use super::columns::Sort;
 use super::filter::Filter;
 use super::form::Form;
 use super::history::{Rates, Track};
+use super::key_undo::Seen;
 use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
@@ -18,6 +19,9 @@ use super::undo::{Pending, Undo};
 
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
+
+/// What is said of a change until it is answered.
+pub(crate) const SENDING: &str = "sending";
 
 /// What does not change while the app runs.
 #[derive(Clone, Debug, Default)]
@@ -200,6 +204,38 @@ impl State {
         self.data.as_ref().map_or(0, |data| data.status.now_ns)
     }
 
+    /// What was read last, while the screen is frozen and does not show it.
+    fn waiting(&self) -> Option<&Snapshot> {
+        let waiting = self.frozen.as_ref()?.waiting.as_ref();
+        waiting.map(|(snapshot, _)| snapshot.as_ref())
+    }
+
+    /// The server's clock at the last poll, whether that is shown or not.
+    pub(crate) fn polled_ns(&self) -> u64 {
+        let waiting = self.waiting();
+        waiting.map_or_else(|| self.server_ns(), |waiting| waiting.status.now_ns)
+    }
+
+    /// What the last poll, shown or not, tells of the ban of a bucket as it is after `after_ns`.
+    pub(crate) fn seen_after(&self, id: &BucketId, after_ns: u64) -> Seen {
+        let (found, all) = if let Some(waiting) = self.waiting() {
+            let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
+            let mut buckets = waiting.buckets.iter();
+            let found = buckets.find(|(_, view)| is_it(view));
+            (found.map(|(at, view)| (*at, view)), !waiting.truncated)
+        } else if let Some(data) = &self.data {
+            let found = data.rows.iter().find(|row| row.id == *id);
+            (found.map(|row| (row.as_of_ns, &row.view)), !data.truncated)
+        } else {
+            (None, false)
+        };
+        match found {
+            Some((at_ns, view)) if at_ns > after_ns => Seen::Read(view.ban),
+            None if all && self.polled_ns() > after_ns => Seen::Gone,
+            _ => Seen::Unknown,
+        }
+    }
+
     /// Why nothing may be changed, if so.
     pub(crate) fn locked(&self) -> Option<&'static str> {
         if self.settings.read_only {
@@ -288,5 +324,10 @@ impl State {
             is_bad,
             until: self.now.saturating_add(SHOWN),
         });
+    }
+
+    /// A change was answered: it is not being sent any more.
+    pub(crate) fn sent(&mut self) {
+        self.toasts.retain(|toast| toast.text != SENDING);
     }
 }

@@ -222,6 +222,20 @@ fn polls_ask_for_no_more_than_is_new() {
 }
 
 #[test]
+fn polls_ask_for_the_text_that_is_looked_for() {
+    let mut state = state(SIZE, 1);
+    if let Some(data) = &mut state.data {
+        data.truncated = true;
+    }
+    // At once, as the buckets may not be among those that were read.
+    let effects = type_keys(&mut state, "/Key-0<ret>");
+    let [Effect::Poll(request)] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(request.key.as_deref(), Some("Key-0"));
+}
+
+#[test]
 fn the_mouse_selects_opens_and_sorts() {
     let click = |x, y| {
         Msg::Mouse(Mouse {

@@ -5,7 +5,8 @@ use loudou_limiter::{Carry, Nanos};
 use serde_json::{Map, Value};
 
 use super::effects::{Change, Edit};
-use super::of_key::{KeyChange, KeyUndo};
+use super::key_undo::KeyUndo;
+use super::of_key::KeyChange;
 use super::rows::BucketId;
 
 /// The most edits that can be taken back.

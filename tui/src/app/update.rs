@@ -18,6 +18,9 @@ use super::state::{Exit, Mode, Screen, State};
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.now = state.now.max(now);
     let mut effects = Vec::new();
+    if let Msg::Edited(..) | Msg::OfKey(..) | Msg::Busy(Goal::Edit(_) | Goal::Other) = &msg {
+        state.sent();
+    }
     match msg {
         Msg::Press(press) => pressed(state, press, &mut effects),
         Msg::Paste(text) => modal::pasted(state, &text),
@@ -63,15 +66,18 @@ fn poll_request(state: &State) -> PollRequest {
         .frozen
         .as_ref()
         .and_then(|frozen| frozen.waiting.as_ref());
+    let key = state.table.filter.part().map(ToOwned::to_owned);
     match (&state.data, waiting) {
         (None, _) => PollRequest::default(),
         (Some(data), None) => PollRequest {
             generation: Some(data.rules.generation),
             after_seq: data.last_seq,
+            key,
         },
         (Some(data), Some((snapshot, _))) => PollRequest {
             generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
             after_seq: snapshot.last_seq,
+            key,
         },
     }
 }

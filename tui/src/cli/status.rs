@@ -85,7 +85,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
         ("waiting", status.waiting.to_string()),
     ];
     for (name, value) in lines {
-        let name = Paint::Heading.on(&format!("{name:12}"), style);
+        let name = Paint::Heading.on(&format!("{name:13}"), style);
         writeln!(out, "{name}{}", escape(&value))?;
     }
     writeln!(out)?;

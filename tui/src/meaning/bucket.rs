@@ -1,27 +1,36 @@
 //! What stands out of a bucket besides its level: a ban, a penalty to come, an override.
 
-use loudou_api::{BanBy, BucketView};
+use loudou_api::{BanBy, BanView, BucketView};
 
 use crate::text::humanise;
+
+/// What imposed a ban.
+pub(crate) const fn imposed(by: BanBy) -> &'static str {
+    match by {
+        BanBy::Operator => "by an operator",
+        BanBy::Penalty => "by the rule's penalty",
+        BanBy::Override => "by its override",
+    }
+}
+
+/// A ban in words.
+pub(crate) fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
+    let left = match (ban.until_ns, now_ns) {
+        (None, _) if ban.by == BanBy::Override => String::new(),
+        (None, _) => ", until somebody lifts it".to_owned(),
+        (Some(_), None) => ", for a time".to_owned(),
+        (Some(until), Some(now)) => {
+            format!(", for {} more", humanise(until.saturating_sub(now)))
+        }
+    };
+    format!("banned {}{left}", imposed(ban.by))
+}
 
 /// A line for each.
 pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
-        let by = match ban.by {
-            BanBy::Operator => "by an operator",
-            BanBy::Penalty => "by the rule's penalty",
-            BanBy::Override => "by its override",
-        };
-        let left = match (ban.until_ns, now_ns) {
-            (None, _) if ban.by == BanBy::Override => String::new(),
-            (None, _) => ", until somebody lifts it".to_owned(),
-            (Some(_), None) => ", for a time".to_owned(),
-            (Some(until), Some(now)) => {
-                format!(", for {} more", humanise(until.saturating_sub(now)))
-            }
-        };
-        lines.push(format!("banned {by}{left}"));
+        lines.push(banned(ban, now_ns));
     }
     match bucket.penalties {
         0 => {}

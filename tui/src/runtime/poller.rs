@@ -1,15 +1,18 @@
 //! The poller's thread: reads status, rules, buckets and events, one poll after the other.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use loudou_api::{BucketView, Events, MAX_PAGE};
+use loudou_api::{BucketState, BucketView, Events, MAX_PAGE};
 use loudou_limiter::Nanos;
 
 use super::panic_if_asked;
 use crate::app::effects::PollRequest;
 use crate::app::msg::{Failure, Msg, Snapshot};
+use crate::app::rows::BucketId;
 use crate::client::{BucketsQuery, Client, ClientError};
 use crate::clock::Clock;
+use crate::num::count;
 
 /// The most buckets of one poll; the screen says when there are more.
 const MOST_BUCKETS: usize = 5_000;
@@ -17,6 +20,8 @@ const MOST_BUCKETS: usize = 5_000;
 const MOST_PAGES: usize = 200;
 /// The longest that pages are asked for.
 const LONGEST: Nanos = Nanos::from_secs(5);
+/// In how many parts the pages and the time are given out.
+const QUARTERS: usize = 4;
 
 /// Polls as often as asked, until nobody asks any more.
 pub(super) fn run(
@@ -25,9 +30,13 @@ pub(super) fn run(
     requests: &Receiver<PollRequest>,
     answers: &SyncSender<Msg>,
 ) {
+    let mut was_cut = false;
     for request in requests {
         panic_if_asked("poller");
-        let snapshot = poll(client, clock, request).map(Box::new);
+        let snapshot = poll(client, clock, &request, was_cut).map(Box::new);
+        if let Ok(snapshot) = &snapshot {
+            was_cut = snapshot.truncated;
+        }
         if answers
             .send(Msg::Polled(snapshot.map_err(failure)))
             .is_err()
@@ -55,7 +64,13 @@ pub(super) fn failure(error: ClientError) -> Failure {
     }
 }
 
-fn poll(client: &Client, clock: Clock, request: PollRequest) -> Result<Snapshot, ClientError> {
+/// Reads everything; `was_cut` when there were too many buckets for the poll before.
+fn poll(
+    client: &Client,
+    clock: Clock,
+    request: &PollRequest,
+    was_cut: bool,
+) -> Result<Snapshot, ClientError> {
     let status = client.status()?;
     let rules = if request.generation == Some(status.generation) {
         None
@@ -63,7 +78,10 @@ fn poll(client: &Client, clock: Clock, request: PollRequest) -> Result<Snapshot,
         Some(client.rules()?)
     };
     let events = events(client, request.after_seq)?;
-    let (buckets, truncated) = buckets(client, clock)?;
+    // Each further scan is of the whole store: only where it may be needed.
+    let many = was_cut || status.store.used > count(MOST_BUCKETS);
+    let key = request.key.as_deref();
+    let (buckets, truncated) = buckets(client, clock, many, key)?;
     Ok(Snapshot {
         status,
         buckets,
@@ -87,26 +105,99 @@ fn events(client: &Client, after: u64) -> Result<Events, ClientError> {
 
 type Buckets = Vec<(u64, BucketView)>;
 
-/// Pages up to a bound, and whether there are more.
-fn buckets(client: &Client, clock: Clock) -> Result<(Buckets, bool), ClientError> {
-    let mut buckets = Vec::new();
-    let mut query = BucketsQuery {
-        limit: Some(MAX_PAGE),
-        ..BucketsQuery::default()
-    };
-    let start = clock.now();
-    for _ in 0..MOST_PAGES {
-        let page = client.buckets(&query)?;
-        let now_ns = page.now_ns;
-        buckets.extend(page.buckets.into_iter().map(|bucket| (now_ns, bucket)));
-        query.cursor = page.next_cursor;
-        let all = query.cursor.is_none();
-        let enough = buckets.len() >= MOST_BUCKETS || clock.now().since(start) > LONGEST;
-        if all || enough {
-            let truncated = !all || buckets.len() > MOST_BUCKETS;
-            buckets.truncate(MOST_BUCKETS);
-            return Ok((buckets, truncated));
+/// Buckets up to a bound, and whether there are more. Where there are many, those that stand out first,
+/// then those with `key` in their keys.
+fn buckets(
+    client: &Client,
+    clock: Clock,
+    many: bool,
+    key: Option<&str>,
+) -> Result<(Buckets, bool), ClientError> {
+    let mut reading = Reading::new(client, clock);
+    if many {
+        let mut refusing = Scan::of(Some(BucketState::Refusing));
+        let mut banned = Scan::of(Some(BucketState::Banned));
+        // None crowds out the others, and all leave time for the rest.
+        reading.read(&mut refusing, MOST_BUCKETS / 2, 1)?;
+        reading.read(&mut banned, MOST_BUCKETS / 4 * 3, 2)?;
+        if let Some(key) = key {
+            let mut sought = Scan::of(None);
+            sought.query.key = Some(key.to_owned());
+            reading.read(&mut sought, MOST_BUCKETS, 3)?;
+        }
+        reading.read(&mut banned, MOST_BUCKETS, 3)?;
+        reading.read(&mut refusing, MOST_BUCKETS, 3)?;
+    }
+    let mut all = Scan::of(None);
+    reading.read(&mut all, MOST_BUCKETS, QUARTERS)?;
+    Ok((reading.buckets, !all.done))
+}
+
+/// A query, and how far its pages were read.
+struct Scan {
+    query: BucketsQuery,
+    done: bool,
+}
+
+impl Scan {
+    fn of(state: Option<BucketState>) -> Self {
+        let query = BucketsQuery {
+            state,
+            ..BucketsQuery::default()
+        };
+        Self { query, done: false }
+    }
+}
+
+/// What a poll has read of the buckets, each once.
+struct Reading<'a> {
+    client: &'a Client,
+    clock: Clock,
+    start: Nanos,
+    pages: usize,
+    seen: BTreeSet<BucketId>,
+    buckets: Buckets,
+}
+
+impl<'a> Reading<'a> {
+    fn new(client: &'a Client, clock: Clock) -> Self {
+        Self {
+            client,
+            clock,
+            start: clock.now(),
+            pages: 0,
+            seen: BTreeSet::new(),
+            buckets: Vec::new(),
         }
     }
-    Ok((buckets, true))
+
+    /// Goes on with `scan` until there are `most` buckets, or so many quarters of a poll's pages or time
+    /// are used up.
+    fn read(&mut self, scan: &mut Scan, most: usize, quarters: usize) -> Result<(), ClientError> {
+        let pages = MOST_PAGES.saturating_mul(quarters) / QUARTERS;
+        let until = LONGEST.get().saturating_mul(count(quarters)) / count(QUARTERS);
+        while !scan.done && self.pages < pages && self.clock.now().since(self.start).get() <= until
+        {
+            let room = most.saturating_sub(self.buckets.len());
+            if room == 0 {
+                break;
+            }
+            // No more than there is room for: what is left out comes on the next page.
+            scan.query.limit = Some(room.min(MAX_PAGE));
+            let page = self.client.buckets(&scan.query)?;
+            self.pages = self.pages.saturating_add(1);
+            for bucket in page.buckets {
+                if self.seen.insert(BucketId::new(&bucket.rule, &bucket.key)) {
+                    self.buckets.push((page.now_ns, bucket));
+                }
+            }
+            scan.query.cursor = page.next_cursor;
+            scan.done = scan.query.cursor.is_none();
+        }
+        self.buckets.truncate(MOST_BUCKETS);
+        Ok(())
+    }
 }
+
+#[cfg(test)]
+mod tests;

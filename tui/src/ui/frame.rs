@@ -210,7 +210,7 @@ fn shown(state: &State) -> String {
     let some = state.table.visible.len();
     let mut text = if data.truncated {
         format!(
-            "{some} of the first {} buckets; there are more",
+            "{some} of {} buckets, refusing and banned first; there are more",
             amount(count(all))
         )
     } else if some == all {

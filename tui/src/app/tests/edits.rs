@@ -179,8 +179,10 @@ fn undo_drops_an_edit_where_none_was_and_asks_first() {
     let undo = edit_of(type_keys(&mut state, "<ret>"));
     assert!(undo.is_undo);
     assert_eq!((&undo.change, undo.seen.generation), (&Change::Drop, 8));
+    assert!(said(&state).contains("sending"));
     answer(&mut state, undo);
     assert!(said(&state).contains("undone:"));
+    assert!(!said(&state).contains("sending"), "{}", said(&state));
     assert!(state.undos.is_empty());
 }
 
