@@ -10,7 +10,7 @@ use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::{RuleMetrics, StoreMetrics};
-use crate::record::{Record, RecordError, RuleRecord};
+use crate::record::{RecordError, RuleRecord};
 
 /// How many pages are looked at to tell the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
@@ -29,7 +29,7 @@ impl AdminPlane {
         sample_idle(host, &table, &mut store);
         let now = host.now();
         let seen = self.seen(host, &record.rules);
-        let rules = record
+        let rules: Vec<RuleTotals> = record
             .rules
             .iter()
             .map(|rule| self.totals(host, rule, &seen))
@@ -43,7 +43,7 @@ impl AdminPlane {
             uptime_ns: now.since(table.started()).get(),
             access: call.caller.access,
             waiting: metrics.waiting(host),
-            warnings: self.warnings(&record, &store),
+            warnings: self.warnings(&rules, &store),
             store,
             rules,
         };
@@ -94,13 +94,13 @@ impl AdminPlane {
         seen.unwrap_or_default()
     }
 
-    fn warnings(&self, record: &Record, store: &StoreStatus) -> Vec<String> {
+    fn warnings(&self, rules: &[RuleTotals], store: &StoreStatus) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.settings.tokens.is_empty() {
             let line = "no tokens are configured: every process on this machine may edit";
             warnings.push(line.to_owned());
         }
-        if record.rules.is_empty() {
+        if rules.is_empty() {
             warnings.push("there are no rules".to_owned());
         }
         if store.evicted_lossy > 0 {
@@ -109,10 +109,12 @@ impl AdminPlane {
                 store.evicted_lossy, store.buckets
             ));
         }
-        if store.cas_give_ups > 0 {
-            let count = store.cas_give_ups;
+        let errors = rules.iter().map(|rule| rule.errors);
+        let errors = errors.fold(0_u64, u64::saturating_add);
+        if errors > 0 {
             warnings.push(format!(
-                "{count} decisions were given up; rules' on_error held"
+                "{errors} decisions were given up, after conflicts or because bans left no room in the store; \
+                 rules' on_error held"
             ));
         }
         if store.lost_responses > 0 {

@@ -237,6 +237,9 @@ fn who_finds_no_room_gets_what_on_error_says() -> Result<()> {
         let answer = http.send(&Request::get(path).header("x-user-id", "alice"))?;
         ensure!(answer.status == expected, "{path}: {answer:?}");
     }
+    let status = ops.get("/v1/status")?;
+    let warning = status["warnings"][0].as_str().unwrap_or_default();
+    ensure!(warning.starts_with("2 decisions were given up"), "{status}");
     ensure!(
         envoy.verdicts("errors")? == 2,
         "{:?}",
