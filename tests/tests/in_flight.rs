@@ -103,20 +103,25 @@ fn routes() -> Value {
     json!([direct, to("/nowhere", "nowhere"), to("/", "upstream")])
 }
 
-/// Whoever answers, and whatever becomes of the connections.
-#[test]
-fn a_place_comes_back_however_its_request_ends() -> Result<()> {
+/// An Envoy with three places for each user, on those routes.
+fn in_front_of(upstream: &Upstream) -> Result<Envoy> {
     let rules = json!([{
         "name": "flights",
         "key": [{ "header": "x-user-id" }],
         "limits": [{ "algorithm": "concurrency", "capacity": 3 }],
     }]);
-    let upstream = Upstream::start()?;
     let config = Config::new(rules)
         .upstream(upstream.address())
         .cluster("nowhere", None)
         .routes(routes());
-    let envoy = Envoy::start(&config)?;
+    Envoy::start(&config)
+}
+
+/// Whoever answers, and whatever becomes of the connections.
+#[test]
+fn a_place_comes_back_however_its_request_ends() -> Result<()> {
+    let upstream = Upstream::start()?;
+    let envoy = in_front_of(&upstream)?;
     let mut ops = Operator::viewer(&envoy);
     for (path, answer_as, expected) in [
         ("/", "200", Some(200)),
@@ -145,17 +150,8 @@ fn a_place_comes_back_however_its_request_ends() -> Result<()> {
 /// Who speaks another protocol by now is in flight until the connection ends.
 #[test]
 fn an_upgraded_request_keeps_its_place() -> Result<()> {
-    let rules = json!([{
-        "name": "flights",
-        "key": [{ "header": "x-user-id" }],
-        "limits": [{ "algorithm": "concurrency", "capacity": 3 }],
-    }]);
     let upstream = Upstream::start()?;
-    let config = Config::new(rules)
-        .upstream(upstream.address())
-        .cluster("nowhere", None)
-        .routes(routes());
-    let envoy = Envoy::start(&config)?;
+    let envoy = in_front_of(&upstream)?;
     let mut ops = Operator::viewer(&envoy);
     let mut socket = TcpStream::connect(envoy.data_address())?;
     socket.write_all(
