@@ -28,7 +28,7 @@ mod rules;
 mod status;
 mod top;
 
-use call::{Call, Query};
+use call::{Call, Query, bad};
 
 /// The largest body of a request, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -109,6 +109,11 @@ impl AdminPlane {
     }
 
     fn route(&mut self, host: &dyn Host, call: &Call, body: &[u8]) -> Result<Reply, Failure> {
+        if !body.is_empty() && !call.takes_body() {
+            return Err(bad(
+                "this call takes no body: its parameters are in the query",
+            ));
+        }
         let steps: Vec<&str> = call.steps.iter().map(String::as_str).collect();
         match (call.method.as_str(), steps.as_slice()) {
             ("GET", ["v1", "status"]) => self.status(host, call),

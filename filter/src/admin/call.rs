@@ -66,6 +66,11 @@ impl Call {
         !only_asks && self.steps != ["v1", "explain"]
     }
 
+    /// Whether a body is read: what belongs into the query would be overlooked in another's.
+    pub(super) fn takes_body(&self) -> bool {
+        self.method == "PUT" || self.steps == ["v1", "explain"]
+    }
+
     /// Refuses a body that is not JSON: a form on a web page cannot send JSON unasked.
     pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
         let kind = host.request_header("content-type").unwrap_or_default();

@@ -24,6 +24,18 @@ fn keys_that_no_request_has() {
     );
 }
 
+/// A time that stands in a body would be overlooked, and the ban without an end.
+#[test]
+fn a_body_where_none_belongs() {
+    let mut bench = Bench::new();
+    let body = json!({ "for": "5m" });
+    let path = "/v1/buckets/per-user/alice/ban";
+    let (status, answer) = bench.edit("POST", path, "*", Some(&body));
+    let detail = answer["detail"].as_str().unwrap_or_default();
+    assert!(status == 400 && detail.contains("query"), "{answer}");
+    assert!(bench.buckets("").is_empty());
+}
+
 /// Whoever forgets the time does not mean for ever.
 #[test]
 fn a_time_that_is_empty_is_no_time() {
