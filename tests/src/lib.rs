@@ -31,6 +31,7 @@ pub mod console;
 pub mod crowd;
 pub mod envoy;
 pub mod example;
+pub mod filters;
 pub mod http;
 pub mod load;
 pub mod one_rule;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::filters::header_to_metadata;
 use loudou_tests::{Config, Envoy, Operator, Request, Response, expect, expect_problem};
 use serde_json::{Map, Value, json};
 
@@ -228,22 +229,6 @@ fn levels(ops: &mut Operator) -> Result<Vec<String>> {
         .collect();
     levels.sort();
     Ok(levels)
-}
-
-fn header_to_metadata() -> Value {
-    json!({
-        "name": "header-to-metadata",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
-            "request_rules": [{
-                "header": "x-plan-from-jwt",
-                "on_header_present": {
-                    "metadata_namespace": "envoy.filters.http.jwt_authn", "key": "plan", "type": "STRING",
-                },
-                "remove": true,
-            }],
-        },
-    })
 }
 
 /// The response tells of the rules that admitted, and of what each has left, as was explained.

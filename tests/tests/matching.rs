@@ -4,6 +4,7 @@
 //! admitted, so one response tells all rules that matched.
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::filters::header_to_metadata;
 use loudou_tests::{Config, Envoy, Request};
 use serde_json::{Value, json};
 
@@ -32,23 +33,6 @@ fn get(path: &str) -> Request {
 
 fn with(name: &str, value: impl AsRef<[u8]>) -> Request {
     get("/").header(name, value)
-}
-
-/// What comes before the filter: a header becomes dynamic metadata, as a JWT would.
-fn header_to_metadata() -> Value {
-    json!({
-        "name": "header-to-metadata",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
-            "request_rules": [{
-                "header": "x-plan-from-jwt",
-                "on_header_present": {
-                    "metadata_namespace": "envoy.filters.http.jwt_authn", "key": "plan", "type": "STRING",
-                },
-                "remove": true,
-            }],
-        },
-    })
 }
 
 fn paths() -> Vec<Case> {

@@ -57,3 +57,21 @@ fn problems(document: &Value) -> Vec<String> {
     let parsed = parse(document);
     parsed.problems.iter().map(ToString::to_string).collect()
 }
+
+/// The problems of a rule with these fields, by their places in the rule.
+fn of_rule(fields: &Value) -> Vec<String> {
+    let lines = problems(&file(&[rule(fields)]));
+    let local = lines
+        .iter()
+        .map(|line| line.strip_prefix("rules[0].").unwrap_or(line));
+    local.map(str::to_string).collect()
+}
+
+/// The problems of a match, by their places in it.
+fn of_match(fields: &Value) -> Vec<String> {
+    let lines = of_rule(&json!({ "match": fields }));
+    let local = lines
+        .iter()
+        .map(|line| line.strip_prefix("match.").unwrap_or(line));
+    local.map(str::to_string).collect()
+}

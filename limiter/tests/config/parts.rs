@@ -4,23 +4,7 @@ use loudou_limiter::config::{parse_edit, parse_limits, parse_rule, parse_store};
 use loudou_limiter::rule::Mode;
 use serde_json::{Value, json};
 
-use super::{file, problems, rule};
-
-fn of_rule(fields: &Value) -> Vec<String> {
-    let lines = problems(&file(&[rule(fields)]));
-    let local = lines
-        .iter()
-        .map(|line| line.strip_prefix("rules[0].").unwrap_or(line));
-    local.map(str::to_string).collect()
-}
-
-fn of_match(fields: &Value) -> Vec<String> {
-    let lines = of_rule(&json!({ "match": fields }));
-    let local = lines
-        .iter()
-        .map(|line| line.strip_prefix("match.").unwrap_or(line));
-    local.map(str::to_string).collect()
-}
+use super::{of_match, of_rule, problems};
 
 #[test]
 fn rule_names() {

@@ -3,23 +3,7 @@
 use loudou_limiter::config::advice;
 use serde_json::{Value, json};
 
-use super::{file, problems, read, read_rule, rule};
-
-fn of(fields: &Value) -> Vec<String> {
-    let lines = problems(&file(&[rule(fields)]));
-    let local = lines
-        .iter()
-        .map(|line| line.strip_prefix("rules[0].").unwrap_or(line));
-    local.map(str::to_string).collect()
-}
-
-fn of_match(fields: &Value) -> Vec<String> {
-    let lines = of(&json!({ "match": fields }));
-    let local = lines
-        .iter()
-        .map(|line| line.strip_prefix("match.").unwrap_or(line));
-    local.map(str::to_string).collect()
-}
+use super::{file, of_match, of_rule, read, read_rule, rule};
 
 #[test]
 fn paths_and_hosts() {
@@ -108,13 +92,13 @@ fn queries_cookies_and_metadata() {
             format!("metadata[3]: `path` is missing; allowed: {keys}"),
         ]
     );
-    assert_eq!(of(&json!({ "key": [{ "metadata": "sub" }] })).len(), 1);
+    assert_eq!(of_rule(&json!({ "key": [{ "metadata": "sub" }] })).len(), 1);
 }
 
 #[test]
 fn keys_have_bounds() {
     assert_eq!(
-        of(&json!({ "key": [
+        of_rule(&json!({ "key": [
             { "path": { "segments": 0 } }, { "source": { "v4_prefix": 33, "v6_prefix": 129 } },
             { "source": { "v6_prefix": 129, "v4": 8 } },
         ] })),

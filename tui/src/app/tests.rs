@@ -14,6 +14,7 @@ use super::update::update;
 mod edits;
 mod of_key;
 mod random;
+mod undo_of_bans;
 
 const SIZE: (u16, u16) = (80, 24);
 

@@ -1,0 +1,173 @@
+//! Undoing bans that somebody may have changed since.
+
+use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
+use loudou_limiter::Nanos;
+
+use super::of_key::{ban, change_of};
+use super::{SIZE, said, send};
+use crate::app::fixture::{S, banned, snapshot, state, type_keys};
+use crate::app::msg::Msg;
+use crate::app::of_key::{KeyAnswer, KeyChange, What};
+use crate::app::rows::BucketId;
+use crate::app::state::{Mode, State};
+
+/// The server does as asked: the ban of the bucket before and after.
+fn done(
+    state: &mut State,
+    change: Box<KeyChange>,
+    before: Option<BanView>,
+    after: Option<BanView>,
+) {
+    let bucket = BucketView {
+        ban: after,
+        ..BucketView::default()
+    };
+    let answer = BanAnswer {
+        now_ns: state.server_ns(),
+        before,
+        bucket: Some(bucket),
+    };
+    send(
+        state,
+        Msg::OfKey(change, Ok(KeyAnswer::Ban(Box::new(answer)))),
+    );
+}
+
+/// Poll number `poll`, in which `mallory` has this ban.
+fn poll(state: &mut State, poll: u64, ban: Option<BanView>) {
+    let mut snapshot = snapshot(poll);
+    for (_, bucket) in &mut snapshot.buckets {
+        if bucket.key == "mallory" {
+            bucket.ban = ban;
+        }
+    }
+    send(state, Msg::Polled(Ok(Box::new(snapshot))));
+}
+
+fn question(state: &State) -> (&str, String) {
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    (&pending.question, pending.detail.join("; "))
+}
+
+/// `mallory` was banned here for 10 minutes, from 1002 s on.
+fn banned_here() -> State {
+    let mut state = state(SIZE, 3);
+    let change = change_of(type_keys(&mut state, "b10m<ret><ret>"));
+    done(&mut state, change, None, ban(BanBy::Operator, 1_602));
+    state
+}
+
+#[test]
+fn a_ban_that_somebody_changed_since_is_not_lifted_unasked() {
+    let own = ban(BanBy::Operator, 1_602);
+    let plain = "Undo the last change for mallory?";
+    // Before there was another poll nothing is known; then the ban is as it was made.
+    let mut state = banned_here();
+    type_keys(&mut state, "u");
+    assert_eq!(question(&state).0, plain);
+    type_keys(&mut state, "n");
+    poll(&mut state, 3, own);
+    type_keys(&mut state, "u");
+    assert_eq!(question(&state).0, plain);
+    type_keys(&mut state, "n");
+    poll(&mut state, 4, ban(BanBy::Operator, 5_004));
+    type_keys(&mut state, "u");
+    assert_eq!(
+        question(&state),
+        (
+            "The ban of mallory was changed since, by an operator. Undo all the same?",
+            "it was: mallory is banned for 10m; yours: banned by an operator, for 9m58s more; \
+             now: banned by an operator, for 1h7m more"
+                .to_owned()
+        )
+    );
+    assert_eq!(change_of(type_keys(&mut state, "y")).what, What::Unban);
+    // So too while the screen stands still.
+    let mut state = banned_here();
+    type_keys(&mut state, " ");
+    poll(&mut state, 3, ban(BanBy::Penalty, 1_602));
+    type_keys(&mut state, "u");
+    assert!(
+        question(&state).0.contains("by the rule's penalty"),
+        "{state:?}"
+    );
+}
+
+#[test]
+fn a_ban_that_is_over_or_lifted_drops_off_what_can_be_undone() {
+    for (number, ban) in [(3, None), (700, None), (700, ban(BanBy::Penalty, 2_000))] {
+        let mut state = banned_here();
+        poll(&mut state, number, ban);
+        assert!(type_keys(&mut state, "u").is_empty());
+        assert!(matches!(state.mode, Mode::Browse), "{number} {ban:?}");
+        assert!(state.undos.is_empty());
+        assert!(said(&state).contains("nothing is left to undo of: mallory is banned for 10m"));
+    }
+    // It was longer before, and somebody lifted it.
+    let mut state = state(SIZE, 3);
+    let change = change_of(type_keys(&mut state, "b10m<ret><ret>"));
+    let (before, after) = (ban(BanBy::Penalty, 2_000), ban(BanBy::Operator, 1_602));
+    done(&mut state, change, before, after);
+    poll(&mut state, 3, None);
+    type_keys(&mut state, "u");
+    assert_eq!(
+        question(&state).0,
+        "The ban of mallory was lifted since. Undo all the same?"
+    );
+}
+
+#[test]
+fn a_key_banned_anew_since_it_was_let_free() {
+    let mut state = banned(SIZE, 3);
+    let change = change_of(type_keys(&mut state, "/mallory<ret>b<ret>"));
+    done(&mut state, change, ban(BanBy::Penalty, 1_250), None);
+    poll(&mut state, 4, ban(BanBy::Operator, 9_000));
+    type_keys(&mut state, "u");
+    let asked = "mallory was banned since, by an operator. Undo all the same?";
+    assert_eq!(question(&state).0, asked);
+}
+
+#[test]
+fn an_undone_ban_leaves_the_one_before_as_the_last() {
+    let mut state = banned_here();
+    let first = ban(BanBy::Operator, 1_602);
+    poll(&mut state, 3, first);
+    let second = ban(BanBy::Operator, 2_203);
+    // Banned as it is, the key would be let free: the second ban comes as another one did.
+    let longer = Box::new(KeyChange {
+        id: BucketId::new("reply-per-user", "mallory"),
+        what: What::Ban(Some(Nanos::from_secs(1_200))),
+        reason: String::new(),
+        is_undo: false,
+        retries: 0,
+    });
+    done(&mut state, longer, first, second);
+    poll(&mut state, 4, second);
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    assert_eq!(undo.what, What::Ban(Some(Nanos::from_secs(598))));
+    // Put back a little later than thought.
+    let rest = Some(BanView {
+        until_ns: Some(1_602 * S + 5_000_000),
+        by: BanBy::Operator,
+    });
+    done(&mut state, undo, second, rest);
+    poll(&mut state, 5, rest);
+    assert_eq!(state.undos.len(), 1);
+    type_keys(&mut state, "u");
+    assert_eq!(question(&state).0, "Undo the last change for mallory?");
+}
+
+#[test]
+fn an_undo_takes_off_its_own_change_only() {
+    let mut state = banned_here();
+    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    // Before that is answered, another key is banned.
+    let change = change_of(type_keys(&mut state, "jb<ret><ret>"));
+    done(&mut state, change, None, Some(BanView::default()));
+    done(&mut state, undo, ban(BanBy::Operator, 1_602), None);
+    assert_eq!(state.undos.len(), 1);
+    type_keys(&mut state, "u");
+    assert!(!question(&state).0.contains("mallory"), "{state:?}");
+}
