@@ -11,14 +11,14 @@ const FORMAT: &str =
     "ACCESS %RESPONSE_CODE% | %RESPONSE_CODE_DETAILS% | %FILTER_STATE(wasm.loudou:PLAIN)%";
 const MS: u64 = 1_000_000;
 
-/// One request a day, and a ban for the fifth refusal in a while: half a second, then four times as
+/// One request a day, and a ban for the twentieth refusal in a while: half a second, then four times as
 /// long, and three seconds at most.
 fn rules() -> Value {
     json!([{
         "name": "r",
         "key": [{ "header": "x-user-id" }],
         "limits": [{ "name": "l", "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
-        "penalty": { "after": 5, "within": "10s", "ban": "500ms", "factor": 4, "max": "3s" },
+        "penalty": { "after": 20, "within": "10s", "ban": "500ms", "factor": 4, "max": "3s" },
     }])
 }
 
@@ -82,7 +82,7 @@ fn bans_get_longer_and_are_forgotten() -> Result<()> {
         let (refusals, answer) = until_banned(&mut http)?;
         // Where a ban has just ended, one refusal has shown that.
         ensure!(
-            refusals == if number == 1 { 5 } else { 4 },
+            refusals == if number == 1 { 20 } else { 19 },
             "{refusals} refusals"
         );
         let wait: u64 = answer.header("retry-after").context("a wait")?.parse()?;
@@ -129,7 +129,7 @@ fn a_ban_is_told_everywhere() -> Result<()> {
     );
     ensure!(line.ends_with(&format!(";{key:016x}")), "{line}");
     // It is a refusal like others to who counts.
-    ensure!(envoy.counter("wasmcustom.loudou.rule.r.refused")? == 5);
+    ensure!(envoy.counter("wasmcustom.loudou.rule.r.refused")? == 20);
     envoy.stop()
 }
 
@@ -148,7 +148,7 @@ fn strikes_are_shown_and_forgiven() -> Result<()> {
     ops.unban("r", "eve")?;
     let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
     ensure!(bucket.get("strikes").is_none(), "{bucket}");
-    ensure!(until_banned(&mut http)?.0 == 5);
+    ensure!(until_banned(&mut http)?.0 == 20);
     // Without a penalty nobody is banned any more; who is, stays it until it is over.
     ops.edit("r", "", &json!({ "penalty": null }))?;
     ban_ends(&mut http)?;
