@@ -1,24 +1,24 @@
 //! A rule at work: its limits through time, for each of its keys.
 
-use alloc::vec::Vec;
-
 use crate::ask::Ask;
-use crate::carry::{Carry, Past, Versions};
-use crate::config::{RuleEdit, scaled};
-use crate::limit::Limits;
+use crate::carry::Carry;
+use crate::config::RuleEdit;
+use crate::limit::{Bucket, Limits};
 use crate::request::Request;
 use crate::rule::{KeyMap, Override, Rule};
 use crate::store::SharedData;
 use crate::store::attempt::Take;
+use crate::store::page::Slot;
 use crate::store::release::{Give, Receipt, Why};
 use crate::store::table::Table;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
+use crate::versions::{Age, History, limits_of};
 
-/// A rule in force, with the limits its live buckets may still be in.
+/// A rule in force, with the changes that its live buckets may still have to undergo.
 #[derive(Clone, Debug)]
 pub struct ActiveRule {
     rule: Rule,
-    versions: Versions,
+    history: History,
     overrides: KeyMap<Own>,
     tag: u32,
 }
@@ -26,7 +26,7 @@ pub struct ActiveRule {
 /// What a key gets that has an override.
 #[derive(Clone, Debug)]
 enum Own {
-    Limits(Versions),
+    Limits(Limits),
     Unlimited,
     Banned,
 }
@@ -35,7 +35,7 @@ enum Own {
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
     /// A bucket of these limits.
-    Limits(&'a Versions),
+    Limits(&'a Limits),
     /// Whatever it asks for.
     Unlimited,
     /// Nothing.
@@ -43,29 +43,36 @@ pub enum Grant<'a> {
 }
 
 impl ActiveRule {
-    /// A rule whose earlier limits were `past`, oldest first.
-    pub fn new(rule: Rule, past: Vec<Past>) -> Self {
-        let versions = Versions::new(rule.limits.clone(), past);
-        let overrides = rule.overrides.map(|own| Own::new(own, &rule, &versions));
+    /// A rule with its history.
+    pub fn new(rule: Rule, history: History) -> Self {
+        let overrides = rule.overrides.map(|gives| Own::new(gives, &rule));
         let tag = rule.tag();
         Self {
             rule,
-            versions,
+            history,
             overrides,
             tag,
         }
     }
 
-    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
-    pub fn edit(&mut self, edit: RuleEdit, carry: Carry, at: Nanos) {
-        edit.apply(&mut self.rule);
-        let regrants = edit.limits.is_some() || edit.overrides.is_some();
-        if let Some(limits) = edit.limits {
-            self.versions.replace(limits, carry, at);
+    /// A rule whose buckets are shared only with rules that are the same in everything.
+    pub fn alone(rule: Rule) -> Self {
+        let tag = rule.whole_tag();
+        Self {
+            tag,
+            ..Self::new(rule, History::default())
         }
-        if regrants {
-            let (rule, versions) = (&self.rule, &self.versions);
-            self.overrides = rule.overrides.map(|own| Own::new(own, rule, versions));
+    }
+
+    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
+    pub fn edit(&mut self, edit: &RuleEdit, carry: Carry, at: Nanos) {
+        let before = self.rule.clone();
+        edit.apply(&mut self.rule);
+        let version = self.history.version.saturating_add(1);
+        let note = (carry, at, version);
+        if self.history.note(&before, &self.rule, note) {
+            let rule = &self.rule;
+            self.overrides = rule.overrides.map(|gives| Own::new(gives, rule));
         }
     }
 
@@ -74,85 +81,96 @@ impl ActiveRule {
         &self.rule
     }
 
-    /// Its limits through time.
-    pub const fn versions(&self) -> &Versions {
-        &self.versions
-    }
-
     /// What a key gets.
     pub fn grant(&self, key: &str) -> Grant<'_> {
         match self.overrides.get(key) {
-            None => Grant::Limits(&self.versions),
-            Some(Own::Limits(versions)) => Grant::Limits(versions),
+            None => Grant::Limits(&self.rule.limits),
+            Some(Own::Limits(limits)) => Grant::Limits(limits),
             Some(Own::Unlimited) => Grant::Unlimited,
             Some(Own::Banned) => Grant::Banned,
         }
     }
 
-    /// The limits through time of a key's bucket. One that is unlimited or banned keeps what it had.
-    pub fn versions_of(&self, key: &str) -> &Versions {
+    /// The limits of a key's bucket. One that is unlimited or banned keeps what it had.
+    pub fn limits_of(&self, key: &str) -> &Limits {
         match self.grant(key) {
-            Grant::Limits(versions) => versions,
-            Grant::Unlimited | Grant::Banned => &self.versions,
+            Grant::Limits(limits) => limits,
+            Grant::Unlimited | Grant::Banned => &self.rule.limits,
         }
     }
 
-    /// The limits of a key's bucket; the rule's own without a key.
-    pub fn limits_of(&self, key: Option<&str>) -> &Limits {
-        let versions = key.map_or(&self.versions, |key| self.versions_of(key));
-        versions.current()
+    /// The version in force, which each bucket that is written gets.
+    pub const fn version(&self) -> u32 {
+        self.history.version
     }
 
-    /// Whether the limits of any key need to know the wall clock.
+    /// How a bucket's version is related to the one in force.
+    pub fn age(&self, version: u32) -> Age {
+        self.history.age(version)
+    }
+
+    /// Brings the bucket of `key` from `version` to the one in force, in which it has `limits`; `None` if it
+    /// is as it was.
+    pub(crate) fn bring_forward(
+        &self,
+        of: (&str, &Limits),
+        bucket: (&Bucket, u32),
+        clock: Clock,
+    ) -> Option<Bucket> {
+        self.history.bring_forward(&self.rule, of, bucket, clock)
+    }
+
+    /// The bucket of a key in a slot, as it is under the version in force.
+    pub fn bucket_of(&self, key: &str, slot: &Slot, clock: Clock) -> Bucket {
+        let limits = self.limits_of(key);
+        self.bring_forward((key, limits), (&slot.bucket, slot.version), clock)
+            .unwrap_or_else(|| slot.bucket.clone())
+    }
+
+    /// Whether the limits of any key need to know the wall clock, or have needed it.
     pub fn reads_wall(&self) -> bool {
-        self.any_limits(Limits::reads_wall)
-    }
-
-    fn any_limits(&self, test: impl Fn(&Limits) -> bool) -> bool {
         let own = self.overrides.values().filter_map(|own| match own {
-            Own::Limits(versions) => Some(versions),
+            Own::Limits(limits) => Some(limits),
             Own::Unlimited | Own::Banned => None,
         });
-        own.chain([&self.versions])
-            .any(|versions| test(versions.current()))
+        let all = own.chain([&self.rule.limits]).chain(self.history.limits());
+        all.into_iter().any(Limits::reads_wall)
     }
 
     /// A request to its bucket `key`.
     pub fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
-        self.take_of(self.versions_of(key), key, ask)
+        self.take_of(self.limits_of(key), key, ask)
     }
 
     /// A request to its bucket `key`, which has these limits.
     pub(crate) const fn take_of<'a>(
         &'a self,
-        versions: &'a Versions,
+        limits: &'a Limits,
         key: &'a str,
         ask: Ask,
     ) -> Take<'a> {
         Take {
-            versions,
-            rule_tag: self.tag,
-            penalty: self.rule.penalty.as_ref(),
+            rule: self,
+            limits,
             key,
             ask,
         }
     }
 
     /// The return of what a request took from its bucket `key`.
-    pub fn give<'a>(
+    pub const fn give<'a>(
         &'a self,
         key: &'a str,
         receipt: &'a Receipt,
         why: Why,
-        now: Nanos,
+        clock: Clock,
     ) -> Give<'a> {
         Give {
-            versions: self.versions_of(key),
-            rule_tag: self.tag,
+            rule: self,
             key,
             receipt,
             why,
-            now,
+            clock,
         }
     }
 
@@ -179,16 +197,13 @@ impl ActiveRule {
 }
 
 impl Own {
-    fn new(own: &Override, rule: &Rule, versions: &Versions) -> Self {
-        let limits = match own {
-            Override::Unlimited => return Self::Unlimited,
-            Override::Banned => return Self::Banned,
-            Override::Limits(limits) => limits.clone(),
-            // An edit whose limits cannot be scaled is refused before it gets here.
-            Override::Scale(scale) => {
-                scaled(&rule.limits, *scale).unwrap_or_else(|| rule.limits.clone())
+    fn new(gives: &Override, rule: &Rule) -> Self {
+        match gives {
+            Override::Unlimited => Self::Unlimited,
+            Override::Banned => Self::Banned,
+            Override::Limits(_) | Override::Scale(_) => {
+                Self::Limits(limits_of(gives, &rule.limits).into_owned())
             }
-        };
-        Self::Limits(versions.under(limits))
+        }
     }
 }

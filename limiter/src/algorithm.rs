@@ -10,7 +10,7 @@ use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 pub mod concurrency;
 pub mod fixed_window;
@@ -81,7 +81,11 @@ pub(crate) trait Meter {
     }
     /// Whether a request without a `max_wait` of its own may be held.
     fn may_hold(&self) -> bool {
-        false
+        self.longest_wait() > Nanos::ZERO
+    }
+    /// How long such a request is held at most.
+    fn longest_wait(&self) -> Nanos {
+        Nanos::ZERO
     }
     /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
     fn drains(&self) -> bool {
@@ -126,21 +130,25 @@ pub(crate) trait Meter {
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
-    /// Writes the fullest state that has at most `used` taken at `now` and is as good as new again
-    /// by `now + reset_after`. `used` is above [`Meter::full`] by what already waits.
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos);
-    /// Goes on at `at` from `old`, a state of `from`, where that can be done better than through
-    /// [`Meter::resume`]; false when it cannot. The bounds are the same: nothing above the capacity
-    /// and as good as new no later than before.
+    /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
+    /// capacity shrank below what was used; that is remembered for at least [`MAX_DRAIN`].
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
+    /// Continues at `clock` from `old`, a state of `from`, where more is known than what is used: when
+    /// it was taken. False when [`Meter::resume`] does as well. `carry` is not `reset`.
     fn adopt(
         &self,
         _words: &mut [u64],
         _from: &Algorithm,
         _old: &[u64],
         _carry: Carry,
-        _at: Nanos,
+        _clock: Clock,
     ) -> bool {
         false
+    }
+    /// The most words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
+    /// used: what one word for all of it cannot say.
+    fn most_surplus(&self) -> usize {
+        0
     }
 }
 
@@ -331,19 +339,20 @@ mod tests {
         words
     }
 
-    /// Nothing is given away by a conversion, and nothing is owed beyond the capacity.
+    /// Nothing is given away by a conversion, and what is used beyond the capacity is remembered.
     #[test]
-    fn levels_are_written_rounded_up_and_at_most_full() {
-        let one_second = Nanos::from_secs(1);
+    fn levels_are_written_rounded_up() {
         for algorithm in all() {
             let meter = algorithm.meter();
             let mut words = state(meter);
-            meter.resume(&mut words, 1, Nanos::MAX, Nanos::ZERO);
+            let at = |seconds| Clock::at(Nanos::from_secs(seconds));
+            meter.resume(&mut words, 1, at(0));
             assert!(meter.used(&words, Nanos::ZERO) >= 1);
-            meter.resume(&mut words, meter.full(), Nanos::MAX, Nanos::ZERO);
-            assert_eq!(meter.used(&words, one_second), USED_ONE);
-            meter.resume(&mut words, meter.full(), one_second, Nanos::ZERO);
-            assert_eq!(meter.used(&words, Nanos::ZERO), USED_ONE);
+            for used in [2, 5] {
+                meter.resume(&mut words, used * USED_ONE, at(0));
+                assert_eq!(meter.used(&words, Nanos::ZERO), used * USED_ONE);
+                assert_eq!(meter.used(&words, at(1).now), (used - 1) * USED_ONE);
+            }
         }
     }
 

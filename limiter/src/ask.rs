@@ -1,7 +1,7 @@
 //! What a request asks of a bucket.
 
 use crate::algorithm::MAX_WAIT;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// A cost at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,14 @@ impl Ask {
             now,
             wall: now,
             max_wait: None,
+        }
+    }
+
+    /// Its instant on both clocks.
+    pub const fn clock(&self) -> Clock {
+        Clock {
+            now: self.now,
+            wall: self.wall,
         }
     }
 

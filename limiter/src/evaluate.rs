@@ -27,6 +27,7 @@ use crate::time::Nanos;
 
 pub use crate::active_rule::{ActiveRule, Grant};
 pub use crate::rule_set::RuleSet;
+pub use crate::time::Clock;
 
 /// What one rule made of a request.
 #[derive(Clone, Debug)]
@@ -137,7 +138,12 @@ impl Outcome {
     }
 
     /// The last of the rules has refused: the enforced ones before it are given back what they took.
-    fn overrule(&mut self, rules: &[ActiveRule], give: &mut dyn FnMut(&Give<'_>), now: Nanos) {
+    fn overrule(
+        &mut self,
+        rules: &[ActiveRule],
+        give: &mut dyn FnMut(&Give<'_>),
+        clock: Clock,
+    ) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
         };
@@ -151,7 +157,7 @@ impl Outcome {
             }
             said.overruled = !matches!(said.answer, Answer::Skipped);
             if let (Some(key), Some(receipt)) = (&said.key, said.receipt.take()) {
-                give(&active.give(key, &receipt, Why::Refused, now));
+                give(&active.give(key, &receipt, Why::Refused, clock));
             }
         }
     }
@@ -164,22 +170,6 @@ impl Outcome {
         }
         let waits = self.enforced(rules).map(BucketDecision::wait);
         waits.max().unwrap_or(Nanos::ZERO)
-    }
-}
-
-/// One instant on both clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clock {
-    /// On the process's monotonic clock.
-    pub now: Nanos,
-    /// On the wall clock, since the Unix epoch.
-    pub wall: Nanos,
-}
-
-impl Clock {
-    /// An instant on the monotonic clock, where the wall clock started together with it.
-    pub const fn at(now: Nanos) -> Self {
-        Self { now, wall: now }
     }
 }
 
@@ -224,8 +214,8 @@ pub fn evaluate(
                         max_wait: request.max_wait(),
                     };
                     (said.answer, said.receipt) = match active.grant(&key) {
-                        Grant::Limits(versions) => {
-                            let take = active.take_of(versions, &key, ask);
+                        Grant::Limits(limits) => {
+                            let take = active.take_of(limits, &key, ask);
                             Answer::of(table.charge(store, &take, stats))
                         }
                         Grant::Unlimited => (unlimited(active, &key, table, store, ask.now), None),
@@ -242,7 +232,7 @@ pub fn evaluate(
                     // What is lost is counted.
                     let _lost = table.give(store, give, stats);
                 };
-                outcome.overrule(rules, &mut give, clock.now);
+                outcome.overrule(rules, &mut give, clock);
             }
         }
         if stops {

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use crate::ask::Ask;
 use crate::ban::Ban;
-use crate::carry::Versions;
 use crate::decision::Decision;
 use crate::evaluate::{ActiveRule, Answer, Clock, Grant, Outcome, RuleSet, evaluate, price};
 use crate::request::Request;
@@ -18,7 +17,6 @@ use crate::store::SharedData;
 use crate::store::overlay::Overlay;
 use crate::store::page::Slot;
 use crate::store::table::{StoreStats, Table};
-use crate::time::Nanos;
 
 /// What a rule set would make of a request.
 #[derive(Clone, Debug)]
@@ -160,8 +158,8 @@ impl Look<'_, '_> {
             let read = self.table.look(self.store, id).ok();
             let slot = read.as_ref().and_then(Option::as_ref);
             explained.allowance = self.allowance(active, &key, slot, standing);
-            if let (Some(_), Grant::Limits(versions)) = (&read, active.grant(&key)) {
-                explained.bucket = Some(self.bucket(versions, slot, price, standing));
+            if let (Some(_), Grant::Limits(_)) = (&read, active.grant(&key)) {
+                explained.bucket = Some(self.bucket(active, &key, slot, price, standing));
             }
             explained.price = Some(price);
             explained.key = Some(key);
@@ -220,18 +218,16 @@ impl Look<'_, '_> {
     /// The bucket as it is, with what it was just heard to say, or else would say.
     fn bucket(
         &mut self,
-        versions: &Versions,
+        active: &ActiveRule,
+        key: &str,
         slot: Option<&Slot>,
         price: Price,
         standing: Standing,
     ) -> BucketExplained {
         let Clock { now, wall } = self.clock;
-        let limits = versions.current();
+        let limits = active.limits_of(key);
         let bucket = match slot {
-            Some(slot) => {
-                let idle_at = Nanos::from_millis(slot.idle_at_ms);
-                versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now)
-            }
+            Some(slot) => active.bucket_of(key, slot, self.clock),
             None => limits.start(now),
         };
         let ask = Ask {

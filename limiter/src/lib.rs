@@ -7,7 +7,7 @@
 //!
 //! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
 //! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`health`] (how upstreams
-//! do), [`evaluate`] (a rule set against one request), [`explain`] (why that comes to what it does), [`top`]
+//! do), [`versions`] and [`carry`] (live buckets under changed numbers), [`evaluate`] (a rule set against one request), [`explain`] (why that comes to what it does), [`top`]
 //! (which keys come often).
 #![no_std]
 #![forbid(unsafe_code)]
@@ -42,6 +42,7 @@ pub mod store;
 mod taken;
 mod time;
 pub mod top;
+pub mod versions;
 
 pub use ask::Ask;
 pub use ban::{Ban, Penalty};
@@ -52,4 +53,4 @@ pub use hash::{HashSeed, fingerprint, mix};
 pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 pub use rate::{RATE_FORM, Rate};
 pub use taken::Taken;
-pub use time::{DURATION_FORM, Nanos};
+pub use time::{Clock, DURATION_FORM, Nanos};

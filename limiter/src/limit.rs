@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 use crate::algorithm::{Algorithm, Meter, USED_ONE};
 use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
-use crate::hash::tag;
 use crate::time::Nanos;
 
 /// The most limits in one rule.
@@ -18,6 +17,9 @@ pub const MAX_LIMITS: usize = 8;
 /// The most state words in one bucket: a page of buckets stays small enough to be copied for each
 /// request.
 pub const MAX_BUCKET_WORDS: usize = 1024;
+
+/// [`MAX_BUCKET_WORDS`] as words count.
+const MOST: u64 = 1024;
 
 /// State words; those of most buckets fit in without an allocation.
 pub(crate) type Words = SmallVec<[u64; 8]>;
@@ -58,7 +60,11 @@ pub struct Bucket {
     /// What was given back by requests after which others took, in cost units. It wraps around at
     /// [`GIVEN`].
     pub(crate) given: u64,
-    /// Zeros at the end may be missing.
+    /// The instant at which the last of those who wait passes; nobody who comes later passes before it.
+    /// The limits see to that by themselves until their numbers change.
+    pub(crate) line: Nanos,
+    /// Zeros at the end may be missing. Behind the words of all limits is what is too long for the place
+    /// of a limit whose capacity shrank: for each that can have such a surplus, how many words, and these.
     pub(crate) words: Words,
 }
 
@@ -168,11 +174,6 @@ impl Limits {
         self.0.iter()
     }
 
-    /// A number that tells these limits from others: names, algorithms and numbers count.
-    pub fn tag(&self) -> u32 {
-        tag(&serde_json::to_vec(self).unwrap_or_default())
-    }
-
     /// The most words that a bucket of these limits has.
     pub fn words(&self) -> usize {
         let words = self.0.iter().map(|limit| limit.algorithm.meter().words());
@@ -211,6 +212,7 @@ impl Limits {
         let mut bucket = Bucket {
             last: now,
             given: 0,
+            line: Nanos::ZERO,
             words: Words::new(),
         };
         self.each(&mut bucket, &mut |_, meter, words| meter.start(words, now));
@@ -230,14 +232,41 @@ impl Limits {
         let now = ask.now;
         let mut after = bucket.clone();
         after.last = now;
-        let answer = self.decide_each(&mut after, &ask);
+        let answer = self.decide_in_line(&mut after, &ask);
         if answer.is_refused() {
             bucket.last = now;
             return self.keep_all(bucket, &answer, &ask);
         }
         if ask.cost > 0 {
+            let wait = answer.wait();
+            after.line = match wait {
+                Nanos::ZERO => wait,
+                _ => now.saturating_add(wait),
+            };
             *bucket = after;
         }
+        answer
+    }
+
+    /// Decides for each limit; but nobody passes before those who wait already, whose limits may have had
+    /// other numbers: he waits as long as they do, or is refused if no limit holds a request for so long.
+    fn decide_in_line(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let line = bucket.line.since(ask.now);
+        let mut answer = self.decide_each(bucket, ask);
+        if line <= answer.wait() || ask.cost == 0 || answer.is_refused() {
+            return answer;
+        }
+        let waits = self.0.iter();
+        let waits = waits.map(|limit| limit.algorithm.meter().longest_wait());
+        let longest = ask.longest_wait(waits.max().unwrap_or_default());
+        if let Some(Some(first)) = answer.decisions.first_mut() {
+            *first = if line > longest {
+                first.refused(Some(line.since(longest)))
+            } else {
+                first.after(line)
+            };
+        }
+        answer.reported = reported(&answer.decisions);
         answer
     }
 
@@ -288,7 +317,7 @@ impl Limits {
     /// that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
         let refused = if self.note_refusal(bucket, ask) {
-            self.decide_each(&mut bucket.clone(), ask)
+            self.decide_in_line(&mut bucket.clone(), ask)
         } else {
             *refused
         };
@@ -320,7 +349,11 @@ impl Limits {
     /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all that
     /// is done to limits.
     pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
-        bucket.words.resize(self.words(), 0);
+        let own = self.words();
+        if bucket.words.len() > own {
+            return self.each_of_long(bucket, false, f);
+        }
+        bucket.words.resize(own, 0);
         let mut rest = bucket.words.as_mut_slice();
         for (index, limit) in self.0.iter().enumerate() {
             let meter = limit.algorithm.meter();
@@ -329,6 +362,56 @@ impl Limits {
             };
             f(index, meter, words);
             rest = tail;
+        }
+    }
+
+    /// The same, and each limit may write the most words that it can ever need.
+    pub(crate) fn each_with_surplus(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
+        self.each_of_long(bucket, true, f);
+    }
+
+    /// The same where limits may have words beyond their place.
+    #[inline(never)]
+    fn each_of_long(&self, bucket: &mut Bucket, with_room: bool, f: &mut Each<'_>) {
+        let own = self.words();
+        let mut surplus: Vec<u64> = bucket.words.iter().skip(own).copied().collect();
+        surplus.reverse();
+        bucket.words.resize(own, 0);
+        let mut behind: Vec<u64> = Vec::new();
+        let mut room = MAX_BUCKET_WORDS.saturating_sub(own);
+        let mut rest = bucket.words.as_mut_slice();
+        for (index, limit) in self.0.iter().enumerate() {
+            let meter = limit.algorithm.meter();
+            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
+                return;
+            };
+            rest = tail;
+            let most = meter.most_surplus();
+            if most == 0 {
+                f(index, meter, words);
+                continue;
+            }
+            let count = surplus.pop().unwrap_or(0);
+            let mut long = words.to_vec();
+            for _ in 0..count.min(MOST) {
+                long.extend(surplus.pop());
+            }
+            room = room.saturating_sub(1);
+            if with_room {
+                long.resize(words.len().saturating_add(most.min(room)), 0);
+            }
+            f(index, meter, &mut long);
+            let zeros = long.iter().rev().take_while(|word| **word == 0).count();
+            let (head, over) = long.split_at(words.len().min(long.len()));
+            words.copy_from_slice(head);
+            let count = over.len().saturating_sub(zeros);
+            let over = over.get(..count).unwrap_or(&[]);
+            behind.push(u64::try_from(count).unwrap_or(0));
+            behind.extend_from_slice(over);
+            room = room.saturating_sub(count);
+        }
+        if behind.iter().any(|word| *word > 0) {
+            bucket.words.extend(behind);
         }
     }
 }

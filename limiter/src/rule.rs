@@ -32,6 +32,7 @@ pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
 pub use failing::{Failing, Found, Missing};
 pub use key_map::KeyMap;
+pub(crate) use key_map::holds;
 pub use matcher::{Match, Part, PathMatch};
 pub use overrides::{Override, Overrides};
 pub use part::KeyPart;
@@ -125,9 +126,15 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A number that tells this rule from others by its name.
+    /// A number that tells the buckets of this rule from others: by its name and by what its key means.
     pub fn tag(&self) -> u32 {
-        tag(self.name.as_bytes())
+        let key = serde_json::to_vec(&self.key).unwrap_or_default();
+        tag(&[self.name.as_bytes(), b"\n", &key].concat())
+    }
+
+    /// A number that no rule has which differs in anything.
+    pub(crate) fn whole_tag(&self) -> u32 {
+        tag(&serde_json::to_vec(self).unwrap_or_default())
     }
 }
 

@@ -19,7 +19,7 @@ pub struct RuleSet {
 
 impl RuleSet {
     /// Puts an edit of the rule `name` in force from `at` on; whether there is one.
-    pub fn edit(&mut self, name: &str, edit: RuleEdit, carry: Carry, at: Nanos) -> bool {
+    pub fn edit(&mut self, name: &str, edit: &RuleEdit, carry: Carry, at: Nanos) -> bool {
         // An edit leaves the match alone, and so the index.
         let mut rules = self.rules.iter_mut();
         let Some(rule) = rules.find(|rule| rule.rule().name == name) else {

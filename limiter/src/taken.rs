@@ -53,6 +53,7 @@ impl Limits {
         }
         if bucket.given == before.given && bucket.words() == after.words() {
             bucket.words.clone_from(&before.words);
+            bucket.line = before.line;
             return true;
         }
         let given = bucket.given.wrapping_sub(before.given) & GIVEN;
@@ -62,7 +63,7 @@ impl Limits {
         let mut rest = found.as_slice();
         let mut comes_back = false;
         self.each(bucket, &mut |_, meter, words| {
-            let Some((before, tail)) = rest.split_at_checked(words.len()) else {
+            let Some((before, tail)) = rest.split_at_checked(meter.words()) else {
                 return;
             };
             rest = tail;

@@ -10,6 +10,30 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
+/// One instant on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// On the process's monotonic clock.
+    pub now: Nanos,
+    /// On the wall clock, since the Unix epoch.
+    pub wall: Nanos,
+}
+
+impl Clock {
+    /// An instant on the monotonic clock, where the wall clock started together with it.
+    pub const fn at(now: Nanos) -> Self {
+        Self { now, wall: now }
+    }
+
+    /// The same clocks at the monotonic instant `now`, later or earlier.
+    #[must_use]
+    pub const fn moved_to(self, now: Nanos) -> Self {
+        let wall = self.wall.saturating_add(now.since(self.now));
+        let wall = wall.since(self.now.since(now));
+        Self { now, wall }
+    }
+}
+
 /// The units a duration can be written in, largest first; a shorter form is never ambiguous.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),

@@ -21,7 +21,7 @@ use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// The longest lease.
 pub const MAX_LEASE: Nanos = MAX_PERIOD;
@@ -117,20 +117,20 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// `count` in flight, all expired by `now + reset_after`: the later generation that can be.
-    fn until(&self, count: u64, reset_after: Nanos, now: Nanos) -> Flight {
-        let left = reset_after.min(self.two_leases());
-        if left > self.lease {
+    /// What a limit with another lease has in flight. Under a longer one the generations stay as they
+    /// are. Under a shorter one all of it is the old generation: it stays taken for one lease, and what
+    /// began before that cannot be given back any more.
+    fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
+        if before.lease > self.lease {
             return Flight {
-                ends: now.saturating_add(left),
-                young: count,
-                old: 0,
+                old: flight.all(),
+                ..self.none(now)
             };
         }
+        let longer = self.two_leases().since(before.two_leases());
         Flight {
-            ends: now.saturating_add(self.lease).saturating_add(left),
-            young: 0,
-            old: count,
+            ends: flight.ends.saturating_add(longer),
+            ..flight
         }
     }
 }
@@ -200,10 +200,10 @@ impl Meter for Concurrency {
         Used::from(self.read(words, now).all()).saturating_mul(USED_ONE)
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let count = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
-        let count = count.min(self.capacity);
-        self.until(count, reset_after, now).write(words);
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        let young = u64::try_from(used.div_ceil(USED_ONE)).unwrap_or(u64::MAX);
+        let none = self.none(clock.now);
+        Flight { young, ..none }.write(words);
     }
 
     /// What is in flight stays so, even if it is more than the new capacity. What a rate has used is
@@ -214,19 +214,14 @@ impl Meter for Concurrency {
         from: &Algorithm,
         old: &[u64],
         _carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
+        let now = clock.now;
         let Algorithm::Concurrency(from) = from else {
-            self.start(words, at);
+            self.start(words, now);
             return true;
         };
-        let before = from.read(old, at);
-        let flight = if from.lease == self.lease {
-            before
-        } else {
-            self.until(before.all(), from.reset_after(before, at), at)
-        };
-        flight.write(words);
+        self.taken_over(from, from.read(old, now), now).write(words);
         true
     }
 }

@@ -17,13 +17,13 @@
 
 use serde::Serialize;
 
-use super::window::{carried, check, rate, units, used};
+use super::window::{carried, check, left_after, rate, units, used};
 use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// When a window ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,21 +49,14 @@ pub struct FixedWindow {
     align: Align,
 }
 
-/// A count that comes back as a whole, `left` from now; nothing when `left` is zero.
+/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is zero.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct Running {
     count: u64,
     left: Nanos,
 }
 
-impl Part {
-    /// The part whose count `words` keep after its end.
-    fn read(words: [u64; 2], longest: Nanos, now: Nanos) -> Self {
-        let [end, count] = words;
-        let left = Nanos::new(end).since(now).min(longest);
-        Self::new(count, left)
-    }
-
+impl Running {
     fn new(count: u64, left: Nanos) -> Self {
         if count == 0 || left == Nanos::ZERO {
             return Self::default();
@@ -71,30 +64,14 @@ impl Part {
         Self { count, left }
     }
 
-    fn words(self, now: Nanos) -> [u64; 2] {
-        if self.count == 0 {
-            return [0, 0];
-        }
-        [now.saturating_add(self.left).get(), self.count]
-    }
-}
-
-/// The window that runs, and what was brought over from other numbers.
-#[derive(Clone, Copy, Debug, Default)]
-struct State {
-    window: Part,
-    carried: Part,
-}
-
-impl State {
-    const fn used(self) -> u64 {
-        self.window.count.saturating_add(self.carried.count)
-    }
-
     fn write(self, words: &mut [u64], now: Nanos) {
-        let parts = [self.window, self.carried].map(|part| part.words(now));
-        for (word, value) in words.iter_mut().zip(parts.into_iter().flatten()) {
-            *word = value;
+        if let [end, count] = words {
+            *count = self.count;
+            *end = if self.count == 0 {
+                0
+            } else {
+                now.saturating_add(self.left).get()
+            };
         }
     }
 }
@@ -110,55 +87,35 @@ impl FixedWindow {
         })
     }
 
-    fn read(&self, words: &[u64], now: Nanos) -> State {
-        let [end, count, until, carried] = words else {
-            return State::default();
+    fn read(&self, words: &[u64], now: Nanos) -> Running {
+        let [end, count] = words else {
+            return Running::default();
         };
-        State {
-            window: Part::read([*end, *count], self.window, now),
-            carried: Part::read([*until, *carried], self.window, now),
-        }
+        Running::new(*count, Nanos::new(*end).since(now).min(self.window))
     }
 
-    /// How long a window lasts that begins now.
-    fn length(&self, ask: &Ask) -> Nanos {
+    /// How long a window lasts that begins at an instant of the wall clock.
+    fn length(&self, wall: Nanos) -> Nanos {
         let past = match self.align {
             Align::First => 0,
-            Align::Clock => ask.wall.get().checked_rem(self.window.get()).unwrap_or(0),
+            Align::Clock => wall.get().checked_rem(self.window.get()).unwrap_or(0),
         };
         self.window.since(Nanos::new(past))
     }
 
     /// What is left of the window that runs, or of the one that begins now.
-    fn left(&self, running: Part, ask: &Ask) -> Nanos {
+    fn left(&self, running: Running, ask: &Ask) -> Nanos {
         if running.count == 0 {
-            self.length(ask)
+            self.length(ask.wall)
         } else {
             running.left
         }
     }
 
-    fn fits(&self, used: u64, cost: u64) -> bool {
-        used.saturating_add(cost) <= self.capacity
-    }
-
-    /// The time until a cost fits that does not now.
-    fn retry_after(&self, state: State, cost: u64) -> Option<Nanos> {
-        let State { window, carried } = state;
-        let (first, last) = if window.left <= carried.left {
-            (window, carried)
-        } else {
-            (carried, window)
-        };
-        let without_first = self.fits(last.count, cost).then_some(first.left);
-        (cost <= self.capacity).then(|| without_first.unwrap_or(last.left))
-    }
-
-    /// The answer that leaves `state`.
-    fn at(&self, state: State) -> Decision {
-        let remaining = self.capacity.saturating_sub(state.used());
-        let reset_after = state.window.left.max(state.carried.left);
-        Decision::admit(self.capacity, remaining, reset_after)
+    /// The answer that leaves `running`.
+    fn at(&self, running: Running) -> Decision {
+        let remaining = self.capacity.saturating_sub(running.count);
+        Decision::admit(self.capacity, remaining, running.left)
     }
 }
 
@@ -179,9 +136,9 @@ impl Meter for FixedWindow {
         self.align == Align::Clock
     }
 
-    /// The end and the count of the window; the end and the count of what was brought over.
+    /// The end and the count of the window.
     fn words(&self) -> usize {
-        4
+        2
     }
 
     fn start(&self, words: &mut [u64], _now: Nanos) {
@@ -189,71 +146,63 @@ impl Meter for FixedWindow {
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let mut state = self.read(words, ask.now);
-        if ask.cost > 0 && !self.fits(state.used(), ask.cost) {
-            let retry_after = self.retry_after(state, ask.cost);
-            return self.at(state).refused(retry_after);
+        let running = self.read(words, ask.now);
+        let count = running.count.saturating_add(ask.cost);
+        if ask.cost == 0 {
+            return self.at(running);
         }
-        if ask.cost > 0 {
-            let running = state.window;
-            let left = self.left(running, ask);
-            state.window = Part::new(running.count.saturating_add(ask.cost), left);
-            state.write(words, ask.now);
+        if count > self.capacity {
+            let fits = ask.cost <= self.capacity;
+            return self.at(running).refused(fits.then_some(running.left));
         }
-        self.at(state)
+        let running = Running::new(count, self.left(running, ask));
+        running.write(words, ask.now);
+        self.at(running)
     }
 
     /// In the window in which it was taken.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let Ask { cost, now: at, .. } = back.ask;
-        let end = at.saturating_add(self.left(self.read(back.before, at).window, &back.ask));
-        let mut state = self.read(words, back.last);
-        let Part { count, left } = state.window;
+        let end = at.saturating_add(self.left(self.read(back.before, at), &back.ask));
+        let Running { count, left } = self.read(words, back.last);
         if count == 0 || back.last.saturating_add(left) != end {
             return false;
         }
-        state.window = Part::new(count.saturating_sub(cost), left);
-        state.write(words, back.last);
+        Running::new(count.saturating_sub(cost), left).write(words, back.last);
         true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
-        used(self.read(words, now).used())
+        used(self.read(words, now).count)
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let count = units(used).min(self.capacity);
-        let state = State {
-            window: Part::default(),
-            carried: Part::new(count, reset_after.min(self.window)),
-        };
-        state.write(words, now);
+    /// In a window that begins now.
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        Running::new(units(used), self.length(clock.wall)).write(words, clock.now);
     }
 
-    /// The window goes on, unless that would move its end away from where the clock has it.
+    /// The window goes on, as long as one of these lasts; one on the clock ends where the clock has it.
     fn adopt(
         &self,
         words: &mut [u64],
         from: &Algorithm,
         old: &[u64],
         carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
         let Algorithm::FixedWindow(before) = from else {
             return false;
         };
-        let same_end = (before.align, before.window) == (self.align, self.window);
-        if self.align == Align::Clock && !same_end {
-            return false;
-        }
-        let state = before.read(old, at);
-        let scale = |part: Part, most: u64| {
-            let count = carried(part.count, carry, before.capacity, self.capacity);
-            Part::new(count.min(most), part.left.min(self.window))
+        let Running { count, left } = before.read(old, clock.now);
+        let left = if (before.align, before.window) == (self.align, self.window) {
+            left
+        } else if self.align == Align::Clock {
+            self.length(clock.wall)
+        } else {
+            left_after(left, before.window, self.window)
         };
-        let window = scale(state.window, self.capacity);
-        let carried = scale(state.carried, self.capacity.saturating_sub(window.count));
-        State { window, carried }.write(words, at);
+        let count = carried(count, carry, before.capacity, self.capacity);
+        Running::new(count, left).write(words, clock.now);
         true
     }
 }

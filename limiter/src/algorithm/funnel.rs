@@ -28,7 +28,7 @@ use super::{Back, BadNumbers, Meter, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// Numbers of a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,8 +77,8 @@ impl Meter for Funnel {
         drain_time(self.capacity, self.rate)
     }
 
-    fn may_hold(&self) -> bool {
-        self.max_wait > Nanos::ZERO
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
     }
 
     fn drains(&self) -> bool {
@@ -90,7 +90,7 @@ impl Meter for Funnel {
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().level().resume(words, 0, Nanos::ZERO, now);
+        self.leak().level().write(words, 0, now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -106,7 +106,7 @@ impl Meter for Funnel {
         self.leak().level().used(words, now)
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        self.leak().level().resume(words, used, reset_after, now);
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        self.leak().level().resume(words, used, clock.now);
     }
 }

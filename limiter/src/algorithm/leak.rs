@@ -8,10 +8,11 @@
 //! nanosecond.
 //!
 //! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
-//! what waits: *debt*. It never exceeds what leaks in the longest wait there is.
+//! what waits: *debt*. It never exceeds what leaks in the longest wait there is. Where a capacity shrinks
+//! below what was used, the level stays above it until that has leaked, for up to ten years.
 
 use super::wide::{clamp, times};
-use super::{Back, MAX_WAIT, USED_ONE, Used};
+use super::{Back, MAX_DRAIN, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
@@ -129,12 +130,10 @@ impl Level {
         div_ceil(drops.saturating_mul(USED_ONE), self.period())
     }
 
-    /// `used` is above the capacity by what waits.
-    pub(super) fn resume(self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+    pub(super) fn resume(self, words: &mut [u64], used: Used, now: Nanos) {
         let level = used
             .saturating_mul(u128::from(self.period()))
-            .div_ceil(USED_ONE)
-            .min(self.leaks_in(reset_after));
+            .div_ceil(USED_ONE);
         self.write(words, level, now);
     }
 }
@@ -151,9 +150,9 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Its level: at most full, and what waits.
+    /// Its level: at most full, and what leaks in ten years.
     pub(super) fn level(self) -> Level {
-        let debt = times(MAX_WAIT.get(), self.rate.amount().into());
+        let debt = times(MAX_DRAIN.get(), self.rate.amount().into());
         Level {
             rate: self.rate,
             most: self.full().saturating_add(debt),

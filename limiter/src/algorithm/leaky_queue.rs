@@ -13,7 +13,7 @@
 //! pass have a cost of at most `immediate + rate·w` and the last one's, to the nanosecond to which a
 //! wait is rounded up.
 //!
-//! What waits is promised, so an edit scales only the part of the level that nobody waits for.
+//! An edit in proportion scales only the part of the level that nobody waits for.
 //!
 //! Source: nginx, `ngx_http_limit_req_module`; the exact arithmetic is in `leak`.
 
@@ -24,7 +24,7 @@ use super::{Back, BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check,
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// Numbers of a leaky queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -114,8 +114,12 @@ impl Meter for LeakyQueue {
         self.places()
     }
 
-    fn may_hold(&self) -> bool {
-        self.max_wait > Nanos::ZERO && u64::from(self.immediate) < self.capacity
+    fn longest_wait(&self) -> Nanos {
+        if u64::from(self.immediate) < self.capacity {
+            self.max_wait
+        } else {
+            Nanos::ZERO
+        }
     }
 
     fn drains(&self) -> bool {
@@ -127,7 +131,7 @@ impl Meter for LeakyQueue {
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().level().resume(words, 0, Nanos::ZERO, now);
+        self.leak().level().write(words, 0, now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -172,7 +176,7 @@ impl Meter for LeakyQueue {
         Used::from(unheld).saturating_mul(USED_ONE)
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        self.leak().level().resume(words, used, reset_after, now);
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        self.leak().level().resume(words, used, clock.now);
     }
 }

@@ -16,14 +16,14 @@
 
 use serde::Serialize;
 
-use super::wide::{clamp, times};
-use super::window::{carried, check, rate, units};
+use super::wide::{clamp, mul_div_ceil, times};
+use super::window::{check, rate, units};
 use super::{Algorithm, Back, BadNumbers, Meter, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// Numbers of a sliding counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -129,10 +129,6 @@ impl SlidingCounter {
         Decision::admit(self.capacity, clamp(remaining), reset_after)
     }
 
-    /// What the previous window has to count for a level of at least `level`.
-    fn previous_for(&self, level: u128, left: Nanos) -> u64 {
-        clamp(level.div_ceil(u128::from(left.get()).max(1))).min(self.capacity)
-    }
 }
 
 impl Meter for SlidingCounter {
@@ -191,16 +187,10 @@ impl Meter for SlidingCounter {
             .div_ceil(u128::from(self.window.get()).max(1))
     }
 
-    /// In the current window if there is time until the end of the next; else in the previous one.
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        let mut state = self.state(0, 0, now);
-        let count = units(used).min(self.capacity);
-        if reset_after >= state.left.saturating_add(self.window) {
-            state.current = count;
-        } else if reset_after >= state.left {
-            state.previous = self.previous_for(self.scaled(count), state.left);
-        }
-        self.write(words, state, now);
+    /// In the current window.
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        let state = self.state(0, units(used), clock.now);
+        self.write(words, state, clock.now);
     }
 
     /// With the same window both counters go on.
@@ -210,27 +200,19 @@ impl Meter for SlidingCounter {
         from: &Algorithm,
         old: &[u64],
         carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
         let before = match from {
             Algorithm::SlidingCounter(before) if before.window == self.window => before,
             _ => return false,
         };
-        let old = before.read(old, at);
+        let old = before.read(old, clock.now);
         let level = before.level(old);
-        let level = match carry {
-            Carry::Proportional => level
-                .saturating_mul(self.capacity.into())
-                .div_ceil(u128::from(before.capacity).max(1)),
-            Carry::Keep | Carry::Reset => level,
-        };
-        let current = carried(old.current, carry, before.capacity, self.capacity);
-        let rest = level.saturating_sub(self.scaled(current));
-        let room = self.scaled(self.capacity.saturating_sub(current));
-        let previous = self.previous_for(rest, old.left);
-        let most = clamp(room.checked_div(old.left.get().into()).unwrap_or(0));
-        let state = self.state(previous.min(most), current, at);
-        self.write(words, state, at);
+        let full = self.scaled(before.capacity);
+        let goes_on = carry.apply(level, full, self.scaled(self.capacity));
+        let share = |count: u64| clamp(mul_div_ceil(count.into(), goes_on, level.max(1)));
+        let state = self.state(share(old.previous), share(old.current), clock.now);
+        self.write(words, state, clock.now);
         true
     }
 }

@@ -15,13 +15,13 @@
 
 use serde::Serialize;
 
-use super::window::{carried, check, rate, units, used};
+use super::window::{carried, check, left_after, rate, units, used};
 use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// The largest capacity.
 pub const MAX_ENTRIES: u32 = 256;
@@ -165,31 +165,33 @@ impl Meter for SlidingLog {
         used(count(Self::live(words, now)))
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         words.fill(0);
-        if reset_after > Nanos::ZERO {
-            let end = now.saturating_add(reset_after.min(self.window)).get();
-            let count = entries(units(used).min(self.capacity));
-            words.iter_mut().take(count).for_each(|word| *word = end);
-        }
+        let end = clock.now.saturating_add(self.window).get();
+        let count = entries(units(used));
+        words.iter_mut().take(count).for_each(|word| *word = end);
     }
 
-    /// The entries go on, the newest of them if not all fit; in proportion, every so manieth once or
-    /// more often.
+    fn most_surplus(&self) -> usize {
+        entries(u64::from(MAX_ENTRIES).saturating_sub(self.capacity))
+    }
+
+    /// The entries go on, each as long as one of this window lasts; in proportion, every so manieth once
+    /// or more often.
     fn adopt(
         &self,
         words: &mut [u64],
         from: &Algorithm,
         old: &[u64],
         carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
         let Algorithm::SlidingLog(before) = from else {
             return false;
         };
-        let old = Self::live(old, at);
+        let now = clock.now;
+        let old = Self::live(old, now);
         let target = entries(carried(count(old), carry, before.capacity, self.capacity));
-        let latest = at.saturating_add(self.window).get();
         words.fill(0);
         for (place, word) in words.iter_mut().enumerate().take(target) {
             let source = match carry {
@@ -199,7 +201,10 @@ impl Meter for SlidingLog {
                     .checked_div(target)
                     .unwrap_or(0),
             };
-            *word = old.get(source).map_or(0, |end| (*end).min(latest));
+            *word = old.get(source).map_or(0, |end| {
+                let left = left_after(before.left(*end, now), before.window, self.window);
+                now.saturating_add(left).get()
+            });
         }
         true
     }

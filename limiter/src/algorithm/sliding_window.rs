@@ -18,14 +18,14 @@ use core::array;
 
 use serde::Serialize;
 
-use super::wide::clamp;
-use super::window::{carried, check, rate, units, used};
+use super::wide::{clamp, times};
+use super::window::{carried, check, left_after, rate, units, used};
 use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// The fewest slots.
 pub const MIN_SLOTS: u32 = 2;
@@ -169,13 +169,12 @@ impl SlidingWindow {
         Some(self.until(self.slots().saturating_sub(stay), now))
     }
 
-    /// The newest slot, counted backwards from the current one, that leaves by `by`; `None` when even
-    /// the oldest one stays for longer.
-    fn leaving_by(&self, by: Nanos, now: Nanos) -> Option<usize> {
-        let by = u128::from(now.get()).saturating_add(by.min(self.window).get().into());
-        let next = self.index(by).saturating_sub(self.current(now));
-        let next = usize::try_from(next).unwrap_or(usize::MAX);
-        (next > 0).then(|| self.slots().saturating_sub(next))
+    /// The oldest slot, counted backwards from the current one, that leaves no earlier than `left` from
+    /// now; the current one if none does.
+    fn leaving_after(&self, left: Nanos, now: Nanos) -> usize {
+        let ages = (0..self.slots()).rev();
+        let mut late = ages.filter(|age| self.until(self.slots().saturating_sub(*age), now) >= left);
+        late.next().unwrap_or(0)
     }
 }
 
@@ -249,46 +248,47 @@ impl Meter for SlidingWindow {
         used(total(&self.read(words, now)))
     }
 
-    /// As late as it may leave, and no more in a slot than it takes while an older one can have it.
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+    /// As late as it may leave, and no more in a slot than it takes: behind the current slot, whose
+    /// capacity is not used up by what was taken before. What is too much for all of them is in that one.
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let mut counts = [0; 64];
-        let mut left = units(used).min(self.capacity);
-        if let Some(newest) = self.leaving_by(reset_after, now) {
-            let oldest = self.slots().saturating_sub(1);
-            let slots = counts.iter_mut().enumerate().take(self.slots());
-            for (age, slot) in slots.skip(newest) {
-                let share = left.min(self.slot_capacity);
-                *slot = if age == oldest { left } else { share };
-                left = left.saturating_sub(*slot);
-            }
+        let mut left = units(used);
+        for slot in counts.iter_mut().take(self.slots()).skip(1) {
+            *slot = left.min(self.slot_capacity);
+            left = left.saturating_sub(*slot);
         }
-        self.write(words, &counts, now);
+        if let Some(current) = counts.first_mut() {
+            *current = left;
+        }
+        self.write(words, &counts, clock.now);
     }
 
-    /// Every slot goes on in the newest one that leaves no later than it did. What would have left
-    /// before any of the new slots does leaves with the first of them, if that is not too late for all.
+    /// Every slot goes on in the oldest one that does not leave before its requests do, in a window of
+    /// this length.
     fn adopt(
         &self,
         words: &mut [u64],
         from: &Algorithm,
         old: &[u64],
         carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
         let Algorithm::SlidingWindow(before) = from else {
             return false;
         };
+        let at = clock.now;
         let old = before.read(old, at);
         let mut counts = [0_u64; 64];
-        let oldest = self.slots().saturating_sub(1);
-        let fits = self.leaving_by(before.reset_after(&old, at), at).is_some();
+        let all = total(&old);
+        let goes_on = carried(all, carry, before.capacity, self.capacity);
         let (mut seen, mut taken) = (0_u64, 0);
         for (age, count) in old.iter().enumerate().take(before.slots()) {
             seen = seen.saturating_add(*count);
-            let target = carried(seen, carry, before.capacity, self.capacity);
+            // The share of all that goes on, rounded up: no slot loses what a newer one has gained.
+            let target = clamp(times(seen, goes_on).div_ceil(u128::from(all.max(1))));
             let left = before.until(before.slots().saturating_sub(age), at);
-            let slot = self.leaving_by(left, at).unwrap_or(oldest);
-            if let Some(slot) = counts.get_mut(slot).filter(|_| fits) {
+            let left = left_after(left, before.window, self.window);
+            if let Some(slot) = counts.get_mut(self.leaving_after(left, at)) {
                 *slot = slot.saturating_add(target.saturating_sub(taken));
             }
             taken = target;

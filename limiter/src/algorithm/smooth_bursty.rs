@@ -24,7 +24,7 @@ use crate::carry::Carry;
 use crate::decimal::Decimal;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// The longest burst, in seconds: a day.
 pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
@@ -106,8 +106,8 @@ impl Meter for SmoothBursty {
         u64::MAX
     }
 
-    fn may_hold(&self) -> bool {
-        self.max_wait > Nanos::ZERO
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
     }
 
     fn drains(&self) -> bool {
@@ -155,38 +155,37 @@ impl Meter for SmoothBursty {
         self.level().to_used(self.even())
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
-        self.level().resume(words, used, reset_after, now);
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        self.level().resume(words, used, clock.now);
     }
-    /// From another burst or rate: free at the same instant, and the same number or share of permits.
+
+    /// From another burst or rate: the same permits are owed, and the same number or share is stored. A
+    /// longer burst is not filled by an edit: a new bucket has nothing stored, either.
     fn adopt(
         &self,
         words: &mut [u64],
         from: &Algorithm,
         old: &[u64],
         carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
         let Algorithm::SmoothBursty(from) = from else {
             return false;
         };
-        let drops = from.level().read(old, at);
-        let reset_after = from.level().leak_time(drops);
+        let drops = from.level().read(old, clock.now);
         let (was_even, even) = (from.even(), self.even());
-        let amount = |of: &Self| u128::from(of.rate.amount());
         let permit = |of: &Self| of.level().drops(1);
         let new = match was_even.checked_sub(drops) {
-            None => {
+            None | Some(0) => {
                 let debt = drops.saturating_sub(was_even);
-                even.saturating_add(mul_div_ceil(debt, amount(self), amount(from)))
+                even.saturating_add(mul_div_ceil(debt, permit(self), permit(from)))
             }
             Some(stored) if carry == Carry::Keep => {
                 even.saturating_sub(mul_div(stored, permit(self), permit(from)))
             }
             Some(_) => mul_div_ceil(drops, even, was_even),
         };
-        let level = self.level();
-        level.write(words, new.min(level.leaks_in(reset_after)), at);
+        self.level().write(words, new, clock.now);
         true
     }
 }

@@ -31,7 +31,7 @@ use crate::carry::Carry;
 use crate::decimal::Decimal;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// The longest warm-up.
 pub const MAX_WARMUP: Nanos = MAX_PERIOD;
@@ -229,18 +229,6 @@ impl SmoothWarmup {
     fn at(&self, state: State) -> Decision {
         Decision::admit(1, u64::from(state.debt == 0), self.reset_after(state))
     }
-
-    /// The same, as good as new by `reset_after`.
-    fn within(&self, state: State, reset_after: Nanos) -> State {
-        let span = self.span(reset_after);
-        let debt = state.debt.min(span);
-        let left = span.saturating_sub(debt);
-        let comes_back = mul_div(left, self.restores(), self.scale());
-        State {
-            debt,
-            missing: state.missing.min(comes_back),
-        }
-    }
 }
 
 impl Meter for SmoothWarmup {
@@ -261,8 +249,8 @@ impl Meter for SmoothWarmup {
         u64::MAX
     }
 
-    fn may_hold(&self) -> bool {
-        self.max_wait > Nanos::ZERO
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
     }
 
     /// The instant at which everything is paid for, in nanoseconds and drops, and what is missing.
@@ -271,7 +259,7 @@ impl Meter for SmoothWarmup {
     }
 
     fn start(&self, words: &mut [u64], now: Nanos) {
-        self.resume(words, 0, Nanos::ZERO, now);
+        self.resume(words, 0, Clock::at(now));
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -300,34 +288,33 @@ impl Meter for SmoothWarmup {
     }
 
     /// Cold: that is as good as new.
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let debt = mul_div_ceil(used, self.permit(), USED_ONE);
-        let state = State { debt, missing: 0 };
-        self.write(words, self.within(state, reset_after), now);
+        self.write(words, State { debt, missing: 0 }, clock.now);
     }
 
-    /// From another warm-up: the same debt in time, and as warm as before.
+    /// From another warm-up: the same permits are owed, and it is as warm as before.
     fn adopt(
         &self,
         words: &mut [u64],
         from: &Algorithm,
         old: &[u64],
         carry: Carry,
-        at: Nanos,
+        clock: Clock,
     ) -> bool {
         let Algorithm::SmoothWarmup(from) = from else {
             return false;
         };
-        let before = from.read(old, at);
+        let before = from.read(old, clock.now);
         let missing = match carry {
             Carry::Keep => mul_div(before.missing, self.permit(), from.permit()),
             _ => mul_div(before.missing, self.most_stored(), from.most_stored()),
         };
         let state = State {
-            debt: mul_div_ceil(before.debt, self.nano(), from.nano()),
+            debt: mul_div_ceil(before.debt, self.permit(), from.permit()),
             missing: missing.min(self.most_stored()),
         };
-        self.write(words, self.within(state, from.reset_after(before)), at);
+        self.write(words, state, clock.now);
         true
     }
 }

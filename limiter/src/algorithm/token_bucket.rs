@@ -18,11 +18,11 @@ use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
 use super::wide::clamp;
-use super::{Back, BadNumbers, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
+use super::{Back, BadNumbers, MAX_DRAIN, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
 use crate::decision::Decision;
 use crate::rate::Rate;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// How tokens come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -96,9 +96,9 @@ impl TokenBucket {
         Nanos::new(instant.saturating_mul(self.rate.period().get())).since(now)
     }
 
-    /// The most tokens that any request can have left used: the capacity, and what is waited for.
+    /// The most tokens that can be used: the capacity, and what comes back in ten years.
     fn most_used(&self) -> u64 {
-        let lumps = MAX_WAIT.get().checked_div(self.rate.period().get());
+        let lumps = MAX_DRAIN.get().checked_div(self.rate.period().get());
         let debt = lumps
             .unwrap_or(0)
             .saturating_add(1)
@@ -182,8 +182,8 @@ impl Meter for TokenBucket {
         drain_time(self.capacity, self.rate)
     }
 
-    fn may_hold(&self) -> bool {
-        self.max_wait > Nanos::ZERO
+    fn longest_wait(&self) -> Nanos {
+        self.max_wait
     }
 
     fn drains(&self) -> bool {
@@ -196,7 +196,7 @@ impl Meter for TokenBucket {
 
     fn start(&self, words: &mut [u64], now: Nanos) {
         let missing = u128::from(self.capacity.saturating_sub(self.initial));
-        self.resume(words, missing.saturating_mul(USED_ONE), Nanos::MAX, now);
+        self.resume(words, missing.saturating_mul(USED_ONE), Clock::at(now));
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -227,16 +227,13 @@ impl Meter for TokenBucket {
         }
     }
 
-    fn resume(&self, words: &mut [u64], used: Used, reset_after: Nanos, now: Nanos) {
+    fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
+        let now = clock.now;
         match self.refill {
-            Refill::Greedy => self.leak().level().resume(words, used, reset_after, now),
+            Refill::Greedy => self.leak().level().resume(words, used, now),
             Refill::Interval => {
                 let tokens = clamp(used.div_ceil(USED_ONE)).min(self.most_used());
-                let lumps = self
-                    .lumps(now.saturating_add(reset_after))
-                    .saturating_sub(self.lumps(now));
-                let until_then = lumps.saturating_mul(self.rate.amount().into());
-                self.write_used(words, tokens.min(until_then), now);
+                self.write_used(words, tokens, now);
             }
         }
     }

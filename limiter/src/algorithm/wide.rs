@@ -52,7 +52,7 @@ pub(super) fn mul_div(a: u128, b: u128, c: u128) -> u128 {
 }
 
 /// `a·b/c`, rounded up.
-pub(super) fn mul_div_ceil(a: u128, b: u128, c: u128) -> u128 {
+pub(crate) fn mul_div_ceil(a: u128, b: u128, c: u128) -> u128 {
     let (quotient, rest) = divide_product(a, b, c);
     quotient.saturating_add(rest.into())
 }

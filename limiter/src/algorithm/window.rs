@@ -1,6 +1,6 @@
 //! What the algorithms with a window have in common.
 
-use super::wide::{clamp, times};
+use super::wide::clamp;
 use super::{BadNumbers, MAX_AMOUNT, MAX_PERIOD, USED_ONE, Used};
 use crate::carry::Carry;
 use crate::rate::Rate;
@@ -32,14 +32,15 @@ pub(super) fn units(used: Used) -> u64 {
     clamp(used.div_ceil(USED_ONE))
 }
 
-/// What a count becomes when a capacity of `old` becomes one of `new`; never above it.
+/// The count that a capacity of `new` continues with in place of one of `old`.
 pub(super) fn carried(count: u64, carry: Carry, old: u64, new: u64) -> u64 {
-    let target = match carry {
-        Carry::Keep => count,
-        Carry::Proportional => clamp(times(count, new).div_ceil(u128::from(old.max(1)))),
-        Carry::Reset => 0,
-    };
-    target.min(new)
+    clamp(carry.apply(count.into(), old.into(), new.into()))
+}
+
+/// The time for which a count goes on that had `left` in a window of `old`, in one of `new`. In a longer
+/// window what was taken counts for longer, and in a shorter one not for longer than that.
+pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
+    left.saturating_add(new.since(old)).min(new)
 }
 
 #[cfg(test)]
@@ -49,6 +50,7 @@ mod tests {
         Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
     };
     use crate::ask::Ask;
+    use crate::time::Clock;
     use alloc::vec;
 
     /// Two per two seconds, in every way.
@@ -93,29 +95,23 @@ mod tests {
         }
     }
 
-    /// Nothing is given away by a conversion, and nothing is owed beyond the capacity.
+    /// Nothing is given away by a conversion, and what is used beyond the capacity is remembered.
     #[test]
-    fn levels_are_written_rounded_up_and_at_most_full() {
+    fn levels_are_written_rounded_up() {
         let now = Nanos::from_secs(1);
         for algorithm in all() {
             let meter = algorithm.meter();
             let mut words = vec![7; meter.words()];
-            for (used, expected) in [
-                (0, 0),
-                (1, 1),
-                (USED_ONE, 1),
-                (USED_ONE + 1, 2),
-                (Used::MAX, 2),
-            ] {
-                meter.resume(&mut words, used, Nanos::MAX, now);
-                assert_eq!(
-                    meter.used(&words, now),
-                    expected * USED_ONE,
-                    "{algorithm:?}"
-                );
+            for (used, expected) in [(0, 0), (1, 1), (USED_ONE, 1), (USED_ONE + 1, 2)] {
+                meter.resume(&mut words, used, Clock::at(now));
+                let written = meter.used(&words, now);
+                assert_eq!(written, expected * USED_ONE, "{algorithm:?}");
             }
-            meter.resume(&mut words, Used::MAX, Nanos::ZERO, now);
-            assert_eq!(words, vec![0; meter.words()], "{algorithm:?}");
+            let surplus = meter.most_surplus().min(3);
+            words.resize(meter.words() + surplus, 0);
+            meter.resume(&mut words, 5 * USED_ONE, Clock::at(now));
+            assert_eq!(meter.used(&words, now), 5 * USED_ONE, "{algorithm:?}");
+            assert!(meter.decide(&mut words, &Ask::new(1, now)).is_refused());
         }
     }
 }

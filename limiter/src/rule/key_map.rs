@@ -48,6 +48,17 @@ impl<T> KeyMap<T> {
         Some((self.patterns.at(place)?, self.values.get(place)?))
     }
 
+    /// All patterns that hold for a key, with their values.
+    pub fn all_of(&self, key: &str) -> impl Iterator<Item = (String, &T)> {
+        let exact = search(&self.patterns.exact, key).ok();
+        let lengths = self.patterns.lengths.iter();
+        let behind = lengths.filter_map(move |length| {
+            let place = search(&self.patterns.beginnings, key.get(..*length)?).ok()?;
+            Some(self.patterns.exact.len().saturating_add(place))
+        });
+        exact.into_iter().chain(behind).filter_map(|place| self.at(place))
+    }
+
     /// Whether there is no value.
     pub const fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -170,6 +181,12 @@ impl Patterns {
     }
 }
 
+/// Whether a pattern holds for a key.
+pub(crate) fn holds(pattern: &str, key: &str) -> bool {
+    let beginning = pattern.strip_suffix('*');
+    beginning.map_or(pattern == key, |beginning| key.starts_with(beginning))
+}
+
 fn search(list: &[String], text: &str) -> Result<usize, usize> {
     list.binary_search_by(|other| other.as_str().cmp(text))
 }
@@ -200,15 +217,15 @@ mod tests {
                 naive.remove(pattern);
             }
             for key in &keys {
-                let fits = |(pattern, _): &(&String, &u32)| match pattern.strip_suffix('*') {
-                    None => *pattern == key,
-                    Some(beginning) => key.starts_with(beginning),
-                };
+                let fits = |(pattern, _): &(&String, &u32)| holds(pattern, key);
                 let rank = |(pattern, _): &(&String, &u32)| (!pattern.ends_with('*'), pattern.len());
                 let expected = naive.iter().filter(fits).max_by_key(rank);
                 prop_assert_eq!(map.get(key), expected.map(|(_, value)| value));
                 let found = map.get_with_pattern(key);
                 prop_assert_eq!(found, expected.map(|(pattern, value)| (pattern.clone(), value)));
+                let all: BTreeMap<String, u32> = map.all_of(key).map(|(k, v)| (k, *v)).collect();
+                prop_assert!(all.keys().all(|pattern| holds(pattern, key)));
+                prop_assert_eq!(all.len(), naive.iter().filter(fits).count());
             }
             let all: BTreeMap<String, u32> = map.iter().map(|(k, v)| (k, *v)).collect();
             prop_assert_eq!(&all, &naive);

@@ -10,11 +10,11 @@ use super::release::Receipt;
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::ask::Ask;
-use crate::ban::{Ban, Conduct, Penalty};
-use crate::carry::Versions;
+use crate::active_rule::ActiveRule;
+use crate::ban::{Ban, Conduct};
 use crate::limit::{BucketDecision, Limits};
 use crate::taken::Taken;
-use crate::time::Nanos;
+use crate::versions::Age;
 
 /// How often a conflict is tried again. Every failed try means that another worker succeeded in the
 /// microseconds between our read and our write.
@@ -23,12 +23,10 @@ pub const MAX_RETRIES: u32 = 64;
 /// A request to the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<'a> {
-    /// The rule's limits through time.
-    pub versions: &'a Versions,
-    /// The tag of the rule.
-    pub rule_tag: u32,
-    /// What becomes of those who are refused too often.
-    pub penalty: Option<&'a Penalty>,
+    /// The rule.
+    pub rule: &'a ActiveRule,
+    /// What the key has in it.
+    pub limits: &'a Limits,
     /// The key.
     pub key: &'a str,
     /// What it asks for, and when.
@@ -69,7 +67,7 @@ struct Planned {
 impl<'a> Attempt<'a> {
     /// Nothing done yet.
     pub fn new(table: &'a Table, take: Take<'a>) -> Self {
-        let id = table.id(take.rule_tag, take.key);
+        let id = table.id(take.rule.tag(), take.key);
         let page_key = table.page_key(id.page);
         Self {
             table,
@@ -91,9 +89,13 @@ impl<'a> Attempt<'a> {
     }
 
     fn plan(&mut self) -> Result<Planned, GaveUp> {
-        let Take { versions, ask, .. } = self.take;
+        let Take {
+            rule,
+            limits,
+            key,
+            ask,
+        } = self.take;
         let now = ask.now;
-        let limits = versions.current();
         let origin = self.page.origins().wrapping_add(1);
         let mut evicted = Evicted::Nothing;
         let found = self.page.find(self.id.fingerprint);
@@ -105,11 +107,18 @@ impl<'a> Attempt<'a> {
             Some((index, slot)) => (Some(index), slot),
             None => (None, self.new_slot(origin)),
         };
-        if !versions.is_current(slot.limits_tag, slot.bucket.last) {
-            let idle_at = Nanos::from_millis(slot.idle_at_ms);
-            slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
-            slot.limits_tag = versions.tag();
-            slot.origin = origin;
+        match rule.age(slot.version) {
+            Age::Current => {}
+            Age::Newer => return Err(GaveUp::Outdated),
+            Age::Older => {
+                let bucket = (&slot.bucket, slot.version);
+                let brought = rule.bring_forward((key, limits), bucket, ask.clock());
+                if let Some(bucket) = brought {
+                    slot.bucket = bucket;
+                    slot.origin = origin;
+                }
+                slot.version = rule.version();
+            }
         }
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         let receipt = Receipt {
@@ -145,18 +154,16 @@ impl<'a> Attempt<'a> {
     /// with it.
     fn answer(&self, slot: &mut Slot) -> Result<BucketDecision, Ban> {
         let Take {
-            versions,
-            ask,
-            penalty,
-            ..
+            rule, limits, ask, ..
         } = self.take;
+        let penalty = rule.rule().penalty.as_ref();
         let now = ask.now.max(slot.bucket.last);
         slot.conduct.settle(now);
         if let Some(ban) = slot.conduct.ban(now) {
             slot.bucket.last = now;
             return Err(ban);
         }
-        let answer = versions.current().answer(&mut slot.bucket, &ask);
+        let answer = limits.answer(&mut slot.bucket, &ask);
         if let Some(penalty) = penalty.filter(|_| answer.is_refused()) {
             slot.conduct.strike(penalty, now);
             // A ban that comes of it is no operator's; one that was is over.
@@ -169,18 +176,20 @@ impl<'a> Attempt<'a> {
     }
 
     fn new_slot(&self, origin: u32) -> Slot {
-        let limits = self.take.versions.current();
+        let Take {
+            rule, limits, ask, ..
+        } = self.take;
         Slot {
             fingerprint: self.id.fingerprint,
             rule_tag: self.id.rule_tag,
-            limits_tag: self.take.versions.tag(),
+            version: rule.version(),
             idle_at_ms: 0,
             admitted: 0,
             refused: 0,
             flags: gain_flag(limits),
             origin,
             conduct: Conduct::default(),
-            bucket: limits.start(self.take.ask.now),
+            bucket: limits.start(ask.now),
         }
     }
 

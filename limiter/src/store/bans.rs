@@ -6,23 +6,21 @@ use super::attempt::gain_flag;
 use super::page::{Evicted, FLAG_PINNED, PageBytes, Slot};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, Written};
+use crate::active_rule::ActiveRule;
 use crate::ban::Conduct;
-use crate::carry::Versions;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 /// What an operator wants of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SetBan<'a> {
-    /// The rule's limits through time.
-    pub versions: &'a Versions,
-    /// The tag of the rule.
-    pub rule_tag: u32,
+    /// The rule.
+    pub rule: &'a ActiveRule,
     /// The key.
     pub key: &'a str,
     /// A ban, or none.
     pub ban: SetTo,
     /// Now.
-    pub now: Nanos,
+    pub clock: Clock,
 }
 
 /// What becomes of bans.
@@ -53,7 +51,7 @@ pub(super) struct Setting<'a> {
 impl<'a> Setting<'a> {
     /// Nothing done yet.
     pub(super) fn new(table: &'a Table, set: SetBan<'a>) -> Self {
-        let id = table.id(set.rule_tag, set.key);
+        let id = table.id(set.rule.tag(), set.key);
         Self {
             table,
             set,
@@ -76,7 +74,13 @@ impl<'a> Setting<'a> {
 
     /// Makes the page what it should become; whether anything changes.
     fn plan(&mut self) -> Result<bool, GaveUp> {
-        let SetBan { ban, now, .. } = self.set;
+        let SetBan {
+            rule,
+            key,
+            ban,
+            clock,
+        } = self.set;
+        let now = clock.now;
         let found = self.page.find(self.id.fingerprint);
         self.before = found.as_ref().map(|(_, slot)| slot.clone());
         self.evicted = None;
@@ -99,11 +103,8 @@ impl<'a> Setting<'a> {
             SetTo::Free => {
                 slot.conduct = Conduct::default();
                 slot.flags &= !FLAG_PINNED;
-                let versions = self.set.versions;
-                let idle_at = Nanos::from_millis(slot.idle_at_ms);
-                let (bucket, limits) = (&slot.bucket, versions.current());
-                let bucket = versions.bring_forward(bucket, slot.limits_tag, idle_at, now);
-                let left = limits.peek(&bucket, 0, now);
+                let bucket = rule.bucket_of(key, &slot, clock);
+                let left = rule.limits_of(key).peek(&bucket, 0, now);
                 slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
             }
         }
@@ -115,20 +116,23 @@ impl<'a> Setting<'a> {
     }
 
     fn new_slot(&mut self) -> Slot {
-        let SetBan { versions, now, .. } = self.set;
+        let SetBan {
+            rule, key, clock, ..
+        } = self.set;
+        let limits = rule.limits_of(key);
         let origin = self.page.origins().wrapping_add(1);
         self.page.set_origins(origin);
         Slot {
             fingerprint: self.id.fingerprint,
             rule_tag: self.id.rule_tag,
-            limits_tag: versions.tag(),
+            version: rule.version(),
             idle_at_ms: 0,
             admitted: 0,
             refused: 0,
-            flags: gain_flag(versions.current()),
+            flags: gain_flag(limits),
             origin,
             conduct: Conduct::default(),
-            bucket: versions.current().start(now),
+            bucket: limits.start(clock.now),
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | limits tag u32 | last ns u64      59 or 67 bytes for a funnel
+//! slot  fingerprint u64 | rule tag u32 | version u32 | last ns u64         59 or 67 bytes for a funnel
 //!       idle at ms u40 | admitted u40 | refused u40 | flags u8
 //!       origin u32 | given u40 | words u16
 //!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
 //!                strikes u16 | bans u8
+//!       line: ns u64                                                       only with its flag
 //!       word u64…
 //! ```
 //! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
@@ -36,7 +37,7 @@ const SLOT_HEAD: usize = 51;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// What the keys of pages have in front of their number. With the version in it, no page of another one is
 /// in the way: it would be there until Envoy restarts, and its buckets go by `on_error`.
 pub const KIND: u8 = VERSION;
@@ -54,8 +55,13 @@ pub const FLAG_KEEPS_GAIN: u8 = 4;
 const FLAG_CONDUCT: u8 = 8;
 /// The bytes of a conduct.
 const CONDUCT: usize = 18;
+/// Only in bytes: the end of its line is there.
+const FLAG_LINE: u8 = 16;
+/// The bytes of the end of a line.
+const LINE: usize = 8;
 
-/// The most bytes of a slot with so many words, unless its key is or may soon be banned.
+/// The most bytes of a slot with so many words, unless its key is or may soon be banned, requests wait in
+/// it, or a log in it lost capacity.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -69,8 +75,8 @@ pub struct Slot {
     pub fingerprint: u64,
     /// Which rule.
     pub rule_tag: u32,
-    /// Which version of the rule's limits wrote the words.
-    pub limits_tag: u32,
+    /// Which version of the rule wrote the words.
+    pub version: u32,
     /// From when on it is as good as new, in milliseconds, rounded up.
     pub idle_at_ms: u64,
     /// Requests admitted.
@@ -209,14 +215,17 @@ impl Slot {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.fingerprint.to_le_bytes());
         out.extend_from_slice(&self.rule_tag.to_le_bytes());
-        out.extend_from_slice(&self.limits_tag.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.bucket.last.get().to_le_bytes());
         for number in [self.idle_at_ms, self.admitted, self.refused] {
             out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
         }
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
-        out.push(self.flags & !FLAG_CONDUCT | conduct_flag);
+        // A line that has passed is none.
+        let has_line = self.bucket.line > self.bucket.last;
+        let line_flag = if has_line { FLAG_LINE } else { 0 };
+        out.push(self.flags & !(FLAG_CONDUCT | FLAG_LINE) | conduct_flag | line_flag);
         out.extend_from_slice(&self.origin.to_le_bytes());
         out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
@@ -224,6 +233,9 @@ impl Slot {
         out.extend_from_slice(&count.to_le_bytes());
         if has_conduct {
             encode_conduct(&self.conduct, out);
+        }
+        if has_line {
+            out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
         }
         for word in words.iter().take(count.into()) {
             out.extend_from_slice(&word.to_le_bytes());
@@ -244,13 +256,11 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// How many bytes of conduct follow a slot's head with these flags.
-const fn conduct_bytes(flags: u8) -> usize {
-    if flags & FLAG_CONDUCT == 0 {
-        0
-    } else {
-        CONDUCT
-    }
+/// How many bytes of conduct and of a line follow a slot's head with these flags.
+const fn more_bytes(flags: u8) -> (usize, usize) {
+    let conduct = if flags & FLAG_CONDUCT == 0 { 0 } else { CONDUCT };
+    let line = if flags & FLAG_LINE == 0 { 0 } else { LINE };
+    (conduct, line)
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -289,29 +299,42 @@ impl Bytes<'_> {
 
     /// A slot without its words, and how many they are.
     fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
-        let (fingerprint, rule_tag, limits_tag) = (self.u64()?, self.u32()?, self.u32()?);
+        let (fingerprint, rule_tag, version) = (self.u64()?, self.u32()?, self.u32()?);
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
         let [flags] = self.take()?;
         let (origin, given) = (self.u32()?, self.u40()?);
         let count = usize::from(u16::from_le_bytes(self.take()?));
-        let conduct = if conduct_bytes(flags) > 0 {
-            self.conduct()?
-        } else {
+        let conduct = if flags & FLAG_CONDUCT == 0 {
             Conduct::default()
+        } else {
+            self.conduct()?
         };
+        let line = if flags & FLAG_LINE == 0 {
+            Nanos::ZERO
+        } else {
+            Nanos::new(self.u64()?)
+        };
+        if flags & FLAG_LINE != 0 && line <= last {
+            return Err(UnknownPage);
+        }
         let words = Words::new();
         let slot = Slot {
             fingerprint,
             rule_tag,
-            limits_tag,
+            version,
             idle_at_ms,
             admitted,
             refused,
-            flags: flags & !FLAG_CONDUCT,
+            flags: flags & !(FLAG_CONDUCT | FLAG_LINE),
             origin,
             conduct,
-            bucket: Bucket { last, given, words },
+            bucket: Bucket {
+                last,
+                given,
+                line,
+                words,
+            },
         };
         Ok((slot, count))
     }

@@ -9,9 +9,10 @@ use super::attempt::{MAX_RETRIES, gain_flag};
 use super::page::{FLAG_KEEPS_GAIN, PageBytes};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
-use crate::carry::Versions;
+use crate::active_rule::ActiveRule;
 use crate::taken::Taken;
-use crate::time::Nanos;
+use crate::time::Clock;
+use crate::versions::Age;
 
 /// What a bucket gave out: what was taken, and of which of the buckets that were in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +35,8 @@ pub enum Why {
 /// What a request took from the bucket `key` of a rule, on its way back.
 #[derive(Clone, Copy, Debug)]
 pub struct Give<'a> {
-    /// The rule's limits through time.
-    pub versions: &'a Versions,
-    /// The tag of the rule.
-    pub rule_tag: u32,
+    /// The rule.
+    pub rule: &'a ActiveRule,
     /// The key.
     pub key: &'a str,
     /// What it took.
@@ -45,7 +44,7 @@ pub struct Give<'a> {
     /// Why.
     pub why: Why,
     /// Now.
-    pub now: Nanos,
+    pub clock: Clock,
 }
 
 /// A [`Give`] in progress: reads and writes in turn until one write succeeds.
@@ -65,7 +64,7 @@ pub struct Giving<'a> {
 impl<'a> Giving<'a> {
     /// Nothing done yet.
     pub fn new(table: &Table, give: Give<'a>) -> Self {
-        let id = table.id(give.rule_tag, give.key);
+        let id = table.id(give.rule.tag(), give.key);
         Self {
             give,
             id,
@@ -85,7 +84,8 @@ impl<'a> Giving<'a> {
     ) -> Result<(), GaveUp> {
         let read = self.page.read(store, &self.page_key);
         self.expected = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
-        self.is_planned = self.plan();
+        let planned = self.plan();
+        self.is_planned = planned.inspect_err(|_lost| count(&mut stats.lost_returns))?;
         Ok(())
     }
 
@@ -94,28 +94,33 @@ impl<'a> Giving<'a> {
     /// All comes back while the state is the one it was taken from. From one that an edit has converted,
     /// or another bucket in the same place, only what is taken until the end of a request: those limits
     /// know what they gave out.
-    fn plan(&mut self) -> bool {
+    fn plan(&mut self) -> Result<bool, GaveUp> {
         let Give {
-            versions,
+            rule,
+            key,
             receipt,
             why,
-            now,
-            ..
+            clock,
         } = self.give;
-        let limits = versions.current();
+        let now = clock.now;
+        let limits = rule.limits_of(key);
         let origin = self.page.origins().wrapping_add(1);
         let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
-            return false;
+            return Ok(false);
         };
-        let is_current = versions.is_current(slot.limits_tag, slot.bucket.last);
+        let bucket = (&slot.bucket, slot.version);
+        let brought = match rule.age(slot.version) {
+            Age::Newer => return Err(GaveUp::Outdated),
+            _ => rule.bring_forward((key, limits), bucket, clock),
+        };
+        let is_current = brought.is_none();
         let is_same = is_current && slot.origin == receipt.origin;
         if !limits.holds_until_end() && (why == Why::Ended || !is_same) {
-            return false;
+            return Ok(false);
         }
         let (words, admitted) = (slot.bucket.words.clone(), slot.admitted);
-        if !is_current {
-            let idle_at = Nanos::from_millis(slot.idle_at_ms);
-            slot.bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
+        if let Some(bucket) = brought {
+            slot.bucket = bucket;
         }
         let taken = &receipt.taken;
         if is_same && why != Why::Ended {
@@ -127,19 +132,19 @@ impl<'a> Giving<'a> {
             slot.admitted = slot.admitted.saturating_sub(1);
         }
         if slot.bucket.words() == words.as_slice() && slot.admitted == admitted {
-            return false;
+            return Ok(false);
         }
         let left = limits.peek(&slot.bucket, 0, now);
         let idle_at = left.at().saturating_add(left.reset_after());
         slot.idle_at_ms = idle_at.millis_ceil().max(slot.conduct.clean_at_ms);
-        slot.limits_tag = versions.tag();
+        slot.version = rule.version();
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         if !is_current {
             slot.origin = origin;
             self.page.set_origins(origin);
         }
         self.page.replace(index, &slot);
-        true
+        Ok(true)
     }
 
     /// Writes what is left. `None` when another worker was faster: read again.

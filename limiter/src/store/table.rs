@@ -72,6 +72,8 @@ pub enum GaveUp {
     UnknownPage,
     /// Every bucket of the page is banned by an operator.
     PageFull,
+    /// The bucket is of a version of its rule that is newer than the one at hand.
+    Outdated,
 }
 
 impl StoreStats {

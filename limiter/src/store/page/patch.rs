@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use super::{
     Bytes, Evicted, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD, SLOTS, Slot, UnknownPage,
-    conduct_bytes, victim,
+    more_bytes, victim,
 };
 use crate::limit::MAX_BUCKET_WORDS;
 use crate::store::table::GaveUp;
@@ -16,6 +16,8 @@ use crate::time::Nanos;
 /// Where a page says how many slots it has, and how often a state began in it.
 const COUNT_AT: usize = 3;
 const ORIGINS_AT: usize = 4;
+/// Where a slot has the instant of its last touch.
+const LAST_AT: usize = 16;
 /// Where a slot has its flags, and where it says how many words it has.
 const FLAGS_AT: usize = 39;
 const WORDS_AT: usize = 49;
@@ -195,13 +197,19 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let head = bytes.get(start..)?.get(..SLOT_HEAD)?;
     let words = u16::from_le_bytes(*head.get(WORDS_AT..)?.first_chunk()?);
     let words = usize::from(words);
-    let words_at = SLOT_HEAD.saturating_add(conduct_bytes(*head.get(FLAGS_AT)?));
+    let (conduct, line) = more_bytes(*head.get(FLAGS_AT)?);
+    let line_at = SLOT_HEAD.saturating_add(conduct);
+    let words_at = line_at.saturating_add(line);
     let end = start
         .saturating_add(words_at)
         .saturating_add(words.saturating_mul(WORD));
     let slot = bytes.get(start..end)?;
-    let conduct = slot.get(SLOT_HEAD..words_at)?;
+    let conduct = slot.get(SLOT_HEAD..line_at)?;
     if !conduct.is_empty() && conduct.iter().all(|byte| *byte == 0) {
+        return None;
+    }
+    let number = |at: usize| slot.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+    if line > 0 && number(line_at)? <= number(LAST_AT)? {
         return None;
     }
     let last = slot.last_chunk::<WORD>()?;
