@@ -259,13 +259,13 @@ impl DataPlane {
 
     /// A request is over, however it ended, perhaps while it was waiting: gives back what it held.
     pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
-        let Some(active) = &self.active else { return };
+        let Some(active) = &mut self.active else { return };
         let left = stay.ticket.is_some_and(|ticket| self.waiting.leave(ticket));
         if left {
             active.store_metrics.waited(host, 1);
         }
         if !stay.places.is_empty() {
-            active.give_back(host, &stay.places, left);
+            active.give_back(host, &self.file, &stay.places, left);
         }
         if stay.is_watched {
             active.see_response(host, &self.file.store.share);
@@ -283,7 +283,7 @@ impl DataPlane {
         };
         let now = host.now();
         active.keep_current(host, &self.file, now);
-        let decided = active.decide(host, now, !self.waiting.is_full());
+        let decided = active.decide(host, &self.file, now, !self.waiting.is_full());
         let mut stay = Stay {
             ticket: None,
             places: decided.places,

@@ -81,29 +81,39 @@ impl History {
     ) -> bool {
         let known = self.changes.len();
         let resets = carry == Carry::Reset;
-        let mut push = |carry, before| {
-            self.changes.push(Change {
-                version,
-                at,
-                carry,
-                before,
-            });
-        };
         let overrides = replaced_overrides(before, after);
         if !overrides.is_empty() {
             let carry = if resets { carry } else { Carry::Keep };
-            push(carry, Before::Overrides(overrides));
+            self.note_overrides(overrides, carry, at, version);
         }
         if before.limits != after.limits {
-            push(carry, Before::Limits(before.limits.clone()));
+            let before = Before::Limits(before.limits.clone());
+            self.push(before, carry, at, version);
         } else if resets {
-            push(carry, Before::Same);
+            self.push(Before::Same, carry, at, version);
         }
-        let concerns = self.changes.len() > known;
-        if concerns {
-            self.version = version;
-        }
-        concerns
+        self.changes.len() > known
+    }
+
+    /// Notes at the instant `at` that some overrides are not any more what they were, which makes `version`.
+    pub fn note_overrides(
+        &mut self,
+        replaced: Vec<(String, Option<Override>)>,
+        carry: Carry,
+        at: Nanos,
+        version: u32,
+    ) {
+        self.push(Before::Overrides(replaced), carry, at, version);
+    }
+
+    fn push(&mut self, before: Before, carry: Carry, at: Nanos, version: u32) {
+        self.version = version;
+        self.changes.push(Change {
+            version,
+            at,
+            carry,
+            before,
+        });
     }
 
     /// The limits that were in force before.
