@@ -27,6 +27,10 @@ const FORMAT: u8 = 3;
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 /// How often a conflicting change is tried again.
 const MAX_TRIES: usize = 16;
+/// How long the workers may take to go over to a new configuration.
+const SETTLES_IN: Nanos = Nanos::from_secs(1);
+/// How often the configuration in force may change without a new one.
+const MAX_ROLLBACKS: u32 = 16;
 /// How many rules are remembered that the configuration has no more.
 const MAX_GONE: usize = 64;
 
@@ -38,6 +42,10 @@ pub(crate) struct Record {
     pub(crate) generation: u64,
     /// When the configuration that is in force was loaded: a newer one wins.
     since_ns: u64,
+    /// When it was taken up.
+    taken_ns: u64,
+    /// How many configurations were taken up since that had been loaded before.
+    rollbacks: u32,
     /// The rules in order of evaluation.
     pub(crate) rules: Vec<RuleRecord>,
     /// Rules that the configuration has no more, the latest last: connections of an earlier one may still
@@ -60,6 +68,13 @@ pub(crate) struct RuleRecord {
     /// The changes that its buckets may still have to undergo.
     #[serde(serialize_with = "history::serialize")]
     history: History,
+}
+
+/// What becomes of edits under another configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edits {
+    Retire,
+    Keep,
 }
 
 /// What taking up a configuration changed.
@@ -103,23 +118,22 @@ impl RuleRecord {
         self.history.note(&before, &after, note);
     }
 
-    /// Puts it on another base, which retires its edits if that changes the rule.
-    fn rebase(&mut self, base: &Rule, now: Nanos, version: u32) {
-        if !self.is_of(base) {
-            self.change((Carry::default(), now, version), |rule| {
-                rule.base.clone_from(base);
-                rule.edit = None;
-                rule.own = KeyMap::default();
-            });
+    /// Puts it on another base, unless it is on that.
+    fn rebase(&mut self, base: &Rule, note: (Carry, Nanos, u32), edits: Edits) {
+        if self.is_of(base) {
+            return;
         }
+        self.change(note, |rule| {
+            rule.base.clone_from(base);
+            if edits == Edits::Retire {
+                rule.drop_edits();
+            }
+        });
     }
 
-    /// Retires its edits.
-    fn retire(&mut self, note: (Carry, Nanos, u32)) {
-        self.change(note, |rule| {
-            rule.edit = None;
-            rule.own = KeyMap::default();
-        });
+    fn drop_edits(&mut self) {
+        self.edit = None;
+        self.own = KeyMap::default();
     }
 
     /// Whether its buckets are those of `rule`.
@@ -136,6 +150,8 @@ impl Record {
             format: FORMAT,
             generation: 1,
             since_ns: since.get(),
+            taken_ns: since.get(),
+            rollbacks: 0,
             rules: rules.map(|rule| RuleRecord::new(rule, 1)).collect(),
             gone: Vec::new(),
         }
@@ -181,12 +197,38 @@ impl Record {
     /// Takes up a configuration loaded at `since`. `None` when it is the one in force, or an older
     /// one of a listener that drains.
     pub(crate) fn take_up(&mut self, file: &RuleFile, since: Nanos, now: Nanos) -> Option<TakenUp> {
-        let pairs = self.rules.iter().zip(&file.rules);
-        let same = self.rules.len() == file.rules.len()
-            && pairs.into_iter().all(|(old, new)| old.is_of(new));
-        if same || since.get() < self.since_ns {
+        if self.is_of(file) || since.get() < self.since_ns {
             return None;
         }
+        self.rollbacks = 0;
+        Some(self.put_on(file, since, now, Edits::Retire))
+    }
+
+    /// Takes up a configuration again whose rules were in force before. It was in use for some time before
+    /// that was noticed, so what was edited meanwhile stays in force.
+    pub(crate) fn roll_back(&mut self, file: &RuleFile, now: Nanos) -> Option<TakenUp> {
+        if self.is_of(file) || !self.may_roll_back(now) {
+            return None;
+        }
+        self.rollbacks = self.rollbacks.saturating_add(1);
+        Some(self.put_on(file, now, now, Edits::Keep))
+    }
+
+    /// Whether it is the record of just these rules.
+    pub(crate) fn is_of(&self, file: &RuleFile) -> bool {
+        let mut pairs = self.rules.iter().zip(&file.rules);
+        self.rules.len() == file.rules.len() && pairs.all(|(old, new)| old.is_of(new))
+    }
+
+    /// Whether a connection that another configuration has accepted after those of this one tells of a
+    /// rollback: not while the workers go over to this one, and not for ever, as two listeners would have
+    /// it whose rules differ and that both accept connections.
+    pub(crate) fn may_roll_back(&self, now: Nanos) -> bool {
+        let settled = Nanos::new(self.taken_ns).saturating_add(SETTLES_IN);
+        now >= settled && self.rollbacks < MAX_ROLLBACKS
+    }
+
+    fn put_on(&mut self, file: &RuleFile, since: Nanos, now: Nanos, edits: Edits) -> TakenUp {
         let version = self.next_version();
         let mut taken = TakenUp::default();
         let mut old = core::mem::take(&mut self.rules);
@@ -198,29 +240,34 @@ impl Record {
                 Some(rule) if rule.is_of(base) => {}
                 Some(rule) => {
                     taken.changed.push(base.name.clone());
-                    taken.retired.extend(rule.all_ended());
+                    let stays = edits == Edits::Keep && rule.shares_buckets_with(base);
+                    taken.retired.extend(rule.all_ended().filter(|_| !stays));
                 }
             }
             let mut rule = match known {
                 Some(rule) if rule.shares_buckets_with(base) => rule,
                 other => {
                     self.gone.extend(other);
-                    self.come_back(base).unwrap_or_else(|| RuleRecord::new(base.clone(), version))
+                    self.come_back(base)
+                        .unwrap_or_else(|| RuleRecord::new(base.clone(), version))
                 }
             };
-            rule.rebase(base, now, version);
+            rule.rebase(base, (Carry::default(), now, version), edits);
             self.rules.push(rule);
         }
         taken.removed = old.iter().map(|rule| rule.base.name.clone()).collect();
-        taken.retired.extend(old.iter().filter_map(RuleRecord::all_ended));
+        taken
+            .retired
+            .extend(old.iter().filter_map(RuleRecord::all_ended));
         self.gone.append(&mut old);
         for rule in self.gone.iter_mut().filter(|rule| rule.is_edited()) {
-            rule.retire((Carry::default(), now, version));
+            rule.change((Carry::default(), now, version), RuleRecord::drop_edits);
         }
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
         self.gone.drain(..surplus);
         self.since_ns = since.get();
-        Some(taken)
+        self.taken_ns = now.get();
+        taken
     }
 
     /// A rule that was gone, with what its buckets have gone through.

@@ -118,10 +118,12 @@ impl History {
 
     /// The limits that were in force before.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
-        self.changes.iter().filter_map(|change| match &change.before {
-            Before::Limits(limits) => Some(limits),
-            Before::Overrides(_) | Before::Same => None,
-        })
+        self.changes
+            .iter()
+            .filter_map(|change| match &change.before {
+                Before::Limits(limits) => Some(limits),
+                Before::Overrides(_) | Before::Same => None,
+            })
     }
 
     /// Forgets the changes up to `version`, which no bucket has to undergo any more.
@@ -209,10 +211,15 @@ impl History {
 /// What `after` has not any more of the overrides of `before`; `None` for what it did not have.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
     let (before, after) = (&before.overrides, &after.overrides);
-    let gone = before.iter().filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));
+    let gone = before
+        .iter()
+        .filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));
     let gone = gone.map(|(pattern, gives)| (pattern, Some(gives.clone())));
-    let new = after.iter().filter(|(pattern, _)| before.of_pattern(pattern).is_none());
-    gone.chain(new.map(|(pattern, _)| (pattern, None))).collect()
+    let new = after
+        .iter()
+        .filter(|(pattern, _)| before.of_pattern(pattern).is_none());
+    gone.chain(new.map(|(pattern, _)| (pattern, None)))
+        .collect()
 }
 
 /// The limits of a key with these overrides, of which an exact one goes first and then the longest.

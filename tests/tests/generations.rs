@@ -17,8 +17,14 @@ fn limit(algorithm: &str, capacity: u32) -> (Value, u32) {
     let (more, admits) = match algorithm {
         "funnel" => (json!({ "rate": "1/d" }), capacity),
         "token_bucket" => (json!({ "rate": "1/d", "refill": "interval" }), capacity),
-        "leaky_queue" => (json!({ "rate": "1/d", "immediate": capacity }), capacity + 1),
-        "sliding_window" => (json!({ "window": "1d", "slots": 2, "slot_capacity": capacity }), capacity),
+        "leaky_queue" => (
+            json!({ "rate": "1/d", "immediate": capacity }),
+            capacity + 1,
+        ),
+        "sliding_window" => (
+            json!({ "window": "1d", "slots": 2, "slot_capacity": capacity }),
+            capacity,
+        ),
         _ => (json!({ "window": "1d" }), capacity),
     };
     let mut limit = json!({ "name": "l", "algorithm": algorithm, "capacity": capacity });
@@ -132,7 +138,10 @@ fn connections_of_several_generations_share_one_bucket() -> Result<()> {
     for algorithm in LEVELS {
         // 60 of 101 are 30.3 of 51; 50.3 of those are 79.9 of 81.
         let most = if algorithm == "leaky_queue" { 81 } else { 80 };
-        ensure!(admitted.get(algorithm) == Some(&json!(most)), "{admitted:?}");
+        ensure!(
+            admitted.get(algorithm) == Some(&json!(most)),
+            "{admitted:?}"
+        );
     }
     for algorithm in LATER {
         ensure!(admitted.get(algorithm) == Some(&json!(1)), "{admitted:?}");

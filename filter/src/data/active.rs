@@ -10,6 +10,7 @@ use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::top::{By, Tally};
 use loudou_limiter::{Nanos, Verdict};
 
+use super::connections::Connections;
 use super::{Header, Headers};
 use crate::current;
 use crate::events;
@@ -58,6 +59,7 @@ pub(super) struct Active {
     /// The change count at which the rules were read; another one means that they are old.
     changes_seen: u64,
     next_expiry: Nanos,
+    connections: Connections,
 }
 
 impl Active {
@@ -79,7 +81,19 @@ impl Active {
             tally,
             changes_seen: 0,
             next_expiry: Nanos::MAX,
+            connections: Connections::default(),
         }
+    }
+
+    /// Whether the connection of the current request tells that this configuration is in force again.
+    pub(super) fn is_back(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
+        self.connections.tell_of_rollback(host, share, now)
+    }
+
+    /// Lets all know of the connection of the current request, for which this configuration is back.
+    pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
+        self.connections.ask_now();
+        self.connections.tell_of_rollback(host, share, now);
     }
 
     /// Reads the rules again if they have changed.
@@ -119,6 +133,7 @@ impl Active {
         self.explains = self.rules.iter().any(explains);
         let generation = record.as_ref().map_or(0, |record| record.generation);
         self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), generation);
+        self.connections.is_in_force = record.as_ref().is_none_or(|record| record.is_of(file));
         self.next_expiry = record.map_or(Nanos::MAX, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
@@ -135,9 +150,8 @@ impl Active {
     ) -> Decided {
         let mut outcome = self.evaluate(host, now, may_wait);
         for _ in 0..MAX_OUTDATED {
-            let outdated = |said: &RuleOutcome| {
-                matches!(said.answer, Answer::GaveUp(GaveUp::Outdated))
-            };
+            let outdated =
+                |said: &RuleOutcome| matches!(said.answer, Answer::GaveUp(GaveUp::Outdated));
             if !outcome.rules.iter().any(outdated) {
                 break;
             }

@@ -179,7 +179,8 @@ impl RuleRecord {
         self.own.set(pattern, own);
         if self.override_of(pattern) != before.as_ref() {
             let replaced = Vec::from([(pattern.to_owned(), before)]);
-            self.history.note_overrides(replaced, Carry::Keep, at, version);
+            self.history
+                .note_overrides(replaced, Carry::Keep, at, version);
         }
     }
 

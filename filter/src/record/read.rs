@@ -20,6 +20,8 @@ impl Record {
             format: FORMAT,
             generation: number(&record, "generation")?,
             since_ns: number(&record, "since_ns")?,
+            taken_ns: number(&record, "taken_ns")?,
+            rollbacks: u32::try_from(number(&record, "rollbacks")?).ok()?,
             rules: list(record.get("rules")?, rule)?,
             gone: optional(&record, "gone", |gone| list(gone, rule))?.unwrap_or_default(),
         })

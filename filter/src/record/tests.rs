@@ -224,10 +224,15 @@ fn a_rule_that_comes_back_knows_its_buckets() {
     edited.apply(&edit(50), &author(2, None), 2);
     record.generation = 2;
     let taken = record.take_up(&without, at(3), at(3)).expect("newer");
-    assert_eq!((taken.removed, taken.retired), (vec!["a".to_owned()], vec![ended("a", true, &[])]));
+    assert_eq!(
+        (taken.removed, taken.retired),
+        (vec!["a".to_owned()], vec![ended("a", true, &[])])
+    );
     assert!(record.rule("a").is_none());
     let old = with(5).rules.remove(0);
-    let gone = record.of_buckets(&old).expect("connections of the old listener");
+    let gone = record
+        .of_buckets(&old)
+        .expect("connections of the old listener");
     assert_eq!(gone.history.changes.len(), 2);
     assert_eq!(gone.effective(), old);
     record.generation = 3;
@@ -236,7 +241,10 @@ fn a_rule_that_comes_back_knows_its_buckets() {
     assert_eq!((back.history.since, back.history.version), (1, 4));
     assert_eq!(back.history.changes.len(), 3);
     assert!(record.gone.is_empty());
-    assert_eq!(record.of_buckets(&old).map(|rule| &rule.base), Some(&back.base));
+    assert_eq!(
+        record.of_buckets(&old).map(|rule| &rule.base),
+        Some(&back.base)
+    );
 }
 
 /// Another key is another bucket: nothing is converted between the two.
@@ -256,7 +264,9 @@ fn a_rule_with_another_key_has_buckets_of_its_own() {
     assert_ne!(new.activate().tag(), old.tag());
     assert!(new.history.changes.is_empty());
     // Back to the first key while its buckets live.
-    record.take_up(&file(&json!([rule("a", 7)])), at, at).expect("newer");
+    record
+        .take_up(&file(&json!([rule("a", 7)])), at, at)
+        .expect("newer");
     assert_eq!(record.rules[0].history.changes.len(), 1);
     assert_eq!(record.gone.len(), 1);
 }
@@ -299,7 +309,10 @@ fn only_what_concerns_buckets_is_noted() {
     a.apply(&shadow, &author(1, None), 2);
     a.apply(&edit(5), &author(1, None), 3);
     assert_eq!((a.history.version, a.history.changes.len()), (1, 0));
-    let reset = Author { carry: Carry::Reset, ..author(1, None) };
+    let reset = Author {
+        carry: Carry::Reset,
+        ..author(1, None)
+    };
     a.apply(&edit(5), &reset, 4);
     assert_eq!((a.history.version, a.history.changes.len()), (4, 1));
 }
