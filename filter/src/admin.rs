@@ -233,6 +233,9 @@ impl From<RecordError> for Failure {
             }
             RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
             RecordError::Contended => "too many edits at once; try again",
+            RecordError::TooOften => {
+                "this rule was edited faster than its buckets can follow; try again in some seconds"
+            }
             RecordError::Failed | RecordError::TooLarge => "Envoy's shared data failed",
         };
         Self::new(503, "Not available", detail)

@@ -239,8 +239,8 @@ impl DataPlane {
 
     /// When the timer is next needed.
     fn next_tick(&self) -> Option<Nanos> {
-        let counts = self.active.as_ref().and_then(|active| active.tally.due());
-        [self.waiting.due(), counts].into_iter().flatten().min()
+        let active = self.active.as_ref().and_then(Active::due);
+        [self.waiting.due(), active].into_iter().flatten().min()
     }
 
     /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
@@ -259,7 +259,8 @@ impl DataPlane {
         }
         if let Some(active) = &mut self.active {
             active.store_metrics.waited(host, resumed);
-            active.tally.flush(&mut HostStore(host), now);
+            active.keep_current(host, &self.file, now);
+            active.tick(host, &self.file.store.share, now);
         }
         self.timer.fired(host, self.next_tick(), now);
     }

@@ -18,6 +18,7 @@ mod probe;
 mod record;
 mod request;
 mod respond;
+mod sweep;
 mod timer;
 mod upstream;
 pub mod waiting;

@@ -31,6 +31,10 @@ const MAX_TRIES: usize = 16;
 const SETTLES_IN: Nanos = Nanos::from_secs(1);
 /// How often the configuration in force may change without a new one.
 const MAX_ROLLBACKS: u32 = 16;
+/// From how many changes on a sweep brings the buckets of a rule forward.
+const SWEPT_FROM: usize = 32;
+/// The most changes of a rule that are remembered until then; edits wait beyond it.
+const MAX_CHANGES: usize = 1_024;
 /// How many rules are remembered that the configuration has no more.
 const MAX_GONE: usize = 64;
 
@@ -116,6 +120,21 @@ impl RuleRecord {
         change(self);
         let after = self.effective();
         self.history.note(&before, &after, note);
+        self.bound_history();
+    }
+
+    /// What was not swept in time is forgotten all the same: those buckets are new then.
+    fn bound_history(&mut self) {
+        let changes = &self.history.changes;
+        let surplus = changes.len().checked_sub(MAX_CHANGES);
+        if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
+            self.history.forget(last.version);
+        }
+    }
+
+    /// Whether an edit has to wait for a sweep.
+    pub(crate) fn is_full(&self) -> bool {
+        self.history.changes.len() >= MAX_CHANGES
     }
 
     /// Puts it on another base, unless it is on that.
@@ -172,6 +191,20 @@ impl Record {
     pub(crate) fn of_buckets(&self, rule: &Rule) -> Option<&RuleRecord> {
         let mut all = self.rules.iter().chain(self.gone.iter().rev());
         all.find(|record| record.shares_buckets_with(rule))
+    }
+
+    /// The rules whose buckets a sweep is to bring forward.
+    pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &RuleRecord> {
+        let all = self.rules.iter().chain(&self.gone);
+        all.filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
+    }
+
+    /// Forgets the changes of a rule up to `version`, which all of its buckets have undergone.
+    pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
+        let all = self.rules.iter_mut().chain(&mut self.gone);
+        for rule in all.filter(|rule| rule.base.tag() == rule_tag) {
+            rule.history.forget(version);
+        }
     }
 
     /// The version that the next change makes.
@@ -287,6 +320,8 @@ pub(crate) enum RecordError {
     Unreadable,
     /// Others were faster, too often.
     Contended,
+    /// A rule was changed faster than its buckets can be brought forward.
+    TooOften,
     /// It would have grown too large.
     TooLarge,
     /// The host failed.

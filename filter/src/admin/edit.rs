@@ -4,6 +4,7 @@
 use loudou_api::{EditAnswer, EventKind};
 use loudou_limiter::Nanos;
 use loudou_limiter::config::{self, MAX_OVERRIDES};
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::rule::Rule;
 
 use super::call::{json, wrong_body};
@@ -15,6 +16,7 @@ use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{self, Author, MAX_EDITED, Record, RecordError, RuleRecord};
+use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
     pub(super) fn put_rule(
@@ -136,6 +138,9 @@ impl AdminPlane {
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
                 let rule = record.rule_mut(edited.name).ok_or(RecordError::Missing)?;
+                if rule.is_full() {
+                    return Err(RecordError::TooOften.into());
+                }
                 change(rule, version)?;
                 check(rule)?;
                 Ok(before)
@@ -150,6 +155,7 @@ impl AdminPlane {
         let change = describe(&before, &rule.effective());
         if !edited.dry_run {
             events::add(host, &share, edited.event(host, record.generation, &change));
+            self.sweep(host, &record)?;
         }
         let after = self.view(host, record.generation, rule);
         let answer = EditAnswer {
@@ -159,6 +165,20 @@ impl AdminPlane {
             change,
         };
         Ok(ok_at(record.generation, &answer))
+    }
+
+    /// Brings some buckets of rules forward that were edited often.
+    fn sweep(&mut self, host: &dyn Host, record: &Record) -> Result<(), Failure> {
+        let rules: Vec<ActiveRule> = record.to_sweep().map(RuleRecord::activate).collect();
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let (share, table) = (self.share().to_owned(), self.table(host)?);
+        let rules: Vec<&ActiveRule> = rules.iter().collect();
+        if sweep::step(host, &share, (&table, &rules), PAGES_OF_EDIT, host.clock()) {
+            StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
+        }
+        Ok(())
     }
 
     /// The rule as it is, if the caller has seen it so.

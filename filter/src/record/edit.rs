@@ -181,6 +181,7 @@ impl RuleRecord {
             let replaced = Vec::from([(pattern.to_owned(), before)]);
             self.history
                 .note_overrides(replaced, Carry::Keep, at, version);
+            self.bound_history();
         }
     }
 
