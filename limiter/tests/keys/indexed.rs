@@ -101,7 +101,7 @@ proptest! {
             .iter()
             .enumerate()
             .map(|(n, matches)| rule(&json!({ "name": format!("r{n}"), "mode": "shadow", "match": matches })))
-            .map(|rule| ActiveRule::new(rule, Vec::new()))
+            .map(|rule| ActiveRule::new(rule, History::default()))
             .collect();
         for request in requests {
             let holds = |rule: &ActiveRule| rule.rule().matches.holds(&mut request.clone());
@@ -121,7 +121,7 @@ fn many_rules_read_a_request_once() {
                 "headers": [{ "name": "x", "present": true }] });
             rule(&json!({ "name": format!("r{n}"), "mode": "shadow", "match": matches }))
         })
-        .map(|rule| ActiveRule::new(rule, Vec::new()))
+        .map(|rule| ActiveRule::new(rule, History::default()))
         .collect();
     let mut request = Fake::to("/p/255/x").with(":authority", "a").with("x", "");
     assert_eq!(asked(&rules, &request), [255]);

@@ -1,9 +1,10 @@
 //! Keys with an override, keys that are banned, and what leads to a ban.
 
 use loudou_limiter::config::parse_edit;
-use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, RuleOutcome};
 use loudou_limiter::store::bans::{SetBan, SetTo};
 use loudou_limiter::store::page::Slot;
+use loudou_limiter::versions::History;
 use loudou_limiter::{Ban, Carry, Decision, Nanos};
 use serde_json::{Value, json};
 
@@ -61,11 +62,10 @@ impl World {
     fn set_ban(&mut self, user: &str, ban: SetTo, seconds: u64) -> Option<Slot> {
         let active = &self.rules[0];
         let set = SetBan {
-            versions: active.versions_of(user),
-            rule_tag: active.tag(),
+            rule: active,
             key: user,
             ban,
-            now: Nanos::from_secs(seconds),
+            clock: Clock::at(Nanos::from_secs(seconds)),
         };
         let before = self.table.set_ban(&mut self.store, &set, &mut self.stats);
         before.expect("writable")
@@ -111,7 +111,7 @@ fn a_bucket_goes_on_under_an_override() {
     let with = |overrides: Value| {
         let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
         let fields = json!({ "limits": limits, "overrides": overrides });
-        ActiveRule::new(rule(&by_user(&fields)), Vec::new())
+        ActiveRule::new(rule(&by_user(&fields)), History::default())
     };
     let mut world = World::new(&[]);
     world.rules = [with(json!({}))].into_iter().collect();
@@ -136,7 +136,7 @@ fn an_edit_of_the_limits_scales_with_it() {
     )]);
     assert_eq!(world.numbers("alice", 0), Some((20, 19)));
     let edit = parse_edit(&json!({ "limits": limit(4) })).expect("valid");
-    assert!(world.rules.edit("r", edit, Carry::Keep, S));
+    assert!(world.rules.edit("r", &edit, Carry::Keep, S));
     assert_eq!(world.numbers("bob", 2), Some((4, 3)));
     assert_eq!(world.numbers("alice", 2), Some((40, 38)));
 }
@@ -148,7 +148,7 @@ fn an_edit_replaces_overrides_and_penalty() {
     let mut world = World::new(&[rule]);
     let edit = json!({ "penalty": null, "overrides": { "alice": { "scale": 10 } } });
     let edit = parse_edit(&edit).expect("valid");
-    assert!(world.rules.edit("r", edit, Carry::Keep, S));
+    assert!(world.rules.edit("r", &edit, Carry::Keep, S));
     assert_eq!(world.numbers("alice", 1), Some((20, 19)));
     assert_eq!(world.numbers("root", 1), Some((2, 1)));
     let letters: String = (0..8).map(|_| world.letter("eve", 1)).collect();
@@ -292,7 +292,7 @@ fn an_edit_leaves_buckets_of_an_override_alone() {
         }
         assert_eq!(world.letter("alice", 0), 'r');
         let edit = parse_edit(&json!({ "limits": limit(1_000) })).expect("valid");
-        assert!(world.rules.edit("r", edit, carry, S));
+        assert!(world.rules.edit("r", &edit, carry, S));
         assert_eq!(world.letter("alice", 2), 'r', "{carry:?}");
     }
 }
@@ -303,7 +303,7 @@ fn an_override_may_want_the_wall_clock() {
     let by_clock = json!([{
         "algorithm": "fixed_window", "capacity": 5, "window": "1h", "align": "clock",
     }]);
-    let reads = |fields: Value| ActiveRule::new(rule(&by_user(&fields)), Vec::new()).reads_wall();
+    let reads = |fields: Value| ActiveRule::new(rule(&by_user(&fields)), History::default()).reads_wall();
     assert!(!reads(json!({})));
     assert!(!reads(
         json!({ "overrides": { "a": { "scale": 2 }, "b": "unlimited" } })
