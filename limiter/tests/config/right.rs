@@ -10,7 +10,7 @@ use loudou_limiter::rule::{
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Penalty, Rate};
 use serde_json::{Value, json};
 
-use super::{file, read, read_rule, rule};
+use super::{file, read, rule};
 
 fn rate(amount: u32, seconds: u64) -> Rate {
     Rate::new(amount, Nanos::from_secs(seconds)).expect("positive")

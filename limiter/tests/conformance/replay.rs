@@ -145,6 +145,7 @@ impl Suite {
 }
 
 /// Limits of ours with one bucket.
+#[derive(Clone)]
 pub(crate) struct Ours {
     pub(crate) limits: Limits,
     pub(crate) bucket: Bucket,

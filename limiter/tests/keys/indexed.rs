@@ -4,6 +4,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::versions::History;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
