@@ -274,7 +274,8 @@ fn the_tag_of_a_rule_is_its_name_and_its_key() {
         parse_rule(&rule).expect("valid").tag()
     };
     let first = tag(json!({}));
-    let limits = json!([{ "name": "b", "algorithm": "fixed_window", "capacity": 6, "window": "1h" }]);
+    let limits =
+        json!([{ "name": "b", "algorithm": "fixed_window", "capacity": 6, "window": "1h" }]);
     for same in [
         json!({ "limits": limits }),
         json!({ "mode": "shadow", "overrides": { "10.0.0.1": { "scale": 2 } } }),

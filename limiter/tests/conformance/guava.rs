@@ -204,8 +204,15 @@ impl Replay for Guava {
 
     /// Of an edit: it keeps the time that is owed, so it is as if it were made when that is over.
     fn follow(&mut self, call: &Value) {
-        assert_eq!(text(call, "op"), SET_RATE, "how to be in the state of Guava after {call}?");
-        let (mut ours, now) = (self.before.take().expect("it was edited"), self.instant(call));
+        assert_eq!(
+            text(call, "op"),
+            SET_RATE,
+            "how to be in the state of Guava after {call}?"
+        );
+        let (mut ours, now) = (
+            self.before.take().expect("it was edited"),
+            self.instant(call),
+        );
         let limits = limits(&self.settings, &call["permits_per_second"]).expect("it was edited");
         let owed = u64::try_from(ours.wait_of_next(now)).expect("a span");
         ours.edit(&limits, Carry::Proportional, now + owed);

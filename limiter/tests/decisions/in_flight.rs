@@ -45,7 +45,13 @@ impl World {
     }
 
     fn edit(&self, limits: Limits, carry: Carry, now: u64) -> Self {
-        let bucket = convert(&self.limits, &limits, carry, &self.bucket, Clock::at(Nanos::new(now)));
+        let bucket = convert(
+            &self.limits,
+            &limits,
+            carry,
+            &self.bucket,
+            Clock::at(Nanos::new(now)),
+        );
         Self { limits, bucket }
     }
 }
@@ -220,7 +226,13 @@ fn from_and_to_a_rate() {
     funnel.decide(&mut bucket, 5, Nanos::ZERO);
     let at = Nanos::from_secs(1);
     let flight = at_most(4, "10s");
-    let converted = convert(&funnel, &flight, Carry::Proportional, &bucket, Clock::at(at));
+    let converted = convert(
+        &funnel,
+        &flight,
+        Carry::Proportional,
+        &bucket,
+        Clock::at(at),
+    );
     assert_eq!(
         flight
             .peek(&converted, 0, at)

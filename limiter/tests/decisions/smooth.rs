@@ -319,7 +319,12 @@ fn a_rate_changes_under_a_warmup() {
     };
     for (new, carry, wait, cold) in [
         (with("2/s", "4s", 3.0), Carry::Keep, 3 * S, 2 * S),
-        (with("20/s", "4s", 3.0), Carry::Proportional, 300 * MS, 2 * S),
+        (
+            with("20/s", "4s", 3.0),
+            Carry::Proportional,
+            300 * MS,
+            2 * S,
+        ),
         (with("1/s", "4s", 3.0), Carry::Proportional, 6 * S, 2 * S),
         // Four of eighty are missing.
         (with("20/s", "4s", 3.0), Carry::Keep, 300 * MS, 200 * MS),

@@ -258,7 +258,11 @@ fn an_edit_keeps_what_waits() {
         (funnel(10, "1/10s"), Carry::Proportional, Held(10 * S)),
         (funnel(2, "1/10s"), Carry::Keep, Held(50 * S)),
         (funnel(2, "1/s"), Carry::Reset, Held(4 * S)),
-        (limits(&json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }])), Carry::Reset, Refused(4 * S)),
+        (
+            limits(&json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }])),
+            Carry::Reset,
+            Refused(4 * S),
+        ),
     ] {
         let mut edited = convert(&old, &new, carry, &bucket, Clock::at(Nanos::ZERO));
         let answer = new.decide(&mut edited, 1, Nanos::ZERO);
@@ -281,7 +285,10 @@ fn nobody_passes_before_who_waits() {
     let (old, new) = (funnel("1h"), funnel("4s"));
     let mut bucket = old.start(Nanos::ZERO);
     old.decide(&mut bucket, 1, Nanos::ZERO);
-    assert_eq!(old.decide(&mut bucket, 1, Nanos::ZERO).wait(), Nanos::from_secs(10));
+    assert_eq!(
+        old.decide(&mut bucket, 1, Nanos::ZERO).wait(),
+        Nanos::from_secs(10)
+    );
     let mut edited = convert(&old, &new, Carry::Reset, &bucket, Clock::at(Nanos::ZERO));
     let mut rows = |cost: u64, second: u64| {
         let answer = new.decide(&mut edited, cost, Nanos::from_secs(second));

@@ -119,23 +119,43 @@ fn a_bucket_goes_on_under_an_override() {
     }
     assert_eq!(world.numbers("alice", 10), Some((10, 4)));
     // Of the six used one has leaked at 11 s. From then on ten leak a second.
-    overrides(&mut world, json!({ "alice": { "scale": 10 } }), Carry::Keep, 11);
+    overrides(
+        &mut world,
+        json!({ "alice": { "scale": 10 } }),
+        Carry::Keep,
+        11,
+    );
     assert_eq!(world.numbers("alice", 11), Some((100, 94)));
     for _ in 0..10 {
         world.says("alice", 11);
     }
-    overrides(&mut world, json!({ "ali*": { "scale": 2 } }), Carry::Proportional, 12);
+    overrides(
+        &mut world,
+        json!({ "ali*": { "scale": 2 } }),
+        Carry::Proportional,
+        12,
+    );
     // Of sixteen used ten leak until the edit, and two in the second after it.
     assert_eq!(world.numbers("alice", 13), Some((20, 15)));
     overrides(&mut world, json!({}), Carry::Keep, 13);
     assert_eq!(world.numbers("alice", 13), Some((10, 4)));
     // Six of two used, of which one leaks in five seconds: 3.2 are left at 27 s.
-    overrides(&mut world, json!({ "alice": { "scale": 0.2 } }), Carry::Keep, 13);
+    overrides(
+        &mut world,
+        json!({ "alice": { "scale": 0.2 } }),
+        Carry::Keep,
+        13,
+    );
     assert_eq!(world.letter("alice", 27), 'r');
     overrides(&mut world, json!({}), Carry::Keep, 28);
     assert_eq!(world.numbers("alice", 28), Some((10, 6)));
     // A reset is one, also of overrides.
-    overrides(&mut world, json!({ "alice": { "scale": 2 } }), Carry::Reset, 28);
+    overrides(
+        &mut world,
+        json!({ "alice": { "scale": 2 } }),
+        Carry::Reset,
+        28,
+    );
     assert_eq!(world.numbers("alice", 28), Some((20, 19)));
 }
 
@@ -150,7 +170,11 @@ fn a_bucket_outlives_an_override_without_one() {
         }
         for (overrides, at) in [(json!({ "alice": word }), 1), (json!({}), 3)] {
             let edit = parse_edit(&json!({ "overrides": overrides })).expect("valid");
-            assert!(world.rules.edit("r", &edit, Carry::Proportional, Nanos::from_secs(at)));
+            assert!(
+                world
+                    .rules
+                    .edit("r", &edit, Carry::Proportional, Nanos::from_secs(at))
+            );
             assert_eq!(world.letter("alice", at) == 'a', at == 3, "{word}");
         }
         assert_eq!(world.numbers("alice", 4), Some((10, 4)), "{word}");
@@ -332,7 +356,8 @@ fn an_override_may_want_the_wall_clock() {
     let by_clock = json!([{
         "algorithm": "fixed_window", "capacity": 5, "window": "1h", "align": "clock",
     }]);
-    let reads = |fields: Value| ActiveRule::new(rule(&by_user(&fields)), History::default()).reads_wall();
+    let reads =
+        |fields: Value| ActiveRule::new(rule(&by_user(&fields)), History::default()).reads_wall();
     assert!(!reads(json!({})));
     assert!(!reads(
         json!({ "overrides": { "a": { "scale": 2 }, "b": "unlimited" } })

@@ -135,7 +135,10 @@ fn an_unchanged_level_leaks_as_before() {
         let converted = convert(&old, &new, Carry::Keep, &bucket, at);
         let reset = new.peek(&converted, 0, at).reset_after();
         let exact = Nanos::from_secs(1).since(at).get();
-        assert!((exact..=exact + 1).contains(&reset.get()), "at {at}: {reset}");
+        assert!(
+            (exact..=exact + 1).contains(&reset.get()),
+            "at {at}: {reset}"
+        );
     }
 }
 
@@ -168,7 +171,11 @@ fn what_is_used_beyond_the_capacity_is_not_forgotten() {
     let raised = |capacity, carry, second| {
         let raised = funnel(capacity, "1/s");
         let at = Nanos::from_secs(second);
-        left(&raised, &convert(&small, &raised, carry, &lowered, at), second)
+        left(
+            &raised,
+            &convert(&small, &raised, carry, &lowered, at),
+            second,
+        )
     };
     assert_eq!(raised(10, Carry::Keep, 0), [1]);
     assert_eq!(raised(10, Carry::Keep, 2), [3]);

@@ -41,7 +41,9 @@ impl Edited {
     fn forward(&self, bucket: &Bucket, version: u32) -> Bucket {
         let of = ("k", &self.rule.limits);
         let clock = Clock::at(Nanos::from_secs(9));
-        let brought = self.history.bring_forward(&self.rule, of, (bucket, version), clock);
+        let brought = self
+            .history
+            .bring_forward(&self.rule, of, (bucket, version), clock);
         brought.unwrap_or_else(|| bucket.clone())
     }
 
@@ -108,11 +110,18 @@ fn a_late_worker_is_brought_forward_from_its_last_touch() {
     let (a, b) = (funnel(10, "1/h"), funnel(20, "1/h"));
     let mut late = a.start(Nanos::ZERO);
     a.decide(&mut late, 10, Nanos::from_secs(9));
-    for (carry, expected) in [(Carry::Reset, 20), (Carry::Keep, 10), (Carry::Proportional, 0)] {
+    for (carry, expected) in [
+        (Carry::Reset, 20),
+        (Carry::Keep, 10),
+        (Carry::Proportional, 0),
+    ] {
         let mut rule = Edited::new(&a);
         rule.limits(&b, carry, 5);
         let forward = rule.forward(&late, 0);
-        assert_eq!((forward.last, left(&b, &forward, 9)), (late.last, vec![expected]));
+        assert_eq!(
+            (forward.last, left(&b, &forward, 9)),
+            (late.last, vec![expected])
+        );
     }
 }
 
@@ -124,9 +133,15 @@ fn the_same_numbers_can_be_reset() {
         let mut rule = Edited::new(&a);
         assert!(!rule.edit(&edit, Carry::Keep, 4));
         assert!(!rule.edit(&edit, Carry::Proportional, 4));
-        assert_eq!((rule.history.version, rule.left(&used(&a, 10), 0)), (0, vec![0]));
+        assert_eq!(
+            (rule.history.version, rule.left(&used(&a, 10), 0)),
+            (0, vec![0])
+        );
         assert!(rule.edit(&edit, Carry::Reset, 5));
-        assert_eq!((rule.history.version, rule.left(&used(&a, 10), 0)), (1, vec![10]));
+        assert_eq!(
+            (rule.history.version, rule.left(&used(&a, 10), 0)),
+            (1, vec![10])
+        );
         assert_eq!(rule.left(&used(&a, 10), 1), [0], "written after it");
     }
 }
@@ -164,18 +179,31 @@ fn an_edit_of_limits_and_overrides_is_two_changes() {
         panic!("{:?}", rule.history.changes);
     };
     assert_eq!((first.version, second.version), (1, 1));
-    assert_eq!((first.carry, second.carry), (Carry::Keep, Carry::Proportional));
-    assert_eq!(first.before, Before::Overrides(vec![(String::from("k*"), None)]));
+    assert_eq!(
+        (first.carry, second.carry),
+        (Carry::Keep, Carry::Proportional)
+    );
+    assert_eq!(
+        first.before,
+        Before::Overrides(vec![(String::from("k*"), None)])
+    );
     assert_eq!(second.before, Before::Limits(funnel(10, "1/h")));
     // Five of ten are five of twenty, and then ten of forty.
     let bucket = used(&funnel(10, "1/h"), 5);
     let own = funnel(40, "2/h");
     let clock = Clock::at(Nanos::from_secs(5));
     let of = ("k", &own);
-    let brought = rule.history.bring_forward(&rule.rule, of, (&bucket, 0), clock);
+    let brought = rule
+        .history
+        .bring_forward(&rule.rule, of, (&bucket, 0), clock);
     assert_eq!(left(&own, &brought.expect("converted"), 5), [30]);
     // Another key has nothing of it: five of ten are ten of twenty.
     let of = ("other", &rule.rule.limits);
-    let brought = rule.history.bring_forward(&rule.rule, of, (&bucket, 0), clock);
-    assert_eq!(left(&rule.rule.limits, &brought.expect("converted"), 5), [10]);
+    let brought = rule
+        .history
+        .bring_forward(&rule.rule, of, (&bucket, 0), clock);
+    assert_eq!(
+        left(&rule.rule.limits, &brought.expect("converted"), 5),
+        [10]
+    );
 }

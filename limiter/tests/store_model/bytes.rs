@@ -53,7 +53,15 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         ([u40(), u40(), u40()], any::<u16>(), 1_u8..),
     )
         .prop_map(
-            |(fingerprint, tags, (last, later), u40s, (flags, origin, given), mut words, conduct)| {
+            |(
+                fingerprint,
+                tags,
+                (last, later),
+                u40s,
+                (flags, origin, given),
+                mut words,
+                conduct,
+            )| {
                 // Zeros at the end are left out.
                 while words.last() == Some(&0) {
                     words.pop();

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use loudou_limiter::Nanos;
 use loudou_limiter::Carry;
+use loudou_limiter::Nanos;
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::attempt::{Attempt, MAX_RETRIES};
 use loudou_limiter::store::memory::MemoryStore;

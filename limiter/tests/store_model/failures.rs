@@ -102,7 +102,9 @@ fn a_refusal_stands_whatever_the_conflicts() {
 fn a_reset_gives_up_after_bounded_conflicts() {
     let world = world();
     let mut store = Troubled::new(&world, page_key(0), Trouble::Conflict);
-    let outcome = world.table.reset(&mut store, world.table.id(super::tag(), "k"));
+    let outcome = world
+        .table
+        .reset(&mut store, world.table.id(super::tag(), "k"));
     assert_eq!(outcome, Err(GaveUp::Conflicts));
     assert_eq!(store.writes, MAX_RETRIES + 1);
 }

@@ -27,7 +27,10 @@ fn every_bucket_has_its_name() {
     assert_eq!(page.slots.len(), SLOTS);
     for slot in &page.slots {
         let name = names.get(slot.fingerprint).expect("a name");
-        assert_eq!(world.table.id(super::tag(), name).fingerprint, slot.fingerprint);
+        assert_eq!(
+            world.table.id(super::tag(), name).fingerprint,
+            slot.fingerprint
+        );
     }
 }
 

@@ -20,7 +20,10 @@ struct Rules([ActiveRule; 2]);
 
 impl Rules {
     fn new(loose: &Value, strict: &Value) -> Self {
-        Self([("loose", loose), ("strict", strict)].map(|(name, limit)| named(name, &json!([limit]))))
+        Self(
+            [("loose", loose), ("strict", strict)]
+                .map(|(name, limit)| named(name, &json!([limit]))),
+        )
     }
 
     fn left(&self, world: &mut World, rule: usize, now: u64) -> u64 {

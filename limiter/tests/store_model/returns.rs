@@ -1,11 +1,11 @@
 //! What comes back to one bucket, and what does not: it is gone, another one, or edited.
 
+use loudou_limiter::Carry;
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::release::{Receipt, Why};
-use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 use loudou_limiter::store::table::GaveUp;
-use loudou_limiter::Carry;
+use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 
 use super::{World, clock, edited};
 
