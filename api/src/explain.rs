@@ -211,7 +211,7 @@ impl ExplainedRule {
         let limits = bucket
             .map(|bucket| bucket.limits.iter())
             .unwrap_or_default();
-        let own = active.limits_of(explained.key.as_deref()).iter();
+        let own = active.limits_for(explained.key.as_deref()).iter();
         let limits = own.zip(limits).map(|(limit, explained)| {
             let LimitExplained { used, now, answer } = explained;
             ExplainedLimit {
@@ -269,6 +269,7 @@ const fn in_words(why: GaveUp) -> &'static str {
         GaveUp::Failed => "the store failed",
         GaveUp::UnknownPage => "the bucket is of another version of Loudou",
         GaveUp::PageFull => "no room for the bucket",
+        GaveUp::Outdated => "the rule has just changed",
     }
 }
 

@@ -23,6 +23,7 @@ use crate::timer::Timer;
 use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
+mod connections;
 
 use active::{Active, Place};
 
@@ -176,6 +177,22 @@ impl DataPlane {
         Ok(())
     }
 
+    /// Takes this configuration up again, which new connections are accepted for.
+    fn roll_back(&mut self, host: &dyn Host, now: Nanos) {
+        let Some(active) = &mut self.active else {
+            return;
+        };
+        let share = &self.file.store.share;
+        let roll_back = |record: &mut Record| record.roll_back(&self.file, now);
+        let Ok((record, Some(taken))) = record::change(host, share, roll_back) else {
+            return;
+        };
+        active.store_metrics.announce_change(host);
+        active.keep_current(host, &self.file, now);
+        active.is_back_for(host, share, now);
+        self.tell(host, &taken, record.generation);
+    }
+
     /// Whether the current request is older than this sandbox: it is loaded again, for this request,
     /// in place of one that died. Its configuration need not be the newest, for it may be that of a
     /// listener that drains; a new one is loaded before any request comes to it, and taken up by the
@@ -259,13 +276,15 @@ impl DataPlane {
 
     /// A request is over, however it ended, perhaps while it was waiting: gives back what it held.
     pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
-        let Some(active) = &self.active else { return };
+        let Some(active) = &mut self.active else {
+            return;
+        };
         let left = stay.ticket.is_some_and(|ticket| self.waiting.leave(ticket));
         if left {
             active.store_metrics.waited(host, 1);
         }
         if !stay.places.is_empty() {
-            active.give_back(host, &stay.places, left);
+            active.give_back(host, &self.file, &stay.places, left);
         }
         if stay.is_watched {
             active.see_response(host, &self.file.store.share);
@@ -283,7 +302,13 @@ impl DataPlane {
         };
         let now = host.now();
         active.keep_current(host, &self.file, now);
-        let decided = active.decide(host, now, !self.waiting.is_full());
+        if active.is_back(host, &self.file.store.share, now) {
+            self.roll_back(host, now);
+        }
+        let Some(active) = &mut self.active else {
+            return (Fate::Pass(Vec::new()), Stay::default());
+        };
+        let decided = active.decide(host, &self.file, now, !self.waiting.is_full());
         let mut stay = Stay {
             ticket: None,
             places: decided.places,

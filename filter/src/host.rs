@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::Nanos;
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+use loudou_limiter::{Clock, Nanos};
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -57,6 +57,13 @@ pub struct Reply {
 pub trait Host {
     /// The process-wide monotonic clock.
     fn now(&self) -> Nanos;
+    /// The instant on both clocks.
+    fn clock(&self) -> Clock {
+        Clock {
+            now: self.now(),
+            wall: Nanos::from_millis(self.unix_ms()),
+        }
+    }
     /// The wall clock, in milliseconds since the Unix epoch: for display only.
     fn unix_ms(&self) -> u64;
     /// Random bytes that an outsider cannot guess.

@@ -1,30 +1,38 @@
 //! The rules as all workers share them: the plugin configuration's, and the edits on top.
 //!
 //! One record in shared data, changed by compare-and-swap. It holds, per rule, its base from the
-//! configuration, the edit if there is one, the overrides that were edited one by one, and the limits
-//! that live buckets may still be in. Format 2; a worker that meets another format leaves it alone and
-//! goes by its own configuration.
+//! configuration, the edit if there is one, the overrides that were edited one by one, and the changes
+//! that live buckets may still have to undergo. It decides for every bucket of a rule that it knows,
+//! whatever the configuration of the worker: see [`Record::of_buckets`]. Format 3; a worker that meets
+//! another format leaves it alone and limits by its own configuration, in buckets of its own.
 
-use loudou_limiter::carry::{MAX_PAST, Past};
 use loudou_limiter::config::MAX_FILE_BYTES;
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::rule::{KeyMap, Rule, RuleFile};
 use loudou_limiter::store::{CAS_ABSENT, Cas, StoreFailed, Written};
-use loudou_limiter::{Carry, Limits, Nanos};
+use loudou_limiter::versions::History;
+use loudou_limiter::{Carry, Nanos};
 use serde::Serialize;
 
 use crate::host::Host;
 
 mod edit;
+mod history;
 mod read;
 
 pub(crate) use edit::{Author, Edit, Ended, MAX_EDITED, OwnEdit, Who};
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 /// How large edits may make it, in bytes. Every worker reads all of it after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 /// How often a conflicting change is tried again.
 const MAX_TRIES: usize = 16;
+/// How long the workers may take to go over to a new configuration.
+const SETTLES_IN: Nanos = Nanos::from_secs(1);
+/// How often the configuration in force may change without a new one.
+const MAX_ROLLBACKS: u32 = 16;
+/// How many rules are remembered that the configuration has no more.
+const MAX_GONE: usize = 64;
 
 /// The record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,8 +42,16 @@ pub(crate) struct Record {
     pub(crate) generation: u64,
     /// When the configuration that is in force was loaded: a newer one wins.
     since_ns: u64,
+    /// When it was taken up.
+    taken_ns: u64,
+    /// How many configurations were taken up since that had been loaded before.
+    rollbacks: u32,
     /// The rules in order of evaluation.
     pub(crate) rules: Vec<RuleRecord>,
+    /// Rules that the configuration has no more, the latest last: connections of an earlier one may still
+    /// be limited by them, and they may come back while their buckets live.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<RuleRecord>,
 }
 
 /// One rule.
@@ -49,15 +65,16 @@ pub(crate) struct RuleRecord {
     /// What was edited of single keys, on top of that.
     #[serde(skip_serializing_if = "KeyMap::is_empty")]
     pub(crate) own: KeyMap<OwnEdit>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    past: Vec<PastRecord>,
+    /// The changes that its buckets may still have to undergo.
+    #[serde(serialize_with = "history::serialize")]
+    history: History,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct PastRecord {
-    limits: Limits,
-    carry: Carry,
-    until_ns: u64,
+/// What becomes of edits under another configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edits {
+    Retire,
+    Keep,
 }
 
 /// What taking up a configuration changed.
@@ -71,18 +88,19 @@ pub(crate) struct TakenUp {
 }
 
 impl RuleRecord {
-    fn new(base: Rule) -> Self {
+    /// A rule that comes with `version`.
+    fn new(base: Rule, version: u32) -> Self {
         Self {
             base,
             edit: None,
             own: KeyMap::default(),
-            past: Vec::new(),
+            history: History::new(version),
         }
     }
 
     /// The rule in force, ready to decide.
     pub(crate) fn activate(&self) -> ActiveRule {
-        ActiveRule::new(self.effective(), self.past())
+        ActiveRule::new(self.effective(), self.history.clone())
     }
 
     /// Whether it is the record of exactly this rule. By what it has of it: to compare rules field by field
@@ -92,52 +110,50 @@ impl RuleRecord {
         written(&self.base) == written(rule)
     }
 
-    fn past(&self) -> Vec<Past> {
-        let past = |past: &PastRecord| Past {
-            limits: past.limits.clone(),
-            carry: past.carry,
-            until: Nanos::new(past.until_ns),
-        };
-        self.past.iter().map(past).collect()
+    /// Does something to the rule, and notes what that changes for its buckets.
+    fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Self)) {
+        let before = self.effective();
+        change(self);
+        let after = self.effective();
+        self.history.note(&before, &after, note);
     }
 
-    /// Remembers that `old` limits ended at `until`, if the rule has others now.
-    fn remember(&mut self, old: Limits, carry: Carry, until: Nanos) {
-        if old == self.effective().limits {
+    /// Puts it on another base, unless it is on that.
+    fn rebase(&mut self, base: &Rule, note: (Carry, Nanos, u32), edits: Edits) {
+        if self.is_of(base) {
             return;
         }
-        self.past.push(PastRecord {
-            limits: old,
-            carry,
-            until_ns: until.get(),
+        self.change(note, |rule| {
+            rule.base.clone_from(base);
+            if edits == Edits::Retire {
+                rule.drop_edits();
+            }
         });
-        let surplus = self.past.len().saturating_sub(MAX_PAST);
-        self.past.drain(..surplus);
     }
 
-    /// The same rule under a new configuration, which retires its edits if it changes the rule.
-    fn reconfigured(&self, base: &Rule, now: Nanos) -> Self {
-        if self.is_of(base) {
-            return self.clone();
-        }
-        let mut next = Self {
-            past: self.past.clone(),
-            ..Self::new(base.clone())
-        };
-        next.remember(self.effective().limits, Carry::default(), now);
-        next
+    fn drop_edits(&mut self) {
+        self.edit = None;
+        self.own = KeyMap::default();
+    }
+
+    /// Whether its buckets are those of `rule`.
+    fn shares_buckets_with(&self, rule: &Rule) -> bool {
+        self.base.name == rule.name && self.base.tag() == rule.tag()
     }
 }
 
 impl Record {
     /// The record of a configuration nobody has edited.
     pub(crate) fn new(file: &RuleFile, since: Nanos) -> Self {
-        let rules = file.rules.iter().cloned().map(RuleRecord::new).collect();
+        let rules = file.rules.iter().cloned();
         Self {
             format: FORMAT,
             generation: 1,
             since_ns: since.get(),
-            rules,
+            taken_ns: since.get(),
+            rollbacks: 0,
+            rules: rules.map(|rule| RuleRecord::new(rule, 1)).collect(),
+            gone: Vec::new(),
         }
     }
 
@@ -151,6 +167,18 @@ impl Record {
         self.rules.iter_mut().find(|rule| rule.base.name == name)
     }
 
+    /// The record that decides for the buckets of `rule`, of whatever configuration: the newest rule of its
+    /// name whose key means the same. Without one its buckets are its own.
+    pub(crate) fn of_buckets(&self, rule: &Rule) -> Option<&RuleRecord> {
+        let mut all = self.rules.iter().chain(self.gone.iter().rev());
+        all.find(|record| record.shares_buckets_with(rule))
+    }
+
+    /// The version that the next change makes.
+    pub(crate) fn next_version(&self) -> u32 {
+        u32::try_from(self.generation.saturating_add(1)).unwrap_or(u32::MAX)
+    }
+
     /// When the next edit runs out.
     pub(crate) fn next_expiry(&self) -> Nanos {
         let authors = self.rules.iter().flat_map(RuleRecord::authors);
@@ -160,46 +188,93 @@ impl Record {
 
     /// Drops what ran out by `now`.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
-        let ended = self.rules.iter_mut().map(|rule| rule.expire(now));
+        let version = self.next_version();
+        let rules = self.rules.iter_mut();
+        let ended = rules.map(|rule| rule.expire(now, version));
         ended.filter(|ended| !ended.is_empty()).collect()
     }
 
     /// Takes up a configuration loaded at `since`. `None` when it is the one in force, or an older
     /// one of a listener that drains.
     pub(crate) fn take_up(&mut self, file: &RuleFile, since: Nanos, now: Nanos) -> Option<TakenUp> {
-        let pairs = self.rules.iter().zip(&file.rules);
-        let same = self.rules.len() == file.rules.len()
-            && pairs.into_iter().all(|(old, new)| old.is_of(new));
-        if same || since.get() < self.since_ns {
+        if self.is_of(file) || since.get() < self.since_ns {
             return None;
         }
-        let mut taken = TakenUp::default();
-        let mut rules = Vec::with_capacity(file.rules.len());
-        for base in &file.rules {
-            let Some(old) = self.rule(&base.name) else {
-                taken.added.push(base.name.clone());
-                rules.push(RuleRecord::new(base.clone()));
-                continue;
-            };
-            let next = old.reconfigured(base, now);
-            if !old.is_of(base) {
-                taken.changed.push(base.name.clone());
-                taken
-                    .retired
-                    .extend(Some(old.all_ended()).filter(|ended| !ended.is_empty()));
-            }
-            rules.push(next);
+        self.rollbacks = 0;
+        Some(self.put_on(file, since, now, Edits::Retire))
+    }
+
+    /// Takes up a configuration again whose rules were in force before. It was in use for some time before
+    /// that was noticed, so what was edited meanwhile stays in force.
+    pub(crate) fn roll_back(&mut self, file: &RuleFile, now: Nanos) -> Option<TakenUp> {
+        if self.is_of(file) || !self.may_roll_back(now) {
+            return None;
         }
-        let kept = |rule: &&RuleRecord| file.rules.iter().all(|new| new.name != rule.base.name);
-        taken.removed = self
-            .rules
-            .iter()
-            .filter(kept)
-            .map(|rule| rule.base.name.clone())
-            .collect();
-        self.rules = rules;
+        self.rollbacks = self.rollbacks.saturating_add(1);
+        Some(self.put_on(file, now, now, Edits::Keep))
+    }
+
+    /// Whether it is the record of just these rules.
+    pub(crate) fn is_of(&self, file: &RuleFile) -> bool {
+        let mut pairs = self.rules.iter().zip(&file.rules);
+        self.rules.len() == file.rules.len() && pairs.all(|(old, new)| old.is_of(new))
+    }
+
+    /// Whether a connection that another configuration has accepted after those of this one tells of a
+    /// rollback: not while the workers go over to this one, and not for ever, as two listeners would have
+    /// it whose rules differ and that both accept connections.
+    pub(crate) fn may_roll_back(&self, now: Nanos) -> bool {
+        let settled = Nanos::new(self.taken_ns).saturating_add(SETTLES_IN);
+        now >= settled && self.rollbacks < MAX_ROLLBACKS
+    }
+
+    fn put_on(&mut self, file: &RuleFile, since: Nanos, now: Nanos, edits: Edits) -> TakenUp {
+        let version = self.next_version();
+        let mut taken = TakenUp::default();
+        let mut old = core::mem::take(&mut self.rules);
+        for base in &file.rules {
+            let place = old.iter().position(|rule| rule.base.name == base.name);
+            let known = place.map(|place| old.remove(place));
+            match &known {
+                None => taken.added.push(base.name.clone()),
+                Some(rule) if rule.is_of(base) => {}
+                Some(rule) => {
+                    taken.changed.push(base.name.clone());
+                    let stays = edits == Edits::Keep && rule.shares_buckets_with(base);
+                    taken.retired.extend(rule.all_ended().filter(|_| !stays));
+                }
+            }
+            let mut rule = match known {
+                Some(rule) if rule.shares_buckets_with(base) => rule,
+                other => {
+                    self.gone.extend(other);
+                    self.come_back(base)
+                        .unwrap_or_else(|| RuleRecord::new(base.clone(), version))
+                }
+            };
+            rule.rebase(base, (Carry::default(), now, version), edits);
+            self.rules.push(rule);
+        }
+        taken.removed = old.iter().map(|rule| rule.base.name.clone()).collect();
+        taken
+            .retired
+            .extend(old.iter().filter_map(RuleRecord::all_ended));
+        self.gone.append(&mut old);
+        for rule in self.gone.iter_mut().filter(|rule| rule.is_edited()) {
+            rule.change((Carry::default(), now, version), RuleRecord::drop_edits);
+        }
+        let surplus = self.gone.len().saturating_sub(MAX_GONE);
+        self.gone.drain(..surplus);
         self.since_ns = since.get();
-        Some(taken)
+        self.taken_ns = now.get();
+        taken
+    }
+
+    /// A rule that was gone, with what its buckets have gone through.
+    fn come_back(&mut self, base: &Rule) -> Option<RuleRecord> {
+        let mut gone = self.gone.iter();
+        let place = gone.position(|rule| rule.shares_buckets_with(base))?;
+        Some(self.gone.remove(place))
     }
 }
 

@@ -99,6 +99,11 @@ impl ActiveRule {
         }
     }
 
+    /// The same of a request that may have no key: then the rule's own.
+    pub fn limits_for(&self, key: Option<&str>) -> &Limits {
+        key.map_or(&self.rule.limits, |key| self.limits_of(key))
+    }
+
     /// The version in force, which each bucket that is written gets.
     pub const fn version(&self) -> u32 {
         self.history.version

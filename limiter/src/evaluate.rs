@@ -138,12 +138,7 @@ impl Outcome {
     }
 
     /// The last of the rules has refused: the enforced ones before it are given back what they took.
-    fn overrule(
-        &mut self,
-        rules: &[ActiveRule],
-        give: &mut dyn FnMut(&Give<'_>),
-        clock: Clock,
-    ) {
+    fn overrule(&mut self, rules: &[ActiveRule], give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
         };

@@ -81,37 +81,49 @@ impl History {
     ) -> bool {
         let known = self.changes.len();
         let resets = carry == Carry::Reset;
-        let mut push = |carry, before| {
-            self.changes.push(Change {
-                version,
-                at,
-                carry,
-                before,
-            });
-        };
         let overrides = replaced_overrides(before, after);
         if !overrides.is_empty() {
             let carry = if resets { carry } else { Carry::Keep };
-            push(carry, Before::Overrides(overrides));
+            self.note_overrides(overrides, carry, at, version);
         }
         if before.limits != after.limits {
-            push(carry, Before::Limits(before.limits.clone()));
+            let before = Before::Limits(before.limits.clone());
+            self.push(before, carry, at, version);
         } else if resets {
-            push(carry, Before::Same);
+            self.push(Before::Same, carry, at, version);
         }
-        let concerns = self.changes.len() > known;
-        if concerns {
-            self.version = version;
-        }
-        concerns
+        self.changes.len() > known
+    }
+
+    /// Notes at the instant `at` that some overrides are not any more what they were, which makes `version`.
+    pub fn note_overrides(
+        &mut self,
+        replaced: Vec<(String, Option<Override>)>,
+        carry: Carry,
+        at: Nanos,
+        version: u32,
+    ) {
+        self.push(Before::Overrides(replaced), carry, at, version);
+    }
+
+    fn push(&mut self, before: Before, carry: Carry, at: Nanos, version: u32) {
+        self.version = version;
+        self.changes.push(Change {
+            version,
+            at,
+            carry,
+            before,
+        });
     }
 
     /// The limits that were in force before.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
-        self.changes.iter().filter_map(|change| match &change.before {
-            Before::Limits(limits) => Some(limits),
-            Before::Overrides(_) | Before::Same => None,
-        })
+        self.changes
+            .iter()
+            .filter_map(|change| match &change.before {
+                Before::Limits(limits) => Some(limits),
+                Before::Overrides(_) | Before::Same => None,
+            })
     }
 
     /// Forgets the changes up to `version`, which no bucket has to undergo any more.
@@ -199,10 +211,15 @@ impl History {
 /// What `after` has not any more of the overrides of `before`; `None` for what it did not have.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
     let (before, after) = (&before.overrides, &after.overrides);
-    let gone = before.iter().filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));
+    let gone = before
+        .iter()
+        .filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));
     let gone = gone.map(|(pattern, gives)| (pattern, Some(gives.clone())));
-    let new = after.iter().filter(|(pattern, _)| before.of_pattern(pattern).is_none());
-    gone.chain(new.map(|(pattern, _)| (pattern, None))).collect()
+    let new = after
+        .iter()
+        .filter(|(pattern, _)| before.of_pattern(pattern).is_none());
+    gone.chain(new.map(|(pattern, _)| (pattern, None)))
+        .collect()
 }
 
 /// The limits of a key with these overrides, of which an exact one goes first and then the longest.

@@ -117,19 +117,18 @@ impl Setting<'_> {
         host: &dyn Host,
         ban: SetTo,
     ) -> Result<(Option<Slot>, Nanos), Failure> {
-        let now = host.now();
+        let clock = host.clock();
         let set = SetBan {
-            versions: self.active.versions_of(self.key),
-            rule_tag: self.active.tag(),
+            rule: &self.active,
             key: self.key,
             ban,
-            now,
+            clock,
         };
         let mut stats = StoreStats::default();
         let before = self.table.set_ban(&mut HostStore(host), &set, &mut stats);
         let share = plane.settings.store.share.as_str();
         StoreMetrics::define(host, &mut plane.registry, share).add(host, &stats);
-        Ok((before?, now))
+        Ok((before?, clock.now))
     }
 
     fn tell(
@@ -150,12 +149,12 @@ impl Setting<'_> {
 
     fn answer(&self, host: &dyn Host, before: Option<&Slot>, at: Nanos) -> Result<Reply, Failure> {
         let slot = self.look(host)?;
-        let now = host.now();
-        let shown = |slot: &Slot| view(&self.active, slot, self.key.to_owned(), now);
+        let clock = host.clock();
+        let shown = |slot: &Slot| view(&self.active, slot, self.key.to_owned(), clock);
         let banned =
             |slot: &Slot| -> Option<BanView> { ban_view(&self.active, slot, self.key, at) };
         Ok(ok(&BanAnswer {
-            now_ns: now.get(),
+            now_ns: clock.now.get(),
             before: before.and_then(banned),
             bucket: slot.as_ref().map(shown),
         }))

@@ -5,16 +5,15 @@ use loudou_limiter::ban::Conduct;
 use loudou_limiter::evaluate::{ActiveRule, Grant};
 use loudou_limiter::rule::Override;
 use loudou_limiter::store::page::{FLAG_PINNED, Slot};
-use loudou_limiter::{BucketDecision, Nanos};
+use loudou_limiter::{BucketDecision, Clock, Nanos};
 
 use super::Failure;
 
 /// A bucket as it is at `now`, without touching it.
-pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, now: Nanos) -> BucketView {
-    let versions = rule.versions_of(&key);
-    let limits = versions.current();
-    let idle_at = Nanos::from_millis(slot.idle_at_ms);
-    let bucket = versions.bring_forward(&slot.bucket, slot.limits_tag, idle_at, now);
+pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, clock: Clock) -> BucketView {
+    let now = clock.now;
+    let limits = rule.limits_of(&key);
+    let bucket = rule.bucket_of(&key, slot, clock);
     let level = limits.peek(&bucket, 0, now);
     let asked = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
     let decisions = level.decisions().zip(asked.decisions());

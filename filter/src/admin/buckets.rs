@@ -3,7 +3,7 @@
 use loudou_api::{
     BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
 };
-use loudou_limiter::Nanos;
+use loudou_limiter::Clock;
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::names::Names;
 use loudou_limiter::store::page::{Page, Slot};
@@ -30,14 +30,14 @@ impl AdminPlane {
         let search = Search::read(call, &record)?;
         let table = self.table(host)?;
         let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
-        let now = host.now();
+        let clock = host.clock();
         let mut page = BucketsPage {
-            now_ns: now.get(),
+            now_ns: clock.now.get(),
             generation: record.generation,
             ..BucketsPage::default()
         };
         page.next_cursor = search
-            .run(host, &table, &rules, now, &mut page.buckets)
+            .run(host, &table, &rules, clock, &mut page.buckets)
             .map(|c| c.to_string());
         Ok(ok_at(record.generation, &page))
     }
@@ -56,7 +56,7 @@ impl AdminPlane {
         let id = table.id(active.tag(), key);
         let slot = table.look(&mut HostStore(host), id)?;
         let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
-        Ok(ok(&view(&active, &slot, key.to_owned(), host.now())))
+        Ok(ok(&view(&active, &slot, key.to_owned(), host.clock())))
     }
 
     pub(super) fn reset(
@@ -72,7 +72,7 @@ impl AdminPlane {
         let active = find(&record, rule)?.activate();
         let table = self.table(host)?;
         let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
-        let before = slot.map(|slot| view(&active, &slot, key.to_owned(), host.now()));
+        let before = slot.map(|slot| view(&active, &slot, key.to_owned(), host.clock()));
         if before.is_some() {
             StoreMetrics::define(host, &mut self.registry, &share).freed(host);
             let mut event =
@@ -101,6 +101,7 @@ impl From<GaveUp> for Failure {
             GaveUp::Conflicts => "the bucket is too busy; try again",
             GaveUp::Failed => "Envoy's shared data failed",
             GaveUp::UnknownPage => "the bucket is of another version of Loudou",
+            GaveUp::Outdated => "the rule has just changed; try again",
             GaveUp::PageFull => {
                 "there is no room: all buckets of its page are banned; lift a ban that is not needed, or \
                  raise store.buckets"
@@ -190,7 +191,7 @@ impl Search {
         host: &dyn Host,
         table: &Table,
         rules: &[ActiveRule],
-        now: Nanos,
+        clock: Clock,
         found: &mut Vec<BucketView>,
     ) -> Option<Cursor> {
         let mut work = 0_u32;
@@ -208,7 +209,7 @@ impl Search {
             };
             work = work.saturating_add(FULL_PAGE_WORK);
             let after = self.from.after.filter(|_| index == self.from.page);
-            if let Some(last) = self.search_page(rules, &page, &names, after, now, found) {
+            if let Some(last) = self.search_page(rules, &page, &names, after, clock, found) {
                 return Some(Cursor {
                     page: index,
                     after: Some(last),
@@ -225,7 +226,7 @@ impl Search {
         page: &Page,
         names: &Names,
         after: Option<u64>,
-        now: Nanos,
+        clock: Clock,
         found: &mut Vec<BucketView>,
     ) -> Option<u64> {
         let mut after = after;
@@ -239,7 +240,7 @@ impl Search {
             if !self.wants_key(rule, &key) {
                 continue;
             }
-            let view = view(rule, slot, key, now);
+            let view = view(rule, slot, key, clock);
             if self.state.is_some_and(|state| state != view.state) {
                 continue;
             }

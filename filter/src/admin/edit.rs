@@ -28,8 +28,8 @@ impl AdminPlane {
         let author = author(host, call, &query, query.duration("for")?)?;
         let edit = config::parse_edit(&json(body)?)
             .map_err(|problems| wrong_body("a valid edit", &problems))?;
-        let edit_rule = |rule: &mut RuleRecord| {
-            rule.apply(&edit, &author);
+        let edit_rule = |rule: &mut RuleRecord, version: u32| {
+            rule.apply(&edit, &author, version);
             Ok(())
         };
         let edited = Edited {
@@ -50,8 +50,8 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let query = call.query(&["carry", "reason", "dry_run"])?;
         let author = author(host, call, &query, None)?;
-        let drop = |rule: &mut RuleRecord| {
-            rule.drop_edit(author.carry, author.at);
+        let drop = |rule: &mut RuleRecord, version: u32| {
+            rule.drop_edit(author.carry, author.at, version);
             Ok(())
         };
         let edited = Edited {
@@ -74,14 +74,14 @@ impl AdminPlane {
         let query = call.query(&["for", "reason", "dry_run"])?;
         let author = author(host, call, &query, query.duration("for")?)?;
         let document = json(body)?;
-        let set = |rule: &mut RuleRecord| {
+        let set = |rule: &mut RuleRecord, version: u32| {
             // The base's limits are in force again when an edit of them ends.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
                 return Err(wrong_body("a valid edit", &[problem]));
             }
-            rule.set_own(key, gives, &author);
+            rule.set_own(key, gives, &author, version);
             Ok(())
         };
         let edited = Edited {
@@ -102,8 +102,8 @@ impl AdminPlane {
     ) -> Result<Reply, Failure> {
         let query = call.query(&["reason", "dry_run"])?;
         let author = author(host, call, &query, None)?;
-        let drop = |rule: &mut RuleRecord| {
-            if rule.drop_own(key) {
+        let drop = |rule: &mut RuleRecord, version: u32| {
+            if rule.drop_own(key, author.at, version) {
                 Ok(())
             } else {
                 Err(no_edited_override(rule, key))
@@ -124,7 +124,7 @@ impl AdminPlane {
         host: &dyn Host,
         call: &Call,
         edited: &Edited<'_>,
-        change: &dyn Fn(&mut RuleRecord) -> Result<(), Failure>,
+        change: &dyn Fn(&mut RuleRecord, u32) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         // An edit that has run out is history by the time this one is made.
         self.record(host)?;
@@ -134,8 +134,9 @@ impl AdminPlane {
             // Looked at anew in every try: another edit may have come in between.
             let seen = self.precondition(host, call, record, edited.name);
             outcome = seen.and_then(|before| {
+                let version = record.next_version();
                 let rule = record.rule_mut(edited.name).ok_or(RecordError::Missing)?;
-                change(rule)?;
+                change(rule, version)?;
                 check(rule)?;
                 Ok(before)
             });

@@ -4,22 +4,25 @@
 use loudou_limiter::evaluate::{
     ActiveRule, Answer, Clock, Outcome, RuleOutcome, RuleSet, evaluate,
 };
-use loudou_limiter::rule::{Mode, RuleFile};
+use loudou_limiter::rule::{Mode, Rule, RuleFile};
 use loudou_limiter::store::release::{Receipt, Why};
-use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::top::{By, Tally};
 use loudou_limiter::{Nanos, Verdict};
 
+use super::connections::Connections;
 use super::{Header, Headers};
 use crate::current;
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
-use crate::record::RecordError;
+use crate::record::{RecordError, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{RateLimitHeaders, Refusal, explain};
 use crate::upstream::Watch;
 
+/// How often a request is decided on again because its rules changed in the middle of it.
+const MAX_OUTDATED: usize = 4;
 /// When rules that could not be read are tried again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
@@ -56,6 +59,7 @@ pub(super) struct Active {
     /// The change count at which the rules were read; another one means that they are old.
     changes_seen: u64,
     next_expiry: Nanos,
+    connections: Connections,
 }
 
 impl Active {
@@ -77,7 +81,19 @@ impl Active {
             tally,
             changes_seen: 0,
             next_expiry: Nanos::MAX,
+            connections: Connections::default(),
         }
+    }
+
+    /// Whether the connection of the current request tells that this configuration is in force again.
+    pub(super) fn is_back(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
+        self.connections.tell_of_rollback(host, share, now)
+    }
+
+    /// Lets all know of the connection of the current request, for which this configuration is back.
+    pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
+        self.connections.ask_now();
+        self.connections.tell_of_rollback(host, share, now);
     }
 
     /// Reads the rules again if they have changed.
@@ -105,22 +121,19 @@ impl Active {
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
         };
-        self.rules = file
-            .rules
-            .iter()
-            .map(
-                |own| match record.as_ref().and_then(|record| record.rule(&own.name)) {
-                    Some(shared) if shared.is_of(own) => shared.activate(),
-                    // This configuration is older than the record's: its listener drains.
-                    _ => ActiveRule::new(own.clone(), Vec::new()),
-                },
-            )
-            .collect();
+        // The record decides, also where this configuration is older and its listener drains: one set of
+        // numbers for each bucket in the whole process.
+        let in_force = |own: &Rule| {
+            let shared = record.as_ref().and_then(|record| record.of_buckets(own));
+            shared.map_or_else(|| ActiveRule::alone(own.clone()), RuleRecord::activate)
+        };
+        self.rules = file.rules.iter().map(in_force).collect();
         self.reads_wall = self.rules.iter().any(ActiveRule::reads_wall);
         let explains = |rule: &ActiveRule| rule.rule().respond.explain_header;
         self.explains = self.rules.iter().any(explains);
         let generation = record.as_ref().map_or(0, |record| record.generation);
         self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), generation);
+        self.connections.is_in_force = record.as_ref().is_none_or(|record| record.is_of(file));
         self.next_expiry = record.map_or(Nanos::MAX, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
@@ -128,25 +141,26 @@ impl Active {
 
     /// Decides on the current request at `now`. It is refused where it would have to wait, unless
     /// it `may_wait`.
-    pub(super) fn decide(&mut self, host: &dyn Host, now: Nanos, may_wait: bool) -> Decided {
-        let mut stats = StoreStats::default();
-        let clock = if self.reads_wall {
-            let wall = Nanos::from_millis(host.unix_ms());
-            Clock { now, wall }
-        } else {
-            Clock::at(now)
-        };
-        let mut request = HostRequest::new(host).waiting_if(may_wait);
-        let mut store = HostStore(host);
-        let outcome = evaluate(
-            &self.rules,
-            &self.table,
-            &mut store,
-            &mut request,
-            clock,
-            &mut stats,
-        );
-        self.store_metrics.add(host, &stats);
+    pub(super) fn decide(
+        &mut self,
+        host: &dyn Host,
+        file: &RuleFile,
+        now: Nanos,
+        may_wait: bool,
+    ) -> Decided {
+        let mut outcome = self.evaluate(host, now, may_wait);
+        for _ in 0..MAX_OUTDATED {
+            let outdated =
+                |said: &RuleOutcome| matches!(said.answer, Answer::GaveUp(GaveUp::Outdated));
+            if !outcome.rules.iter().any(outdated) {
+                break;
+            }
+            self.take_back(host, &outcome);
+            if self.refresh(host, file).is_err() {
+                break;
+            }
+            outcome = self.evaluate(host, now, may_wait);
+        }
         self.count(host, &outcome, now);
         let refusing = outcome.refusal();
         let reply = refusing.and_then(|said| self.refusal(host, said, now));
@@ -167,6 +181,45 @@ impl Active {
         }
     }
 
+    fn evaluate(&self, host: &dyn Host, now: Nanos, may_wait: bool) -> Outcome {
+        let mut stats = StoreStats::default();
+        let mut request = HostRequest::new(host).waiting_if(may_wait);
+        let outcome = evaluate(
+            &self.rules,
+            &self.table,
+            &mut HostStore(host),
+            &mut request,
+            self.clock(host, now),
+            &mut stats,
+        );
+        self.store_metrics.add(host, &stats);
+        outcome
+    }
+
+    /// The clocks at `now`; the wall clock costs a call of the host.
+    fn clock(&self, host: &dyn Host, now: Nanos) -> Clock {
+        if self.reads_wall {
+            let wall = Nanos::from_millis(host.unix_ms());
+            Clock { now, wall }
+        } else {
+            Clock::at(now)
+        }
+    }
+
+    /// Gives back what was taken for an outcome that does not count.
+    fn take_back(&self, host: &dyn Host, outcome: &Outcome) {
+        let mut stats = StoreStats::default();
+        for said in &outcome.rules {
+            let rule = self.rules.get(said.rule);
+            if let (Some(rule), Some(key), Some(receipt)) = (rule, &said.key, &said.receipt) {
+                let give = rule.give(key, receipt, Why::Refused, self.clock(host, host.now()));
+                // What is lost is counted.
+                let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
+            }
+        }
+        self.store_metrics.add(host, &stats);
+    }
+
     /// What the request may have to give back. If it waits, that is all it took: its client may leave.
     fn places(&self, outcome: Outcome) -> Vec<Place> {
         let waits = outcome.wait(&self.rules) > Nanos::ZERO;
@@ -175,7 +228,7 @@ impl Active {
             let rule = active.rule();
             let may_leave = waits && rule.mode == Mode::Enforce;
             let (receipt, key) = (said.receipt?, said.key?);
-            let limits = active.versions_of(&key).current();
+            let limits = active.limits_of(&key);
             (may_leave || limits.holds_until_end()).then(|| Place {
                 rule_tag: active.tag(),
                 key,
@@ -187,7 +240,14 @@ impl Active {
 
     /// Gives back what a request took that has ended, or whose client left while it waited. A rule
     /// that is gone has nothing to give it to; one in shadow mode would not have let it wait.
-    pub(super) fn give_back(&self, host: &dyn Host, places: &[Place], left: bool) {
+    pub(super) fn give_back(
+        &mut self,
+        host: &dyn Host,
+        file: &RuleFile,
+        places: &[Place],
+        left: bool,
+    ) {
+        self.keep_current(host, file, host.now());
         let mut stats = StoreStats::default();
         for place in places {
             let Some(active) = self.rules.iter().find(|rule| rule.tag() == place.rule_tag) else {
@@ -198,7 +258,8 @@ impl Active {
             } else {
                 Why::Ended
             };
-            let give = active.give(&place.key, &place.receipt, why, host.now());
+            let clock = self.clock(host, host.now());
+            let give = active.give(&place.key, &place.receipt, why, clock);
             // What is lost is counted, and runs out by itself.
             let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
         }
@@ -320,7 +381,7 @@ impl Active {
             };
             let rule = active.rule();
             if let (Mode::Enforce, Answer::Decided(decision)) = (rule.mode, &said.answer) {
-                headers.add(rule, active.limits_of(said.key.as_deref()), decision);
+                headers.add(rule, active.limits_for(said.key.as_deref()), decision);
             }
         }
         headers.finish()

@@ -112,50 +112,76 @@ impl RuleRecord {
 
     /// Puts `change` in force on top of an earlier edit. Parts that are as in the base are no edit, and
     /// overrides that are replaced as a whole are without what was edited one by one.
-    pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author) {
-        let old = self.effective().limits;
-        if change.overrides.is_some() {
-            self.own = KeyMap::default();
-        }
-        let mut rule = self.edited();
-        change.apply(&mut rule);
-        let all = RuleEdit {
-            limits: Some(rule.limits),
-            mode: Some(rule.mode),
-            penalty: Some(rule.penalty),
-            overrides: Some(rule.overrides),
-        };
-        let change = all.beyond(&self.base);
-        self.edit = (!change.is_empty()).then(|| Edit {
-            change,
-            carry: author.carry,
-            who: author.who(),
+    pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
+        self.change((author.carry, author.at, version), |record| {
+            if change.overrides.is_some() {
+                record.own = KeyMap::default();
+            }
+            let mut rule = record.edited();
+            change.apply(&mut rule);
+            let all = RuleEdit {
+                limits: Some(rule.limits),
+                mode: Some(rule.mode),
+                penalty: Some(rule.penalty),
+                overrides: Some(rule.overrides),
+            };
+            let change = all.beyond(&record.base);
+            record.edit = (!change.is_empty()).then(|| Edit {
+                change,
+                carry: author.carry,
+                who: author.who(),
+            });
         });
-        self.remember(old, author.carry, author.at);
     }
 
     /// Goes back to the base.
-    pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos) {
-        let old = self.effective().limits;
-        self.edit = None;
-        self.remember(old, carry, at);
+    pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos, version: u32) {
+        self.change((carry, at, version), |rule| rule.edit = None);
     }
 
     /// Gives the keys of a pattern something else; what they get anyway is no edit.
-    pub(crate) fn set_own(&mut self, pattern: &str, gives: Override, author: &Author) {
-        let is_so_anyway = self.edited().overrides.of_pattern(pattern) == Some(&gives);
+    pub(crate) fn set_own(
+        &mut self,
+        pattern: &str,
+        gives: Override,
+        author: &Author,
+        version: u32,
+    ) {
+        let is_so_anyway = self.without_own(pattern) == Some(&gives);
         let own = (!is_so_anyway).then(|| OwnEdit {
             gives,
             who: author.who(),
         });
-        self.own.set(pattern, own);
+        self.replace_own(pattern, own, author.at, version);
     }
 
     /// Drops the edited override of a pattern; whether there was one.
-    pub(crate) fn drop_own(&mut self, pattern: &str) -> bool {
+    pub(crate) fn drop_own(&mut self, pattern: &str, at: Nanos, version: u32) -> bool {
         let was = self.own.of_pattern(pattern).is_some();
-        self.own.set(pattern, None);
+        self.replace_own(pattern, None, at, version);
         was
+    }
+
+    /// The override of a pattern without the one that was edited.
+    fn without_own(&self, pattern: &str) -> Option<&Override> {
+        let edit = self.edit.as_ref();
+        let edited = edit.and_then(|edit| edit.change.overrides.as_ref());
+        edited.unwrap_or(&self.base.overrides).of_pattern(pattern)
+    }
+
+    fn override_of(&self, pattern: &str) -> Option<&Override> {
+        let own = self.own.of_pattern(pattern).map(|own| &own.gives);
+        own.or_else(|| self.without_own(pattern))
+    }
+
+    fn replace_own(&mut self, pattern: &str, own: Option<OwnEdit>, at: Nanos, version: u32) {
+        let before = self.override_of(pattern).cloned();
+        self.own.set(pattern, own);
+        if self.override_of(pattern) != before.as_ref() {
+            let replaced = Vec::from([(pattern.to_owned(), before)]);
+            self.history
+                .note_overrides(replaced, Carry::Keep, at, version);
+        }
     }
 
     /// Whether anything of it differs from the base.
@@ -169,33 +195,41 @@ impl RuleRecord {
         edit.chain(self.own.values().map(|own| &own.who))
     }
 
-    /// Drops what ran out by `now`.
-    pub(super) fn expire(&mut self, now: Nanos) -> Ended {
+    /// Drops what ran out by `now`, each at its instant.
+    pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
         let mut ended = Ended {
             rule: self.base.name.clone(),
             ..Ended::default()
         };
-        let edit = self.edit.as_ref();
-        let ran_out = edit.and_then(|edit| Some((edit.carry, edit.who.ran_out(now)?)));
-        if let Some((carry, at)) = ran_out {
-            self.drop_edit(carry, at);
-            ended.edit = true;
-        }
-        let own = self.own.iter();
-        let own = own.filter(|(_, own)| own.who.ran_out(now).is_some());
-        ended.keys = own.map(|(pattern, _)| pattern).collect();
-        for pattern in &ended.keys {
-            self.own.set(pattern, None);
+        while let Some((at, pattern)) = self.first_to_run_out(now) {
+            if let Some(pattern) = pattern {
+                self.drop_own(&pattern, at, version);
+                ended.keys.push(pattern);
+            } else {
+                let carry = self.edit.as_ref().map(|edit| edit.carry);
+                self.drop_edit(carry.unwrap_or_default(), at, version);
+                ended.edit = true;
+            }
         }
         ended
     }
 
+    /// When what ran out first by `now` did, and the pattern if it is an override.
+    fn first_to_run_out(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
+        let own = self.own.iter();
+        let own = own.filter_map(|(pattern, own)| Some((own.who.ran_out(now)?, Some(pattern))));
+        let edit = self.edit.iter();
+        let edit = edit.filter_map(|edit| Some((edit.who.ran_out(now)?, None)));
+        edit.chain(own).min_by_key(|(at, _)| *at)
+    }
+
     /// What a configuration retires that changes the rule.
-    pub(super) fn all_ended(&self) -> Ended {
-        Ended {
+    pub(super) fn all_ended(&self) -> Option<Ended> {
+        let ended = Ended {
             rule: self.base.name.clone(),
             edit: self.edit.is_some(),
             keys: self.own.iter().map(|(pattern, _)| pattern).collect(),
-        }
+        };
+        (!ended.is_empty()).then_some(ended)
     }
 }

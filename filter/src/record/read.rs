@@ -1,12 +1,12 @@
 //! Reading the record back. By hand, and not derived: code that can say what is wrong with any field
 //! is several times as large, and nobody is told.
 
-use loudou_limiter::config::{parse_edit, parse_limits, parse_override, parse_rule};
+use loudou_limiter::Carry;
+use loudou_limiter::config::{parse_edit, parse_override, parse_rule};
 use loudou_limiter::rule::KeyMap;
-use loudou_limiter::{Carry, Limits};
 use serde_json::Value;
 
-use super::{Edit, FORMAT, OwnEdit, PastRecord, Record, RuleRecord, Who};
+use super::{Edit, FORMAT, OwnEdit, Record, RuleRecord, Who, history};
 use crate::json::{list, number, text};
 
 impl Record {
@@ -20,7 +20,10 @@ impl Record {
             format: FORMAT,
             generation: number(&record, "generation")?,
             since_ns: number(&record, "since_ns")?,
+            taken_ns: number(&record, "taken_ns")?,
+            rollbacks: u32::try_from(number(&record, "rollbacks")?).ok()?,
             rules: list(record.get("rules")?, rule)?,
+            gone: optional(&record, "gone", |gone| list(gone, rule))?.unwrap_or_default(),
         })
     }
 }
@@ -30,7 +33,7 @@ fn rule(rule: &Value) -> Option<RuleRecord> {
         base: parse_rule(rule.get("base")?).ok()?,
         edit: optional(rule, "edit", edit)?,
         own: optional(rule, "own", own)?.unwrap_or_default(),
-        past: optional(rule, "past", |past| list(past, self::past))?.unwrap_or_default(),
+        history: history::read(rule.get("history")?)?,
     })
 }
 
@@ -65,25 +68,13 @@ fn who(edit: &Value) -> Option<Who> {
     })
 }
 
-fn past(past: &Value) -> Option<PastRecord> {
-    Some(PastRecord {
-        limits: limits(past.get("limits")?)?,
-        carry: carry(past)?,
-        until_ns: number(past, "until_ns")?,
-    })
-}
-
-fn limits(limits: &Value) -> Option<Limits> {
-    parse_limits(limits).ok()
-}
-
-fn carry(object: &Value) -> Option<Carry> {
+pub(super) fn carry(object: &Value) -> Option<Carry> {
     Carry::parse(object.get("carry")?.as_str()?)
 }
 
 /// A field that may be absent; nothing if it is there and damaged.
 #[expect(clippy::option_option, reason = "absent and damaged are different")]
-fn optional<T>(
+pub(super) fn optional<T>(
     object: &Value,
     name: &str,
     read: impl FnOnce(&Value) -> Option<T>,

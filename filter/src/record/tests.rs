@@ -78,14 +78,15 @@ fn survives_its_own_serialisation() {
         Nanos::from_secs(1),
     );
     let edited = record.rule_mut("a").expect("a");
-    edited.apply(&edit(50), &author(2, Some(Nanos::from_secs(60))));
+    edited.apply(&edit(50), &author(2, Some(Nanos::from_secs(60))), 2);
     let no_penalty = config::parse_edit(&json!({ "penalty": null })).expect("an edit");
-    edited.apply(&no_penalty, &author(3, None));
-    edited.set_own("alice", scale(2), &author(3, None));
+    edited.apply(&no_penalty, &author(3, None), 2);
+    edited.set_own("alice", scale(2), &author(3, None), 2);
     edited.set_own(
         "team-*",
         Override::Banned,
         &author(3, Some(Nanos::from_secs(60))),
+        2,
     );
     let bytes = serde_json::to_vec(&record).expect("JSON");
     assert_eq!(Record::read(&bytes).expect("back"), record);
@@ -93,12 +94,16 @@ fn survives_its_own_serialisation() {
 
 #[test]
 fn what_is_damaged_is_not_read() {
-    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::from_secs(1));
+    let both = json!([rule("a", 5), rule("z", 5)]);
+    let mut record = Record::new(&file(&both), Nanos::from_secs(1));
     for at in [2, 3] {
         let rule = record.rule_mut("a").expect("a");
-        rule.apply(&edit(50 * at), &author(u64::from(at), None));
-        rule.set_own("alice", scale(at), &author(u64::from(at), None));
+        rule.apply(&edit(50 * at), &author(u64::from(at), None), 2);
+        rule.set_own("alice", scale(at), &author(u64::from(at), None), 2);
     }
+    let newer = file(&json!([rule("a", 5)]));
+    let since = Nanos::from_secs(2);
+    assert!(record.take_up(&newer, since, since).is_some());
     let whole = serde_json::to_value(&record).expect("JSON");
     let read = |record: &serde_json::Value| Record::read(record.to_string().as_bytes());
     assert_eq!(read(&whole), Some(record));
@@ -120,14 +125,24 @@ fn what_is_damaged_is_not_read() {
         "/rules/0/own/alice/gives",
         "/rules/0/own/alice/gives/scale",
         "/rules/0/own/alice/who",
-        "/rules/0/past",
-        "/rules/0/past/0/until_ns",
+        "/rules/0/history",
+        "/rules/0/history/since",
+        "/rules/0/history/version",
+        "/rules/0/history/changes",
+        "/rules/0/history/changes/0/version",
+        "/rules/0/history/changes/0/at_ns",
+        "/rules/0/history/changes/0/carry",
+        "/rules/0/history/changes/0/limits",
+        "/rules/0/history/changes/1/overrides",
+        "/rules/0/history/changes/3/overrides/alice",
+        "/gone",
+        "/gone/0/base",
     ] {
         let mut damaged = whole.clone();
         *damaged.pointer_mut(place).expect(place) = json!(-1);
         assert_eq!(read(&damaged), None, "{place}");
     }
-    let newer = json!({ "format": 3, "generation": 1, "since_ns": 0, "rules": [] });
+    let newer = json!({ "format": 4, "generation": 1, "since_ns": 0, "rules": [] });
     assert_eq!(read(&newer), None);
     assert_eq!(Record::read(b"{"), None);
 }
@@ -142,7 +157,7 @@ fn a_configuration_keeps_the_edits_of_rules_it_does_not_touch() {
         record
             .rule_mut(name)
             .expect(name)
-            .apply(&edit(50), &author(2, None));
+            .apply(&edit(50), &author(2, None), 2);
     }
     let newer = file(&json!([rule("c", 1), rule("b", 8), rule("a", 5)]));
     let taken = record
@@ -180,7 +195,7 @@ fn edits_run_out() {
     record
         .rule_mut("a")
         .expect("a")
-        .apply(&edit(50), &author(10, Some(Nanos::from_secs(60))));
+        .apply(&edit(50), &author(10, Some(Nanos::from_secs(60))), 2);
     assert_eq!(record.next_expiry(), Nanos::from_secs(70));
     assert!(record.expire(Nanos::new(69_999_999_999)).is_empty());
     assert_eq!(record.expire(Nanos::from_secs(70)), [ended("a", true, &[])]);
@@ -192,24 +207,114 @@ fn edits_run_out() {
 fn an_edit_back_to_the_base_is_none() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
     let rule = record.rule_mut("a").expect("a");
-    rule.apply(&edit(50), &author(1, None));
+    rule.apply(&edit(50), &author(1, None), 2);
     assert!(rule.edit.is_some());
-    rule.apply(&edit(5), &author(2, None));
+    rule.apply(&edit(5), &author(2, None), 2);
     assert!(rule.edit.is_none());
 }
 
+/// A rule that a configuration leaves out and a later one has again has its buckets' history.
 #[test]
-fn only_so_many_versions_are_remembered() {
-    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
-    let rule = record.rule_mut("a").expect("a");
-    for i in 0..50 {
-        rule.apply(&edit(100 + i), &author(u64::from(i), None));
-    }
-    assert_eq!(rule.past.len(), MAX_PAST);
+fn a_rule_that_comes_back_knows_its_buckets() {
+    let with = |capacity| file(&json!([rule("a", capacity), rule("b", 7)]));
+    let without = file(&json!([rule("b", 7)]));
+    let mut record = Record::new(&with(5), Nanos::from_secs(1));
+    let at = Nanos::from_secs;
+    let edited = record.rule_mut("a").expect("a");
+    edited.apply(&edit(50), &author(2, None), 2);
+    record.generation = 2;
+    let taken = record.take_up(&without, at(3), at(3)).expect("newer");
     assert_eq!(
-        rule.past.last().expect("one").until_ns,
-        Nanos::from_secs(49).get()
+        (taken.removed, taken.retired),
+        (vec!["a".to_owned()], vec![ended("a", true, &[])])
     );
+    assert!(record.rule("a").is_none());
+    let old = with(5).rules.remove(0);
+    let gone = record
+        .of_buckets(&old)
+        .expect("connections of the old listener");
+    assert_eq!(gone.history.changes.len(), 2);
+    assert_eq!(gone.effective(), old);
+    record.generation = 3;
+    record.take_up(&with(6), at(4), at(4)).expect("newer");
+    let back = record.rule("a").expect("a");
+    assert_eq!((back.history.since, back.history.version), (1, 4));
+    assert_eq!(back.history.changes.len(), 3);
+    assert!(record.gone.is_empty());
+    assert_eq!(
+        record.of_buckets(&old).map(|rule| &rule.base),
+        Some(&back.base)
+    );
+}
+
+/// Another key is another bucket: nothing is converted between the two.
+#[test]
+fn a_rule_with_another_key_has_buckets_of_its_own() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::from_secs(1));
+    let old = record.rules[0].base.clone();
+    let mut by_path = rule("a", 6);
+    by_path["key"] = json!(["path"]);
+    let newer = file(&json!([by_path]));
+    let at = Nanos::from_secs(2);
+    let taken = record.take_up(&newer, at, at).expect("newer");
+    assert_eq!(taken.changed, ["a"]);
+    assert_eq!(record.of_buckets(&old).expect("gone").base, old);
+    let new = record.of_buckets(&newer.rules[0]).expect("a");
+    assert_eq!(new.base, newer.rules[0]);
+    assert_ne!(new.activate().tag(), old.tag());
+    assert!(new.history.changes.is_empty());
+    // Back to the first key while its buckets live.
+    record
+        .take_up(&file(&json!([rule("a", 7)])), at, at)
+        .expect("newer");
+    assert_eq!(record.rules[0].history.changes.len(), 1);
+    assert_eq!(record.gone.len(), 1);
+}
+
+#[test]
+fn only_so_many_rules_that_are_gone_are_remembered() {
+    let mut record = Record::new(&file(&json!([])), Nanos::ZERO);
+    for n in 0..100 {
+        let at = Nanos::from_secs(n);
+        record.take_up(&file(&json!([rule(&format!("r{n}"), 5)])), at, at);
+    }
+    assert_eq!(record.gone.len(), MAX_GONE);
+    assert_eq!(record.gone.last().expect("one").base.name, "r98");
+}
+
+/// Each end is noted at its own instant, whenever somebody looks.
+#[test]
+fn ends_are_noted_in_their_order() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
+    let a = record.rule_mut("a").expect("a");
+    a.apply(&edit(50), &author(1, Some(Nanos::from_secs(5))), 2);
+    a.set_own("alice", scale(3), &author(1, Some(Nanos::from_secs(9))), 2);
+    a.set_own("bob", scale(3), &author(1, Some(Nanos::from_secs(2))), 2);
+    record.generation = 2;
+    let ended_all = record.expire(Nanos::from_secs(60));
+    assert_eq!(ended_all, [ended("a", true, &["bob", "alice"])]);
+    let changes = &record.rule("a").expect("a").history.changes;
+    let at: Vec<u64> = changes.iter().map(|change| change.at.secs_ceil()).collect();
+    assert_eq!(at, [1, 1, 1, 3, 6, 10]);
+    let versions: Vec<u32> = changes.iter().map(|change| change.version).collect();
+    assert_eq!(versions, [2, 2, 2, 3, 3, 3]);
+}
+
+/// The same numbers again are no change for any bucket, unless levels are reset.
+#[test]
+fn only_what_concerns_buckets_is_noted() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
+    let a = record.rule_mut("a").expect("a");
+    let shadow = config::parse_edit(&json!({ "mode": "shadow" })).expect("an edit");
+    a.apply(&shadow, &author(1, None), 2);
+    a.apply(&edit(5), &author(1, None), 3);
+    assert_eq!((a.history.version, a.history.changes.len()), (1, 0));
+    let reset = Author {
+        carry: Carry::Reset,
+        ..author(1, None)
+    };
+    a.apply(&edit(5), &reset, 4);
+    assert_eq!((a.history.version, a.history.changes.len()), (4, 1));
 }
 
 #[test]
@@ -219,25 +324,25 @@ fn edited_overrides_lie_on_top() {
     let mut record = Record::new(&file(&json!([base])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
     let gives = |a: &RuleRecord, key: &str| a.effective().overrides.get(key).cloned();
-    a.set_own("alice", scale(3), &author(1, None));
-    a.set_own("bob", Override::Unlimited, &author(1, None));
+    a.set_own("alice", scale(3), &author(1, None), 2);
+    a.set_own("bob", Override::Unlimited, &author(1, None), 2);
     assert_eq!(gives(a, "alice"), Some(scale(3)));
     assert_eq!(gives(a, "bob"), Some(Override::Unlimited));
     assert_eq!(gives(a, "eve"), Some(Override::Banned));
     // What is so anyway is no edit.
-    a.set_own("alice", scale(2), &author(2, None));
-    assert!(!a.drop_own("alice"));
+    a.set_own("alice", scale(2), &author(2, None), 2);
+    assert!(!a.drop_own("alice", Nanos::from_secs(9), 2));
     assert!(a.is_edited());
     // As a whole, they are as they were sent.
     let whole = config::parse_edit(&json!({ "overrides": { "carol": "banned" } }));
-    a.apply(&whole.expect("an edit"), &author(3, None));
+    a.apply(&whole.expect("an edit"), &author(3, None), 2);
     let keys: Vec<String> = a.effective().overrides.iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["carol"]);
-    a.set_own("alice", scale(3), &author(4, None));
-    a.drop_edit(Carry::Keep, Nanos::from_secs(5));
+    a.set_own("alice", scale(3), &author(4, None), 2);
+    a.drop_edit(Carry::Keep, Nanos::from_secs(5), 2);
     assert_eq!(gives(a, "alice"), Some(scale(3)));
     assert_eq!(gives(a, "eve"), Some(Override::Banned));
-    assert!(a.drop_own("alice"));
+    assert!(a.drop_own("alice", Nanos::from_secs(9), 2));
     assert_eq!(gives(a, "alice"), Some(scale(2)));
     assert!(!a.is_edited());
 }
@@ -246,9 +351,9 @@ fn edited_overrides_lie_on_top() {
 fn edited_overrides_run_out_and_are_retired() {
     let mut record = Record::new(&file(&json!([rule("a", 5), rule("b", 5)])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
-    a.apply(&edit(50), &author(1, None));
-    a.set_own("alice", scale(3), &author(1, Some(Nanos::from_secs(9))));
-    a.set_own("bob", scale(3), &author(1, None));
+    a.apply(&edit(50), &author(1, None), 2);
+    a.set_own("alice", scale(3), &author(1, Some(Nanos::from_secs(9))), 2);
+    a.set_own("bob", scale(3), &author(1, None), 2);
     assert_eq!(record.next_expiry(), Nanos::from_secs(10));
     assert_eq!(record.expire(Nanos::new(9_999_999_999)), []);
     let now = Nanos::from_secs(10);
@@ -277,7 +382,7 @@ fn edits_do_not_grow_without_bound() {
     let fill = |record: &mut Record, rules: usize| {
         for rule in record.rules.iter_mut().take(rules) {
             for n in 0..1_000 {
-                rule.set_own(&format!("{n:0128}"), gives.clone(), &long);
+                rule.set_own(&format!("{n:0128}"), gives.clone(), &long, 2);
             }
         }
         true
@@ -294,7 +399,7 @@ fn edits_do_not_grow_without_bound() {
     filled.expect("changed");
     let mut fewer = |record: &mut Record| {
         let rule = record.rule_mut("r0").expect("r0");
-        rule.drop_own(&format!("{:0128}", 0))
+        rule.drop_own(&format!("{:0128}", 0), Nanos::from_secs(9), 3)
     };
     assert!(edit_record(&host, &mut fewer).is_ok());
 }

@@ -24,7 +24,7 @@ pub(crate) const PROPERTY: &str = "loudou";
 pub(crate) fn decision(active: &ActiveRule, outcome: &RuleOutcome) -> String {
     let rule = active.rule();
     let decided = decided(outcome);
-    let limits = active.limits_of(outcome.key.as_deref());
+    let limits = active.limits_for(outcome.key.as_deref());
     let limit = decided.and_then(|decision| reported(limits, decision));
     let limit = limit.map_or("-", |(limit, _)| limit.name());
     let shadow = if rule.mode == Mode::Enforce {

@@ -48,7 +48,7 @@ impl<'a> Refusal<'a> {
         let rule = active.rule();
         match &said.answer {
             Answer::Decided(decision) => {
-                let limits = active.limits_of(said.key.as_deref());
+                let limits = active.limits_for(said.key.as_deref());
                 Self::over_limit(rule, limits, decision, now)
             }
             Answer::Banned(ban) => Self::banned(rule, *ban, now),

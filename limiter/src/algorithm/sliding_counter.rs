@@ -128,7 +128,6 @@ impl SlidingCounter {
         };
         Decision::admit(self.capacity, clamp(remaining), reset_after)
     }
-
 }
 
 impl Meter for SlidingCounter {

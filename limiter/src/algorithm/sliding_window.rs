@@ -173,7 +173,8 @@ impl SlidingWindow {
     /// now; the current one if none does.
     fn leaving_after(&self, left: Nanos, now: Nanos) -> usize {
         let ages = (0..self.slots()).rev();
-        let mut late = ages.filter(|age| self.until(self.slots().saturating_sub(*age), now) >= left);
+        let mut late =
+            ages.filter(|age| self.until(self.slots().saturating_sub(*age), now) >= left);
         late.next().unwrap_or(0)
     }
 }

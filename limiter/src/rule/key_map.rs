@@ -56,7 +56,10 @@ impl<T> KeyMap<T> {
             let place = search(&self.patterns.beginnings, key.get(..*length)?).ok()?;
             Some(self.patterns.exact.len().saturating_add(place))
         });
-        exact.into_iter().chain(behind).filter_map(|place| self.at(place))
+        exact
+            .into_iter()
+            .chain(behind)
+            .filter_map(|place| self.at(place))
     }
 
     /// Whether there is no value.

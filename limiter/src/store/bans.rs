@@ -9,6 +9,7 @@ use super::{Cas, SharedData, Written};
 use crate::active_rule::ActiveRule;
 use crate::ban::Conduct;
 use crate::time::{Clock, Nanos};
+use crate::versions::Age;
 
 /// What an operator wants of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +83,11 @@ impl<'a> Setting<'a> {
         } = self.set;
         let now = clock.now;
         let found = self.page.find(self.id.fingerprint);
+        if let Some((_, slot)) = &found
+            && rule.age(slot.version) == Age::Newer
+        {
+            return Err(GaveUp::Outdated);
+        }
         self.before = found.as_ref().map(|(_, slot)| slot.clone());
         self.evicted = None;
         let (index, mut slot) = match (found, ban) {

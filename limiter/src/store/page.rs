@@ -258,7 +258,11 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
 
 /// How many bytes of conduct and of a line follow a slot's head with these flags.
 const fn more_bytes(flags: u8) -> (usize, usize) {
-    let conduct = if flags & FLAG_CONDUCT == 0 { 0 } else { CONDUCT };
+    let conduct = if flags & FLAG_CONDUCT == 0 {
+        0
+    } else {
+        CONDUCT
+    };
     let line = if flags & FLAG_LINE == 0 { 0 } else { LINE };
     (conduct, line)
 }

@@ -12,6 +12,7 @@ use loudou_limiter::explain::explain;
 use loudou_limiter::rule::RuleFile;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::Table;
+use loudou_limiter::versions::History;
 use serde_json::{Map, Value, json};
 
 use super::Outcome;
@@ -175,7 +176,7 @@ fn wrong(problem: &Problem) -> String {
 fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
     let rules = file.rules.iter().cloned();
     let rules: RuleSet = rules
-        .map(|rule| ActiveRule::new(rule, Vec::new()))
+        .map(|rule| ActiveRule::new(rule, History::default()))
         .collect();
     // The clock does not matter to buckets that are as new, and so the same input gives the same output.
     let now = Nanos::ZERO;

@@ -6,6 +6,7 @@ use loudou_limiter::rule::{Mode, RuleFile};
 use loudou_limiter::store::paged::PagedStore;
 use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::versions::History;
 use loudou_limiter::{BucketDecision, Decision, Nanos};
 
 use super::flight::Flight;
@@ -46,7 +47,7 @@ impl Engine {
         let rules = file.rules.iter().cloned();
         Ok(Self {
             rules: rules
-                .map(|rule| ActiveRule::new(rule, Vec::new()))
+                .map(|rule| ActiveRule::new(rule, History::default()))
                 .collect(),
             table,
             store,
@@ -60,7 +61,7 @@ impl Engine {
     /// Decides on a request, and takes its cost.
     pub(crate) fn decide(&mut self, record: &mut Record<'_>, clock: Clock) -> Outcome {
         while let Some((end, place)) = self.flight.next(clock.now) {
-            self.release(&place, end);
+            self.release(&place, clock.moved_to(end));
         }
         let outcome = evaluate(
             &self.rules,
@@ -70,12 +71,13 @@ impl Engine {
             clock,
             &mut self.stats,
         );
-        self.follow(record, &outcome, clock.now);
+        self.follow(record, &outcome, clock);
         outcome
     }
 
     /// Remembers what a request gives back at its end.
-    fn follow(&mut self, record: &Record<'_>, outcome: &Outcome, now: Nanos) {
+    fn follow(&mut self, record: &Record<'_>, outcome: &Outcome, clock: Clock) {
+        let now = clock.now;
         let mut is_endless = false;
         for said in &outcome.rules {
             let Some(rule) = self.rules.get(said.rule) else {
@@ -84,7 +86,7 @@ impl Engine {
             let (Some(receipt), Some(key)) = (&said.receipt, &said.key) else {
                 continue;
             };
-            if !rule.limits_of(Some(key)).holds_until_end() {
+            if !rule.limits_of(key).holds_until_end() {
                 continue;
             }
             // One that another rule refuses is over.
@@ -100,20 +102,20 @@ impl Engine {
                 receipt: receipt.clone(),
             };
             if end == now {
-                self.release(&place, now);
+                self.release(&place, clock);
             } else if let Some(first) = self.flight.add(end, place) {
                 self.ended_early += 1;
-                self.release(&first, now);
+                self.release(&first, clock);
             }
         }
         self.endless += u64::from(is_endless);
     }
 
-    fn release(&mut self, place: &Place, now: Nanos) {
+    fn release(&mut self, place: &Place, clock: Clock) {
         let Some(rule) = self.rules.get(place.rule) else {
             return;
         };
-        let give = rule.give(&place.key, &place.receipt, Why::Ended, now);
+        let give = rule.give(&place.key, &place.receipt, Why::Ended, clock);
         // What could not be given back is counted in `stats`, and expires.
         let (Ok(()) | Err(_)) = self.table.give(&mut self.store, &give, &mut self.stats);
     }
@@ -123,7 +125,7 @@ impl Engine {
         let Set {
             rule, edit, carry, ..
         } = set;
-        self.rules.edit(rule, edit.clone(), *carry, now)
+        self.rules.edit(rule, edit, *carry, now)
     }
 
     pub(crate) fn rules(&self) -> &[ActiveRule] {
@@ -185,7 +187,7 @@ impl<'a> Reported<'a> {
             if active.rule().mode != Mode::Enforce {
                 continue;
             }
-            let limits = active.limits_of(said.key.as_deref()).iter();
+            let limits = active.limits_for(said.key.as_deref()).iter();
             let limit = bucket.and_then(|bucket| {
                 let limit = limits.clone().nth(bucket.reported_index())?;
                 Some((limit.name(), bucket.reported()?))

@@ -208,7 +208,12 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     if !conduct.is_empty() && conduct.iter().all(|byte| *byte == 0) {
         return None;
     }
-    let number = |at: usize| slot.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+    let number = |at: usize| {
+        slot.get(at..)?
+            .first_chunk()
+            .copied()
+            .map(u64::from_le_bytes)
+    };
     if line > 0 && number(line_at)? <= number(LAST_AT)? {
         return None;
     }

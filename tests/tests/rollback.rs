@@ -1,0 +1,128 @@
+//! Rollbacks within the drain time: Envoy uses the sandboxes of the first configuration again as they are
+//! and tells nobody. What is enforced, what the admin API shows and what it edits are the same all the same.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use loudou_tests::one_rule::{admitted, config, edit, user};
+use loudou_tests::{Config, Envoy, Http, Operator, Update, eventually};
+use serde_json::{Value, json};
+
+/// Longer than any worker takes to hear of an update.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Drains for longer than any test.
+fn with(capacity: u32) -> Config {
+    config(capacity).drain_s(3_600)
+}
+
+/// The capacity that the admin API shows.
+fn shown(ops: &mut Operator) -> Result<Option<u64>> {
+    let rule = ops.get("/v1/rules/r")?;
+    Ok(rule
+        .pointer("/rule/limits/0/capacity")
+        .and_then(Value::as_u64))
+}
+
+/// Pushes a configuration and waits until it is shown.
+fn update(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
+    ensure!(envoy.push(&with(capacity))? == Update::Accepted);
+    eventually(SOON, "the configuration to be in force", || {
+        Ok((shown(ops)? == Some(capacity.into())).then_some(()))
+    })
+}
+
+/// Sends requests of one user over new connections until the admin API shows this capacity: the workers
+/// go over to a listener one after the other, and a rollback is noticed by a connection after that.
+fn noticed(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
+    eventually(SOON, "the rollback to be noticed", || {
+        match envoy.data().send(&user("somebody"))?.status {
+            200 | 429 => {}
+            other => bail!("{other}"),
+        }
+        Ok((shown(ops)? == Some(capacity.into())).then_some(()))
+    })
+}
+
+fn details(ops: &mut Operator, kind: &str) -> Result<Vec<Value>> {
+    let events = ops.events(0)?;
+    let of_kind = events
+        .into_iter()
+        .filter(|event| event.get("kind") == Some(&json!(kind)));
+    Ok(of_kind.collect())
+}
+
+#[test]
+fn a_rollback_is_in_force_shown_and_edited() -> Result<()> {
+    let envoy = Envoy::start(&with(3))?;
+    let mut ops = Operator::editor(&envoy);
+    ensure!(admitted(&mut envoy.data(), "first")? == 3);
+    update(&envoy, &mut ops, 5)?;
+    ensure!(admitted(&mut envoy.data(), "second")? == 5);
+    ensure!(envoy.push(&with(3))? == Update::Accepted);
+    noticed(&envoy, &mut ops, 3)?;
+    ensure!(
+        admitted(&mut envoy.data(), "third")? == 3,
+        "the first numbers again"
+    );
+    ensure!(admitted(&mut envoy.data(), "second")? == 0);
+    let configured = details(&mut ops, "configured")?;
+    ensure!(configured.len() == 3, "{configured:?}");
+    // It can be edited like any other, by rule and by key.
+    ops.edit("r", "carry=keep", &edit(6))?;
+    ensure!(admitted(&mut envoy.data(), "fourth")? == 6);
+    ops.set_override("r", "fifth", "", &json!("banned"))?;
+    ensure!(admitted(&mut envoy.data(), "fifth")? == 0);
+    let status = ops.get("/v1/status")?;
+    ensure!(status.get("warnings") == Some(&json!([])), "{status}");
+    envoy.stop()
+}
+
+/// No connection came to the second configuration, and what was edited in ignorance stays in force.
+#[test]
+fn a_rollback_of_what_nobody_used_keeps_the_edits() -> Result<()> {
+    let envoy = Envoy::start(&with(3))?;
+    let mut ops = Operator::editor(&envoy);
+    ensure!(admitted(&mut envoy.data(), "first")? == 3);
+    update(&envoy, &mut ops, 5)?;
+    ensure!(envoy.push(&with(3))? == Update::Accepted);
+    ops.set_override("r", "mallory", "", &json!("banned"))?;
+    ops.set_override("r", "alice", "", &json!({ "scale": 2 }))?;
+    ensure!(admitted(&mut envoy.data(), "mallory")? == 0);
+    noticed(&envoy, &mut ops, 3)?;
+    ensure!(admitted(&mut envoy.data(), "mallory")? == 0);
+    ensure!(admitted(&mut envoy.data(), "alice")? == 6);
+    ensure!(admitted(&mut envoy.data(), "bob")? == 3);
+    ensure!(details(&mut ops, "edit_retired")?.is_empty());
+    envoy.stop()
+}
+
+/// Connections of a listener that drains are no rollback, however busy they are.
+#[test]
+fn connections_that_drain_do_not_roll_back() -> Result<()> {
+    let envoy = Envoy::start(&with(3))?;
+    let mut ops = Operator::editor(&envoy);
+    let mut old: Vec<Http> = (0..8).map(|_| envoy.data()).collect();
+    for (n, http) in old.iter_mut().enumerate() {
+        ensure!(http.send(&user(&format!("old-{n}")))?.status == 200);
+    }
+    update(&envoy, &mut ops, 5)?;
+    let before = ops.generation()?;
+    // Longer than workers may take to go over to a new configuration.
+    let ends = std::time::Instant::now() + Duration::from_millis(1_500);
+    let mut requests = 0_u32;
+    while std::time::Instant::now() < ends {
+        for http in &mut old {
+            http.send(&user("crowd"))?;
+            requests += 1;
+        }
+    }
+    ensure!(ops.generation()? == before, "after {requests} requests");
+    ensure!(shown(&mut ops)? == Some(5));
+    ensure!(admitted(&mut envoy.data(), "new")? == 5);
+    for http in &mut old {
+        http.send(&user("crowd"))?;
+    }
+    ensure!(ops.generation()? == before);
+    envoy.stop()
+}
