@@ -75,13 +75,18 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     let levels = levels(old, bucket, clock);
     let sources = new.iter().enumerate();
     let sources: Vec<_> = sources
-        .map(|(index, limit)| counterpart(&levels, limit, index, new))
+        .map(|(index, limit)| {
+            let level = counterpart(&levels, limit, index, new)?;
+            Some((level, level.algorithm() == limit.algorithm()))
+        })
         .collect();
     new.each_with_surplus(&mut converted, &mut |index, meter, words| {
-        let Some(level) = sources.get(index).copied().flatten() else {
+        let Some((level, is_same)) = sources.get(index).copied().flatten() else {
             return;
         };
-        if !meter.adopt(words, level.algorithm(), &level.words, carry, clock) {
+        if is_same {
+            words.iter_mut().zip(&level.words).for_each(|(word, old)| *word = *old);
+        } else if !meter.adopt(words, level.algorithm(), &level.words, carry, clock) {
             let used = carry.apply(level.used, level.full, meter.full());
             meter.resume(words, used, clock);
         }

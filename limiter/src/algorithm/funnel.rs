@@ -24,8 +24,9 @@
 use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
-use super::{Back, BadNumbers, Meter, Used, check, check_wait};
+use super::{Algorithm, Back, BadNumbers, Meter, Used, check, check_wait};
 use crate::ask::Ask;
+use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
@@ -56,7 +57,7 @@ impl Funnel {
         Ok(Self { max_wait, ..self })
     }
 
-    const fn leak(&self) -> Leak {
+    pub(super) const fn leak(&self) -> Leak {
         Leak {
             capacity: self.capacity,
             rate: self.rate,
@@ -108,5 +109,17 @@ impl Meter for Funnel {
 
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         self.leak().level().resume(words, used, clock.now);
+    }
+
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        self.leak()
+            .adopt(words, (from, old), self.full(), (carry, clock.now))
     }
 }

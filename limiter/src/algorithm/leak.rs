@@ -11,9 +11,10 @@
 //! what waits: *debt*. It never exceeds what leaks in the longest wait there is. Where a capacity shrinks
 //! below what was used, the level stays above it until that has leaked, for up to ten years.
 
-use super::wide::{clamp, times};
-use super::{Back, MAX_DRAIN, USED_ONE, Used};
+use super::wide::{clamp, mul_div_ceil, product, times};
+use super::{Algorithm, Back, MAX_DRAIN, USED_ONE, Used};
 use crate::ask::Ask;
+use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::Nanos;
@@ -179,6 +180,29 @@ impl Leak {
         }
         level.write(words, new, now);
         self.at(new).after(wait)
+    }
+
+    /// The level of another leak goes on to the drop: a [`Used`] would be rounded.
+    pub(super) fn adopt(
+        self,
+        words: &mut [u64],
+        (from, old): (&Algorithm, &[u64]),
+        own: Used,
+        (carry, now): (Carry, Nanos),
+    ) -> bool {
+        let before = match from {
+            Algorithm::Funnel(funnel) => funnel.leak(),
+            Algorithm::TokenBucket(bucket) if bucket.is_greedy() => bucket.leak(),
+            Algorithm::LeakyQueue(queue) => queue.leak(),
+            _ => return false,
+        };
+        let (level, period) = (self.level(), self.level().period());
+        let drops = before.level().read(old, now);
+        let drops = mul_div_ceil(drops, period.into(), before.level().period().into());
+        let full = |used: Used| product(used.div_ceil(USED_ONE), period.into());
+        let used = carry.apply(drops, full(from.meter().full()), full(own));
+        level.write(words, used, now);
+        true
     }
 
     /// The answer that leaves `level`.

@@ -20,8 +20,9 @@
 use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
-use super::{Back, BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
+use super::{Algorithm, Back, BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
+use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
@@ -78,7 +79,7 @@ impl LeakyQueue {
         self.capacity.saturating_add(1)
     }
 
-    const fn leak(&self) -> Leak {
+    pub(super) const fn leak(&self) -> Leak {
         Leak {
             capacity: self.places(),
             rate: self.rate,
@@ -178,5 +179,17 @@ impl Meter for LeakyQueue {
 
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         self.leak().level().resume(words, used, clock.now);
+    }
+
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        self.leak()
+            .adopt(words, (from, old), self.full(), (carry, clock.now))
     }
 }

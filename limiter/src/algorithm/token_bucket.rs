@@ -18,8 +18,9 @@ use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
 use super::wide::clamp;
-use super::{Back, BadNumbers, MAX_DRAIN, Meter, USED_ONE, Used, check, check_wait};
+use super::{Algorithm, Back, BadNumbers, MAX_DRAIN, Meter, USED_ONE, Used, check, check_wait};
 use crate::ask::Ask;
+use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
@@ -78,7 +79,11 @@ impl TokenBucket {
         Ok(Self { max_wait, ..self })
     }
 
-    const fn leak(&self) -> Leak {
+    pub(super) const fn is_greedy(&self) -> bool {
+        matches!(self.refill, Refill::Greedy)
+    }
+
+    pub(super) const fn leak(&self) -> Leak {
         Leak {
             capacity: self.capacity,
             rate: self.rate,
@@ -236,5 +241,19 @@ impl Meter for TokenBucket {
                 self.write_used(words, tokens, now);
             }
         }
+    }
+
+    fn adopt(
+        &self,
+        words: &mut [u64],
+        from: &Algorithm,
+        old: &[u64],
+        carry: Carry,
+        clock: Clock,
+    ) -> bool {
+        self.is_greedy()
+            && self
+                .leak()
+                .adopt(words, (from, old), self.full(), (carry, clock.now))
     }
 }

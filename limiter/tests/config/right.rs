@@ -10,7 +10,7 @@ use loudou_limiter::rule::{
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Penalty, Rate};
 use serde_json::{Value, json};
 
-use super::{file, read, read_rule, rule};
+use super::{file, read, rule};
 
 fn rate(amount: u32, seconds: u64) -> Rate {
     Rate::new(amount, Nanos::from_secs(seconds)).expect("positive")
@@ -260,34 +260,35 @@ fn whole_doubles_are_whole_numbers() {
     assert_eq!(capacities, [1_000_000_000, 20]);
 }
 
+/// The buckets of a rule outlive its limits, and end with its name or with what its key means.
 #[test]
-fn the_tags_of_limits_tell_their_numbers_apart() {
-    let tag = |limit: Value| read_rule(&json!({ "limits": [limit] })).limits.tag();
-    let funnel = |capacity: u64, rate: &str, name: &str| {
-        tag(json!({ "name": name, "algorithm": "funnel", "capacity": capacity, "rate": rate }))
+fn the_tag_of_a_rule_is_its_name_and_its_key() {
+    let tag = |fields: Value| {
+        let mut rule = json!({
+            "name": "a", "key": ["source"],
+            "limits": [{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }]
+        });
+        for (name, value) in fields.as_object().expect("fields") {
+            rule[name] = value.clone();
+        }
+        parse_rule(&rule).expect("valid").tag()
     };
-    let first = funnel(5, "1/s", "a");
-    assert_eq!(
-        funnel(5, "1/1000ms", "a"),
-        first,
-        "the same rate, written otherwise"
-    );
-    for other in [
-        funnel(6, "1/s", "a"),
-        funnel(5, "2/s", "a"),
-        funnel(5, "1/s", "b"),
-        funnel(5, "2/2s", "a"),
+    let first = tag(json!({}));
+    let limits =
+        json!([{ "name": "b", "algorithm": "fixed_window", "capacity": 6, "window": "1h" }]);
+    for same in [
+        json!({ "limits": limits }),
+        json!({ "mode": "shadow", "overrides": { "10.0.0.1": { "scale": 2 } } }),
+        json!({ "match": { "path": { "prefix": "/x" } }, "cost": 2 }),
     ] {
-        assert_ne!(other, first);
+        assert_eq!(tag(same.clone()), first, "{same}");
     }
-    let bucket = |refill: &str, initial: u64| {
-        tag(json!({
-            "name": "a", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s",
-            "refill": refill, "initial": initial
-        }))
-    };
-    let first = bucket("greedy", 5);
-    assert_ne!(bucket("interval", 5), first);
-    assert_ne!(bucket("greedy", 4), first);
-    assert_ne!(funnel(5, "1/s", "a"), first);
+    for other in [
+        json!({ "name": "b" }),
+        json!({ "key": [] }),
+        json!({ "key": ["source", "path"] }),
+        json!({ "key": [{ "header": "x-user" }] }),
+    ] {
+        assert_ne!(tag(other.clone()), first, "{other}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Where we differ on purpose: which calls, and why.
 
-use crate::go::{self, SET_BURST, SET_LIMIT, TOKENS};
-use crate::guava::{self, SETTINGS};
+use crate::go::{self, SET_BURST, TOKENS};
+use crate::guava::{self, FREE, SET_RATE, SETTINGS, STORED};
 use crate::nginx::{self, EXCESS, interval};
 use crate::number::{real, text, whole, whole_or_none};
 use crate::redis_cell::{self, REPLY_REMAINING, REPLY_RESET, REPLY_RETRY};
@@ -86,24 +86,15 @@ pub(crate) const CASES: [Case; 11] = [
               what is used, so a raise can be spent at once and a cut is felt at once.",
     },
     Case {
-        name: "go_takes_longer_for_used_tokens_when_the_limit_is_cut",
-        files: &[go::SUITE.file],
-        apart: true,
-        covers: |seen| is_edit(seen, SET_LIMIT) && seen.difference.ours < seen.difference.theirs,
-        why: "Go keeps the tokens when the rate is cut, so what was used before takes longer \
-              to come back. Here no edit makes a bucket as good as new later than it was.",
-    },
-    Case {
-        name: "go_forgives_waits_when_the_limit_is_raised",
+        name: "go_lets_who_asks_after_an_edit_pass_before_who_waits",
         files: &[go::SUITE.file],
         apart: true,
         covers: |seen| {
-            let waits = real(seen.call, "tokens_after") < 0.0;
-            is_edit(seen, SET_LIMIT) && waits && seen.difference.ours > seen.difference.theirs
+            let differs = ["verdict", "delay", TOKENS].contains(&seen.difference.what);
+            differs && go::pushes_in(seen.trace, seen.call)
         },
-        why: "Who waits was told how long. When the rate is raised Go lets new requests pass \
-              as if that wait were shorter; here they wait for those before them as long as \
-              they did.",
+        why: "Who waits was told how long. When the limit is raised Go lets new requests pass \
+              as if that wait were shorter; here nobody who asks later passes before them.",
     },
     Case {
         name: "nginx_cuts_what_flows_out_to_thousandths_of_a_request",
@@ -132,6 +123,18 @@ pub(crate) const CASES: [Case; 11] = [
               and the one after it for a single interval. A leaky queue lets it pass at its \
               turn, and the next waits until all n have flowed out. With a cost of 1 the two \
               are the same.",
+    },
+    Case {
+        name: "guava_keeps_the_time_until_the_next_is_free",
+        files: &[guava::SUITE.file],
+        apart: true,
+        covers: |seen| {
+            let is_edit = text(seen.call, "op") == SET_RATE;
+            let owes = whole(&seen.call["after"], "next_free_ticket_us") > whole(seen.call, "t_us");
+            is_edit && owes && [FREE, STORED].contains(&seen.difference.what)
+        },
+        why: "What is owed when the rate changes Guava keeps as a time. Here the same permits \
+              are owed, so at a faster rate they are paid for sooner and at a slower one later.",
     },
     Case {
         name: "guava_takes_a_rate_without_end",

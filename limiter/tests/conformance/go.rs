@@ -21,8 +21,23 @@ const ORIGIN: u64 = 1_000_000 * SECOND;
 
 /// The tokens that are left, as the time until all are there.
 pub(crate) const TOKENS: &str = "tokens as a time";
-pub(crate) const SET_LIMIT: &str = "set_limit";
+const SET_LIMIT: &str = "set_limit";
 pub(crate) const SET_BURST: &str = "set_burst";
+
+/// Whether somebody who asked before the last edit still waits when `call` asks.
+pub(crate) fn pushes_in(trace: &Value, call: &Value) -> bool {
+    let calls = trace["calls"].as_array().expect("calls").iter();
+    let (mut line, mut waiting) = (0, 0);
+    for earlier in calls.take_while(|earlier| *earlier != call) {
+        if [SET_LIMIT, SET_BURST].contains(&text(earlier, "op")) {
+            line = waiting;
+        } else if truth(earlier, "ok") {
+            let delay = whole_or_none(earlier, "delay_ns").unwrap_or(0);
+            waiting = waiting.max(i128::from(whole(earlier, "t_ns")) + delay);
+        }
+    }
+    line > whole(call, "t_ns").into()
+}
 
 struct Go {
     ours: Ours,
@@ -60,18 +75,16 @@ impl Go {
         nanos((double(self.burst) - tokens).max(0.0) / self.per_second)
     }
 
-    /// Where Go keeps the tokens, ours keeps what is used and what waits: compared with that here, as the
-    /// tokens are different then.
+    /// Where Go keeps the tokens, ours keeps what is used: compared with that here, as the tokens are
+    /// different then.
     fn edit(&mut self, burst: u64, per_second: f64, call: &Value, differences: &mut Differences) {
         let now = self.instant(call);
         let before = seconds(&self.ours, now);
-        let used = (before * self.per_second).min(double(self.burst));
-        let waits = before - used / self.per_second;
+        let used = before * self.per_second;
         (self.burst, self.per_second) = (burst, per_second);
         self.ours.edit(&limits(burst, per_second), Carry::Keep, now);
-        let kept = used.min(double(burst)) / per_second + waits;
         let after = nanos(seconds(&self.ours, now));
-        differences.within(MICRO, "what is kept", nanos(kept.min(before)), after);
+        differences.within(MICRO, "what is kept", nanos(used / per_second), after);
     }
 
     fn ask(&mut self, call: &Value, max_wait: Option<u64>, differences: &mut Differences) {

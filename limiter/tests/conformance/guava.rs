@@ -5,8 +5,10 @@
 //! so much for each request that passes, and may be different by that. Its inner state is compared as
 //! two times: until the next request is free, and until all is stored.
 
+use std::time::Duration;
+
 use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Carry, Verdict};
+use loudou_limiter::{Carry, Nanos, Verdict};
 use serde_json::{Value, json};
 
 use crate::level::EVER;
@@ -22,6 +24,10 @@ pub(crate) const SUITE: Suite = Suite {
 
 /// Whether there are limits of ours with such numbers.
 pub(crate) const SETTINGS: &str = "settings";
+/// The time until the next request is free, and until all is stored.
+pub(crate) const FREE: &str = "next free";
+pub(crate) const STORED: &str = "all stored";
+pub(crate) const SET_RATE: &str = "set_rate";
 
 const BURSTY: &str = "bursty";
 
@@ -32,6 +38,10 @@ struct Guava {
     settings: Value,
     /// Nothing while the settings are not such as we have.
     ours: Option<Ours>,
+    /// As it was before the last edit.
+    before: Option<Ours>,
+    /// When the last of those who wait passes.
+    passes: i128,
     /// By how much Guava's clock may be ahead.
     ahead: i128,
 }
@@ -44,6 +54,8 @@ fn start(trace: &Value) -> Box<dyn Replay> {
     Box::new(Guava {
         settings,
         ours,
+        before: None,
+        passes: 0,
         ahead: 0,
     })
 }
@@ -136,6 +148,7 @@ impl Guava {
             other => other,
         };
         if differences.verdict(passes, ours) && passes == Verdict::Admit {
+            self.passes = i128::from(now) + time(answer.wait());
             let wait = i128::from(whole(call, "wait_us")) * MICRO;
             differences.within(self.ahead, "wait", wait, time(answer.wait()));
             self.ahead += self.cut();
@@ -149,8 +162,18 @@ impl Guava {
             differences.same(SETTINGS, 1, None);
             return;
         };
+        self.before.clone_from(&self.ours);
         match &mut self.ours {
-            Some(ours) => ours.edit(&limits, Carry::Proportional, now),
+            Some(ours) => {
+                let owed = ours.wait_of_next(now);
+                let before = ours.rate();
+                ours.edit(&limits, Carry::Proportional, now);
+                // The same permits, at another rate, but nobody passes before those who wait.
+                let owed = Duration::from_nanos(u64::try_from(owed).expect("a span"));
+                let owed = nanos(owed.as_secs_f64() * before / ours.rate());
+                let owed = owed.max(self.passes - i128::from(now));
+                differences.within(MICRO, "what is owed", owed, ours.wait_of_next(now));
+            }
             None => self.ours = Some(self.begin(&limits, call)),
         }
     }
@@ -159,9 +182,9 @@ impl Guava {
         let Some(ours) = &self.ours else { return };
         let now = self.instant(call);
         let free = ours.wait_of_next(now);
-        differences.within(self.ahead, "next free", free_after(call), free);
+        differences.within(self.ahead, FREE, free_after(call), free);
         let stored = time(ours.look(now).reset_after());
-        differences.within(self.ahead, "all stored", self.stored_after(call), stored);
+        differences.within(self.ahead, STORED, self.stored_after(call), stored);
     }
 }
 
@@ -171,7 +194,7 @@ impl Replay for Guava {
     }
 
     fn call(&mut self, call: &Value, differences: &mut Differences) {
-        if text(call, "op") == "set_rate" {
+        if text(call, "op") == SET_RATE {
             self.edit(call, differences);
         } else {
             self.ask(call, differences);
@@ -179,7 +202,21 @@ impl Replay for Guava {
         self.compare(call, differences);
     }
 
+    /// Of an edit: it keeps the time that is owed, so it is as if it were made when that is over.
     fn follow(&mut self, call: &Value) {
-        panic!("how to be in the state of Guava after {call}?");
+        assert_eq!(
+            text(call, "op"),
+            SET_RATE,
+            "how to be in the state of Guava after {call}?"
+        );
+        let (mut ours, now) = (
+            self.before.take().expect("it was edited"),
+            self.instant(call),
+        );
+        let limits = limits(&self.settings, &call["permits_per_second"]).expect("it was edited");
+        let owed = u64::try_from(ours.wait_of_next(now)).expect("a span");
+        ours.edit(&limits, Carry::Proportional, now + owed);
+        ours.bucket.last = Nanos::new(now);
+        self.ours = Some(ours);
     }
 }

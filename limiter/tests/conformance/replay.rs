@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Ask, Bucket, BucketDecision, Carry, Limits, Nanos, Verdict, carry};
+use loudou_limiter::{Ask, Bucket, BucketDecision, Carry, Clock, Limits, Nanos, Verdict, carry};
 use serde_json::Value;
 
 use crate::explained::{self, Case};
@@ -145,6 +145,7 @@ impl Suite {
 }
 
 /// Limits of ours with one bucket.
+#[derive(Clone)]
 pub(crate) struct Ours {
     pub(crate) limits: Limits,
     pub(crate) bucket: Bucket,
@@ -194,8 +195,8 @@ impl Ours {
 
     /// Replaces the limits at `now`.
     pub(crate) fn edit(&mut self, document: &Value, carry: Carry, now: u64) {
-        let new = limits(document);
-        self.bucket = carry::convert(&self.limits, &new, carry, &self.bucket, Nanos::new(now));
+        let (new, clock) = (limits(document), Clock::at(Nanos::new(now)));
+        self.bucket = carry::convert(&self.limits, &new, carry, &self.bucket, clock);
         self.limits = new;
     }
 }

@@ -185,7 +185,7 @@ fn numbers_of_windows_have_bounds() {
 #[test]
 fn a_window_is_a_rate_and_a_drain() {
     for (algorithm, drain, bytes, max_cost) in [
-        ("fixed_window", 60, 32, 30),
+        ("fixed_window", 60, 16, 30),
         ("sliding_window", 60, 48, 6),
         ("sliding_log", 60, 240, 30),
         ("sliding_counter", 120, 16, 30),

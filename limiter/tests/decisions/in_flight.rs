@@ -2,8 +2,8 @@
 
 use loudou_limiter::algorithm::concurrency::{LEASE, MAX_LEASE};
 use loudou_limiter::algorithm::{BadNumbers, Concurrency};
-use loudou_limiter::carry::{Versions, convert};
-use loudou_limiter::{Bucket, Carry, Limits, Nanos};
+use loudou_limiter::carry::convert;
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
 use serde_json::json;
 
 use super::waiting::{Admitted, Is, Never, is};
@@ -45,7 +45,13 @@ impl World {
     }
 
     fn edit(&self, limits: Limits, carry: Carry, now: u64) -> Self {
-        let bucket = convert(&self.limits, &limits, carry, &self.bucket, Nanos::new(now));
+        let bucket = convert(
+            &self.limits,
+            &limits,
+            carry,
+            &self.bucket,
+            Clock::at(Nanos::new(now)),
+        );
         Self { limits, bucket }
     }
 }
@@ -190,16 +196,22 @@ fn an_edit_keeps_what_is_in_flight() {
             world.edit(at_most(20, "10s"), carry, 12 * S).left(12 * S),
             13
         );
-        // Another lease: until the old one would have ended, at most.
-        for (lease, ends) in [("5s", 22), ("12s", 30), ("1m", 30)] {
+        // With a shorter lease all of it ends a lease from now. With a longer one three end twice as much
+        // later as the lease is longer, for 2·lease after 10 s less a lease, and four a lease after that.
+        for (lease, three, four) in [("5s", 17, 17), ("12s", 22, 34), ("1m", 70, 130)] {
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(
                 other.take(0, 12 * S),
-                (Admitted, 1, (ends - 12) * S),
+                (Admitted, 1, (four - 12) * S),
                 "{lease}"
             );
-            assert_eq!(other.left(ends * S - 1), 1);
-            assert_eq!(other.left(ends * S), 8);
+            assert_eq!(other.left(three * S - 1), 1);
+            assert_eq!(other.left(four * S - 1), if three == four { 1 } else { 4 });
+            assert_eq!(other.left(four * S), 8);
+            // What was taken in the new lease before the edit, or is known by its generation, comes back.
+            let mut other = world.edit(at_most(8, lease), carry, 12 * S);
+            assert_eq!(other.give(4, 11 * S, 13 * S), 5);
+            assert_eq!(other.give(3, S, 13 * S), if three == four { 5 } else { 8 });
         }
     }
     let reset = world.edit(at_most(8, "10s"), Carry::Reset, 12 * S);
@@ -214,7 +226,13 @@ fn from_and_to_a_rate() {
     funnel.decide(&mut bucket, 5, Nanos::ZERO);
     let at = Nanos::from_secs(1);
     let flight = at_most(4, "10s");
-    let converted = convert(&funnel, &flight, Carry::Proportional, &bucket, at);
+    let converted = convert(
+        &funnel,
+        &flight,
+        Carry::Proportional,
+        &bucket,
+        Clock::at(at),
+    );
     assert_eq!(
         flight
             .peek(&converted, 0, at)
@@ -228,24 +246,6 @@ fn from_and_to_a_rate() {
     for (carry, left) in [(Carry::Keep, 7), (Carry::Proportional, 2)] {
         let funnel = world.edit(funnel.clone(), carry, S);
         assert_eq!(funnel.left(S), left, "{carry:?}");
-    }
-}
-
-/// Written by limits nobody remembers: full for as long as it was not as good as new, at most.
-#[test]
-fn forgotten_limits_block_until_their_reset() {
-    let world = World::new(4, "10s", 0);
-    let versions = Versions::new(at_most(3, "10s"), Vec::new());
-    for (idle_at, ends) in [(3, 3), (10, 10), (13, 13), (20, 20), (21, 20), (500, 20)] {
-        let idle_at = Nanos::from_secs(idle_at);
-        let bucket = versions.bring_forward(&world.bucket, 1, idle_at, Nanos::ZERO);
-        let mut world = World {
-            limits: at_most(3, "10s"),
-            bucket,
-        };
-        assert_eq!(world.take(0, 0), (Admitted, 0, ends * S));
-        assert_eq!(world.take(1, ends * S - 1), (FULL, 0, 1));
-        assert_eq!(world.take(3, ends * S), (Admitted, 0, 20 * S));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use loudou_limiter::algorithm::{BadNumbers, LeakyQueue, MAX_WAIT};
 use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Nanos, Rate};
+use loudou_limiter::{Carry, Clock, Nanos, Rate};
 use serde_json::json;
 
 use super::waiting::{Admitted, Held, Never, Refused, is, run};
@@ -138,12 +138,13 @@ fn an_edit_keeps_the_queue() {
         (queue(9, 1, "1/s"), Refused(S)),
         (queue(4, 1, "1/s"), Refused(6 * S)),
         (queue(20, 1, "1/s"), Held(9 * S)),
-        // Eight wait until 8 s. Then the level is 2 of 4 that need not wait, or 4 of 4.
-        (queue(20, 3, "1/s"), Held(7 * S)),
-        (queue(99, 1, "2/s"), Held(8_500 * MS)),
+        // Three need not wait, and all others flow out in 4.5 s; but eight wait until 8 s.
+        (queue(20, 3, "1/s"), Held(8 * S)),
+        (queue(99, 1, "2/s"), Held(8 * S)),
+        (queue(99, 1, "1/2s"), Held(18 * S)),
     ] {
         for carry in [Carry::Keep, Carry::Proportional] {
-            let mut edited = convert(&old, &new, carry, &bucket, Nanos::ZERO);
+            let mut edited = convert(&old, &new, carry, &bucket, Clock::at(Nanos::ZERO));
             let answer = new.decide(&mut edited, 1, Nanos::ZERO);
             assert_eq!(
                 is(answer.reported().expect("one")),

@@ -4,7 +4,7 @@ use loudou_limiter::algorithm::smooth_bursty::MAX_BURST;
 use loudou_limiter::algorithm::smooth_warmup::{COLD_FACTORS, MAX_WARMUP};
 use loudou_limiter::algorithm::{BadNumbers, MAX_WAIT, SmoothBursty, SmoothWarmup};
 use loudou_limiter::carry::convert;
-use loudou_limiter::{Bucket, Carry, Decimal, Limits, Nanos, Rate};
+use loudou_limiter::{Bucket, Carry, Clock, Decimal, Limits, Nanos, Rate};
 use serde_json::json;
 
 use super::waiting::{Admitted, Held, Is, Refused, is, run};
@@ -166,7 +166,7 @@ fn a_warmup_costs_the_same_in_parts() {
         for cost in costs {
             assert!(!limits.decide(&mut bucket, *cost, Nanos::ZERO).is_refused());
         }
-        bucket
+        bucket.words().to_vec()
     };
     let whole = after(&[60]);
     assert_eq!(after(&[1; 60]), whole);
@@ -234,8 +234,7 @@ fn first(limits: &Limits, bucket: &Bucket, now: u64) -> Is {
     is(answer.reported().expect("one"))
 }
 
-/// Guava's `setRate`: the instant at which the next one is free stays, and so does the share that is
-/// stored.
+/// The permits that are owed stay owed, and so does the number or the share of those stored.
 #[test]
 fn a_rate_changes_under_a_bursty_limiter() {
     let at_rate = |rate: &str| {
@@ -246,17 +245,23 @@ fn a_rate_changes_under_a_bursty_limiter() {
     let old = at_rate("2/s");
     let mut bucket = old.start(Nanos::ZERO);
     old.decide(&mut bucket, 6, Nanos::ZERO);
-    for rate in ["1/s", "2/s", "20/s", "7/3s"] {
+    // Six, of which two are paid for at 1 s. Four at 7/3 s take 12/7 s.
+    for (rate, wait) in [
+        ("1/s", 4 * S),
+        ("2/s", 2 * S),
+        ("20/s", 200 * MS),
+        ("7/3s", 1_714_285_715),
+    ] {
         let new = at_rate(rate);
         for carry in [Carry::Keep, Carry::Proportional] {
-            let edited = convert(&old, &new, carry, &bucket, Nanos::from_secs(1));
-            assert_eq!(first(&new, &edited, S), Held(2 * S), "{rate}");
+            let edited = convert(&old, &new, carry, &bucket, Clock::at(Nanos::from_secs(1)));
+            assert_eq!(first(&new, &edited, S), Held(wait), "{rate}");
         }
     }
     // Two stay two: at half the rate that is all that is stored.
     let new = at_rate("1/s");
     let at = Nanos::from_secs(4);
-    let edited = convert(&old, &new, Carry::Keep, &bucket, at);
+    let edited = convert(&old, &new, Carry::Keep, &bucket, Clock::at(at));
     let answer = new.peek(&edited, 0, at);
     let decision = answer.reported().expect("one");
     assert_eq!((decision.remaining, decision.reset_after), (3, Nanos::ZERO));
@@ -264,7 +269,7 @@ fn a_rate_changes_under_a_bursty_limiter() {
     for (rate, left) in [("2/s", 3), ("20/s", 21), ("2/10s", 1)] {
         let new = at_rate(rate);
         let at = Nanos::from_secs(4);
-        let edited = convert(&old, &new, Carry::Proportional, &bucket, at);
+        let edited = convert(&old, &new, Carry::Proportional, &bucket, Clock::at(at));
         let answer = new.peek(&edited, 0, at);
         let decision = answer.reported().expect("one");
         assert_eq!(
@@ -287,9 +292,9 @@ fn a_burst_is_a_capacity() {
         let mut bucket = funnel.start(Nanos::ZERO);
         funnel.decide(&mut bucket, used, Nanos::ZERO);
         for carry in [Carry::Keep, Carry::Proportional] {
-            let there = convert(&funnel, &smooth, carry, &bucket, Nanos::ZERO);
+            let there = convert(&funnel, &smooth, carry, &bucket, Clock::at(Nanos::ZERO));
             assert_eq!(left(&smooth, &there), 5 - used, "{carry:?}");
-            let back = convert(&smooth, &funnel, carry, &there, Nanos::ZERO);
+            let back = convert(&smooth, &funnel, carry, &there, Clock::at(Nanos::ZERO));
             assert_eq!(left(&funnel, &back), 4 - used, "{carry:?}");
         }
     }
@@ -305,35 +310,40 @@ fn a_rate_changes_under_a_warmup() {
     };
     let old = with("2/s", "4s", 3.0);
     let mut bucket = old.start(Nanos::ZERO);
-    // Half of the eight are left, and 4 s are owed.
+    // Half of the eight are left, and 4 s are owed: at 1 s 3 s, which are six permits.
     old.decide(&mut bucket, 4, Nanos::ZERO);
     let at = Nanos::from_secs(1);
     let reset = |limits: &Limits, bucket: &Bucket| {
         let answer = limits.peek(bucket, 0, at);
         answer.reset_after().get()
     };
-    for (new, carry, reset_after) in [
-        (with("2/s", "4s", 3.0), Carry::Keep, 5 * S),
-        (with("20/s", "4s", 3.0), Carry::Proportional, 5 * S),
-        (with("1/s", "4s", 3.0), Carry::Proportional, 5 * S),
+    for (new, carry, wait, cold) in [
+        (with("2/s", "4s", 3.0), Carry::Keep, 3 * S, 2 * S),
+        (
+            with("20/s", "4s", 3.0),
+            Carry::Proportional,
+            300 * MS,
+            2 * S,
+        ),
+        (with("1/s", "4s", 3.0), Carry::Proportional, 6 * S, 2 * S),
         // Four of eighty are missing.
-        (with("20/s", "4s", 3.0), Carry::Keep, 3_200 * MS),
-        // Half of what is stored comes back in half of the warm-up, at most until 6 s.
-        (with("2/s", "2s", 3.0), Carry::Proportional, 4 * S),
-        (with("2/s", "40s", 3.0), Carry::Proportional, 5 * S),
-        (with("2/s", "4s", 9.0), Carry::Proportional, 5 * S),
+        (with("20/s", "4s", 3.0), Carry::Keep, 300 * MS, 200 * MS),
+        // Half of what is stored comes back in half of the warm-up.
+        (with("2/s", "2s", 3.0), Carry::Proportional, 3 * S, S),
+        (with("2/s", "40s", 3.0), Carry::Proportional, 3 * S, 20 * S),
+        (with("2/s", "4s", 9.0), Carry::Proportional, 3 * S, 2 * S),
     ] {
-        let edited = convert(&old, &new, carry, &bucket, at);
-        assert_eq!(first(&new, &edited, S), Held(3 * S), "{carry:?} {new:?}");
-        assert_eq!(reset(&new, &edited), reset_after, "{carry:?} {new:?}");
+        let edited = convert(&old, &new, carry, &bucket, Clock::at(at));
+        assert_eq!(first(&new, &edited, S), Held(wait), "{carry:?} {new:?}");
+        assert_eq!(reset(&new, &edited), wait + cold, "{carry:?} {new:?}");
     }
     // Another algorithm takes over the debt, and gives it on.
     let other = limits(&json!([
         { "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 0, "max_wait": "1h" }
     ]));
-    let edited = convert(&old, &other, Carry::Proportional, &bucket, at);
-    assert_eq!(first(&other, &edited, S), Held(3 * S));
-    let back = convert(&other, &old, Carry::Proportional, &edited, at);
+    let edited = convert(&old, &other, Carry::Proportional, &bucket, Clock::at(at));
+    assert_eq!(first(&other, &edited, S), Held(6 * S));
+    let back = convert(&other, &old, Carry::Proportional, &edited, Clock::at(at));
     assert_eq!(first(&old, &back, S), Held(3 * S));
     assert_eq!(reset(&old, &back), 3 * S, "cold");
 }

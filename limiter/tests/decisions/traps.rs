@@ -1,7 +1,7 @@
 //! Defects that well-known limiters have, or had.
 
 use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Nanos};
+use loudou_limiter::{Carry, Clock, Nanos};
 use serde_json::json;
 
 use super::{DAY, MS, NONE, S, five, limits, run};
@@ -50,7 +50,8 @@ fn a_huge_cost_does_not_wrap() {
     );
 }
 
-/// limitador computes limit − value unchecked: lowering a limit below what is used underflows.
+/// limitador computes limit − value unchecked: lowering a limit below what is used underflows. What is used
+/// beyond the limit has to leak, too.
 #[test]
 fn lowering_a_limit_under_load_leaves_zero() {
     let old = limits(&json!([{ "algorithm": "funnel", "capacity": 8, "rate": "1/s" }]));
@@ -58,11 +59,11 @@ fn lowering_a_limit_under_load_leaves_zero() {
     let mut bucket = old.start(Nanos::ZERO);
     old.decide(&mut bucket, 7, Nanos::ZERO);
     for (carry, left, wait) in [
-        (Carry::Keep, 0, 1_000_000_000),
+        (Carry::Keep, 0, 4_000_000_000),
         (Carry::Proportional, 0, 500_000_000),
         (Carry::Reset, 3, NONE),
     ] {
-        let mut lowered = convert(&old, &new, carry, &bucket, Nanos::ZERO);
+        let mut lowered = convert(&old, &new, carry, &bucket, Clock::at(Nanos::ZERO));
         let answer = new.decide(&mut lowered, 1, Nanos::ZERO);
         let (_, capacity, remaining, retry_after, _) = five(answer.reported().expect("one"));
         assert_eq!(

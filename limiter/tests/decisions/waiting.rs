@@ -2,7 +2,7 @@
 
 use loudou_limiter::algorithm::{BadNumbers, Funnel, MAX_WAIT};
 use loudou_limiter::carry::convert;
-use loudou_limiter::{Ask, Bucket, Carry, Decision, Limits, Nanos, Rate, Verdict};
+use loudou_limiter::{Ask, Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, Verdict};
 use serde_json::{Value, json};
 
 use super::{MS, S, limits};
@@ -230,8 +230,8 @@ fn a_wait_has_a_bound() {
     assert_eq!(funnel(longer), Some(BadNumbers::MaxWait));
 }
 
-/// What waits was promised an instant: after an edit, new requests wait until then, no less and no
-/// more, whatever the new rate.
+/// What waits was promised an instant: after an edit, new requests wait until then at least. What is used
+/// is counted in units, and leaks at the new rate.
 #[test]
 fn an_edit_keeps_what_waits() {
     let funnel = |capacity: u64, rate: &str| {
@@ -241,23 +241,30 @@ fn an_edit_keeps_what_waits() {
     };
     let old = funnel(2, "1/s");
     let mut bucket = old.start(Nanos::ZERO);
-    // Two pass, four wait until 4 s; as good as new at 6 s.
+    // Two pass, four wait until 4 s.
     old.decide(&mut bucket, 2, Nanos::ZERO);
     old.decide(&mut bucket, 2, Nanos::ZERO);
     old.decide(&mut bucket, 2, Nanos::ZERO);
     for (new, carry, wait) in [
         (funnel(2, "1/s"), Carry::Keep, Held(5 * S)),
-        // Ten times as fast: 40 wait until 4 s, and the next one for another tenth.
-        (funnel(2, "10/s"), Carry::Keep, Held(4_100 * MS)),
-        (funnel(2, "10/s"), Carry::Proportional, Held(4_100 * MS)),
-        // Two of four are used: there is room for it as soon as the others have passed.
-        (funnel(4, "1/s"), Carry::Keep, Held(3 * S)),
-        (funnel(4, "1/s"), Carry::Proportional, Held(3 * S)),
-        // As good as new no later than before, in 6 s: 0.6 of 2 are used.
-        (funnel(2, "1/10s"), Carry::Keep, Admitted),
-        (funnel(2, "1/s"), Carry::Reset, Admitted),
+        // Ten times as fast there is room in half a second, but four wait until 4 s.
+        (funnel(2, "10/s"), Carry::Keep, Held(4 * S)),
+        (funnel(2, "10/s"), Carry::Proportional, Held(4 * S)),
+        // Six of four are used: room in 3 s.
+        (funnel(4, "1/s"), Carry::Keep, Held(4 * S)),
+        (funnel(4, "1/s"), Carry::Proportional, Held(4 * S)),
+        // More capacity than is used covers it, in proportion all of it is used.
+        (funnel(10, "1/s"), Carry::Keep, Held(4 * S)),
+        (funnel(10, "1/10s"), Carry::Proportional, Held(10 * S)),
+        (funnel(2, "1/10s"), Carry::Keep, Held(50 * S)),
+        (funnel(2, "1/s"), Carry::Reset, Held(4 * S)),
+        (
+            limits(&json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }])),
+            Carry::Reset,
+            Refused(4 * S),
+        ),
     ] {
-        let mut edited = convert(&old, &new, carry, &bucket, Nanos::ZERO);
+        let mut edited = convert(&old, &new, carry, &bucket, Clock::at(Nanos::ZERO));
         let answer = new.decide(&mut edited, 1, Nanos::ZERO);
         assert_eq!(
             is(answer.reported().expect("one")),
@@ -265,4 +272,32 @@ fn an_edit_keeps_what_waits() {
             "{carry:?} {new:?}"
         );
     }
+}
+
+/// Who may not wait so long is told when those who wait have passed; a look is not concerned.
+#[test]
+fn nobody_passes_before_who_waits() {
+    let funnel = |max_wait: &str| {
+        limits(&json!([
+            { "algorithm": "funnel", "capacity": 1, "rate": "1/10s", "max_wait": max_wait }
+        ]))
+    };
+    let (old, new) = (funnel("1h"), funnel("4s"));
+    let mut bucket = old.start(Nanos::ZERO);
+    old.decide(&mut bucket, 1, Nanos::ZERO);
+    assert_eq!(
+        old.decide(&mut bucket, 1, Nanos::ZERO).wait(),
+        Nanos::from_secs(10)
+    );
+    let mut edited = convert(&old, &new, Carry::Reset, &bucket, Clock::at(Nanos::ZERO));
+    let mut rows = |cost: u64, second: u64| {
+        let answer = new.decide(&mut edited, cost, Nanos::from_secs(second));
+        is(answer.reported().expect("one"))
+    };
+    assert_eq!(rows(0, 1), Admitted);
+    assert_eq!(rows(1, 1), Refused(5 * S));
+    assert_eq!(rows(1, 6), Held(4 * S));
+    // It took its turn at 6 s, and passes at 10 s: the next one has room at 16 s.
+    assert_eq!(rows(1, 10), Refused(2 * S));
+    assert_eq!(rows(1, 12), Held(4 * S));
 }

@@ -142,7 +142,7 @@ fn play(rules: &Value, steps: &[Step], buckets: u32, seen: &Seen) {
         let clock = Clock { now, wall };
         if *edits {
             let edit = parse_edit(&json!({ "limits": limits })).expect("an edit");
-            world.rules.edit("r0", edit, Carry::Proportional, now);
+            world.rules.edit("r0", &edit, Carry::Proportional, now);
         }
         let before = world.store.clone();
         let explained = world.explain(sample, clock);

@@ -7,6 +7,7 @@ use loudou_limiter::evaluate::{ActiveRule, Clock, Outcome, RuleSet, evaluate};
 use loudou_limiter::explain::{Explanation, explain};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::versions::History;
 use serde_json::{Value, json};
 
 mod agreement;
@@ -34,7 +35,7 @@ impl World {
             store,
             table,
             rules: rules
-                .map(|rule| ActiveRule::new(rule, Vec::new()))
+                .map(|rule| ActiveRule::new(rule, History::default()))
                 .collect(),
         }
     }

@@ -4,6 +4,7 @@ use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleSet, eval
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+use loudou_limiter::versions::History;
 use loudou_limiter::{Nanos, Verdict};
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ impl World {
         let table = Table::open(&mut store, "test", 256, [3; 16], Nanos::ZERO).expect("opens");
         let rules = rules
             .iter()
-            .map(|fields| ActiveRule::new(rule(fields), Vec::new()));
+            .map(|fields| ActiveRule::new(rule(fields), History::default()));
         Self {
             store,
             table,
@@ -175,7 +176,7 @@ fn a_rule_may_end_the_search() {
     // Behind a refusal it still stops what is behind it.
     let mut world = with(json!({}));
     let before = json!({ "name": "before", "limits": limit(1) });
-    let before = ActiveRule::new(rule(&before), Vec::new());
+    let before = ActiveRule::new(rule(&before), History::default());
     let rules = world.rules.iter().cloned();
     world.rules = std::iter::once(before).chain(rules).collect();
     assert_eq!(world.ask(&request), answer("0a 1a", false));
@@ -219,7 +220,7 @@ fn buckets_belong_to_their_rule() {
     let kept = json!({ "name": "b", "key": key, "limits": limit(2), "mode": "enforce" });
     world.rules = [renamed, kept]
         .iter()
-        .map(|fields| ActiveRule::new(rule(fields), Vec::new()))
+        .map(|fields| ActiveRule::new(rule(fields), History::default()))
         .collect();
     assert_eq!(world.ask(&alice), answer("0a 1a", false));
     assert_eq!(world.ask(&alice), answer("0r", true));

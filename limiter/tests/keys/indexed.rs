@@ -4,6 +4,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::versions::History;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -101,7 +102,7 @@ proptest! {
             .iter()
             .enumerate()
             .map(|(n, matches)| rule(&json!({ "name": format!("r{n}"), "mode": "shadow", "match": matches })))
-            .map(|rule| ActiveRule::new(rule, Vec::new()))
+            .map(|rule| ActiveRule::new(rule, History::default()))
             .collect();
         for request in requests {
             let holds = |rule: &ActiveRule| rule.rule().matches.holds(&mut request.clone());
@@ -121,7 +122,7 @@ fn many_rules_read_a_request_once() {
                 "headers": [{ "name": "x", "present": true }] });
             rule(&json!({ "name": format!("r{n}"), "mode": "shadow", "match": matches }))
         })
-        .map(|rule| ActiveRule::new(rule, Vec::new()))
+        .map(|rule| ActiveRule::new(rule, History::default()))
         .collect();
     let mut request = Fake::to("/p/255/x").with(":authority", "a").with("x", "");
     assert_eq!(asked(&rules, &request), [255]);

@@ -1,9 +1,10 @@
 //! Keys with an override, keys that are banned, and what leads to a ban.
 
 use loudou_limiter::config::parse_edit;
-use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
+use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, RuleOutcome};
 use loudou_limiter::store::bans::{SetBan, SetTo};
 use loudou_limiter::store::page::Slot;
+use loudou_limiter::versions::History;
 use loudou_limiter::{Ban, Carry, Decision, Nanos};
 use serde_json::{Value, json};
 
@@ -61,11 +62,10 @@ impl World {
     fn set_ban(&mut self, user: &str, ban: SetTo, seconds: u64) -> Option<Slot> {
         let active = &self.rules[0];
         let set = SetBan {
-            versions: active.versions_of(user),
-            rule_tag: active.tag(),
+            rule: active,
             key: user,
             ban,
-            now: Nanos::from_secs(seconds),
+            clock: Clock::at(Nanos::from_secs(seconds)),
         };
         let before = self.table.set_ban(&mut self.store, &set, &mut self.stats);
         before.expect("writable")
@@ -105,28 +105,80 @@ fn a_banned_key_does_not_say_when_to_come_back() {
     assert!(said.receipt.is_none());
 }
 
-/// What a key has used is carried over in proportion, there and back.
+/// What a key has used is carried over in units when an override comes, changes and goes.
 #[test]
 fn a_bucket_goes_on_under_an_override() {
-    let with = |overrides: Value| {
-        let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
-        let fields = json!({ "limits": limits, "overrides": overrides });
-        ActiveRule::new(rule(&by_user(&fields)), Vec::new())
+    let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
+    let mut world = World::new(&[by_user(&json!({ "limits": limits }))]);
+    let overrides = |world: &mut World, overrides: Value, carry: Carry, at: u64| {
+        let edit = parse_edit(&json!({ "overrides": overrides })).expect("valid");
+        assert!(world.rules.edit("r", &edit, carry, Nanos::from_secs(at)));
     };
-    let mut world = World::new(&[]);
-    world.rules = [with(json!({}))].into_iter().collect();
     for _ in 0..5 {
         world.says("alice", 10);
     }
     assert_eq!(world.numbers("alice", 10), Some((10, 4)));
-    world.rules = [with(json!({ "alice": { "scale": 10 } }))]
-        .into_iter()
-        .collect();
-    // Six of ten were used: sixty of a hundred, less one second at the new rate.
-    assert_eq!(world.numbers("alice", 11), Some((100, 49)));
-    world.rules = [with(json!({}))].into_iter().collect();
-    // It is as good as new when it would have been: in 5.1 s.
-    assert_eq!(world.numbers("alice", 11), Some((10, 3)));
+    // Of the six used one has leaked at 11 s. From then on ten leak a second.
+    overrides(
+        &mut world,
+        json!({ "alice": { "scale": 10 } }),
+        Carry::Keep,
+        11,
+    );
+    assert_eq!(world.numbers("alice", 11), Some((100, 94)));
+    for _ in 0..10 {
+        world.says("alice", 11);
+    }
+    overrides(
+        &mut world,
+        json!({ "ali*": { "scale": 2 } }),
+        Carry::Proportional,
+        12,
+    );
+    // Of sixteen used ten leak until the edit, and two in the second after it.
+    assert_eq!(world.numbers("alice", 13), Some((20, 15)));
+    overrides(&mut world, json!({}), Carry::Keep, 13);
+    assert_eq!(world.numbers("alice", 13), Some((10, 4)));
+    // Six of two used, of which one leaks in five seconds: 3.2 are left at 27 s.
+    overrides(
+        &mut world,
+        json!({ "alice": { "scale": 0.2 } }),
+        Carry::Keep,
+        13,
+    );
+    assert_eq!(world.letter("alice", 27), 'r');
+    overrides(&mut world, json!({}), Carry::Keep, 28);
+    assert_eq!(world.numbers("alice", 28), Some((10, 6)));
+    // A reset is one, also of overrides.
+    overrides(
+        &mut world,
+        json!({ "alice": { "scale": 2 } }),
+        Carry::Reset,
+        28,
+    );
+    assert_eq!(world.numbers("alice", 28), Some((20, 19)));
+}
+
+/// A key that is unlimited or banned for a while has meanwhile what it had, under the rule's limits.
+#[test]
+fn a_bucket_outlives_an_override_without_one() {
+    for word in ["unlimited", "banned"] {
+        let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
+        let mut world = World::new(&[by_user(&json!({ "limits": limits }))]);
+        for _ in 0..8 {
+            world.says("alice", 0);
+        }
+        for (overrides, at) in [(json!({ "alice": word }), 1), (json!({}), 3)] {
+            let edit = parse_edit(&json!({ "overrides": overrides })).expect("valid");
+            assert!(
+                world
+                    .rules
+                    .edit("r", &edit, Carry::Proportional, Nanos::from_secs(at))
+            );
+            assert_eq!(world.letter("alice", at) == 'a', at == 3, "{word}");
+        }
+        assert_eq!(world.numbers("alice", 4), Some((10, 4)), "{word}");
+    }
 }
 
 #[test]
@@ -136,7 +188,7 @@ fn an_edit_of_the_limits_scales_with_it() {
     )]);
     assert_eq!(world.numbers("alice", 0), Some((20, 19)));
     let edit = parse_edit(&json!({ "limits": limit(4) })).expect("valid");
-    assert!(world.rules.edit("r", edit, Carry::Keep, S));
+    assert!(world.rules.edit("r", &edit, Carry::Keep, S));
     assert_eq!(world.numbers("bob", 2), Some((4, 3)));
     assert_eq!(world.numbers("alice", 2), Some((40, 38)));
 }
@@ -148,7 +200,7 @@ fn an_edit_replaces_overrides_and_penalty() {
     let mut world = World::new(&[rule]);
     let edit = json!({ "penalty": null, "overrides": { "alice": { "scale": 10 } } });
     let edit = parse_edit(&edit).expect("valid");
-    assert!(world.rules.edit("r", edit, Carry::Keep, S));
+    assert!(world.rules.edit("r", &edit, Carry::Keep, S));
     assert_eq!(world.numbers("alice", 1), Some((20, 19)));
     assert_eq!(world.numbers("root", 1), Some((2, 1)));
     let letters: String = (0..8).map(|_| world.letter("eve", 1)).collect();
@@ -281,7 +333,7 @@ fn an_operators_ban_ends_with_its_pin() {
     assert_eq!(slot.map(|slot| slot.flags), Some(0));
 }
 
-/// Who has the limits that the rule had before an edit is not touched by it.
+/// Who has the limits that the rule had before an edit is not touched by it, unless it forgets what is used.
 #[test]
 fn an_edit_leaves_buckets_of_an_override_alone() {
     for carry in [Carry::Keep, Carry::Proportional, Carry::Reset] {
@@ -292,8 +344,9 @@ fn an_edit_leaves_buckets_of_an_override_alone() {
         }
         assert_eq!(world.letter("alice", 0), 'r');
         let edit = parse_edit(&json!({ "limits": limit(1_000) })).expect("valid");
-        assert!(world.rules.edit("r", edit, carry, S));
-        assert_eq!(world.letter("alice", 2), 'r', "{carry:?}");
+        assert!(world.rules.edit("r", &edit, carry, S));
+        let expected = if carry == Carry::Reset { 'a' } else { 'r' };
+        assert_eq!(world.letter("alice", 2), expected, "{carry:?}");
     }
 }
 
@@ -303,7 +356,8 @@ fn an_override_may_want_the_wall_clock() {
     let by_clock = json!([{
         "algorithm": "fixed_window", "capacity": 5, "window": "1h", "align": "clock",
     }]);
-    let reads = |fields: Value| ActiveRule::new(rule(&by_user(&fields)), Vec::new()).reads_wall();
+    let reads =
+        |fields: Value| ActiveRule::new(rule(&by_user(&fields)), History::default()).reads_wall();
     assert!(!reads(json!({})));
     assert!(!reads(
         json!({ "overrides": { "a": { "scale": 2 }, "b": "unlimited" } })

@@ -2,9 +2,14 @@
 
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, timed, train};
-use loudou_limiter::carry::{Versions, convert};
-use loudou_limiter::{Bucket, Carry, Decision, Limits, Nanos};
+use loudou_limiter::algorithm::MAX_DRAIN;
+use loudou_limiter::{Bucket, Carry, Clock, Decision, Limits, Nanos, carry};
 use proptest::prelude::*;
+
+/// On a wall clock that started together with the monotonic one.
+fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
+    carry::convert(old, new, carry, bucket, Clock::at(at))
+}
 
 fn each(limits: &Limits, bucket: &Bucket, now: Nanos) -> Vec<Decision> {
     limits.peek(bucket, 0, now).decisions().copied().collect()
@@ -34,19 +39,35 @@ fn used(specs: &[Spec], train: &[(u64, u64)]) -> (Bucket, u64) {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Within the new capacity, and as good as new no later than before.
+    /// Within the new capacity, and what is above it is gone within ten years.
     #[test]
-    fn a_conversion_never_punishes_beyond_the_old_reset(
+    fn a_conversion_stays_within_bounds(
         (old, new) in pair(), train in train(20), wait in 0..=200_u64, carry in carry(),
     ) {
         let (bucket, last) = used(&old, &train);
         let at = Nanos::new(last + wait * (old[0].period / 64).max(1));
         let (old_limits, new_limits) = (limits(&old), limits(&new));
         let converted = convert(&old_limits, &new_limits, carry, &bucket, at);
-        let before = each(&old_limits, &bucket, at);
-        for (was, is) in before.iter().zip(each(&new_limits, &converted, at)) {
+        let decisions = each(&new_limits, &converted, at);
+        for (limit, is) in new_limits.iter().zip(decisions) {
             prop_assert!(is.remaining <= is.capacity);
-            prop_assert!(is.reset_after <= was.reset_after, "{:?} after {:?}", is, was);
+            let drain = limit.algorithm().drain_time();
+            prop_assert!(is.reset_after <= drain.saturating_add(MAX_DRAIN), "{:?}", is);
+        }
+    }
+
+    /// The same numbers are the same bucket, to the word.
+    #[test]
+    fn the_same_numbers_change_nothing(
+        (specs, _) in pair(), train in train(20), carry in carry(), pause in 0..=200_u64,
+    ) {
+        let (mut bucket, last) = used(&specs, &train);
+        let same = limits(&specs);
+        let mut converted = convert(&same, &same, carry, &bucket, Nanos::new(last));
+        for pause in [0, pause] {
+            let now = Nanos::new(last + pause * (specs[0].period / 64).max(1));
+            let answer = same.decide(&mut bucket, 1, now);
+            prop_assert_eq!(same.decide(&mut converted, 1, now), answer);
         }
     }
 
@@ -73,10 +94,10 @@ proptest! {
         }
     }
 
-    /// Keep: what was used stays used, as far as capacity and old reset time allow.
+    /// What was used stays used, or its share does, and no more than the rounding.
     #[test]
     fn keep_keeps_the_level_and_proportional_the_share(
-        // What already waits is kept as a time.
+        // What waits is above the capacity.
         old in spec_of(|kind| kind.is_level() && !kind.holds()), new in spec_of(Kind::is_level),
         train in train(20), carry in carry(),
     ) {
@@ -97,16 +118,15 @@ proptest! {
             Carry::Keep => most_used,
             _ => (most_used * new_cap).div_ceil(old_cap),
         };
-        prop_assert!(u128::from(is.remaining) + 1 >= new_cap - most_target.min(new_cap));
+        // In proportion a counter rounds two counts up.
+        let rounded = if new.kind == Kind::Counter { 2 } else { 1 };
+        prop_assert!(u128::from(is.remaining) + rounded >= new_cap - most_target.min(new_cap));
         let least_used = most_used.saturating_sub(1);
         let least_target = match carry {
             Carry::Keep => least_used,
             _ => least_used * new_cap / old_cap,
         };
-        // Only the old reset time may leave more than that.
-        let more = u128::from(is.remaining) > new_cap - least_target.min(new_cap);
-        let within_reset = new.most_used(at.get(), was.reset_after.get());
-        prop_assert!(!more || within_reset <= least_target + 1);
+        prop_assert!(u128::from(is.remaining) <= new_cap - least_target.min(new_cap));
     }
 
     #[test]
@@ -117,33 +137,5 @@ proptest! {
         let converted = convert(&old_limits, &new_limits, Carry::Reset, &bucket, at);
         let fresh = new_limits.start(at);
         prop_assert_eq!(each(&new_limits, &converted, at), each(&new_limits, &fresh, at));
-    }
-
-    /// Limits that nobody remembers: of their state only the reset time goes on.
-    #[test]
-    fn forgotten_limits_never_punish_beyond_their_reset(
-        (old, new) in pair(), train in train(20), wait in 0..=200_u64, more in train(20),
-    ) {
-        let (bucket, last) = used(&old, &train);
-        let now = Nanos::new(last + wait * (old[0].period / 64).max(1));
-        let idle_at = now.saturating_add(limits(&old).peek(&bucket, 0, now).reset_after());
-        let new_limits = limits(&new);
-        let versions = Versions::new(new_limits.clone(), Vec::new());
-        let mut kept = versions.bring_forward(&bucket, !new_limits.tag(), idle_at, now);
-        for is in each(&new_limits, &kept, now) {
-            prop_assert!(is.remaining <= is.capacity);
-            prop_assert!(now.saturating_add(is.reset_after) <= idle_at);
-        }
-        // What waits passes later, and the bound is on what passes: by the limit's own wait.
-        let (mut sum, mut latest) = (0, now.get());
-        for (at, cost) in timed(&more, new[0].period, now.get()) {
-            let answer = new_limits.decide(&mut kept, cost, Nanos::new(at));
-            if !answer.is_refused() {
-                sum += u128::from(cost) * u128::from(new[0].period);
-                let first = answer.decisions().next().expect("one");
-                latest = latest.max(answer.at().get() + first.wait.get());
-            }
-            prop_assert!(sum <= new[0].bound(latest.max(at) - now.get()));
-        }
     }
 }

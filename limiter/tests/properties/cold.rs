@@ -125,6 +125,6 @@ proptest! {
             // What waits too long is refused: the rest then cannot be compared.
             prop_assume!(!part.is_refused());
         }
-        prop_assert_eq!(parts, whole);
+        prop_assert_eq!(parts.words(), whole.words());
     }
 }

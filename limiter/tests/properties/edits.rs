@@ -1,9 +1,13 @@
 //! Edits of windows by example, worked out by hand.
 
-use loudou_limiter::carry::convert;
 use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Bucket, Carry, Limits, Nanos};
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, carry};
 use serde_json::{Value, json};
+
+/// On a wall clock that started together with the monotonic one.
+fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
+    carry::convert(old, new, carry, bucket, Clock::at(at))
+}
 
 /// One limit; the name is the same whatever the algorithm, so that one goes on from another.
 fn one(mut limit: Value) -> Limits {
@@ -68,7 +72,8 @@ fn a_fixed_window_goes_on() {
         (Carry::Keep, 20, "60s", (16, 40)),
         (Carry::Keep, 3, "60s", (0, 40)),
         (Carry::Keep, 20, "30s", (16, 30)),
-        (Carry::Keep, 20, "1h", (16, 40)),
+        // What was taken counts for as much longer as the window is.
+        (Carry::Keep, 20, "1h", (16, 3_580)),
         (Carry::Proportional, 20, "60s", (12, 40)),
         (Carry::Proportional, 4, "60s", (2, 40)),
         (Carry::Reset, 20, "60s", (20, 0)),
@@ -83,77 +88,54 @@ fn a_fixed_window_goes_on() {
     assert!(!new.decide(&mut edited, 16, at(30)).is_refused());
     assert_eq!(left(&new, &edited, 59), (0, 1));
     assert_eq!(left(&new, &edited, 60), (20, 0));
+    // What was more than the capacity is used of a larger one again.
+    let three = of("fixed_window", 3, "60s");
+    let lowered = convert(&old, &three, Carry::Keep, &bucket, at(20));
+    let back = convert(&three, &old, Carry::Keep, &lowered, at(30));
+    assert_eq!(left(&old, &back, 30), (6, 30));
     // Over before the edit: nothing is brought over.
     let late = convert(&old, &new, Carry::Keep, &bucket, at(60));
     assert_eq!(left(&new, &late, 60), (20, 0));
 }
 
-/// Four of ten, back within 24 minutes.
-fn back_in_24_minutes() -> (Limits, Bucket) {
-    let old = funnel(10, "10/h");
-    let bucket = used(&old, &[(0, 4)]);
-    (old, bucket)
-}
-
-/// What another algorithm had used ends when it would have, and the window when it does.
+/// What another algorithm had used is used of a window that begins with the edit.
 #[test]
-fn what_is_brought_into_a_window_has_an_end_of_its_own() {
-    let (old, bucket) = back_in_24_minutes();
-    for of in [
-        |most| of("fixed_window", most, "1h"),
-        |most| clock(most, "1h"),
+fn what_is_brought_into_a_window_begins_it() {
+    let funnel = funnel(10, "10/h");
+    let bucket = used(&funnel, &[(0, 4)]);
+    let first = |most| of("fixed_window", most, "1h");
+    let on_clock = |most| clock(most, "1h");
+    for (of, ends) in [
+        (&first as &dyn Fn(u64) -> Limits, 4_200),
+        (&on_clock, 3_600),
     ] {
         let new = of(10);
-        let mut edited = convert(&old, &new, Carry::Keep, &bucket, at(0));
-        assert_eq!(left(&new, &edited, 0), (6, 1_440));
-        assert!(!new.decide(&mut edited, 5, at(0)).is_refused());
-        assert_eq!(left(&new, &edited, 0), (1, 3_600));
-        let waits = [2, 5, 6, 11].map(|cost| wait(&new, &edited, cost, 0));
-        assert_eq!(waits, [Some(1_440), Some(1_440), Some(3_600), None]);
-        assert_eq!(left(&new, &edited, 1_440), (5, 2_160));
-        // Edited once more, both go on: half of four and half of five, rounded up. Lowered to six,
-        // there is room for one of what was brought over beside five of the window.
-        for (carry, most, later) in [(Carry::Proportional, 5, 2), (Carry::Keep, 6, 1)] {
+        // Five thirds have leaked in ten minutes; what is left of four is rounded up.
+        let mut edited = convert(&funnel, &new, Carry::Keep, &bucket, at(600));
+        assert_eq!(left(&new, &edited, 600), (7, ends - 600));
+        assert!(!new.decide(&mut edited, 5, at(600)).is_refused());
+        let waits = [3, 10, 11].map(|cost| wait(&new, &edited, cost, 600));
+        assert_eq!(waits, [Some(ends - 600), Some(ends - 600), None]);
+        for (carry, most, now) in [(Carry::Proportional, 5, 1), (Carry::Keep, 6, 0)] {
             let lowered = of(most);
-            let again = convert(&new, &lowered, carry, &edited, at(60));
-            assert_eq!(left(&lowered, &again, 60), (0, 3_540));
-            assert_eq!(left(&lowered, &again, 1_440), (later, 2_160));
+            let again = convert(&new, &lowered, carry, &edited, at(660));
+            assert_eq!(left(&lowered, &again, 660), (now, ends - 660));
+            assert_eq!(left(&lowered, &again, ends - 1), (now, 1));
+            assert_eq!(left(&lowered, &again, ends), (most, 0));
         }
     }
 }
 
-#[test]
-fn a_window_may_be_over_before_what_was_brought_into_it() {
-    let (old, bucket) = back_in_24_minutes();
-    let minute = of("fixed_window", 10, "60s");
-    let mut edited = convert(&old, &minute, Carry::Keep, &bucket, at(1_430));
-    assert_eq!(left(&minute, &edited, 1_430), (9, 10));
-    assert!(!minute.decide(&mut edited, 9, at(1_430)).is_refused());
-    assert_eq!(wait(&minute, &edited, 1, 1_430), Some(10));
-    assert_eq!(wait(&minute, &edited, 2, 1_430), Some(60));
-    let mut long = convert(&old, &minute, Carry::Keep, &bucket, at(0));
-    assert_eq!(left(&minute, &long, 0), (6, 60), "no longer than a window");
-    // A window that ends on the clock in ten seconds.
-    let on_clock = clock(10, "60s");
-    long = convert(&minute, &on_clock, Carry::Keep, &long, at(50));
-    assert_eq!(left(&on_clock, &long, 50), (6, 10));
-    let (old, bucket) = (clock(10, "70s"), used(&clock(10, "70s"), &[(0, 4)]));
-    let mut edited = convert(&old, &on_clock, Carry::Keep, &bucket, at(50));
-    assert!(!on_clock.decide(&mut edited, 6, at(50)).is_refused());
-    assert_eq!(wait(&on_clock, &edited, 6, 50), Some(10));
-    assert_eq!(wait(&on_clock, &edited, 7, 50), Some(20));
-}
-
-/// An edit of the length does not put the ends of windows anywhere else.
+/// Whatever a window on the clock goes on from, it ends on the clock.
 #[test]
 fn a_window_on_the_clock_stays_on_it() {
     let old = clock(10, "60s");
     let bucket = used(&old, &[(10, 4)]);
     let new = clock(10, "90s");
     let mut edited = convert(&old, &new, Carry::Keep, &bucket, at(20));
-    assert_eq!(left(&new, &edited, 20), (6, 40));
+    assert_eq!(left(&new, &edited, 20), (6, 70));
     assert!(!new.decide(&mut edited, 6, at(20)).is_refused());
-    assert_eq!(left(&new, &edited, 60), (4, 30));
+    assert_eq!(left(&new, &edited, 89), (0, 1));
     assert_eq!(left(&new, &edited, 90), (10, 0));
     // The same length: it is the same window.
     let raised = clock(20, "60s");
@@ -161,13 +143,27 @@ fn a_window_on_the_clock_stays_on_it() {
     assert!(!raised.decide(&mut edited, 16, at(20)).is_refused());
     assert_eq!(left(&raised, &edited, 20), (0, 40));
     assert_eq!(left(&raised, &edited, 60), (20, 0));
-    // From windows that begin with a request, the end is not on the clock.
+    // From windows that begin with a request, and back.
     let first = of("fixed_window", 10, "60s");
-    let bucket = used(&first, &[(10, 4)]);
-    let mut edited = convert(&first, &old, Carry::Keep, &bucket, at(20));
-    assert!(!old.decide(&mut edited, 1, at(20)).is_refused());
-    assert_eq!(left(&old, &edited, 60), (6, 10));
-    assert_eq!(left(&old, &edited, 70), (10, 0));
+    let of_first = used(&first, &[(10, 4)]);
+    let edited = convert(&first, &old, Carry::Keep, &of_first, at(20));
+    assert_eq!(left(&old, &edited, 20), (6, 40));
+    assert_eq!(left(&old, &edited, 60), (10, 0));
+    for (window, ends) in [("60s", 60), ("90s", 90), ("30s", 50)] {
+        let first = of("fixed_window", 10, window);
+        let edited = convert(&old, &first, Carry::Keep, &bucket, at(20));
+        assert_eq!(left(&first, &edited, 20), (6, ends - 20), "{window}");
+    }
+    // The wall clock shows 0:50 at 20 s.
+    let shows = Clock {
+        now: at(20),
+        wall: at(50),
+    };
+    let edited = carry::convert(&old, &new, Carry::Keep, &bucket, shows);
+    assert_eq!(left(&new, &edited, 20), (6, 40));
+    // Of the same length it is the same window, wherever the wall clock was put.
+    let edited = carry::convert(&old, &raised, Carry::Keep, &bucket, shows);
+    assert_eq!(left(&raised, &edited, 20), (16, 40));
 }
 
 /// Four in the slot of 0 s and four in that of 2 s, edited at 4 s.
@@ -188,17 +184,21 @@ fn slots_go_on() {
     let half = edited(&halved, Carry::Proportional);
     assert_eq!(left(&halved, &half, 4), (1, 8));
     assert_eq!(left(&halved, &half, 10), (2, 2));
-    // Of what does not fit any more, the oldest goes.
+    // What does not fit any more is there all the same.
     let kept = edited(&halved, Carry::Keep);
     assert_eq!(left(&halved, &kept, 4), (0, 8));
     assert_eq!(wait(&halved, &kept, 1, 4), Some(6));
     assert_eq!(left(&halved, &kept, 10), (1, 2));
-    // Other slots, none of which stays for longer: both leave at 10 s, both at 12 s, none in time.
+    let back = convert(&halved, &old, Carry::Keep, &kept, at(4));
+    assert_eq!(left(&old, &back, 4), (2, 8));
+    assert_eq!(left(&old, &back, 10), (4, 2));
+    // Other slots: what counted until 10 s and 12 s counts for as much longer as the window is, or until
+    // the current slot leaves.
     for (window, expected) in [
         ("10s", (2, 6)),
-        ("20s", (2, 6)),
-        ("24s", (2, 8)),
-        ("30s", (10, 0)),
+        ("20s", (2, 16)),
+        ("24s", (2, 20)),
+        ("30s", (2, 26)),
     ] {
         let new = slots(10, window, 2);
         assert_eq!(
@@ -220,20 +220,22 @@ fn a_level_is_spread_over_slots() {
     let bucket = used(&old, &[(1, 9)]);
     let new = slots(10, "10s", 5);
     let edited = convert(&old, &new, Carry::Keep, &bucket, at(1));
-    // 4 and 4 in the slots before 0 s would leave later than 1 in the current one, and may.
-    assert_eq!(left(&new, &edited, 1), (0, 9));
-    assert_eq!(left(&new, &edited, 5), (1, 5));
-    assert_eq!(left(&new, &edited, 6), (2, 4));
-    assert_eq!(left(&new, &edited, 8), (4, 2));
-    assert_eq!(left(&new, &edited, 10), (4, 0));
-    // The oldest slot takes whatever has no other.
-    let late = convert(&old, &new, Carry::Keep, &used(&old, &[(0, 9)]), at(0));
-    assert_eq!(left(&new, &late, 0), (1, 8));
+    // 4, 4 and 1 in the slots before 0 s, -2 s and -4 s.
+    assert_eq!(left(&new, &edited, 1), (1, 7));
+    assert_eq!(left(&new, &edited, 4), (2, 4));
+    assert_eq!(left(&new, &edited, 6), (4, 2));
+    assert_eq!(left(&new, &edited, 8), (4, 0));
     let tight = of("sliding_window", 10, "10s");
     let soon = funnel(10, "5/s");
     let edited = convert(&soon, &tight, Carry::Keep, &used(&soon, &[(0, 9)]), at(0));
-    assert_eq!(left(&tight, &edited, 0), (1, 1));
-    assert_eq!(left(&tight, &edited, 1), (2, 0));
+    assert_eq!(left(&tight, &edited, 0), (1, 9));
+    assert_eq!(left(&tight, &edited, 5), (2, 4));
+    // The current slot takes whatever has no other: 16 of 20 are in those before it.
+    let wide = funnel(20, "1/s");
+    let edited = convert(&wide, &new, Carry::Keep, &used(&wide, &[(0, 20)]), at(0));
+    assert_eq!(left(&new, &edited, 0), (0, 10));
+    assert_eq!(left(&new, &edited, 6), (2, 4));
+    assert_eq!(left(&new, &edited, 8), (4, 2));
 }
 
 /// Two entries of 0 s and one of 4 s, edited at 5 s.
@@ -259,20 +261,28 @@ fn entries_go_on() {
     assert_eq!(left(&short, &edited(&short, Carry::Keep), 5), (0, 3));
     assert_eq!(left(&short, &edited(&short, Carry::Keep), 8), (3, 0));
     let long = of("sliding_log", 3, "1h");
-    assert_eq!(left(&long, &edited(&long, Carry::Keep), 10), (2, 4));
+    assert_eq!(left(&long, &edited(&long, Carry::Keep), 5), (0, 3_599));
+    assert_eq!(left(&long, &edited(&long, Carry::Keep), 3_600), (2, 4));
+    // What is beyond a smaller capacity is not forgotten.
+    let one = of("sliding_log", 1, "10s");
+    let back = convert(&one, &old, Carry::Keep, &edited(&one, Carry::Keep), at(6));
+    assert_eq!(left(&old, &back, 6), (0, 8));
+    assert_eq!(left(&old, &back, 10), (2, 4));
     // A level of another algorithm becomes that many entries, with one end.
     let funnel = funnel(10, "1/s");
     let level = used(&funnel, &[(0, 4)]);
     let ten = of("sliding_log", 10, "10s");
     let edited = convert(&funnel, &ten, Carry::Keep, &level, at(1));
-    assert_eq!(left(&ten, &edited, 1), (7, 3));
-    assert_eq!(left(&ten, &edited, 4), (10, 0));
+    assert_eq!(left(&ten, &edited, 1), (7, 10));
+    assert_eq!(left(&ten, &edited, 11), (10, 0));
     let edited = convert(&funnel, &short, Carry::Keep, &level, at(0));
     assert_eq!(
         left(&short, &edited, 0),
         (0, 3),
-        "at most all, for a window"
+        "four of three, for a window"
     );
+    let back = convert(&short, &funnel, Carry::Keep, &edited, at(1));
+    assert_eq!(left(&funnel, &back, 1), (6, 4));
     let idle = convert(&funnel, &short, Carry::Keep, &level, at(4));
     assert_eq!(idle.words(), [0; 0]);
 }
@@ -286,8 +296,8 @@ fn counters_go_on() {
     for (carry, capacity, now, later) in [
         (Carry::Keep, 20, (12, 8), (15, 5)),
         (Carry::Proportional, 20, (4, 8), (10, 5)),
-        // No more than 4 may count for the previous window: 3.2, and 2 at 15 s.
-        (Carry::Keep, 4, (0, 8), (2, 5)),
+        // Eight of four, and five at 15 s.
+        (Carry::Keep, 4, (0, 8), (0, 5)),
         (Carry::Proportional, 5, (1, 8), (2, 5)),
     ] {
         let new = of("sliding_counter", capacity, "10s");
@@ -298,17 +308,18 @@ fn counters_go_on() {
     }
     // In the window itself they are the current count.
     let halved = of("sliding_counter", 5, "10s");
-    for carry in [Carry::Keep, Carry::Proportional] {
+    for (carry, seconds) in [(Carry::Keep, 11), (Carry::Proportional, 7)] {
         let edited = convert(&old, &halved, carry, &bucket, at(5));
         assert_eq!(left(&halved, &edited, 5), (0, 15));
-        assert_eq!(wait(&halved, &edited, 1, 5), Some(7));
+        // When four of ten, or of five, are left of the next window.
+        assert_eq!(wait(&halved, &edited, 1, 5), Some(seconds));
     }
-    // Three of the current window and eight tenths of five: halved, two and 1.5 of the rest.
+    // Three of the current window and eight tenths of five: halved, two and eight tenths of three.
     let both = used(&old, &[(5, 5), (12, 3)]);
     let edited = convert(&old, &halved, Carry::Proportional, &both, at(12));
-    assert_eq!(left(&halved, &edited, 12), (1, 18));
+    assert_eq!(left(&halved, &edited, 12), (0, 18));
     assert_eq!(left(&halved, &edited, 20), (3, 10));
-    // Lowered to four, three stay and one of four for the previous window.
+    // Lowered to four, all of it stays.
     let four = of("sliding_counter", 4, "10s");
     let edited = convert(&old, &four, Carry::Keep, &both, at(12));
     assert_eq!(left(&four, &edited, 12), (0, 18));
@@ -319,24 +330,16 @@ fn counters_go_on() {
 #[test]
 fn a_level_becomes_a_count() {
     let counter = of("sliding_counter", 10, "10s");
-    // Time enough until the end of the next window: the current one.
     let slow = funnel(10, "1/10s");
     let edited = convert(&slow, &counter, Carry::Keep, &used(&slow, &[(0, 4)]), at(0));
     assert_eq!(left(&counter, &edited, 0), (6, 20));
     assert_eq!(left(&counter, &edited, 15), (8, 5));
-    let two = used(&slow, &[(0, 2)]);
-    let edited = convert(&slow, &counter, Carry::Keep, &two, at(0));
-    assert_eq!(left(&counter, &edited, 0), (8, 20), "to the nanosecond");
-    // Until the end of this one: the previous one, which weighs eight tenths.
     let fast = funnel(10, "1/s");
     let nine = used(&fast, &[(1, 9)]);
     let edited = convert(&fast, &counter, Carry::Keep, &nine, at(2));
-    assert_eq!(left(&counter, &edited, 2), (2, 8));
-    assert_eq!(left(&counter, &edited, 6), (6, 4));
-    // Not even that: it would be as good as new only later.
-    let eight = used(&fast, &[(1, 8)]);
-    let edited = convert(&fast, &counter, Carry::Keep, &eight, at(2));
-    assert_eq!(left(&counter, &edited, 2), (10, 0));
+    assert_eq!(left(&counter, &edited, 2), (2, 18));
+    assert_eq!(left(&counter, &edited, 6), (2, 14));
+    assert_eq!(left(&counter, &edited, 12), (3, 8));
     // Another length of the window: the level goes on.
     let short = of("sliding_counter", 10, "5s");
     let edited = convert(

@@ -3,7 +3,7 @@
 use super::{config, only};
 use loudou_limiter::algorithm::{Algorithm, Concurrency};
 use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Limit, Limits, Nanos};
+use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos};
 use proptest::prelude::*;
 
 fn at_most(capacity: u64, lease: u64) -> Limits {
@@ -79,7 +79,8 @@ proptest! {
         }
     }
 
-    /// Edits forget nobody who is in flight while the old lease runs, and blame nobody for longer.
+    /// Edits forget nobody who is in flight; a longer lease is one for those, too, and a shorter one begins
+    /// with the edit.
     #[test]
     fn edits_keep_what_is_in_flight(
         (capacity, lease) in (1..=8_u64, 1..=20_u64), (new_capacity, new_lease) in (1..=8_u64, 1..=60_u64),
@@ -95,12 +96,17 @@ proptest! {
         }
         now += wait;
         let before = only(&old.peek(&bucket, 0, Nanos::new(now)));
-        let edited = convert(&old, &new, carry, &bucket, Nanos::new(now));
+        let edited = convert(&old, &new, carry, &bucket, Clock::at(Nanos::new(now)));
         let after = only(&new.peek(&edited, 0, Nanos::new(now)));
         let counted = capacity - before.remaining;
         prop_assert_eq!(after.remaining, new_capacity.saturating_sub(counted));
-        let most = before.reset_after.min(Nanos::new(2 * new_lease));
-        prop_assert_eq!(after.reset_after, most);
+        let ends = match (before.reset_after.get(), new_lease.checked_sub(lease)) {
+            (0, _) => 0,
+            (_, None) => new_lease,
+            (young, Some(longer)) if young > lease => young + 2 * longer,
+            (old, Some(longer)) => old + longer,
+        };
+        prop_assert_eq!(after.reset_after.get(), ends);
     }
 
     /// Whatever is given back, rightly or not: nothing below zero, nothing of another bucket's.

@@ -6,11 +6,13 @@ use loudou_limiter::{Decision, Limits};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
+mod carried;
 mod carry;
 mod cold;
 mod edits;
 mod governor;
 mod health;
+mod history;
 mod holders;
 mod in_flight;
 mod laws;
@@ -18,7 +20,6 @@ mod model;
 mod naive;
 mod refunds;
 mod spec;
-mod versions;
 mod windows;
 
 use spec::Spec;

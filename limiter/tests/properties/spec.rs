@@ -172,26 +172,6 @@ impl Spec {
         }
     }
 
-    /// The most that can be used at `now` in a bucket that is as good as new `reset` later, in whole
-    /// cost units.
-    pub(super) fn most_used(&self, now: u64, reset: u64) -> u128 {
-        let [capacity, period, amount, now, reset] =
-            [self.capacity, self.period, self.amount.into(), now, reset].map(u128::from);
-        let ends = |part: u128| (now + reset) * part / period - now * part / period;
-        let most = match self.kind {
-            Kind::Interval | Kind::HoldingInterval => ends(1) * amount,
-            Kind::FixedFirst | Kind::FixedClock | Kind::Log | Kind::StrictLog => capacity * reset,
-            Kind::SlidingWindow => capacity * ends(self.slots().into()),
-            Kind::Counter => match ends(1) {
-                0 => 0,
-                1 => capacity * (period - now % period) / period,
-                _ => capacity,
-            },
-            _ => reset * amount / period,
-        };
-        most.min(capacity)
-    }
-
     /// Whether a refusal leaves the state as it is.
     pub(super) fn forgets_refusals(&self) -> bool {
         self.kind != Kind::StrictLog

@@ -2,9 +2,9 @@
 
 use std::cell::OnceCell;
 
+use loudou_limiter::Carry;
 use loudou_limiter::Nanos;
-use loudou_limiter::carry::{Carry, Past, Versions};
-use loudou_limiter::config::parse_limits;
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::attempt::{Attempt, MAX_RETRIES};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
@@ -16,24 +16,17 @@ use serde_json::json;
 
 use super::Decides as _;
 use super::stepwise::Want;
-use super::{RULE, World, open, page_key, per_day, take, versions};
+use super::{World, clock, edited, open, page_key, per_day, rule, take};
 
 const LEASE: u64 = 1_000_000;
 
-fn at_most(capacity: u64) -> Versions {
+fn at_most(capacity: u64) -> ActiveRule {
     let lease = format!("{LEASE}ns");
-    versions(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
+    rule(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
 }
 
-fn give<'a>(versions: &'a Versions, key: &'a str, receipt: &'a Receipt, now: u64) -> Give<'a> {
-    Give {
-        versions,
-        rule_tag: RULE,
-        key,
-        receipt,
-        why: Why::Ended,
-        now: Nanos::new(now),
-    }
+fn give<'a>(rule: &'a ActiveRule, key: &'a str, receipt: &'a Receipt, now: u64) -> Give<'a> {
+    rule.give(key, receipt, Why::Ended, clock(now))
 }
 
 impl World {
@@ -42,8 +35,8 @@ impl World {
     }
 
     /// The receipt of a request that is let in.
-    fn admitted(&mut self, versions: &Versions, key: &str, now: u64) -> Receipt {
-        self.receipt(versions, key, now).expect("admitted")
+    fn admitted(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Receipt {
+        self.receipt(rule, key, now).expect("admitted")
     }
 }
 
@@ -63,7 +56,7 @@ struct Worker<'a> {
 /// Workers that take, and later give back, on one store.
 struct Model<'a> {
     table: &'a Table,
-    versions: &'a Versions,
+    rule: &'a ActiveRule,
     keys: &'a [String],
     /// One for each request.
     receipts: &'a [OnceCell<Receipt>],
@@ -79,7 +72,7 @@ impl Model<'_> {
     /// One step of one worker; whether it had anything left to do.
     fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();
-        let (table, versions, keys) = (self.table, self.versions, self.keys);
+        let (table, rule, keys) = (self.table, self.rule, self.keys);
         let worker = &mut self.workers[index % count];
         let reads = !worker.has_read;
         worker.has_read = false;
@@ -88,7 +81,7 @@ impl Model<'_> {
                 let Some(want) = worker.queue.pop() else {
                     return false;
                 };
-                let mut take = take(versions, &keys[want.key], self.clock);
+                let mut take = take(rule, &keys[want.key], self.clock);
                 take.ask.cost = want.cost;
                 Some(Doing::Taking(want, Box::new(Attempt::new(table, take))))
             }
@@ -113,7 +106,7 @@ impl Model<'_> {
             Some(Doing::Flying(want, receipt)) => {
                 // It has ended from here on, whenever that is heard of.
                 self.flying[want.key] -= want.cost;
-                let give = give(versions, &keys[want.key], receipt, self.clock);
+                let give = give(rule, &keys[want.key], receipt, self.clock);
                 Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
             }
             Some(Doing::Giving(want, mut giving)) if reads => {
@@ -159,7 +152,7 @@ proptest! {
         };
         let mut model = Model {
             table: &table,
-            versions: &limits,
+            rule: &limits,
             keys: &keys,
             receipts: &receipts,
             workers: queues.into_iter().map(worker).collect(),
@@ -178,7 +171,7 @@ proptest! {
         let now = Nanos::new(model.clock);
         for key in &keys {
             let Some(slot) = world.slot(key) else { continue };
-            let answer = limits.current().peek(&slot.bucket, 0, now);
+            let answer = super::limits(&limits).peek(&slot.bucket, 0, now);
             prop_assert_eq!(answer.reported().expect("one").remaining, capacity);
             prop_assert_eq!(answer.reset_after(), Nanos::ZERO);
         }
@@ -240,22 +233,16 @@ fn a_return_of_nothing_is_no_write() {
 #[test]
 fn a_return_after_an_edit() {
     let mut world = World::new(16);
-    let old = parse_limits(&json!([{ "algorithm": "concurrency", "capacity": 2 }])).expect("valid");
-    let first = Versions::new(old.clone(), Vec::new());
+    let first = rule(&json!([{ "algorithm": "concurrency", "capacity": 2 }]));
     let receipts = [10, 10].map(|at| world.admitted(&first, "k", at));
-    let new = parse_limits(&json!([
+    let new = rule(&json!([
         { "algorithm": "concurrency", "capacity": 1 },
         { "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 1 },
     ]));
-    let past = Past {
-        limits: old,
-        carry: Carry::Keep,
-        until: Nanos::new(15),
-    };
-    let second = Versions::new(new.expect("valid"), vec![past]);
+    let second = edited(&first, &new, Carry::Keep, 15);
     assert_eq!(world.release(&give(&second, "k", &receipts[0], 20)), Ok(()));
     let slot = world.slot("k").expect("a bucket");
-    assert_eq!(slot.limits_tag, second.tag());
+    assert_eq!(slot.version, second.version());
     assert_eq!(
         slot.flags, FLAG_KEEPS_GAIN,
         "the token bucket has less than it could"

@@ -1,6 +1,5 @@
 //! What has to go when a page is full, and what never goes.
 
-use loudou_limiter::carry::{Past, Versions};
 use loudou_limiter::store::page::{
     Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot,
 };
@@ -9,7 +8,7 @@ use loudou_limiter::{Ask, Carry, Nanos};
 use serde_json::json;
 
 use super::Decides as _;
-use super::{World, per_day, take, versions};
+use super::{World, edited, per_day, rule, take};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -195,7 +194,7 @@ fn a_flood_of_full_buckets_frees_nobody_who_keeps_trying() {
 #[test]
 fn a_slow_stream_of_new_keys_loses_nothing() {
     let mut world = World::new(16);
-    let limits = versions(&json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }]));
+    let limits = rule(&json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }]));
     for n in 0..100_u64 {
         assert!(world.admits(&limits, &format!("key-{n}"), n * S / 10));
     }
@@ -236,7 +235,7 @@ fn a_bucket_that_refuses_is_held_on_to() {
 #[test]
 fn a_slot_knows_when_it_is_idle() {
     let mut world = World::new(16);
-    let limits = versions(&json!([
+    let limits = rule(&json!([
         { "name": "a", "algorithm": "funnel", "capacity": 5, "rate": "1/3ms" },
         { "name": "b", "algorithm": "funnel", "capacity": 5, "rate": "1/us" },
     ]));
@@ -255,7 +254,7 @@ fn a_slot_knows_when_it_is_idle() {
 #[test]
 fn a_peek_does_not_make_a_bucket_idle_early() {
     let mut world = World::new(16);
-    let limits = versions(&json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]));
+    let limits = rule(&json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]));
     for _ in 0..10 {
         assert!(world.admits(&limits, "k", 0));
     }
@@ -275,7 +274,7 @@ fn a_peek_does_not_make_a_bucket_idle_early() {
 #[test]
 fn any_limit_may_have_gained() {
     let mut world = World::new(16);
-    let limits = versions(&json!([
+    let limits = rule(&json!([
         { "name": "a", "algorithm": "funnel", "capacity": 5, "rate": "1/s" },
         { "name": "b", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 1 },
     ]));
@@ -290,7 +289,7 @@ fn any_limit_may_have_gained() {
 #[test]
 fn an_edit_changes_what_may_be_forgotten() {
     let starts_with = |initial: u64| {
-        versions(&json!([{
+        rule(&json!([{
             "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": initial
         }]))
     };
@@ -299,20 +298,14 @@ fn an_edit_changes_what_may_be_forgotten() {
     let (full, empty) = (starts_with(5), starts_with(1));
     assert!(world.admits(&full, "k", 0));
     assert_eq!(flags(&mut world), Some(0));
-    let edited = |from: &Versions, to: &Versions| {
-        let past = Past {
-            limits: from.current().clone(),
-            carry: Carry::Keep,
-            until: Nanos::from_secs(1),
-        };
-        Versions::new(to.current().clone(), vec![past])
-    };
-    assert!(world.admits(&edited(&full, &empty), "k", 2 * S));
+    let less = edited(&full, &empty, Carry::Keep, S);
+    assert!(world.admits(&less, "k", 2 * S));
     assert_eq!(flags(&mut world), Some(FLAG_KEEPS_GAIN));
     assert_eq!(
-        world.slot("k").map(|slot| slot.limits_tag),
-        Some(empty.tag())
+        world.slot("k").map(|slot| slot.version),
+        Some(less.version())
     );
+    let full = edited(&less, &full, Carry::Keep, 3 * S);
     world.edit("k", |slot| slot.flags |= FLAG_PINNED);
     assert!(world.admits(&full, "k", 3 * S));
     assert_eq!(flags(&mut world), Some(FLAG_PINNED));

@@ -6,7 +6,7 @@ use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
 use super::Decides as _;
-use super::{RULE, SHARE, World, names_key, page_key, per_day, take};
+use super::{SHARE, World, names_key, page_key, per_day, take};
 
 /// What goes wrong with writes or reads of one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,9 @@ fn a_refusal_stands_whatever_the_conflicts() {
 fn a_reset_gives_up_after_bounded_conflicts() {
     let world = world();
     let mut store = Troubled::new(&world, page_key(0), Trouble::Conflict);
-    let outcome = world.table.reset(&mut store, world.table.id(RULE, "k"));
+    let outcome = world
+        .table
+        .reset(&mut store, world.table.id(super::tag(), "k"));
     assert_eq!(outcome, Err(GaveUp::Conflicts));
     assert_eq!(store.writes, MAX_RETRIES + 1);
 }
@@ -119,7 +121,7 @@ fn a_failing_host_is_no_decision() {
                 .take(&mut store, &take(&limits, key, 5), &mut stats);
             assert_eq!(outcome, Err(GaveUp::Failed));
         }
-        let id = world.table.id(RULE, "k");
+        let id = world.table.id(super::tag(), "k");
         assert_eq!(world.table.reset(&mut store, id), Err(GaveUp::Failed));
         let looked = world.table.look(&mut store, id);
         assert_eq!(looked.is_err(), trouble == Trouble::FailRead);
@@ -189,7 +191,7 @@ fn a_page_of_another_version_is_left_alone() {
     let mut good = Vec::new();
     world.store.get(&page_key(0), &mut good).expect("works");
     let mut next_version = good.clone();
-    next_version[2] = 5;
+    next_version[2] += 1;
     let mut other_magic = good.clone();
     other_magic[1] = b'X';
     let mut too_long = good.clone();
@@ -207,7 +209,7 @@ fn a_page_of_another_version_is_left_alone() {
     ] {
         let written = world.store.set(&page_key(0), &bytes, CAS_OVERWRITE);
         assert_eq!(written, Ok(Written::Done));
-        let id = world.table.id(RULE, "k");
+        let id = world.table.id(super::tag(), "k");
         assert_eq!(world.take(&limits, "k", 5), Err(GaveUp::UnknownPage));
         assert_eq!(
             world.table.look(&mut world.store, id),

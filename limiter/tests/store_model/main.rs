@@ -1,15 +1,16 @@
 //! The bucket store under many workers, floods, failing hosts and foreign bytes.
 #![cfg(test)]
 
-use loudou_limiter::carry::Versions;
-use loudou_limiter::config::parse_limits;
+use loudou_limiter::config::{parse_edit, parse_rule};
+use loudou_limiter::evaluate::{ActiveRule, Clock};
 use loudou_limiter::store::attempt::Take;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{KIND, Page, Slot};
 use loudou_limiter::store::release::Receipt;
 use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
 use loudou_limiter::store::{SharedData, Written};
-use loudou_limiter::{Ask, BucketDecision, Nanos};
+use loudou_limiter::versions::History;
+use loudou_limiter::{Ask, BucketDecision, Carry, Limits, Nanos};
 use serde_json::{Value, json};
 
 mod bytes;
@@ -25,26 +26,47 @@ mod returns;
 mod stepwise;
 mod upstreams;
 
-const RULE: u32 = 7;
 const SHARE: &str = "test";
 
-fn versions(limits: &Value) -> Versions {
-    Versions::new(parse_limits(limits).expect("valid limits"), Vec::new())
+/// The rule of this name, which has one bucket for each key that a test makes up.
+fn named(name: &str, limits: &Value) -> ActiveRule {
+    let rule = parse_rule(&json!({ "name": name, "key": [], "limits": limits }));
+    ActiveRule::new(rule.expect("a valid rule"), History::default())
+}
+
+fn rule(limits: &Value) -> ActiveRule {
+    named("r", limits)
+}
+
+/// The tag of [`rule`], whatever its limits.
+fn tag() -> u32 {
+    per_day(1).tag()
+}
+
+/// The limits of a rule without overrides.
+fn limits(rule: &ActiveRule) -> &Limits {
+    &rule.rule().limits
+}
+
+/// The rule from `at` on, with the limits of another one.
+fn edited(rule: &ActiveRule, to: &ActiveRule, carry: Carry, at: u64) -> ActiveRule {
+    let edit = parse_edit(&json!({ "limits": limits(to) })).expect("valid");
+    let mut rule = rule.clone();
+    rule.edit(&edit, carry, Nanos::new(at));
+    rule
+}
+
+fn clock(now: u64) -> Clock {
+    Clock::at(Nanos::new(now))
 }
 
 /// `capacity` at once and practically nothing after.
-fn per_day(capacity: u64) -> Versions {
-    versions(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }]))
+fn per_day(capacity: u64) -> ActiveRule {
+    rule(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }]))
 }
 
-fn take<'a>(versions: &'a Versions, key: &'a str, now: u64) -> Take<'a> {
-    Take {
-        versions,
-        rule_tag: RULE,
-        penalty: None,
-        key,
-        ask: Ask::new(1, Nanos::new(now)),
-    }
+fn take<'a>(rule: &'a ActiveRule, key: &'a str, now: u64) -> Take<'a> {
+    rule.take(key, Ask::new(1, Nanos::new(now)))
 }
 
 fn open(store: &mut dyn SharedData, buckets: u32) -> Table {
@@ -91,25 +113,25 @@ impl World {
         }
     }
 
-    fn take(&mut self, versions: &Versions, key: &str, now: u64) -> Result<BucketDecision, GaveUp> {
-        let take = take(versions, key, now);
+    fn take(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Result<BucketDecision, GaveUp> {
+        let take = take(rule, key, now);
         self.table.take(&mut self.store, &take, &mut self.stats)
     }
 
-    fn admits(&mut self, versions: &Versions, key: &str, now: u64) -> bool {
-        let answer = self.take(versions, key, now).expect("a decision");
+    fn admits(&mut self, rule: &ActiveRule, key: &str, now: u64) -> bool {
+        let answer = self.take(rule, key, now).expect("a decision");
         !answer.is_refused()
     }
 
     /// For giving back what a request takes; `None` when it is refused.
-    fn receipt(&mut self, versions: &Versions, key: &str, now: u64) -> Option<Receipt> {
-        let take = take(versions, key, now);
+    fn receipt(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Option<Receipt> {
+        let take = take(rule, key, now);
         let charge = self.table.charge(&mut self.store, &take, &mut self.stats);
         charge.expect("a decision").receipt
     }
 
     fn slot(&mut self, key: &str) -> Option<Slot> {
-        let id = self.table.id(RULE, key);
+        let id = self.table.id(tag(), key);
         self.table.look(&mut self.store, id).expect("readable")
     }
 
@@ -120,7 +142,7 @@ impl World {
 
     /// Changes the slot of `key` behind the table's back.
     fn edit(&mut self, key: &str, edit: impl FnOnce(&mut Slot)) {
-        let id = self.table.id(RULE, key);
+        let id = self.table.id(tag(), key);
         let mut page = self.page(id.page);
         edit(page.find(id.fingerprint).expect("a bucket to edit"));
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use loudou_limiter::store::table::StoreStats;
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 
 use super::Decides as _;
-use super::{RULE, World, names_key, per_day, take};
+use super::{World, names_key, per_day, take};
 
 fn names(world: &mut World, index: u32) -> Names {
     let page = world.table.page(&mut world.store, index).expect("readable");
@@ -27,7 +27,10 @@ fn every_bucket_has_its_name() {
     assert_eq!(page.slots.len(), SLOTS);
     for slot in &page.slots {
         let name = names.get(slot.fingerprint).expect("a name");
-        assert_eq!(world.table.id(RULE, name).fingerprint, slot.fingerprint);
+        assert_eq!(
+            world.table.id(super::tag(), name).fingerprint,
+            slot.fingerprint
+        );
     }
 }
 
@@ -40,7 +43,7 @@ fn a_known_bucket_writes_no_name() {
     let version = |world: &mut World| world.store.get(&names_key(0), &mut Vec::new());
     let before = version(&mut world);
     assert!(world.admits(&limits, "k", 1));
-    let id = world.table.id(RULE, "k");
+    let id = world.table.id(super::tag(), "k");
     world.table.reset(&mut world.store, id).expect("works");
     assert!(world.admits(&limits, "k", 2));
     assert_eq!(version(&mut world), before);
@@ -78,7 +81,7 @@ fn two_workers_at_once_keep_both_names() {
         if let Some(key) = first {
             assert!(world.admits(&limits, key, 0));
         }
-        let other = world.table.id(RULE, "other");
+        let other = world.table.id(super::tag(), "other");
         let mut theirs = names(&mut world, 0);
         theirs.add(other.fingerprint, "other", &Page::default());
         let mut bytes = Vec::new();
@@ -94,7 +97,7 @@ fn two_workers_at_once_keep_both_names() {
         world.store = store.inner;
         let names = names(&mut world, 0);
         for key in ["ours", "other"].into_iter().chain(first) {
-            let id = world.table.id(RULE, key);
+            let id = world.table.id(super::tag(), key);
             assert_eq!(names.get(id.fingerprint), Some(key));
         }
     }
@@ -117,7 +120,7 @@ fn names_are_bounded_and_those_of_live_buckets_stay() {
     assert!(bytes.len() < 1_000, "32 short names: {} bytes", bytes.len());
     for key in &keys {
         assert_eq!(
-            names.get(world.table.id(RULE, key).fingerprint),
+            names.get(world.table.id(super::tag(), key).fingerprint),
             Some(key.as_str())
         );
     }

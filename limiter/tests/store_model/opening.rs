@@ -5,7 +5,7 @@ use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::store::{CAS_OVERWRITE, SharedData};
 
-use super::{RULE, SHARE, World, per_day};
+use super::{SHARE, World, per_day};
 
 #[test]
 fn the_first_to_open_decides_size_and_seed() {
@@ -20,14 +20,14 @@ fn the_first_to_open_decides_size_and_seed() {
         assert_eq!((table.pages(), table.buckets()), (7, 112), "whole pages");
         assert_eq!(table.seed().bytes(), &[1; 16]);
         assert_eq!(table.started(), Nanos::new(5));
-        assert_eq!(table.id(RULE, "k"), first.id(RULE, "k"));
+        assert_eq!(table.id(super::tag(), "k"), first.id(super::tag(), "k"));
     }
     // Another share is another table.
     let other = Table::open(&mut store, "other", 16, [2; 16], Nanos::ZERO).expect("opens");
     assert_eq!(other.pages(), 1);
     assert_ne!(
-        other.id(RULE, "k").fingerprint,
-        first.id(RULE, "k").fingerprint
+        other.id(super::tag(), "k").fingerprint,
+        first.id(super::tag(), "k").fingerprint
     );
 }
 
@@ -37,7 +37,7 @@ fn even_the_smallest_table_has_a_page() {
         let mut store = MemoryStore::new();
         let table = Table::open(&mut store, SHARE, buckets, [1; 16], Nanos::ZERO).expect("opens");
         assert_eq!(table.pages(), pages);
-        assert!(table.id(RULE, "k").page < pages);
+        assert!(table.id(super::tag(), "k").page < pages);
     }
 }
 
@@ -71,7 +71,7 @@ fn buckets_have_addresses_of_their_own() {
     let world = World::new(160);
     let mut per_page = [0_u32; 10];
     for n in 0..1_000 {
-        let id = world.table.id(RULE, &format!("user-{n}"));
+        let id = world.table.id(super::tag(), &format!("user-{n}"));
         per_page[usize::try_from(id.page).expect("small")] += 1;
     }
     assert!(
@@ -89,7 +89,7 @@ fn a_reset_bucket_starts_anew() {
     assert!(world.admits(&limits, "k", 0));
     assert!(world.admits(&limits, "other", 0));
     assert!(!world.admits(&limits, "k", 1));
-    let id = world.table.id(RULE, "k");
+    let id = world.table.id(super::tag(), "k");
     let was = world
         .table
         .reset(&mut world.store, id)

@@ -68,7 +68,7 @@ proptest! {
         let mut plain = MemoryStore::new();
         let (table, twin) = (open(&mut paged, BUCKETS), open(&mut plain, BUCKETS));
         let limits = json!([{ "algorithm": "funnel", "capacity": 2, "rate": "3/m" }]);
-        let versions = versions(&limits);
+        let versions = rule(&limits);
         let mut stats = [StoreStats::default(); 2];
         let mut now = 0;
         for (user, pause) in requests {

@@ -7,7 +7,7 @@ use proptest::test_runner::FileFailurePersistence;
 use serde_json::json;
 
 use super::stepwise::{Model, Want};
-use super::{World, open, per_day, versions};
+use super::{World, open, per_day, rule};
 
 fn config() -> ProptestConfig {
     let regressions = FileFailurePersistence::WithSource("regressions");
@@ -68,7 +68,7 @@ proptest! {
     ) {
         let mut world = World::new(64);
         let rate = format!("{amount}/{period}ns");
-        let limits = versions(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": rate }]));
+        let limits = rule(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": rate }]));
         let keys = keys(3);
         let table = world.table.clone();
         let mut model = Model::new(&table, &limits, &keys, queues);
@@ -88,7 +88,7 @@ proptest! {
         (a, b) in (1..=6_u64, 1..=6_u64),
     ) {
         let mut world = World::new(64);
-        let limits = versions(&json!([
+        let limits = rule(&json!([
             { "name": "a", "algorithm": "funnel", "capacity": a, "rate": "1/d" },
             { "name": "b", "algorithm": "token_bucket", "capacity": b, "rate": "1/d", "refill": "interval" },
         ]));
@@ -101,7 +101,7 @@ proptest! {
             prop_assert_eq!(admitted, model.answered(index).min(a).min(b));
             let Some(slot) = world.slot(key) else { continue };
             let now = loudou_limiter::Nanos::new(model.clock);
-            let answer = limits.current().peek(&slot.bucket, 0, now);
+            let answer = super::limits(&limits).peek(&slot.bucket, 0, now);
             let left: Vec<u64> = answer.decisions().map(|limit| limit.remaining).collect();
             prop_assert_eq!(left, [a - admitted, b - admitted]);
         }
@@ -161,7 +161,7 @@ fn first_touch_by_four(store: &mut dyn SharedData) -> (u64, u64) {
         (3, 0),
     ];
     model.run(&all_read_then_all_write, store);
-    let slot = table.look(store, table.id(super::RULE, &keys[0]));
+    let slot = table.look(store, table.id(super::tag(), &keys[0]));
     let slot = slot.expect("readable").expect("a bucket");
     (model.admitted(0), slot.admitted + slot.refused)
 }

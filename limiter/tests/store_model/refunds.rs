@@ -1,33 +1,34 @@
 //! Two rules on each request, under all interleavings: what the second one refuses is given back to
 //! the first one.
 
-use loudou_limiter::carry::Versions;
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::SharedData;
 use loudou_limiter::store::attempt::Attempt;
-use loudou_limiter::store::release::{Give, Giving, Receipt, Why};
+use loudou_limiter::store::page::Slot;
+use loudou_limiter::store::release::{Giving, Receipt, Why};
 use loudou_limiter::store::table::{StoreStats, Table};
 use loudou_limiter::{Ask, Nanos};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Take, World, versions};
+use super::{World, clock, limits, named};
 
-/// The tags of the rules.
-const RULES: [u32; 2] = [7, 8];
 const KEY: &str = "k";
 
 /// Two rules: the second one is the strict one.
-struct Rules([Versions; 2]);
+struct Rules([ActiveRule; 2]);
 
 impl Rules {
     fn new(loose: &Value, strict: &Value) -> Self {
-        Self([loose, strict].map(|limit| versions(&json!([limit]))))
+        Self(
+            [("loose", loose), ("strict", strict)]
+                .map(|(name, limit)| named(name, &json!([limit]))),
+        )
     }
 
     fn left(&self, world: &mut World, rule: usize, now: u64) -> u64 {
-        let id = world.table.id(RULES[rule], KEY);
-        let slot = world.table.look(&mut world.store, id).expect("readable");
-        let limits = self.0[rule].current();
+        let slot = self.slot(world, rule);
+        let limits = limits(&self.0[rule]);
         let bucket = slot.map_or_else(|| limits.start(Nanos::ZERO), |slot| slot.bucket);
         let look = limits.peek(&bucket, 0, Nanos::new(now));
         look.reported().expect("one").remaining
@@ -35,7 +36,7 @@ impl Rules {
 
     /// What is left of a bucket that only saw so many requests.
     fn left_of_new(&self, rule: usize, requests: u64, now: u64) -> u64 {
-        let limits = self.0[rule].current();
+        let limits = limits(&self.0[rule]);
         let mut bucket = limits.start(Nanos::ZERO);
         for _ in 0..requests {
             limits.decide(&mut bucket, 1, Nanos::new(1));
@@ -44,9 +45,13 @@ impl Rules {
         look.reported().expect("one").remaining
     }
 
-    fn counts(world: &mut World, rule: usize) -> (u64, u64) {
-        let id = world.table.id(RULES[rule], KEY);
-        let slot = world.table.look(&mut world.store, id).expect("readable");
+    fn slot(&self, world: &mut World, rule: usize) -> Option<Slot> {
+        let id = world.table.id(self.0[rule].tag(), KEY);
+        world.table.look(&mut world.store, id).expect("readable")
+    }
+
+    fn counts(&self, world: &mut World, rule: usize) -> (u64, u64) {
+        let slot = self.slot(world, rule);
         slot.map_or((0, 0), |slot| (slot.admitted, slot.refused))
     }
 }
@@ -74,25 +79,12 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn take(&self, rule: usize) -> Doing<'a> {
-        let take = Take {
-            versions: &self.rules.0[rule],
-            rule_tag: RULES[rule],
-            penalty: None,
-            key: KEY,
-            ask: Ask::new(1, Nanos::new(self.now)),
-        };
+        let take = self.rules.0[rule].take(KEY, Ask::new(1, Nanos::new(self.now)));
         Doing::Take(rule, Box::new(Attempt::new(self.table, take)))
     }
 
     fn give(&self, receipt: &'a Receipt, now: u64) -> Doing<'a> {
-        let give = Give {
-            versions: &self.rules.0[0],
-            rule_tag: RULES[0],
-            key: KEY,
-            receipt,
-            why: Why::Refused,
-            now: Nanos::new(now),
-        };
+        let give = self.rules.0[0].give(KEY, receipt, Why::Refused, clock(now));
         Doing::Give(Box::new(Giving::new(self.table, give)))
     }
 
@@ -203,8 +195,8 @@ fn run(rules: &Rules, strict: u64, workers: usize, requests: usize, schedule: Sc
         // What has drained in the meantime does not come back: nanoseconds of it.
         assert!(rules.left(&mut world, rule, clock + 10_000) >= expected);
     }
-    assert_eq!(Rules::counts(&mut world, 0), (admitted, 0));
-    assert_eq!(Rules::counts(&mut world, 1), (admitted, refused));
+    assert_eq!(rules.counts(&mut world, 0), (admitted, 0));
+    assert_eq!(rules.counts(&mut world, 1), (admitted, refused));
     assert_eq!(stats.lost_returns, 0);
 }
 

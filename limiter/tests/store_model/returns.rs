@@ -1,29 +1,23 @@
 //! What comes back to one bucket, and what does not: it is gone, another one, or edited.
 
-use loudou_limiter::carry::Versions;
+use loudou_limiter::Carry;
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::release::{Give, Receipt, Why};
+use loudou_limiter::store::release::{Receipt, Why};
+use loudou_limiter::store::table::GaveUp;
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
-use loudou_limiter::{Carry, Nanos};
 
-use super::World;
+use super::{World, clock, edited};
 
 const KEY: &str = "k";
 
 /// One request's way through the first rule's bucket.
-fn charged(world: &mut World, versions: &Versions, now: u64) -> Receipt {
-    world.receipt(versions, KEY, now).expect("admitted")
+fn charged(world: &mut World, rule: &ActiveRule, now: u64) -> Receipt {
+    world.receipt(rule, KEY, now).expect("admitted")
 }
 
-fn give_back(world: &mut World, versions: &Versions, receipt: &Receipt, why: Why, now: u64) {
-    let give = Give {
-        versions,
-        rule_tag: super::RULE,
-        key: KEY,
-        receipt,
-        why,
-        now: Nanos::new(now),
-    };
+fn give_back(world: &mut World, rule: &ActiveRule, receipt: &Receipt, why: Why, now: u64) {
+    let give = rule.give(KEY, receipt, why, clock(now));
     let given = world.table.give(&mut world.store, &give, &mut world.stats);
     assert_eq!(given, Ok(()));
 }
@@ -49,7 +43,7 @@ fn only_a_refusal_takes_the_count_back() {
 fn a_bucket_in_the_place_of_another_gets_nothing() {
     let mut world = World::new(16);
     let limits = super::per_day(3);
-    let id = world.table.id(super::RULE, KEY);
+    let id = world.table.id(super::tag(), KEY);
     // Even at the same instant, in the same state.
     let receipt = charged(&mut world, &limits, 5);
     world.table.reset(&mut world.store, id).expect("works");
@@ -69,13 +63,13 @@ fn nothing_comes_back_across_an_edit() {
     for touched in [false, true] {
         let mut world = World::new(16);
         let mut limits = super::per_day(100);
+        let first = limits.clone();
         for _ in 0..50 {
             charged(&mut world, &limits, 0);
         }
         let receipt = charged(&mut world, &limits, 0);
-        let first = limits.current().clone();
-        for (edited, at) in [(super::per_day(10).current().clone(), 5), (first, 6)] {
-            limits.replace(edited, Carry::Keep, Nanos::new(at));
+        for (to, at) in [(&super::per_day(10), 5), (&first, 6)] {
+            limits = edited(&limits, to, Carry::Keep, at);
         }
         if touched {
             charged(&mut world, &limits, 7);
@@ -93,21 +87,22 @@ fn nothing_comes_back_across_an_edit() {
     }
 }
 
-/// A worker that has not heard of an edit leaves a bucket alone that has.
+/// A worker that has not heard of an edit leaves a bucket alone that has; when it has heard of it, the edit
+/// is between what was taken and its return.
 #[test]
 fn who_has_not_heard_of_an_edit_gives_nothing_back() {
     let mut world = World::new(16);
     let old = super::per_day(100);
     let receipt = charged(&mut world, &old, 0);
-    let mut new = old.clone();
-    new.replace(
-        super::per_day(10).current().clone(),
-        Carry::Keep,
-        Nanos::new(5),
-    );
+    let new = edited(&old, &super::per_day(10), Carry::Keep, 5);
     charged(&mut world, &new, 6);
     let before = world.slot(KEY);
-    give_back(&mut world, &old, &receipt, Why::Refused, 7);
+    let give = old.give(KEY, &receipt, Why::Refused, clock(7));
+    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+    assert_eq!(given, Err(GaveUp::Outdated));
+    assert_eq!(world.stats.lost_returns, 1);
+    assert_eq!(world.slot(KEY), before);
+    give_back(&mut world, &new, &receipt, Why::Refused, 8);
     assert_eq!(world.slot(KEY), before);
 }
 
@@ -130,14 +125,7 @@ fn a_return_that_fails_is_counted() {
     let limits = super::per_day(3);
     let receipt = charged(&mut world, &limits, 0);
     let mut store = Conflicting(world.store.clone());
-    let give = Give {
-        versions: &limits,
-        rule_tag: super::RULE,
-        key: KEY,
-        receipt: &receipt,
-        why: Why::Refused,
-        now: Nanos::ZERO,
-    };
+    let give = limits.give(KEY, &receipt, Why::Refused, clock(0));
     let given = world.table.give(&mut store, &give, &mut world.stats);
     assert!(given.is_err());
     assert_eq!(world.stats.lost_returns, 1);

@@ -1,12 +1,10 @@
 //! Workers whose reads and writes are interleaved by a schedule.
 
-use loudou_limiter::carry::Versions;
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::SharedData;
-use loudou_limiter::store::attempt::{Attempt, Take};
+use loudou_limiter::store::attempt::Attempt;
 use loudou_limiter::store::table::{StoreStats, Table};
 use loudou_limiter::{Ask, Nanos};
-
-use super::RULE;
 
 /// A request to make: which key, and what it takes.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +31,7 @@ struct Worker<'a> {
 /// All workers on one store.
 pub(super) struct Model<'a> {
     table: &'a Table,
-    versions: &'a Versions,
+    rule: &'a ActiveRule,
     keys: &'a [String],
     workers: Vec<Worker<'a>>,
     pub(super) clock: u64,
@@ -44,7 +42,7 @@ pub(super) struct Model<'a> {
 impl<'a> Model<'a> {
     pub(super) fn new(
         table: &'a Table,
-        versions: &'a Versions,
+        rule: &'a ActiveRule,
         keys: &'a [String],
         queues: Vec<Vec<Want>>,
     ) -> Self {
@@ -55,7 +53,7 @@ impl<'a> Model<'a> {
         });
         Self {
             table,
-            versions,
+            rule,
             keys,
             workers: workers.collect(),
             clock: 0,
@@ -72,13 +70,8 @@ impl<'a> Model<'a> {
             let Some(want) = worker.queue.pop() else {
                 return false;
             };
-            let take = Take {
-                versions: self.versions,
-                rule_tag: RULE,
-                penalty: None,
-                key: &self.keys[want.key],
-                ask: Ask::new(want.cost, Nanos::new(self.clock)),
-            };
+            let ask = Ask::new(want.cost, Nanos::new(self.clock));
+            let take = self.rule.take(&self.keys[want.key], ask);
             worker.current = Some((want, self.clock, Attempt::new(self.table, take)));
             worker.has_read = false;
         }

@@ -16,12 +16,13 @@ fn slot() -> impl Strategy<Value = Slot> {
         (any::<u32>(), any::<u32>(), number()),
         prop::collection::vec(0_u64..3, 0..4),
         conduct(),
+        prop_oneof![2 => Just(0), 1 => any::<u64>()],
     )
         .prop_map(
-            |(fingerprint, tags, numbers, flags, state, words, conduct)| Slot {
+            |(fingerprint, tags, numbers, flags, state, words, conduct, line)| Slot {
                 fingerprint,
                 rule_tag: tags.0,
-                limits_tag: tags.1,
+                version: tags.1,
                 idle_at_ms: numbers[0],
                 admitted: numbers[1],
                 refused: numbers[2],
@@ -31,6 +32,7 @@ fn slot() -> impl Strategy<Value = Slot> {
                 bucket: Bucket {
                     last: Nanos::new(state.0.into()),
                     given: state.2,
+                    line: Nanos::new(line),
                     words: words.into_iter().collect(),
                 },
             },
