@@ -208,7 +208,7 @@ pub fn evaluate(
             continue;
         }
         let is_enforced = rule.mode == Mode::Enforce;
-        let key = rule.key_of(request, table.seed());
+        let key = rule.key_of(request);
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
         if !is_enforced || !outcome.is_refused() {
             let mut said = RuleOutcome::new(index);

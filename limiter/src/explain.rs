@@ -150,11 +150,10 @@ impl Look<'_, '_> {
         if explained.failing.is_some() {
             return explained;
         }
-        let seed = self.table.seed();
-        if let Err(missing) = rule.key_or_missing(self.request, seed) {
+        if let Err(missing) = rule.key_or_missing(self.request) {
             explained.missing = Some(rule.missing(missing));
         }
-        if let Key::Bucket(key) = rule.key_of(self.request, seed) {
+        if let Key::Bucket(key) = rule.key_of(self.request) {
             let price = price(rule, self.request);
             let id = self.table.id(active.tag(), &key);
             let read = self.table.look(self.store, id).ok();
