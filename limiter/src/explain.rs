@@ -71,7 +71,7 @@ pub enum Standing {
     NotFor,
     /// It is for this request, but by its `when` not now: the upstream does not fail.
     NotNow,
-    /// The rule of this index lets none behind it be asked.
+    /// It is enforced, and the rule of this index ends the search before it.
     BehindStop(usize),
     /// The rule of this index has refused before.
     BehindRefusal(usize),

@@ -121,7 +121,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     }
     match (rule.stop, rule.mode) {
         (true, Mode::Enforce) => {
-            notes.push("the rules behind it are not asked about the requests it limits".to_owned());
+            notes.push("later rules are skipped for the requests it limits, but for those in shadow mode".to_owned());
         }
         (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
         (false, _) => {}
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(
             say(json!({ "refuse": refuse, "respond": respond, "stop": true })),
             [
-                "the rules behind it are not asked about the requests it limits",
+                "later rules are skipped for the requests it limits, but for those in shadow mode",
                 "refused requests get status 503, a text of their own (text/plain) and the headers \
                  x-a and x-b",
                 "refused gRPC calls get unavailable",
