@@ -121,7 +121,10 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     }
     match (rule.stop, rule.mode) {
         (true, Mode::Enforce) => {
-            notes.push("later rules are skipped for the requests it limits, but for those in shadow mode".to_owned());
+            notes.push(
+                "later rules are skipped for the requests it limits, but for those in shadow mode"
+                    .to_owned(),
+            );
         }
         (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
         (false, _) => {}
