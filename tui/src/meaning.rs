@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(
             say(json!({ "overrides": overrides })),
             [
-                "key 10.0.0.1 may do 2.5 times as much",
+                "key 10.0.0.1 may do 2.5 times as much: funnel: funnel 38, 75/m",
                 "key 10.0.0.2 has no limits",
                 "key 10.0.0.3 is banned",
                 "each other key is banned",
