@@ -10,7 +10,7 @@ use loudou_limiter::rule::key::Key;
 use loudou_limiter::rule::{Mode, OnError, Override, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
 use loudou_limiter::top::Tally;
-use loudou_limiter::{Ban, HashSeed, Nanos};
+use loudou_limiter::{Ban, Nanos};
 
 use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};
@@ -333,8 +333,6 @@ impl DataPlane {
     /// cannot be read.
     fn without_store(&self, host: &dyn Host) -> Fate {
         let mut request = HostRequest::new(host);
-        // Only the end of a key that is cut depends on it.
-        let seed = HashSeed::new([0; 16]);
         for rule in &self.file.rules {
             let is_meant = rule.mode == Mode::Enforce
                 && rule.matches.holds(&mut request)
@@ -342,7 +340,7 @@ impl DataPlane {
             if !is_meant {
                 continue;
             }
-            let refusal = match rule.key_of(&mut request, &seed) {
+            let refusal = match rule.key_of(&mut request) {
                 Key::Skip => continue,
                 Key::Refuse => Some(Refusal::key_missing(rule)),
                 Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {

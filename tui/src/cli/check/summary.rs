@@ -1,10 +1,12 @@
 //! What a valid file says: in words for people, as numbers for programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use loudou_api::RuleProblem;
-use loudou_limiter::config::{Access, AdminSettings};
-use loudou_limiter::rule::{Rule, RuleFile};
+use loudou_limiter::Limits;
+use loudou_limiter::config::{self, Access, AdminSettings};
+use loudou_limiter::rule::{Override, Rule, RuleFile};
 use loudou_limiter::store::size::{self, Memory};
 use serde::Serialize;
 
@@ -49,6 +51,9 @@ struct RuleReport {
     /// What its limits do.
     meaning: String,
     notes: Vec<String>,
+    /// The limits of each key that has a scale.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    scaled: BTreeMap<String, Limits>,
     /// What one bucket takes, its state included.
     bucket_bytes: usize,
     state_bytes: usize,
@@ -84,12 +89,17 @@ impl StoreReport {
 
 impl RuleReport {
     fn new(rule: &Rule) -> Self {
+        let scaled = |(pattern, own): (_, &_)| match own {
+            Override::Scale(scale) => Some((pattern, config::scaled(&rule.limits, *scale)?)),
+            _ => None,
+        };
         Self {
             name: rule.name.clone(),
             mode: rule.mode.name(),
             requests: meaning::requests(&rule.matches),
             meaning: meaning::limits(rule).join("; "),
             notes: meaning::notes(rule),
+            scaled: rule.overrides.iter().filter_map(scaled).collect(),
             bucket_bytes: size::bucket_bytes(&rule.limits),
             state_bytes: rule.limits.state_bytes(),
         }
