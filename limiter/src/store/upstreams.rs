@@ -15,7 +15,7 @@ use super::attempt::MAX_RETRIES;
 use super::table::{StoreStats, Table};
 use super::{CAS_ABSENT, Cas, SharedData, StoreFailed, Written};
 use crate::hash::mix;
-use crate::health::Health;
+use crate::health::{HEALTH_BYTES, Health};
 use crate::rule::When;
 use crate::time::Nanos;
 
@@ -31,6 +31,15 @@ const TRIES: u64 = 20;
 const KIND: u8 = b'U';
 /// The longest name that is kept, in bytes: it is only for show.
 const MAX_NAME: usize = 128;
+/// The bytes of a value before the name, beside its health.
+const HEAD: usize = size_of::<u32>() + size_of::<u64>();
+
+/// The bytes of a value of a cluster with a name of so many bytes.
+pub(super) const fn bytes(name: usize) -> usize {
+    let name = if name < MAX_NAME { name } else { MAX_NAME };
+    name.saturating_add(HEALTH_BYTES).saturating_add(HEAD)
+}
+
 /// A value: how an upstream does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
