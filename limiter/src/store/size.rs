@@ -9,7 +9,8 @@
 //!
 //! The part of a worker is that of its sandbox, whose memory never shrinks: what it takes to read all rules
 //! again after an edit, while the ones before are still in use. The constants are fitted to the sandboxes'
-//! memory in Envoy, by the same test.
+//! memory in Envoy; the same test compares them. Earlier versions of limits, which edits leave behind for
+//! live buckets, come on top.
 
 use serde::Serialize;
 use serde_json::Value;
