@@ -4,8 +4,8 @@
 //! each value takes a node with key and version, a share of the bucket array, and a string that is
 //! allocated anew, at its exact length, by each write. The allocator (tcmalloc) rounds every allocation up
 //! to one of its size classes. `tests/tests/memory.rs` compares the sum with Envoy's own count of allocated
-//! memory. Not in it are the freed blocks that the allocator keeps for later, so that a process is larger
-//! by some MiB after a flood.
+//! memory. The freed blocks that the allocator keeps for later are not in it: after a flood of new keys, the
+//! process was larger by a third of the shared part with keys of 24 bytes, and by as much again with 100.
 //!
 //! The part of a worker is that of its sandbox, whose memory never shrinks: what it takes to read all rules
 //! again after an edit, while the ones before are still in use. The constants are fitted to the sandboxes'
@@ -50,6 +50,9 @@ const CONFIGURATIONS: usize = 4;
 /// The counters of a rule, with their names, in Envoy's statistics.
 const METRICS: usize = 3_000;
 
+// Bytes of a sandbox, from the resident part of its linear memory after eight edits: with 256 rules of one
+// and of eight limits, with and without a regular expression, and with 3 072 to 16 384 overrides of each kind.
+
 /// A sandbox with no rules.
 const SANDBOX: usize = 170 << 10;
 /// What counting for `loudou top` takes in a worker with the longest keys, and adding it to what is shared.
@@ -62,15 +65,15 @@ const LIMIT: usize = 930;
 const MATCH: usize = 16;
 /// A regular expression, ready to run.
 const REGEX: usize = 6_000;
-/// An override, without its key.
+/// Each override: `banned` and `unlimited` take no more.
 const WORD: usize = 260;
-/// The bytes of an override for each byte of its key.
+/// Each byte of an override's key, of which there are as many copies.
 const KEY: usize = 7;
-/// An override with a scale takes more by this,
+/// What an override with a scale takes besides,
 const SCALE: usize = 570;
-/// and by this for each limit of its rule.
+/// and for each limit of its rule.
 const SCALED: usize = 270;
-/// An override with limits takes more by this, besides its limits.
+/// What an override with limits takes besides, and besides these.
 const OWN: usize = 730;
 
 /// Bytes of Envoy's memory.
