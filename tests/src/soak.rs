@@ -58,6 +58,8 @@ pub struct Options {
     pub lasts: Duration,
     /// What everything random comes from.
     pub seed: u64,
+    /// Names of actions that are left out ([`plan::WORDS`]), to see which of them it takes.
+    pub without: Vec<String>,
     /// The filter, which has to die when a request asks for it.
     pub wasm: PathBuf,
 }
@@ -128,7 +130,7 @@ impl Soak<'_> {
             let (stop, stopped) = channel();
             stops.push(stop);
             let (ended, end) = channel();
-            let plan = Plan::new(self.options.seed, book.rules.clone());
+            let plan = Plan::new(self.options.seed, book.rules.clone(), &self.options.without);
             let mut driver = Driver::new(book, self.envoy, self.variants, self.base, floods);
             scope.spawn(move || {
                 let done = driver.run(plan, &stopped);

@@ -34,7 +34,7 @@ struct Arguments {
     task: Task,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum Task {
     /// Makes sure of the wasm target and of an Envoy; quick when they are there
     Setup,
@@ -61,10 +61,13 @@ enum Task {
         /// The seed of an earlier soak, to do the same again
         #[arg(long)]
         seed: Option<u64>,
+        /// Actions that are left out, to see which of them a violation takes
+        #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
+        without: Vec<String>,
     },
     /// Runs every test, those in a real Envoy included
     Test,
-    /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
+    /// Runs the formatter's and the lints' checks, the docs, `test`, a soak, and cargo-deny where installed
     Ci,
 }
 
@@ -76,7 +79,11 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Pictures => pictures::run_all(),
         Task::Bench { what } => bench::bench(what),
-        Task::Soak { minutes, seed } => soak::run(minutes, seed),
+        Task::Soak {
+            minutes,
+            seed,
+            without,
+        } => soak::run(minutes, seed, without),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

@@ -12,12 +12,13 @@ use crate::filter;
 use crate::setup;
 
 /// Builds the filter that dies on request, and soaks it.
-pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
+pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
     setup::run()?;
     let options = Options {
         lasts: Duration::from_secs(minutes.saturating_mul(60)),
         // Short enough to type.
         seed: seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 40),
+        without,
         wasm: filter::build_trap()?,
     };
     let violations = soak::run(&options, &mut |line| println!("{line}"))?;

@@ -82,6 +82,8 @@ impl<'a> Driver<'a> {
             }
             self.act(action).with_context(|| format!("{action:?}"))?;
         }
+        // A plan without actions has an end; nobody sends anything, so this waits for the other's.
+        while stop.recv().is_ok() {}
         Ok(())
     }
 

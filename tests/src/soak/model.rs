@@ -360,4 +360,6 @@ struct Taken {
 }
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

@@ -125,13 +125,15 @@ pub struct Plan {
     random: Random,
     rules: Vec<Rule>,
     round: Vec<Word>,
+    /// Indices into [`ROUND`] of what is not done.
+    without: Vec<bool>,
     variant: usize,
     before: usize,
     extension: bool,
 }
 
 /// What an action is about, before its details are drawn.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Update,
     Rollback,
@@ -147,7 +149,23 @@ enum Word {
     Flood,
 }
 
-/// In each round everything is done, in random order: also a short soak has seen all of it.
+/// The names by which a plan leaves actions out.
+pub const WORDS: [&str; 12] = [
+    "update",
+    "rollback",
+    "bad-update",
+    "edit",
+    "drop-edit",
+    "override",
+    "drop-override",
+    "ban",
+    "unban",
+    "reset",
+    "crash",
+    "flood",
+];
+
+/// In the order of [`WORDS`]. In each round everything is done, in random order: also a short soak has seen all of it.
 const ROUND: [(Word, usize); 12] = [
     (Word::Update, 3),
     (Word::Rollback, 2),
@@ -164,12 +182,14 @@ const ROUND: [(Word, usize); 12] = [
 ];
 
 impl Plan {
-    /// The plan of a seed for these rules.
-    pub const fn new(seed: u64, rules: Vec<Rule>) -> Self {
+    /// The plan of a seed for these rules, without the actions of these names ([`WORDS`]).
+    pub fn new(seed: u64, rules: Vec<Rule>, without: &[String]) -> Self {
+        let is_left_out = |word: &str| without.iter().any(|name| name == word);
         Self {
             random: Random::new(seed, 1),
             rules,
             round: Vec::new(),
+            without: WORDS.into_iter().map(is_left_out).collect(),
             variant: 0,
             before: 1,
             extension: false,
@@ -288,9 +308,10 @@ impl Iterator for Plan {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.round.is_empty() {
-            let words = ROUND.iter();
+            let words = ROUND.iter().zip(&self.without);
             self.round = words
-                .flat_map(|&(word, count)| std::iter::repeat_n(word, count))
+                .filter(|(_, is_left_out)| !**is_left_out)
+                .flat_map(|(&(word, count), _)| std::iter::repeat_n(word, count))
                 .collect();
             self.random.shuffle(&mut self.round);
         }
@@ -306,7 +327,11 @@ mod tests {
 
     #[test]
     fn a_plan_is_a_function_of_its_seed() {
-        let plan = |seed| Plan::new(seed, Rule::all()).take(500).collect::<Vec<_>>();
+        let plan = |seed| {
+            Plan::new(seed, Rule::all(), &[])
+                .take(500)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
         let rules = Rule::all();
@@ -314,9 +339,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_out_is_not_done() {
+        let names = WORDS.map(str::to_owned);
+        let (floods, others) = names.split_last().expect("words");
+        let mut plan = Plan::new(6, Rule::all(), others);
+        assert_eq!(floods, "flood");
+        assert!((0..9).all(|_| matches!(plan.next(), Some((_, Action::Flood { .. })))));
+        assert_eq!(Plan::new(6, Rule::all(), &names).next(), None);
+    }
+
+    #[test]
     fn an_update_changes_and_a_rollback_goes_back() {
         let mut in_force = vec![1, 0];
-        for (_, action) in Plan::new(3, Rule::all()).take(2_000) {
+        for (_, action) in Plan::new(3, Rule::all(), &[]).take(2_000) {
             let Action::Update {
                 variant, rollback, ..
             } = action
@@ -334,7 +369,7 @@ mod tests {
     #[test]
     fn an_extension_is_updated_only_where_there_is_one() {
         let mut extension = false;
-        for (_, action) in Plan::new(4, Rule::all()).take(2_000) {
+        for (_, action) in Plan::new(4, Rule::all(), &[]).take(2_000) {
             match action {
                 Action::Update { way, .. } => {
                     assert!(extension || way != Way::Extension);

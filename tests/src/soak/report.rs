@@ -1,11 +1,10 @@
 //! What a soak says: a line now and then, and a table in the end.
 
+use std::collections::BTreeMap;
+
 use super::book::{Book, SECOND, Violation};
 use super::memory::Samples;
 use super::timeline::At;
-
-/// Violations that are told in full.
-const IN_FULL: usize = 10;
 
 /// A line about how it goes.
 pub fn progress(book: &Book, now: At) -> String {
@@ -24,23 +23,25 @@ pub fn progress(book: &Book, now: At) -> String {
     )
 }
 
-/// What was done, and every violation.
+/// What was done, the first violation of each kind in full, and how many there are of each.
 pub fn table(book: &Book, samples: &Samples, seed: u64, say: &mut dyn FnMut(&str)) {
     for (what, count) in book.counts() {
         say(&format!("{count:>9}  {what}"));
     }
     say(&format!("   memory  {}", samples.told()));
     let violations = book.violations();
-    for violation in violations.iter().take(IN_FULL) {
-        tell(violation, seed, say);
-    }
-    let mut kinds = std::collections::BTreeMap::<_, u64>::new();
+    let mut kinds = BTreeMap::<_, Vec<&Violation>>::new();
     for violation in &violations {
-        *kinds
-            .entry((&violation.rule, violation.breach.promise))
-            .or_default() += 1;
+        let kind = (&violation.rule, violation.breach.promise);
+        kinds.entry(kind).or_default().push(violation);
     }
-    for ((rule, promise), count) in kinds {
+    for alike in kinds.values() {
+        if let Some(first) = alike.iter().min_by_key(|violation| violation.breach.at) {
+            tell(first, seed, say);
+        }
+    }
+    for ((rule, promise), alike) in kinds {
+        let count = alike.len();
         say(&format!("{count:>9}  violations of {promise:?} in {rule}"));
     }
     say(&format!(
