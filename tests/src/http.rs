@@ -200,6 +200,11 @@ impl Http {
         Ok(())
     }
 
+    /// Whether there is a connection that the next request goes out on.
+    pub const fn is_open(&self) -> bool {
+        self.wire.is_some()
+    }
+
     /// Closes the connection; the next request opens another.
     pub fn close(&mut self) {
         self.wire = None;

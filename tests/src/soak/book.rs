@@ -10,13 +10,15 @@ use super::model::{Breach, Event, Outcome, Promise, Record, check};
 use super::plan::SLOTS;
 use super::random::Random;
 use super::rules::{Numbers, Rule};
-use super::timeline::{At, OPEN, Timeline};
+use super::timeline::{At, Deed, OPEN, Timeline};
 use crate::clock;
 
 /// A second.
 pub const SECOND: u64 = 1_000_000_000;
 /// The actions that a violation tells.
 const LAST: usize = 8;
+/// The requests that it tells.
+const LAST_REQUESTS: usize = 16;
 
 /// A key in use.
 #[derive(Debug)]
@@ -46,8 +48,10 @@ pub struct Violation {
     pub key: String,
     /// What was broken.
     pub breach: Breach,
-    /// The last actions that touched the rule.
-    pub actions: Vec<(At, String)>,
+    /// The last actions that touched the rule and no other key.
+    pub actions: Vec<Deed>,
+    /// The key's last requests.
+    pub requests: Vec<Event>,
 }
 
 /// One place for a key of a rule.
@@ -112,7 +116,19 @@ impl Book {
     /// Writes down what is about to be done to a rule.
     pub fn note(&self, rule: usize, at: At, what: &str) {
         if let Some(mut timeline) = self.timeline(rule) {
-            timeline.history.push((at, what.to_owned()));
+            timeline.history.push(Deed {
+                at,
+                key: None,
+                what: what.to_owned(),
+            });
+        }
+    }
+
+    /// Writes down what is about to be done to a key.
+    pub fn note_key(&self, key: &Key, at: At, what: String) {
+        if let Some(mut timeline) = self.timeline(key.rule) {
+            let key = Some(key.name.clone());
+            timeline.history.push(Deed { at, key, what });
         }
     }
 
@@ -206,7 +222,8 @@ impl Book {
                 self.violated(Violation {
                     rule: rule.name.clone(),
                     key: key.name.clone(),
-                    actions: copy.last(breach.at, LAST),
+                    actions: copy.last(breach.at, &key.name, LAST),
+                    requests: last_requests(&record, breach.at),
                     breach,
                 });
             }
@@ -224,12 +241,13 @@ impl Book {
         let at = self.now();
         let index = self.rules.iter().position(|own| own.name == rule);
         let timeline = self.timeline(index.unwrap_or(0));
-        let actions = timeline.map(|own| own.last(at, LAST)).unwrap_or_default();
+        let actions = timeline.map(|own| own.last(at, "", LAST));
         self.violated(Violation {
             rule: rule.to_owned(),
             key: "-".to_owned(),
             breach: Breach { promise, at, what },
-            actions,
+            actions: actions.unwrap_or_default(),
+            requests: Vec::new(),
         });
     }
 
@@ -237,6 +255,13 @@ impl Book {
     pub fn violations(&self) -> Vec<Violation> {
         lock(&self.violations).clone()
     }
+}
+
+fn last_requests(record: &Record, until: At) -> Vec<Event> {
+    let before = record.events.iter().filter(|event| event.answered <= until);
+    let mut events: Vec<Event> = before.copied().collect();
+    events.sort_unstable_by_key(|event| event.answered);
+    events.split_off(events.len().saturating_sub(LAST_REQUESTS))
 }
 
 fn fresh(rule: usize, slot: usize, now: At, random: &mut Random) -> Arc<Key> {

@@ -10,6 +10,7 @@ use super::model::{Event, Outcome};
 use super::plan::SLOTS;
 use super::random::Random;
 use super::rules::KEY;
+use super::timeline::At;
 use crate::http::{Http, Request};
 
 /// Connections of a thread that stay open for as long as Envoy lets them, across listeners that drain.
@@ -19,10 +20,20 @@ const FRESH: usize = 2;
 /// One in so many requests of a kept connection is its last.
 const LAST: u64 = 400;
 
+struct Connection {
+    http: Http,
+    /// When its last request found no open connection.
+    opened: Option<At>,
+}
+
 /// Sends requests until `stop` is closed.
 pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver<()>) {
-    let mut kept: Vec<Http> = (0..KEPT).map(|_| Http::new(address)).collect();
-    let mut fresh: Vec<Http> = (0..FRESH).map(|_| Http::new(address)).collect();
+    let new = |_| Connection {
+        http: Http::new(address),
+        opened: None,
+    };
+    let mut kept: Vec<Connection> = (0..KEPT).map(new).collect();
+    let mut fresh: Vec<Connection> = (0..FRESH).map(new).collect();
     loop {
         let pause = Duration::from_millis(random.between(2, 12));
         if !matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
@@ -38,23 +49,28 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
             let is_kept = random.percent(70);
             let pool = if is_kept { &mut kept } else { &mut fresh };
             let which = random.below(pool.len());
-            let Some(http) = pool.get_mut(which) else {
+            let Some(connection) = pool.get_mut(which) else {
                 continue;
             };
-            book.event(&key, ask(book, http, &key));
+            book.event(&key, ask(book, connection, &key));
             let ends = if is_kept { LAST } else { 10 };
             if random.between(1, ends) == 1 {
-                http.close();
+                connection.http.close();
             }
         }
     }
 }
 
 /// One request for a key.
-fn ask(book: &Book, http: &mut Http, key: &Key) -> Event {
+fn ask(book: &Book, connection: &mut Connection, key: &Key) -> Event {
+    let Connection { http, opened } = connection;
     let rule = book.rules.get(key.rule).map_or("", |rule| &rule.name);
     let request = Request::get(&format!("/{rule}")).header(KEY, &key.name);
     let sent = book.now();
+    if !http.is_open() {
+        *opened = None;
+    }
+    let opened = *opened.get_or_insert(sent);
     let answer = http.send_once(&request);
     let answered = book.now();
     let outcome = match answer.ok().flatten().map(|answer| answer.status) {
@@ -66,5 +82,6 @@ fn ask(book: &Book, http: &mut Http, key: &Key) -> Event {
         sent,
         answered,
         outcome,
+        opened,
     }
 }

@@ -181,7 +181,8 @@ impl<'a> Driver<'a> {
             };
             timeline.propose(sent, OPEN, numbers);
             let what = format!("{word} to configuration {variant} by {way:?}: {numbers:?}");
-            timeline.history.push((sent, what));
+            drop(timeline);
+            book.note(rule, sent, &what);
         }
         let numbers = self.variants.get(variant).context("a variant")?;
         let update = self.push(configuration(&book.rules, numbers), way)?;
@@ -275,12 +276,12 @@ impl<'a> Driver<'a> {
         let sent = book.now();
         if let Some(mut timeline) = book.timeline(rule) {
             timeline.propose(sent, OPEN, numbers);
-            let what = format!("edit{ends} with {carry}: {numbers:?}");
-            timeline.history.push((sent, what));
             if reset {
                 timeline.resets.push((sent, OPEN));
             }
         }
+        let what = format!("edit{ends} with {carry}: {numbers:?}");
+        book.note(rule, sent, &what);
         let request = Request::new("PUT", &path).header("if-match", "*");
         let answer = self.call(&request.json(&body))?;
         let answered = book.now();
@@ -319,9 +320,8 @@ impl<'a> Driver<'a> {
         let sent = book.now();
         if let Some(mut timeline) = book.timeline(rule) {
             timeline.propose(sent, OPEN, base);
-            let what = format!("edit dropped: {base:?}");
-            timeline.history.push((sent, what));
         }
+        book.note(rule, sent, &format!("edit dropped: {base:?}"));
         let request = Request::new("DELETE", &path).header("if-match", "*");
         let answer = self.call(&request)?;
         let answered = book.now();

@@ -38,11 +38,7 @@ pub(super) fn set_override(
     );
     let request = Request::new("PUT", &path).header("if-match", "*");
     let sent = book.now();
-    book.note(
-        rule,
-        sent,
-        &format!("override of {} for {lasts}ms: {special:?}", key.name),
-    );
+    book.note_key(&key, sent, format!("override for {lasts}ms: {special:?}"));
     begin(&key, sent, gives, false);
     let answer = driver.call(&request.json(&body))?;
     let answered = book.now();
@@ -63,7 +59,7 @@ pub(super) fn drop_override(driver: &mut Driver<'_>, rule: usize, slot: usize) -
     };
     let book = driver.book;
     let sent = book.now();
-    book.note(rule, sent, &format!("override of {} dropped", key.name));
+    book.note_key(&key, sent, "override dropped".to_owned());
     let request = Request::new("DELETE", &path).header("if-match", "*");
     let answer = driver.call(&request)?;
     // There may have been none, or it has ended.
@@ -83,7 +79,7 @@ pub(super) fn ban(driver: &mut Driver<'_>, rule: usize, slot: usize, lasts: u64)
     };
     let book = driver.book;
     let sent = book.now();
-    book.note(rule, sent, &format!("ban of {} for {lasts}ms", key.name));
+    book.note_key(&key, sent, format!("ban for {lasts}ms"));
     doubt(&key, sent, true);
     begin(&key, sent, Gives::Banned, true);
     let answer = driver.call(&Request::post(&format!("{path}/ban?for={lasts}ms")))?;
@@ -104,7 +100,7 @@ pub(super) fn unban(driver: &mut Driver<'_>, rule: usize, slot: usize) -> Result
     };
     let book = driver.book;
     let sent = book.now();
-    book.note(rule, sent, &format!("unban of {}", key.name));
+    book.note_key(&key, sent, "unban".to_owned());
     let answer = driver.call(&Request::post(&format!("{path}/unban")))?;
     if answer.status == 404 || driver.taken(rule, &answer) {
         end(&key, sent, book.now(), true);
@@ -122,7 +118,7 @@ pub(super) fn reset(driver: &mut Driver<'_>, rule: usize, slot: usize) -> Result
     };
     let book = driver.book;
     let sent = book.now();
-    book.note(rule, sent, &format!("reset of {}", key.name));
+    book.note_key(&key, sent, "reset".to_owned());
     key.record().resets.push((sent, OPEN));
     doubt(&key, sent, true);
     let answer = driver.call(&Request::post(&format!("{path}/reset")))?;

@@ -35,6 +35,8 @@ pub struct Event {
     pub answered: At,
     /// How.
     pub outcome: Outcome,
+    /// When its connection was opened.
+    pub opened: At,
 }
 
 /// Everything about a key.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::book::{Book, SECOND, Violation};
 use super::memory::Samples;
+use super::model::{Event, Outcome};
 use super::timeline::At;
 
 /// A line about how it goes.
@@ -56,6 +57,7 @@ fn tell(violation: &Violation, seed: u64, say: &mut dyn FnMut(&str)) {
         key,
         breach,
         actions,
+        requests,
     } = violation;
     say(&format!(
         "VIOLATION of {:?}: seed {seed}, at {}, rule {rule}, key {key}: {}",
@@ -63,9 +65,24 @@ fn tell(violation: &Violation, seed: u64, say: &mut dyn FnMut(&str)) {
         told(breach.at),
         breach.what
     ));
-    for (at, action) in actions {
-        say(&format!("    {}  {action}", told(*at)));
+    for deed in actions {
+        say(&format!("    {}  {}", told(deed.at), deed.what));
     }
+    let requests: Vec<String> = requests.iter().map(request).collect();
+    if !requests.is_empty() {
+        say(&format!("    its requests: {}", requests.join(", ")));
+    }
+}
+
+/// When it was answered and how, and since when its connection is open.
+fn request(event: &Event) -> String {
+    let outcome = match event.outcome {
+        Outcome::Admitted => "admitted",
+        Outcome::Refused => "refused",
+        Outcome::Unknown => "unknown",
+    };
+    let (answered, opened) = (told(event.answered), told(event.opened));
+    format!("{answered} {outcome} (connection of {opened})")
 }
 
 fn told(at: At) -> String {

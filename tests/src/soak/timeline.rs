@@ -64,6 +64,17 @@ impl KeySpan {
     }
 }
 
+/// Something that was done to a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deed {
+    /// When it was sent.
+    pub at: At,
+    /// The key that it was done to, if it was done to one.
+    pub key: Option<String>,
+    /// What, in words.
+    pub what: String,
+}
+
 /// Everything that was done to a rule.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
@@ -71,8 +82,8 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// Edits that made buckets as new, once each: from when to when that may have happened.
     pub resets: Vec<(At, At)>,
-    /// What was done, in words, with the instant at which it was sent.
-    pub history: Vec<(At, String)>,
+    /// What was done, in words.
+    pub history: Vec<Deed>,
 }
 
 impl Timeline {
@@ -109,9 +120,13 @@ impl Timeline {
         self.spans.retain(|span| span.from <= span.until);
     }
 
-    /// The last things that were done until then.
-    pub fn last(&self, until: At, count: usize) -> Vec<(At, String)> {
-        let before = self.history.iter().rev().filter(|(at, _)| *at <= until);
+    /// The last things that were done until then to a key or to all of them.
+    pub fn last(&self, until: At, key: &str, count: usize) -> Vec<Deed> {
+        let touches = |deed: &&Deed| {
+            let is_other = deed.key.as_ref().is_some_and(|other| other != key);
+            deed.at <= until && !is_other
+        };
+        let before = self.history.iter().rev().filter(touches);
         let mut last: Vec<_> = before.take(count).cloned().collect();
         last.reverse();
         last

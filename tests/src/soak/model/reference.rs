@@ -161,6 +161,7 @@ impl Life {
             sent,
             answered,
             outcome,
+            opened: 0,
         });
     }
 

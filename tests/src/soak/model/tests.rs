@@ -38,6 +38,7 @@ fn train(from: At, count: u64, outcome: Outcome) -> Vec<Event> {
         sent: from + n * 1_000_000,
         answered: from + (n + 1) * 1_000_000,
         outcome,
+        opened: 0,
     };
     (0..count).map(event).collect()
 }
