@@ -60,7 +60,8 @@ fn a_key_with_a_scale_keeps_what_it_used_when_limits_come_go_and_move() -> Resul
         let (envoy, mut ops) = start(&window(10))?;
         ops.set_override("r", "alice", "", &json!({ "scale": 2 }))?;
         take(&envoy, "alice", 6)?;
-        let second = json!({ "name": "m", "algorithm": "funnel", "capacity": 1000, "rate": "1000/s" });
+        let second =
+            json!({ "name": "m", "algorithm": "funnel", "capacity": 1000, "rate": "1000/s" });
         for (limits, of) in [
             (json!([window(10), second]), 14),
             (json!([second, window(10)]), 0),
@@ -144,7 +145,11 @@ fn another_rate_hands_out_nothing() -> Result<()> {
         let (envoy, mut ops) = start(&funnel(10, "1/h"))?;
         take(&envoy, "alice", 7)?;
         for rate in ["1/d", "1/m", "1/30d", "2/h"] {
-            ops.edit("r", &format!("carry={carry}"), &json!({ "limits": [funnel(10, rate)] }))?;
+            ops.edit(
+                "r",
+                &format!("carry={carry}"),
+                &json!({ "limits": [funnel(10, rate)] }),
+            )?;
             ensure!(left(&mut ops, "alice")? == [3], "{carry} at {rate}");
         }
         ensure!(admitted(&mut envoy.data(), "alice")? == 3);
@@ -180,7 +185,11 @@ fn edits_there_and_back_hand_out_nothing() -> Result<()> {
                 if let Some(capacity) = edited.get_mut("capacity") {
                     *capacity = json!(60 + (n + 1) % 2);
                 }
-                ops.edit("r", &format!("carry={carry}"), &json!({ "limits": [edited] }))?;
+                ops.edit(
+                    "r",
+                    &format!("carry={carry}"),
+                    &json!({ "limits": [edited] }),
+                )?;
                 all += admitted(&mut envoy.data(), "alice")?;
             }
             ensure!((60..=61).contains(&all), "{all} with {carry}: {limit}");

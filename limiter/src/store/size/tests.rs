@@ -20,12 +20,13 @@ fn page(words: &[u64]) -> Page {
     let bucket = Bucket {
         last: Nanos::MAX,
         given: u64::MAX,
+        line: Nanos::ZERO,
         words: words.into(),
     };
     let slot = |fingerprint| Slot {
         fingerprint,
         rule_tag: u32::MAX,
-        limits_tag: u32::MAX,
+        version: u32::MAX,
         idle_at_ms: u64::MAX,
         admitted: u64::MAX,
         refused: u64::MAX,
