@@ -84,8 +84,8 @@ impl<'a> Setting<'a> {
             (Some((index, slot)), _) => (Some(index), slot),
             (None, SetTo::Free) => return Ok(false),
             (None, SetTo::Banned(_)) => {
-                let room = self.page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
-                self.evicted = Some(room);
+                let room = self.page.make_room(self.id.rule_tag, now);
+                self.evicted = Some(room.map_err(|_full| GaveUp::PageFull)?);
                 (None, self.new_slot())
             }
         };
@@ -103,8 +103,7 @@ impl<'a> Setting<'a> {
                 let idle_at = Nanos::from_millis(slot.idle_at_ms);
                 let (bucket, limits) = (&slot.bucket, versions.current());
                 let bucket = versions.bring_forward(bucket, slot.limits_tag, idle_at, now);
-                let left = limits.peek(&bucket, 0, now);
-                slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
+                slot.note(limits, &limits.peek(&bucket, 0, now));
             }
         }
         match index {
@@ -123,6 +122,7 @@ impl<'a> Setting<'a> {
             rule_tag: self.id.rule_tag,
             limits_tag: versions.tag(),
             idle_at_ms: 0,
+            held_until_ms: 0,
             admitted: 0,
             refused: 0,
             flags: gain_flag(versions.current()),

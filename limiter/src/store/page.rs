@@ -7,25 +7,27 @@
 //!       origin u32 | given u40 | words u16
 //!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
 //!                strikes u16 | bans u8
+//!       held until ms u40                                                  only with its flag
 //!       word u64…
 //! ```
 //! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
-//! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
-//! numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
+//! be as good as new, and how long it holds permits of requests in flight, so that eviction needs neither
+//! the rule nor the limits that wrote it ([`victim`]). Its origin numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
 //! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
 //! drains, and pages are never deleted: each version has pages of its own ([`KIND`]), and a reader that
 //! does not know the version leaves the page alone.
 
 use alloc::vec::Vec;
-use core::borrow::Borrow;
 
 use crate::ban::Conduct;
-use crate::limit::{Bucket, GIVEN, MAX_BUCKET_WORDS, Words};
+use crate::limit::{Bucket, BucketDecision, GIVEN, Limits, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
 
 mod patch;
+mod victim;
 
 pub(super) use patch::PageBytes;
+use victim::{Standing, victim};
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
@@ -36,7 +38,7 @@ const SLOT_HEAD: usize = 51;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// What the keys of pages have in front of their number. With the version in it, no page of another one is
 /// in the way: it would be there until Envoy restarts, and its buckets go by `on_error`.
 pub const KIND: u8 = VERSION;
@@ -54,8 +56,15 @@ pub const FLAG_KEEPS_GAIN: u8 = 4;
 const FLAG_CONDUCT: u8 = 8;
 /// The bytes of a conduct.
 const CONDUCT: usize = 18;
+/// Only in bytes: until when the slot is held is there.
+const FLAG_HELD: u8 = 16;
+/// The bytes of the instant until which a slot is held.
+const HELD: usize = 5;
+/// The flags that are only in bytes.
+const FLAGS_IN_BYTES: u8 = FLAG_CONDUCT | FLAG_HELD;
 
-/// The most bytes of a slot with so many words, unless its key is or may soon be banned.
+/// The most bytes of a slot with so many words, unless its key is or may soon be banned, or has requests
+/// in flight.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -73,6 +82,9 @@ pub struct Slot {
     pub limits_tag: u32,
     /// From when on it is as good as new, in milliseconds, rounded up.
     pub idle_at_ms: u64,
+    /// Until when permits are held that come back when requests end, in milliseconds, rounded up; 0 when
+    /// none are. A return that was lost heals by then, whatever other limits are in the bucket.
+    pub held_until_ms: u64,
     /// Requests admitted.
     pub admitted: u64,
     /// Requests refused.
@@ -138,30 +150,16 @@ impl Page {
             .find(|slot| slot.fingerprint == fingerprint)
     }
 
-    /// A place for one more bucket at `now`; what had to go for it. `Err` when nothing may go.
-    pub fn make_room(&mut self, now: Nanos) -> Result<Evicted, PageFull> {
+    /// A place for one more bucket of a rule at `now`; what had to go for it. `Err` when nothing may go.
+    pub fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
         }
-        let (index, evicted) = victim(self.slots.iter(), now).ok_or(PageFull)?;
+        let (index, evicted) =
+            victim(self.slots.iter().map(Standing::of), rule_tag, now).ok_or(PageFull)?;
         self.slots.swap_remove(index);
         Ok(evicted)
     }
-}
-
-/// Which of `slots` makes room, and what that costs.
-fn victim<S: Borrow<Slot>>(slots: impl Iterator<Item = S>, now: Nanos) -> Option<(usize, Evicted)> {
-    let now_ms = now.as_millis();
-    let (index, slot) = slots
-        .enumerate()
-        .filter(|(_, slot)| !slot.borrow().is_pinned(now_ms))
-        .min_by_key(|(_, slot)| slot.borrow().worth(now_ms))?;
-    let evicted = if slot.borrow().is_idle(now_ms) {
-        Evicted::Lossless
-    } else {
-        Evicted::Lossy
-    };
-    Some((index, evicted))
 }
 
 /// What made room for a new bucket.
@@ -175,35 +173,22 @@ pub enum Evicted {
     Lossy,
 }
 
-/// Every bucket in the page is banned by an operator.
+/// Every bucket that the newcomer could replace is banned by an operator or holds permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFull;
 
 impl Slot {
     /// Whether forgetting it loses nothing.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
-        self.idle_at_ms <= now_ms && self.flags & FLAG_KEEPS_GAIN == 0
+        is_idle(self.idle_at_ms, self.flags, now_ms)
     }
 
-    /// Whether an operator's ban keeps it.
-    const fn is_pinned(&self, now_ms: u64) -> bool {
-        self.flags & FLAG_PINNED != 0 && self.conduct.is_banned(now_ms)
-    }
-
-    /// What it would cost to forget this bucket; the least goes first. Idle ones cost nothing. One
-    /// that never refused costs what is taken from it. One that refused is what a flood of new keys
-    /// may want to be rid of, so it goes after those, and the longer it was left alone the sooner.
-    /// Banned ones go last, those that are free soonest first.
-    fn worth(&self, now_ms: u64) -> (u8, u64) {
-        if self.is_idle(now_ms) {
-            (0, self.idle_at_ms)
-        } else if self.conduct.is_banned(now_ms) {
-            (3, self.conduct.banned_until_ms)
-        } else if self.refused > 0 {
-            (2, self.bucket.last.as_millis())
-        } else {
-            (1, self.idle_at_ms)
-        }
+    /// Notes from when on it is as good as new, and until when it is held, by an answer of its limits.
+    pub(super) fn note(&mut self, limits: &Limits, answer: &BucketDecision) {
+        let after = |span| answer.at().saturating_add(span).millis_ceil();
+        let held = limits.held_for(answer);
+        self.held_until_ms = held.map_or(0, after);
+        self.idle_at_ms = after(answer.reset_after()).max(self.conduct.clean_at_ms);
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -216,7 +201,8 @@ impl Slot {
         }
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
-        out.push(self.flags & !FLAG_CONDUCT | conduct_flag);
+        let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
+        out.push(self.flags & !FLAGS_IN_BYTES | conduct_flag | held_flag);
         out.extend_from_slice(&self.origin.to_le_bytes());
         out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
@@ -225,10 +211,23 @@ impl Slot {
         if has_conduct {
             encode_conduct(&self.conduct, out);
         }
+        if held_flag > 0 {
+            out.extend(
+                self.held_until_ms
+                    .min(MAX_U40)
+                    .to_le_bytes()
+                    .iter()
+                    .take(HELD),
+            );
+        }
         for word in words.iter().take(count.into()) {
             out.extend_from_slice(&word.to_le_bytes());
         }
     }
+}
+
+const fn is_idle(idle_at_ms: u64, flags: u8, now_ms: u64) -> bool {
+    idle_at_ms <= now_ms && flags & FLAG_KEEPS_GAIN == 0
 }
 
 fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
@@ -244,13 +243,15 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// How many bytes of conduct follow a slot's head with these flags.
-const fn conduct_bytes(flags: u8) -> usize {
-    if flags & FLAG_CONDUCT == 0 {
+/// How many bytes of conduct, and of what is held, follow a slot's head with these flags.
+const fn optional_bytes(flags: u8) -> (usize, usize) {
+    let conduct = if flags & FLAG_CONDUCT == 0 {
         0
     } else {
         CONDUCT
-    }
+    };
+    let held = if flags & FLAG_HELD == 0 { 0 } else { HELD };
+    (conduct, held)
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -295,10 +296,14 @@ impl Bytes<'_> {
         let [flags] = self.take()?;
         let (origin, given) = (self.u32()?, self.u40()?);
         let count = usize::from(u16::from_le_bytes(self.take()?));
-        let conduct = if conduct_bytes(flags) > 0 {
-            self.conduct()?
-        } else {
-            Conduct::default()
+        let (conduct, held) = optional_bytes(flags);
+        let conduct = match conduct {
+            0 => Conduct::default(),
+            _ => self.conduct()?,
+        };
+        let held_until_ms = match held {
+            0 => 0,
+            _ => self.held()?,
         };
         let words = Words::new();
         let slot = Slot {
@@ -306,9 +311,10 @@ impl Bytes<'_> {
             rule_tag,
             limits_tag,
             idle_at_ms,
+            held_until_ms,
             admitted,
             refused,
-            flags: flags & !FLAG_CONDUCT,
+            flags: flags & !FLAGS_IN_BYTES,
             origin,
             conduct,
             bucket: Bucket { last, given, words },
@@ -328,6 +334,13 @@ impl Bytes<'_> {
             return Err(UnknownPage);
         }
         Ok(conduct)
+    }
+
+    fn held(&mut self) -> Result<u64, UnknownPage> {
+        self.u40().and_then(|until_ms| match until_ms {
+            0 => Err(UnknownPage),
+            until_ms => Ok(until_ms),
+        })
     }
 
     fn slot(&mut self) -> Result<Slot, UnknownPage> {

@@ -79,6 +79,7 @@ mod tests {
             rule_tag: u32::MAX,
             limits_tag: u32::MAX,
             idle_at_ms: u64::MAX,
+            held_until_ms: 0,
             admitted: u64::MAX,
             refused: u64::MAX,
             flags: u8::MAX,

@@ -27,11 +27,15 @@ struct RawSlot {
     given: u64,
     /// Only with its flag; never all zeros.
     conduct: ([u64; 3], u16, u8),
+    /// Only with its flag; never zero.
+    held: u64,
     words: Vec<u64>,
 }
 
 /// The slot has a conduct.
 const CONDUCT: u8 = 8;
+/// The slot has an instant until which it is held.
+const HELD: u8 = 16;
 
 fn raw_slot() -> impl Strategy<Value = RawSlot> {
     let u40 = || prop_oneof![Just(0), Just(MAX_U40), 0..=MAX_U40];
@@ -42,7 +46,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         [u40(), u40(), u40()],
         (any::<u8>(), any::<u32>(), u40()),
         prop::collection::vec(any::<u64>(), 0..=16),
-        ([u40(), u40(), u40()], any::<u16>(), 1_u8..),
+        ([u40(), u40(), u40()], any::<u16>(), 1_u8.., 1..=MAX_U40),
     )
         .prop_map(
             |(fingerprint, tags, last, u40s, (flags, origin, given), mut words, conduct)| {
@@ -58,7 +62,8 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                     flags,
                     origin,
                     given,
-                    conduct,
+                    conduct: (conduct.0, conduct.1, conduct.2),
+                    held: conduct.3,
                     words,
                 }
             },
@@ -67,7 +72,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x04".to_vec();
+    let mut out = b"LP\x05".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
     out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
@@ -90,6 +95,9 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
             }
             out.extend(strikes.to_le_bytes());
             out.push(bans);
+        }
+        if slot.flags & HELD != 0 {
+            out.extend(&slot.held.to_le_bytes()[..5]);
         }
         for word in &slot.words {
             out.extend(word.to_le_bytes());
@@ -153,7 +161,9 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.limits_tag), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            prop_assert_eq!((slot.flags, slot.origin), (raw.flags & !CONDUCT, raw.origin));
+            prop_assert_eq!((slot.flags, slot.origin), (raw.flags & !(CONDUCT | HELD), raw.origin));
+            let held = if raw.flags & HELD == 0 { 0 } else { raw.held };
+            prop_assert_eq!(slot.held_until_ms, held);
             let conduct = slot.conduct;
             let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
             let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };
@@ -172,7 +182,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x04".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x05".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -265,10 +275,11 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
-        flags: 16,
+        flags: 32,
         origin: 9,
         given: 10,
         conduct: ([0; 3], 0, 0),
+        held: 0,
         words: vec![9; words],
     };
     assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
@@ -280,14 +291,17 @@ fn a_page_has_bounds() {
     assert_eq!(claimed[57], 16, "the number of words");
     claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
-    // A conduct of nothing is left out.
-    let with = |bans: u8| RawSlot {
-        flags: CONDUCT,
-        conduct: ([0; 3], 0, bans),
-        ..slot(2)
-    };
-    assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
-    assert!(Page::decode(&raw_page(&[with(0)])).is_err());
+    // A conduct of nothing is left out, and so is an instant that is none.
+    for flags in [CONDUCT, HELD] {
+        let with = |some: u8| RawSlot {
+            flags,
+            conduct: ([0; 3], 0, some),
+            held: some.into(),
+            ..slot(2)
+        };
+        assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
+        assert!(Page::decode(&raw_page(&[with(0)])).is_err());
+    }
 }
 
 /// Counters stop at their largest number instead of starting over.

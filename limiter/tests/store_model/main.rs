@@ -22,6 +22,7 @@ mod paged;
 mod races;
 mod refunds;
 mod returns;
+mod shares;
 mod stepwise;
 mod upstreams;
 
