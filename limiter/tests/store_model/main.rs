@@ -16,6 +16,7 @@ mod bytes;
 mod ends;
 mod eviction;
 mod failures;
+mod flights;
 mod names;
 mod opening;
 mod paged;
