@@ -158,7 +158,31 @@ fn a_share_that_nobody_uses_is_lent() {
     assert_eq!(world.of_rules().get(&5), Some(&1));
 }
 
-/// With more rules than slots there is no share; nobody is shut out for that.
+/// What is lent comes back from the rule that has the most, even if it is worth more there.
+#[test]
+fn the_largest_rule_gives_first() {
+    let mut world = World::new(16);
+    let (slow, quick) = (
+        per_day(1),
+        versions(&json!([
+            { "algorithm": "funnel", "capacity": 1, "rate": "1/m" }
+        ])),
+    );
+    for (rule, limits, count) in [(FLOOD, &slow, 9), (3, &quick, 7)] {
+        for key in keys("some", count) {
+            assert!(world.passes(rule, limits, &key, 0).is_some());
+        }
+    }
+    for (count, left) in [(1, (8, 7)), (2, (7, 7)), (3, (7, 6)), (5, (6, 5))] {
+        for key in keys("quiet", count) {
+            world.passes(QUIET, &slow, &key, 1);
+        }
+        let of_rules = world.of_rules();
+        assert_eq!((of_rules[&FLOOD], of_rules[&3]), left, "{count}");
+    }
+}
+
+/// With more rules than slots there is no share, and still none of them is shut out.
 #[test]
 fn more_rules_than_slots() {
     let mut world = World::new(16);
