@@ -103,8 +103,8 @@ impl From<GaveUp> for Failure {
             GaveUp::UnknownPage => "the bucket is of another version of Loudou",
             GaveUp::Outdated => "the rule has just changed; try again",
             GaveUp::PageFull => {
-                "there is no room: all buckets of its page are banned; lift a ban that is not needed, or \
-                 raise store.buckets"
+                "there is no room: every bucket that could be evicted is banned by an operator or has requests \
+                 in flight; lift a ban that is not needed, or raise store.buckets"
             }
         };
         Self::new(503, "Not available", detail)

@@ -113,8 +113,8 @@ impl AdminPlane {
         let errors = errors.fold(0_u64, u64::saturating_add);
         if errors > 0 {
             warnings.push(format!(
-                "{errors} decisions were given up, after conflicts or because bans left no room in the store; \
-                 rules' on_error held"
+                "{errors} decisions were given up, after conflicts or because bans or requests in flight left no \
+                 room in the store; on_error of their rules applied"
             ));
         }
         if store.lost_responses > 0 {

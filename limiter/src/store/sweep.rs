@@ -63,8 +63,6 @@ fn bring_forward(slot: &mut Slot, origins: &mut u32, rule: &ActiveRule, key: &st
     slot.bucket = bucket;
     *origins = origins.wrapping_add(1);
     slot.origin = *origins;
-    let left = limits.peek(&slot.bucket, 0, clock.now);
-    let idle_at = left.at().saturating_add(left.reset_after()).millis_ceil();
-    slot.idle_at_ms = idle_at.max(slot.conduct.clean_at_ms);
+    slot.note(limits, &limits.peek(&slot.bucket, 0, clock.now));
     slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
 }

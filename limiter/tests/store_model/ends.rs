@@ -1,32 +1,40 @@
-//! What is given back when requests end: exact whatever the interleaving, and lost without harm.
+//! What is given back when requests end, and lost without harm.
 
-use std::cell::OnceCell;
-
-use loudou_limiter::Carry;
 use loudou_limiter::Nanos;
-use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::store::attempt::{Attempt, MAX_RETRIES};
+use loudou_limiter::carry::{Carry, Past, Versions};
+use loudou_limiter::config::parse_limits;
+use loudou_limiter::store::attempt::MAX_RETRIES;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
-use loudou_limiter::store::release::{Give, Giving, Receipt, Why};
-use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::store::release::{Give, Receipt, Why};
+use loudou_limiter::store::table::{GaveUp, StoreStats};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::Decides as _;
-use super::stepwise::Want;
-use super::{World, clock, edited, open, page_key, per_day, rule, take};
+use super::{RULE, World, open, page_key, per_day, take, versions};
 
 const LEASE: u64 = 1_000_000;
 
-fn at_most(capacity: u64) -> ActiveRule {
+pub(super) fn at_most(capacity: u64) -> Versions {
     let lease = format!("{LEASE}ns");
-    rule(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
+    versions(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
 }
 
-fn give<'a>(rule: &'a ActiveRule, key: &'a str, receipt: &'a Receipt, now: u64) -> Give<'a> {
-    rule.give(key, receipt, Why::Ended, clock(now))
+pub(super) fn give<'a>(
+    versions: &'a Versions,
+    key: &'a str,
+    receipt: &'a Receipt,
+    now: u64,
+) -> Give<'a> {
+    Give {
+        versions,
+        rule_tag: RULE,
+        key,
+        receipt,
+        why: Why::Ended,
+        now: Nanos::new(now),
+    }
 }
 
 impl World {
@@ -35,146 +43,8 @@ impl World {
     }
 
     /// The receipt of a request that is let in.
-    fn admitted(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Receipt {
-        self.receipt(rule, key, now).expect("admitted")
-    }
-}
-
-/// What a worker is about: a request from its start to its end, in reads and writes.
-enum Doing<'a> {
-    Taking(Want, Box<Attempt<'a>>),
-    Flying(Want, &'a Receipt),
-    Giving(Want, Box<Giving<'a>>),
-}
-
-struct Worker<'a> {
-    queue: Vec<Want>,
-    doing: Option<Doing<'a>>,
-    has_read: bool,
-}
-
-/// Workers that take, and later give back, on one store.
-struct Model<'a> {
-    table: &'a Table,
-    rule: &'a ActiveRule,
-    keys: &'a [String],
-    /// One for each request.
-    receipts: &'a [OnceCell<Receipt>],
-    workers: Vec<Worker<'a>>,
-    clock: u64,
-    stats: StoreStats,
-    /// Of each key, in cost units, for certain.
-    flying: Vec<u64>,
-    most: u64,
-}
-
-impl Model<'_> {
-    /// One step of one worker; whether it had anything left to do.
-    fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
-        let count = self.workers.len();
-        let (table, rule, keys) = (self.table, self.rule, self.keys);
-        let worker = &mut self.workers[index % count];
-        let reads = !worker.has_read;
-        worker.has_read = false;
-        let next = match worker.doing.take() {
-            None => {
-                let Some(want) = worker.queue.pop() else {
-                    return false;
-                };
-                let mut take = take(rule, &keys[want.key], self.clock);
-                take.ask.cost = want.cost;
-                Some(Doing::Taking(want, Box::new(Attempt::new(table, take))))
-            }
-            Some(Doing::Taking(want, mut attempt)) if reads => {
-                attempt.read(store).expect("the store works");
-                worker.has_read = true;
-                Some(Doing::Taking(want, attempt))
-            }
-            Some(Doing::Taking(want, mut attempt)) => {
-                match attempt.write(store, &mut self.stats).transpose() {
-                    Ok(None) => Some(Doing::Taking(want, attempt)),
-                    Ok(Some(charge)) => charge.receipt.map(|receipt| {
-                        self.flying[want.key] += want.cost;
-                        self.most = self.most.max(self.flying[want.key]);
-                        let (cell, rest) = self.receipts.split_first().expect("one for each");
-                        self.receipts = rest;
-                        Doing::Flying(want, cell.get_or_init(|| receipt))
-                    }),
-                    Err(gave_up) => panic!("{gave_up:?}"),
-                }
-            }
-            Some(Doing::Flying(want, receipt)) => {
-                // It has ended from here on, whenever that is heard of.
-                self.flying[want.key] -= want.cost;
-                let give = give(rule, &keys[want.key], receipt, self.clock);
-                Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
-            }
-            Some(Doing::Giving(want, mut giving)) if reads => {
-                giving
-                    .read(store, &mut self.stats)
-                    .expect("the store works");
-                worker.has_read = true;
-                Some(Doing::Giving(want, giving))
-            }
-            Some(Doing::Giving(want, mut giving)) => {
-                let outcome = giving.write(store, &mut self.stats).transpose();
-                let given = outcome.expect("few enough conflicts");
-                given.is_none().then_some(Doing::Giving(want, giving))
-            }
-        };
-        worker.doing = next;
-        true
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(384) })]
-
-    /// Never more in flight than the capacity, and in the end nothing.
-    #[test]
-    fn takes_and_returns_interleave(
-        queues in prop::collection::vec(
-            prop::collection::vec((0..3_usize, 1..=2_u64), 1..8), 2..8,
-        ),
-        schedule in prop::collection::vec((0..8_usize, 0..=5_u64), 0..300),
-        capacity in 2..=4_u64,
-    ) {
-        let mut world = World::new(64);
-        let limits = at_most(capacity);
-        let keys: Vec<String> = (0..3).map(|n| format!("user-{n}")).collect();
-        let table = world.table.clone();
-        let requests = queues.iter().map(Vec::len).sum();
-        let receipts: Vec<_> = (0..requests).map(|_| OnceCell::new()).collect();
-        let worker = |queue: Vec<(usize, u64)>| Worker {
-            queue: queue.into_iter().map(|(key, cost)| Want { key, cost }).collect(),
-            doing: None,
-            has_read: false,
-        };
-        let mut model = Model {
-            table: &table,
-            rule: &limits,
-            keys: &keys,
-            receipts: &receipts,
-            workers: queues.into_iter().map(worker).collect(),
-            clock: 0,
-            stats: StoreStats::default(),
-            flying: vec![0; 3],
-            most: 0,
-        };
-        for (worker, pause) in &schedule {
-            model.clock += pause;
-            model.step(*worker, &mut world.store);
-        }
-        while (0..model.workers.len()).any(|worker| model.step(worker, &mut world.store)) {}
-        prop_assert!(model.most <= capacity);
-        prop_assert_eq!(model.stats.lost_returns, 0);
-        let now = Nanos::new(model.clock);
-        for key in &keys {
-            let Some(slot) = world.slot(key) else { continue };
-            let answer = super::limits(&limits).peek(&slot.bucket, 0, now);
-            prop_assert_eq!(answer.reported().expect("one").remaining, capacity);
-            prop_assert_eq!(answer.reset_after(), Nanos::ZERO);
-        }
+    fn admitted(&mut self, versions: &Versions, key: &str, now: u64) -> Receipt {
+        self.receipt(versions, key, now).expect("admitted")
     }
 }
 
@@ -233,16 +103,22 @@ fn a_return_of_nothing_is_no_write() {
 #[test]
 fn a_return_after_an_edit() {
     let mut world = World::new(16);
-    let first = rule(&json!([{ "algorithm": "concurrency", "capacity": 2 }]));
+    let old = parse_limits(&json!([{ "algorithm": "concurrency", "capacity": 2 }])).expect("valid");
+    let first = Versions::new(old.clone(), Vec::new());
     let receipts = [10, 10].map(|at| world.admitted(&first, "k", at));
-    let new = rule(&json!([
+    let new = parse_limits(&json!([
         { "algorithm": "concurrency", "capacity": 1 },
         { "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 1 },
     ]));
-    let second = edited(&first, &new, Carry::Keep, 15);
+    let past = Past {
+        limits: old,
+        carry: Carry::Keep,
+        until: Nanos::new(15),
+    };
+    let second = Versions::new(new.expect("valid"), vec![past]);
     assert_eq!(world.release(&give(&second, "k", &receipts[0], 20)), Ok(()));
     let slot = world.slot("k").expect("a bucket");
-    assert_eq!(slot.version, second.version());
+    assert_eq!(slot.limits_tag, second.tag());
     assert_eq!(
         slot.flags, FLAG_KEEPS_GAIN,
         "the token bucket has less than it could"

@@ -17,12 +17,14 @@ mod bytes;
 mod ends;
 mod eviction;
 mod failures;
+mod flights;
 mod names;
 mod opening;
 mod paged;
 mod races;
 mod refunds;
 mod returns;
+mod shares;
 mod stepwise;
 mod upstreams;
 

@@ -140,7 +140,7 @@ fn a_full_page_of_bans_is_no_crash() {
     assert_eq!(status, 503);
     let detail = answer["detail"].as_str().expect("a detail");
     assert!(
-        detail.contains("all buckets of its page are banned"),
+        detail.contains("banned by an operator or has requests in flight"),
         "{detail}"
     );
 }

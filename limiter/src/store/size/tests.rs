@@ -28,6 +28,7 @@ fn page(words: &[u64]) -> Page {
         rule_tag: u32::MAX,
         version: u32::MAX,
         idle_at_ms: u64::MAX,
+        held_until_ms: 0,
         admitted: u64::MAX,
         refused: u64::MAX,
         flags: u8::MAX,
