@@ -85,7 +85,10 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
             return;
         };
         if is_same {
-            words.iter_mut().zip(&level.words).for_each(|(word, old)| *word = *old);
+            words
+                .iter_mut()
+                .zip(&level.words)
+                .for_each(|(word, old)| *word = *old);
         } else if !meter.adopt(words, level.algorithm(), &level.words, carry, clock) {
             let used = carry.apply(level.used, level.full, meter.full());
             meter.resume(words, used, clock);

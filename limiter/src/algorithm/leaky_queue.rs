@@ -20,7 +20,9 @@
 use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
-use super::{Algorithm, Back, BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait};
+use super::{
+    Algorithm, Back, BadNumbers, MAX_DRAIN, MAX_WAIT, Meter, USED_ONE, Used, check, check_wait,
+};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
