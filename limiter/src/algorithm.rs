@@ -126,7 +126,7 @@ pub(crate) trait Meter {
 
     /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
     fn used(&self, words: &[u64], now: Nanos) -> Used;
-    /// The used capacity of a wholly used bucket without debt: where nobody waits yet.
+    /// The used capacity of a wholly used bucket: where the next one would be the first to wait.
     fn full(&self) -> Used {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }

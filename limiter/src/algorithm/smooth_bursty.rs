@@ -151,8 +151,10 @@ impl Meter for SmoothBursty {
         self.level().used(words, now)
     }
 
+    /// All that is stored, and the one that passes without it and is paid for later.
     fn full(&self) -> Used {
-        self.level().to_used(self.even())
+        let one = self.level().drops(1);
+        self.level().to_used(self.even().saturating_add(one))
     }
 
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {

@@ -289,10 +289,6 @@ impl Meter for SmoothWarmup {
         mul_div_ceil(self.read(words, now).debt, USED_ONE, self.permit())
     }
 
-    fn full(&self) -> Used {
-        0
-    }
-
     /// Cold: that is as good as new.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let debt = mul_div_ceil(used, self.permit(), USED_ONE);

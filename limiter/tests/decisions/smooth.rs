@@ -294,7 +294,8 @@ fn a_rate_changes_under_a_bursty_limiter() {
     }
 }
 
-/// What is used of a capacity is not stored, and what is not stored is used.
+/// What is used of a capacity is not stored, and what is not stored is used. One more than is stored passes
+/// and is paid for later, so in proportion four are five.
 #[test]
 fn a_burst_is_a_capacity() {
     let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 4, "rate": "2/s" }]));
@@ -303,15 +304,35 @@ fn a_burst_is_a_capacity() {
         let answer = limits.peek(bucket, 0, Nanos::ZERO);
         answer.reported().expect("one").remaining
     };
-    for used in 0..=4 {
+    for (used, kept, share) in [(0, 5, 5), (1, 4, 3), (2, 3, 2), (3, 2, 1), (4, 1, 0)] {
         let mut bucket = funnel.start(Nanos::ZERO);
         funnel.decide(&mut bucket, used, Nanos::ZERO);
-        for carry in [Carry::Keep, Carry::Proportional] {
-            let there = convert(&funnel, &smooth, carry, &bucket, Clock::at(Nanos::ZERO));
-            assert_eq!(left(&smooth, &there), 5 - used, "{carry:?}");
-            let back = convert(&smooth, &funnel, carry, &there, Clock::at(Nanos::ZERO));
-            assert_eq!(left(&funnel, &back), 4 - used, "{carry:?}");
+        for (carry, expected) in [(Carry::Keep, kept), (Carry::Proportional, share)] {
+            let at = Clock::at(Nanos::ZERO);
+            let there = convert(&funnel, &smooth, carry, &bucket, at);
+            assert_eq!(left(&smooth, &there), expected, "{used} {carry:?}");
+            let back = convert(&smooth, &funnel, carry, &there, at);
+            assert_eq!(left(&funnel, &back), 4 - used, "{used} {carry:?}");
         }
+    }
+}
+
+/// In proportion nobody passes who would not have passed, and nothing is forgotten on the way.
+#[test]
+fn a_used_capacity_is_a_debt_in_proportion() {
+    let funnel = limits(&json!([{ "algorithm": "funnel", "capacity": 4, "rate": "2/s" }]));
+    let mut bucket = funnel.start(Nanos::ZERO);
+    funnel.decide(&mut bucket, 4, Nanos::ZERO);
+    let at = Clock::at(Nanos::ZERO);
+    for other in [
+        json!({ "algorithm": "smooth_bursty", "rate": "2/s", "burst_seconds": 0 }),
+        json!({ "algorithm": "smooth_warmup", "rate": "2/s", "warmup": "4s" }),
+    ] {
+        let smooth = limits(&json!([other]));
+        let there = convert(&funnel, &smooth, Carry::Proportional, &bucket, at);
+        assert_eq!(first(&smooth, &there, 0), Refused(500 * MS), "{other}");
+        let back = convert(&smooth, &funnel, Carry::Proportional, &there, at);
+        assert_eq!(first(&funnel, &back, 0), Refused(500 * MS), "{other}");
     }
 }
 

@@ -8,13 +8,16 @@ use proptest::test_runner::FileFailurePersistence;
 
 mod carried;
 mod carry;
+mod changing;
 mod cold;
 mod edits;
+mod gains;
 mod governor;
 mod health;
 mod history;
 mod holders;
 mod in_flight;
+mod late;
 mod laws;
 mod model;
 mod naive;

@@ -1,0 +1,132 @@
+//! No sequence of edits gives anything away.
+
+use super::changing::{Change, Changing, KEYS, Named, has_bucket, limits_of, of_named, overrides};
+use super::config;
+use super::spec::{Kind, Spec, spec_of};
+use loudou_limiter::algorithm::Algorithm;
+use loudou_limiter::carry::convert;
+use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What time gives back.
+fn rated() -> impl Strategy<Value = Spec> {
+    spec_of(|kind| kind != Kind::InFlight)
+}
+
+/// Two limits, the same ones in every edit.
+fn both() -> impl Strategy<Value = Named> {
+    let names = Just(vec![0, 1]).prop_shuffle();
+    (names, [rated(), rated()]).prop_map(|(names, specs)| names.into_iter().zip(specs).collect())
+}
+
+fn one() -> impl Strategy<Value = Named> {
+    rated().prop_map(|spec| vec![(0, spec)])
+}
+
+/// The most requests of cost 1 that pass at one instant.
+pub(super) fn most_at_once(limit: &Limit) -> u64 {
+    match limit.algorithm() {
+        Algorithm::LeakyQueue(_) => {
+            let fields = serde_json::to_value(limit).expect("numbers");
+            let [capacity, immediate] = ["capacity", "immediate"].map(|name| fields[name].as_u64());
+            capacity.min(immediate).expect("both") + 1
+        }
+        other => other.capacity(),
+    }
+}
+
+/// Who passes at one instant, and by each limit how many that may be.
+#[derive(Debug, Default)]
+struct Passed {
+    sum: u64,
+    most: BTreeMap<String, u64>,
+}
+
+impl Passed {
+    /// The numbers in force.
+    fn may(&mut self, limits: &Limits) {
+        for limit in limits {
+            let most = self.most.entry(limit.name().to_string()).or_default();
+            *most = most_at_once(limit).max(*most);
+        }
+    }
+
+    /// So many ask.
+    fn ask(&mut self, limits: &Limits, bucket: &mut Bucket, requests: u64, now: u64) {
+        for _ in 0..requests {
+            let answer = limits.decide(bucket, 1, Nanos::new(now));
+            let passes = !answer.is_refused() && answer.wait() == Nanos::ZERO;
+            self.sum += u64::from(passes);
+        }
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.most.values().all(|most| self.sum <= *most)
+    }
+}
+
+fn asks() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..=4_u64, Just(30)]
+}
+
+proptest! {
+    #![proptest_config(config(512))]
+
+    /// In units: at one instant nobody gets more than the largest numbers allow, overrides included.
+    #[test]
+    fn keep_gives_nothing_away(
+        first in prop_oneof![one(), both()], now in 0..=1_u64 << 60,
+        edits in prop::collection::vec(
+            (prop::option::of(both()), prop_oneof![Just(Vec::new()), overrides(both())], 0..KEYS.len(), asks()),
+            1..30,
+        ),
+    ) {
+        // One limit that is a third one's counterpart would be new.
+        let first = if first.len() == 2 { first } else { vec![first[0], (1, first[0].1)] };
+        let first = of_named(&first);
+        let mut rule = Changing::new(&first, 0);
+        let mut buckets: [(Bucket, u32); 3] = std::array::from_fn(|_| (first.start(Nanos::new(now)), 0));
+        let mut passed: [Passed; 3] = std::array::from_fn(|_| Passed::default());
+        let all_may = |passed: &mut [Passed; 3], rule: &Changing| {
+            for (passed, key) in passed.iter_mut().zip(KEYS) {
+                passed.may(&limits_of(&rule.rule, key));
+            }
+        };
+        all_may(&mut passed, &rule);
+        for (limits, overrides, index, requests) in edits {
+            let change = Change { limits, overrides, carry: Carry::Keep };
+            rule.change(&change, now);
+            all_may(&mut passed, &rule);
+            let key = KEYS[index];
+            if !has_bucket(&rule.rule, key) {
+                continue;
+            }
+            let (bucket, version) = &mut buckets[index];
+            *bucket = rule.forward(key, bucket, *version, now);
+            *version = rule.history.version;
+            passed[index].ask(&limits_of(&rule.rule, key), bucket, requests, now);
+            prop_assert!(passed[index].is_bounded(), "{key}: {:?}", passed[index]);
+        }
+    }
+
+    /// In proportion, too.
+    #[test]
+    fn proportional_gives_nothing_away(
+        first in one(), now in 0..=1_u64 << 60,
+        edits in prop::collection::vec((one(), asks()), 1..40),
+    ) {
+        let mut limits = of_named(&first);
+        let mut bucket = limits.start(Nanos::new(now));
+        let mut passed = Passed::default();
+        for (edit, requests) in edits {
+            passed.may(&limits);
+            passed.ask(&limits, &mut bucket, requests, now);
+            prop_assert!(passed.is_bounded(), "{:?}", passed);
+            let new = of_named(&edit);
+            let clock = Clock::at(Nanos::new(now));
+            bucket = convert(&limits, &new, Carry::Proportional, &bucket, clock);
+            limits = new;
+        }
+    }
+}
