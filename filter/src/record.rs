@@ -14,6 +14,7 @@ use loudou_limiter::{Carry, Limits, Nanos};
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::instance::Instance;
 
 mod edit;
 mod read;
@@ -30,6 +31,8 @@ const MAX_TRIES: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Record {
     format: u8,
+    /// The process that it belongs to. It never changes.
+    pub(crate) instance: Instance,
     /// Raised by every change.
     pub(crate) generation: u64,
     /// When the configuration that is in force was loaded: a newer one wins.
@@ -135,10 +138,16 @@ impl Record {
         let rules = file.rules.iter().cloned().map(RuleRecord::new).collect();
         Self {
             format: FORMAT,
+            instance: Instance::default(),
             generation: 1,
             since_ns: since.get(),
             rules,
         }
+    }
+
+    /// The same as the record of a process.
+    pub(crate) fn of(self, instance: Instance) -> Self {
+        Self { instance, ..self }
     }
 
     /// The record of a rule.

@@ -38,6 +38,7 @@ pub use problem::{Path, Problem, Severity, Step};
 pub use sample::parse_sample;
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value, written};
+pub use suggest::nearest;
 pub use warnings::advice;
 
 use reader::{Cursor, Fields, Report};
@@ -189,7 +190,7 @@ fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report
         let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
         let at = cursor.path().field("shadows");
         let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
-        let near = suggest::nearest(shadows, &others);
+        let near = nearest(shadows, &others);
         report.add(problem.allowed("the name of another rule").suggest(near));
     }
 }

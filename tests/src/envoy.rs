@@ -22,6 +22,7 @@ use crate::process::{Group, Guarded};
 use crate::temp::TempDir;
 use crate::wasm::wasm_path;
 
+mod restart;
 mod stats;
 
 pub use stats::Memory;
@@ -58,8 +59,12 @@ impl Envoy {
     /// Starts Envoy with this configuration and waits until it serves on both listeners.
     pub fn start(config: &Config) -> Result<Self> {
         let wasm = wasm_of(config)?;
+        Self::start_with(config, &config.lds(&wasm), wasm)
+    }
+
+    fn start_with(config: &Config, listeners: &Value, wasm: PathBuf) -> Result<Self> {
         let dir = TempDir::new("envoy")?;
-        let lds = dir.write(LDS, &config.lds(&wasm).to_string())?;
+        let lds = dir.write(LDS, &listeners.to_string())?;
         let bootstrap = config.bootstrap(&wasm, Some(&lds)).to_string();
         let file = dir.write("bootstrap.json", &bootstrap)?;
         let mut command = command(&file, config)?;
