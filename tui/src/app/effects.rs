@@ -50,6 +50,8 @@ pub(crate) enum Goal {
 /// What a poll needs to know to read no more than it must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
+    /// The process that what is at hand was read in; empty before there is anything.
+    pub(crate) instance: String,
     /// The generation of the rules at hand.
     pub(crate) generation: Option<u64>,
     /// The newest event at hand.

@@ -1,9 +1,9 @@
 //! The key table: every key, what it does, where, and what footer, help and palette say of it.
 
 use super::form::Stage;
-use super::of_key::is_lost;
 use super::press::Press;
 use super::state::{Mode, Screen, State};
+use crate::live::is_lost;
 
 mod table;
 

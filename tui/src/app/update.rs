@@ -70,11 +70,13 @@ fn poll_request(state: &State) -> PollRequest {
     match (&state.data, waiting) {
         (None, _) => PollRequest::default(),
         (Some(data), None) => PollRequest {
+            instance: data.status.instance.clone(),
             generation: Some(data.rules.generation),
             after_seq: data.last_seq,
             key,
         },
         (Some(data), Some((snapshot, _))) => PollRequest {
+            instance: snapshot.status.instance.clone(),
             generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
             after_seq: snapshot.last_seq,
             key,

@@ -12,6 +12,7 @@ use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 use super::bans::{BanArgs, UnbanArgs};
 use super::examples;
 use super::explain::ExplainArgs;
+use super::import::ImportArgs;
 use super::overrides::OverrideArgs;
 use super::replay::ReplayArgs;
 use super::top::TopArgs;
@@ -155,9 +156,12 @@ pub(crate) enum Command {
     /// Show who changed what, and warnings
     #[command(before_help = examples::EVENTS)]
     Events(EventsArgs),
-    /// Print the effective rule file as JSON, to commit it
+    /// Print the effective rule file as JSON, to commit it; or all that a restart would lose
     #[command(before_help = examples::EXPORT)]
-    Export,
+    Export(ExportArgs),
+    /// Apply edits, overrides and bans that `export --live` has kept
+    #[command(before_help = examples::IMPORT)]
+    Import(ImportArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
     #[command(before_help = examples::SCHEMA)]
     Schema,
@@ -327,13 +331,39 @@ pub(crate) struct ResetArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Print what lives only in Envoy's memory, for `loudou import`: edits, edited overrides, operators' bans
+    #[arg(long)]
+    pub(crate) live: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
-    /// Only events after this number
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) after: u64,
+    /// Only events after this number; with INSTANCE- before it, of that start of Envoy
+    #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = place)]
+    pub(crate) after: Place,
     /// Go on, and print events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
+}
+
+/// A place among the events.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The process that counts them; empty for whichever it is.
+    pub(crate) instance: String,
+    pub(crate) seq: u64,
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    let (instance, seq) = text.rsplit_once('-').unwrap_or(("", text));
+    let seq = seq
+        .parse()
+        .map_err(|_no_number| "not a number of an event; write 120 or INSTANCE-120")?;
+    Ok(Place {
+        instance: instance.to_owned(),
+        seq,
+    })
 }
 
 pub(super) fn span(text: &str) -> Result<Nanos, String> {

@@ -57,7 +57,7 @@ fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
         } => {
             let request = OverrideRequest {
                 body: body.clone(),
-                if_match: seen.generation,
+                if_match: seen.etag(),
                 expires_after: *expires_after,
                 reason: reason.clone(),
                 dry_run: false,
@@ -70,7 +70,7 @@ fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
 }
 
 fn send(client: &Client, edit: Box<Edit>) -> Msg {
-    let if_match = edit.seen.generation;
+    let if_match = edit.seen.etag();
     let (carry, reason) = (edit.carry, edit.reason.clone());
     let result = match &edit.change {
         Change::Put {
