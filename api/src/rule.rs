@@ -41,7 +41,7 @@ pub struct RuleView<R = Value, E = Value> {
     pub edit: Option<EditView>,
     /// What that edit replaces, as the body of `PUT /v1/rules/{rule}` would say it.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
-    pub change: Option<E>,
+    pub edit_body: Option<E>,
     /// The overrides that were edited one by one, on top of the edit. What they give is in `rule`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideView>,

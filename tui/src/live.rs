@@ -182,7 +182,7 @@ pub(crate) fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     };
     let mut items = Vec::new();
     for rule in &rules.rules {
-        let edit = rule.edit.as_ref().zip(rule.change.as_ref());
+        let edit = rule.edit.as_ref().zip(rule.edit_body.as_ref());
         items.extend(edit.map(|(edit, change)| item(&rule.name, edit, What::Edit(change.clone()))));
         for own in &rule.overrides {
             let gives = rule.rule.get("overrides").and_then(|all| all.get(&own.key));

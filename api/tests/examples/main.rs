@@ -135,7 +135,7 @@ fn view() -> RuleView {
             at_unix_ms: 1_700_000_000_000,
             expires_at_ns: Some(88_200_000_000_000),
         }),
-        change: Some(json!({ "limits": rule(30).get("limits") })),
+        edit_body: Some(json!({ "limits": rule(30).get("limits") })),
         overrides: vec![OverrideView {
             key: "alice".to_owned(),
             edit: EditView {

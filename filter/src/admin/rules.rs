@@ -89,7 +89,7 @@ impl AdminPlane {
             rule: rule.effective(),
             base: rule.base.clone(),
             edit: rule.edit.as_ref().map(|edit| edit_view(&edit.who)),
-            change: rule.edit.as_ref().map(|edit| edit.change.clone()),
+            edit_body: rule.edit.as_ref().map(|edit| edit.change.clone()),
             overrides: own.collect(),
             totals: self.totals(host, rule, seen),
         }

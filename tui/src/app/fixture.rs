@@ -267,7 +267,7 @@ pub(crate) fn rules() -> Vec<RuleView> {
         rule("reply-per-user", "enforce", burst, reply),
         RuleView {
             edit: Some(edit),
-            change: Some(json!({ "limits": search })),
+            edit_body: Some(json!({ "limits": search })),
             ..rule("search-per-key", "enforce", search.clone(), json!({}))
         },
         rule("by-source", "shadow", search, json!({})),

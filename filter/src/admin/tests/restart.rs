@@ -171,7 +171,7 @@ fn a_follower_of_the_process_before_starts_from_the_beginning() {
 fn what_an_edit_changes_is_told_as_it_would_be_made_again() {
     let mut bench = Bench::new();
     let rule = |bench: &mut Bench| bench.get("/v1/rules/per-user");
-    assert_eq!(rule(&mut bench).get("change"), None);
+    assert_eq!(rule(&mut bench).get("edit_body"), None);
     let change =
         json!({ "mode": "shadow", "penalty": { "after": 9, "within": "1m", "ban": "10s" } });
     bench.edit("PUT", "/v1/rules/per-user", "*", Some(&change));
@@ -181,7 +181,7 @@ fn what_an_edit_changes_is_told_as_it_would_be_made_again() {
         "*",
         Some(&json!("banned")),
     );
-    let told = rule(&mut bench)["change"].clone();
+    let told = rule(&mut bench)["edit_body"].clone();
     assert_eq!(told["mode"], "shadow");
     assert_eq!(told["penalty"]["ban"], "10s");
     // What single keys were given is not a part of it.
@@ -190,7 +190,7 @@ fn what_an_edit_changes_is_told_as_it_would_be_made_again() {
     let mut other = Bench::of_process(1);
     let (status, answer) = other.edit("PUT", "/v1/rules/per-user", "*", Some(&told));
     assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["after"]["change"], told);
+    assert_eq!(answer["after"]["edit_body"], told);
     assert_eq!(
         answer["after"]["rule"]["penalty"],
         before["rule"]["penalty"]

@@ -22,7 +22,7 @@ pub(super) fn restart(snapshot: &mut Snapshot) {
     for rule in &mut fresh {
         other.clone_into(&mut rule.instance);
         rule.generation = 1;
-        (rule.edit, rule.change) = (None, None);
+        (rule.edit, rule.edit_body) = (None, None);
     }
     snapshot.rules = Some(loudou_api::Rules {
         instance: other.to_owned(),

@@ -103,7 +103,7 @@ pub(super) fn rule() -> RuleView {
             at_unix_ms: UNIX_MS,
             expires_at_ns: Some(NOW + 1080 * S),
         }),
-        change: Some(json!({"limits": with_burst(30)["limits"]})),
+        edit_body: Some(json!({"limits": with_burst(30)["limits"]})),
         overrides: Vec::new(),
         totals: totals("per-user", "enforce", true),
     }
@@ -123,7 +123,7 @@ pub(super) fn one_limit_rule() -> RuleView {
         rule: rule.clone(),
         base: rule,
         edit: None,
-        change: None,
+        edit_body: None,
         overrides: Vec::new(),
         totals: totals("per-path", "shadow", false),
     }

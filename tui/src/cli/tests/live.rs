@@ -98,7 +98,7 @@ fn fresh(late_s: u64) -> Vec<Answer> {
     for rule in &mut rules.rules {
         OTHER.clone_into(&mut rule.instance);
         rule.generation = 1;
-        (rule.rule, rule.edit, rule.change) = (rule.base.clone(), None, None);
+        (rule.rule, rule.edit, rule.edit_body) = (rule.base.clone(), None, None);
     }
     vec![ok(&status), ok(&rules)]
 }
