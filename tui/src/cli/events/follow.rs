@@ -37,8 +37,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events
             return Ok(());
         }
         match following.step(context, client) {
-            Ok(()) => {
-                if waited > Nanos::ZERO {
+            Ok(restarted) => {
+                if waited > Nanos::ZERO && !restarted {
                     context.note("connected again")?;
                 }
                 waited = Nanos::ZERO;
@@ -104,12 +104,13 @@ struct Following {
 }
 
 impl Following {
-    fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<(), Trouble> {
+    /// Asks once; whether it was the first time at another process.
+    fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<bool, Trouble> {
         let events = client.events(&self.instance, self.seq)?;
         // A smaller number than before, from one that names no process, means that it counts anew.
         if events.last_seq < self.seq && !events.restarted {
             self.seq = 0;
-            return Ok(());
+            return Ok(false);
         }
         let restarted = is_other(&events, &self.instance);
         let mut again = None;
@@ -129,7 +130,7 @@ impl Following {
         show(context, &events, false)?;
         self.seq = events.last_seq;
         self.instance.clone_from(&events.instance);
-        Ok(())
+        Ok(restarted)
     }
 }
 
