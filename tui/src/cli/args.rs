@@ -10,6 +10,7 @@ use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
 use super::bans::{BanArgs, UnbanArgs};
+use super::events::EventsArgs;
 use super::examples;
 use super::explain::ExplainArgs;
 use super::import::ImportArgs;
@@ -335,35 +336,6 @@ pub(crate) struct ExportArgs {
     /// Print what lives only in Envoy's memory, for `loudou import`: edits, edited overrides, operators' bans
     #[arg(long)]
     pub(crate) live: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct EventsArgs {
-    /// Only events after this number; with INSTANCE- before it, of that start of Envoy
-    #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = place)]
-    pub(crate) after: Place,
-    /// Go on, and print events as they happen
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-}
-
-/// A place among the events.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// The process that counts them; empty for whichever it is.
-    pub(crate) instance: String,
-    pub(crate) seq: u64,
-}
-
-fn place(text: &str) -> Result<Place, String> {
-    let (instance, seq) = text.rsplit_once('-').unwrap_or(("", text));
-    let seq = seq
-        .parse()
-        .map_err(|_no_number| "not a number of an event; write 120 or INSTANCE-120")?;
-    Ok(Place {
-        instance: instance.to_owned(),
-        seq,
-    })
 }
 
 pub(super) fn span(text: &str) -> Result<Nanos, String> {

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use clap::Args;
 use loudou_api::{Event, Events};
 
-use super::args::{EventsArgs, Format, Place};
+use super::args::Format;
 use super::context::Context;
 use super::table::{Cell, Paint, Set, Table, csv};
 use super::world::{Style, json_list};
@@ -13,6 +14,35 @@ use crate::live::gone;
 use crate::text::date;
 
 mod follow;
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Only events after this number; with INSTANCE- before it, of that start of Envoy
+    #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = place)]
+    pub(crate) after: Place,
+    /// Go on, and print events as they happen
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// A place among the events.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The process that counts them; empty for whichever it is.
+    pub(crate) instance: String,
+    pub(crate) seq: u64,
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    let (instance, seq) = text.rsplit_once('-').unwrap_or(("", text));
+    let seq = seq
+        .parse()
+        .map_err(|_no_number| "not a number of an event; write 120 or INSTANCE-120")?;
+    Ok(Place {
+        instance: instance.to_owned(),
+        seq,
+    })
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()> {
     let client = context.client()?;

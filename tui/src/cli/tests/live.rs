@@ -10,9 +10,9 @@ use super::canned::{self, INSTANCE, NOW, S, UNIX_MS, ok};
 use super::edits::{asked, body};
 use super::*;
 
-const OTHER: &str = "fedcba9876543210";
+pub(super) const OTHER: &str = "fedcba9876543210";
 
-fn events(instance: &str, events: Vec<Event>) -> Events {
+pub(super) fn events(instance: &str, events: Vec<Event>) -> Events {
     Events {
         instance: instance.to_owned(),
         started_unix_ms: UNIX_MS,
@@ -23,7 +23,7 @@ fn events(instance: &str, events: Vec<Event>) -> Events {
     }
 }
 
-fn ban_event() -> Event {
+pub(super) fn ban_event() -> Event {
     Event {
         seq: 3,
         at_ns: NOW,
@@ -69,7 +69,7 @@ fn rules() -> Rules {
 }
 
 /// What `export --live` is answered with.
-fn live() -> Vec<Answer> {
+pub(super) fn live() -> Vec<Answer> {
     let mut first = bans(INSTANCE);
     let mut rest = first.clone();
     rest.buckets = first.buckets.split_off(1);
@@ -88,7 +88,7 @@ fn exported() -> String {
 }
 
 /// A filter that has just started, `late_s` after what was exported.
-fn fresh(late_s: u64) -> Vec<Answer> {
+pub(super) fn fresh(late_s: u64) -> Vec<Answer> {
     let mut status: Status = canned::status();
     status.instance = OTHER.to_owned();
     status.unix_ms += late_s * 1_000;
@@ -372,75 +372,6 @@ fn of_a_faster_editor_is_gone_on_and_of_a_restart_is_not() {
         "{}",
         ran.out
     );
-}
-
-/// Follows an Envoy that has all of it and then restarts.
-fn followed(answers: Vec<Answer>) -> Ran {
-    let mut all = vec![ok(&events(INSTANCE, vec![ban_event()]))];
-    all.extend(live());
-    all.extend(answers);
-    Loudou::answers(all).run("events --follow")
-}
-
-#[test]
-fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
-    let unban = Event {
-        seq: 4,
-        kind: EventKind::Unban,
-        key: Some("eve".to_owned()),
-        at_ns: NOW,
-        at_unix_ms: UNIX_MS,
-        ..ban_event()
-    };
-    let configured = Event {
-        seq: 1,
-        kind: EventKind::Configured,
-        at_ns: 5 * S,
-        at_unix_ms: UNIX_MS + 10_000,
-        by: "loudou".to_owned(),
-        ..Event::default()
-    };
-    let mut after = events(OTHER, vec![configured]);
-    after.restarted = true;
-    let mut fresh_rules = fresh(0);
-    let ran = followed(vec![
-        ok(&events(INSTANCE, vec![unban])),
-        ok(&after),
-        fresh_rules.remove(1),
-    ]);
-    assert_snapshot!("events_restarted", ran.seen());
-    assert!(
-        ran.lines()[6].contains("after=0f1e2d3c4b5a6978-3"),
-        "{:?}",
-        ran.lines()
-    );
-    assert!(
-        ran.lines()[7].contains("after=0f1e2d3c4b5a6978-4"),
-        "{:?}",
-        ran.lines()
-    );
-    // What it prints is what `import` reads.
-    let document = ran
-        .err
-        .lines()
-        .find(|line| line.starts_with('{'))
-        .expect("a document");
-    let document: Value = serde_json::from_str(document).expect("JSON");
-    let read = crate::live::document::read(&document).expect("valid");
-    assert_eq!(read.len(), 3);
-}
-
-#[test]
-fn who_goes_on_from_another_process_is_told() {
-    let mut after = events(OTHER, vec![ban_event()]);
-    after.restarted = true;
-    let ran = Loudou::answers(vec![ok(&after)]).run(&format!("events --after {INSTANCE}-120"));
-    assert!(ran.lines()[0].contains("after=0f1e2d3c4b5a6978-120"));
-    assert_eq!(
-        ran.err,
-        "Envoy restarted at 2026-11-21 14:03:07Z: these are its events from the first on\n"
-    );
-    assert_eq!(Loudou::default().run("events --after x").code, 2);
 }
 
 #[test]
