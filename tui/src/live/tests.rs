@@ -167,3 +167,62 @@ fn what_is_gone_is_counted() {
         "Envoy restarted at 2026-11-21 14:03:07Z: 1 ban, 1 edit, 1 override of the previous instance are gone"
     );
 }
+
+/// A bucket of a key that an operator has banned, or not.
+fn bucket(key: &str, is_banned: bool) -> BucketView {
+    let ban = loudou_api::BanView {
+        until_ns: None,
+        by: BanBy::Operator,
+    };
+    BucketView {
+        rule: "r".to_owned(),
+        key: key.to_owned(),
+        ban: is_banned.then_some(ban),
+        ..BucketView::default()
+    }
+}
+
+#[test]
+fn a_ban_that_was_not_read_is_kept_in_mind_while_there_are_too_many_buckets() {
+    let mut ledger = ledger::Ledger::default();
+    let look = |instance: &'static str| ledger::Look {
+        instance,
+        started_unix_ms: 1_795_269_787_000,
+        clocks: Clocks::default(),
+        rules: None,
+        events: &[],
+    };
+    let see = |ledger: &mut ledger::Ledger, buckets: &[BucketView], are_all: bool| {
+        assert!(!ledger.look(&look("0f1e2d3c4b5a6978")));
+        ledger.buckets(buckets.iter(), are_all);
+    };
+    see(
+        &mut ledger,
+        &[bucket("a", true), bucket("b", true), bucket("c", true)],
+        true,
+    );
+    // Of some, one is free, and nothing is said of the rest.
+    see(
+        &mut ledger,
+        &[bucket("a", false), bucket("#0123456789abcdef", true)],
+        false,
+    );
+    let keys = |ledger: &ledger::Ledger| -> Vec<String> {
+        let lost = ledger.lost().expect("a restart");
+        lost.items()
+            .filter_map(|item| item.key().map(ToOwned::to_owned))
+            .collect()
+    };
+    let mut after = ledger.clone();
+    assert!(after.look(&look("fedcba9876543210")));
+    assert_eq!(keys(&after), ["b", "c"]);
+    // What is in force again is not gone; a second restart forgets nothing that is.
+    after.buckets([bucket("b", true)].iter(), true);
+    assert_eq!(keys(&after), ["c"]);
+    assert!(after.look(&look("0000000000000001")));
+    assert_eq!(keys(&after), ["b", "c"]);
+    // Of all, those that are not there have no ban.
+    see(&mut ledger, &[bucket("c", true)], true);
+    assert!(ledger.look(&look("fedcba9876543210")));
+    assert_eq!(keys(&ledger), ["c"]);
+}
