@@ -14,6 +14,7 @@ use loudou_limiter::{Ban, Nanos};
 
 use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};
+use crate::instance::Instance;
 use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
@@ -138,7 +139,7 @@ impl DataPlane {
     /// Writes this configuration into the record, if it is newer than the one there.
     fn take_up(&self, host: &dyn Host, metrics: &StoreMetrics) -> Result<(), RecordError> {
         let share = &self.file.store.share;
-        let first = Record::new(&self.file, self.configured_at);
+        let first = Record::new(&self.file, self.configured_at).of(Instance::start(host));
         if record::create(host, share, &first)? {
             metrics.announce_change(host);
             let added = first

@@ -15,6 +15,7 @@ use loudou_limiter::{Carry, Nanos};
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::instance::Instance;
 
 mod edit;
 mod history;
@@ -42,6 +43,8 @@ const MAX_GONE: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Record {
     format: u8,
+    /// The process that it belongs to. It never changes.
+    pub(crate) instance: Instance,
     /// Raised by every change.
     pub(crate) generation: u64,
     /// When the configuration that is in force was loaded: a newer one wins.
@@ -167,6 +170,7 @@ impl Record {
         let rules = file.rules.iter().cloned();
         Self {
             format: FORMAT,
+            instance: Instance::default(),
             generation: 1,
             since_ns: since.get(),
             taken_ns: since.get(),
@@ -174,6 +178,11 @@ impl Record {
             rules: rules.map(|rule| RuleRecord::new(rule, 1)).collect(),
             gone: Vec::new(),
         }
+    }
+
+    /// The same as the record of a process.
+    pub(crate) fn of(self, instance: Instance) -> Self {
+        Self { instance, ..self }
     }
 
     /// The record of a rule.

@@ -40,6 +40,7 @@ pub use sample::parse_sample;
 pub use scale::scaled;
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value, written};
+pub use suggest::nearest;
 pub use warnings::advice;
 
 use reader::{Cursor, Fields, Report};
@@ -191,7 +192,7 @@ fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report
         let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
         let at = cursor.path().field("shadows");
         let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
-        let near = suggest::nearest(shadows, &others);
+        let near = nearest(shadows, &others);
         report.add(problem.allowed("the name of another rule").suggest(near));
     }
 }

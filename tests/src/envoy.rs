@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::clock::eventually;
 use crate::config::{Config, EDIT_TOKEN};
@@ -22,6 +22,7 @@ use crate::process::{Group, Guarded};
 use crate::temp::TempDir;
 use crate::wasm::wasm_path;
 
+mod restart;
 mod stats;
 
 pub use stats::Memory;
@@ -61,8 +62,13 @@ impl Envoy {
     /// Starts Envoy with this configuration and waits until it serves on both listeners.
     pub fn start(config: &Config) -> Result<Self> {
         let wasm = wasm_of(config)?;
+        Self::start_with(config, None, wasm)
+    }
+
+    /// Its listeners are on `ports`, or on any.
+    fn start_with(config: &Config, ports: Option<[u16; 2]>, wasm: PathBuf) -> Result<Self> {
         let dir = TempDir::new("envoy")?;
-        let lds = write_listeners(&dir, config, &wasm)?;
+        let lds = write_listeners(&dir, config, &wasm, ports)?;
         let bootstrap = config.bootstrap(&wasm, Some(&lds)).to_string();
         let file = dir.write("bootstrap.json", &bootstrap)?;
         let mut command = command(&file, config)?;
@@ -184,7 +190,7 @@ impl Envoy {
         let accepted = self.counter("listener_manager.lds.update_success")?;
         let rejected = self.counter("listener_manager.lds.update_rejected")?;
         let wasm = config.wasm.as_deref().unwrap_or(&self.wasm);
-        write_listeners(&self.dir, config, wasm)?;
+        write_listeners(&self.dir, config, wasm, None)?;
         let update = eventually(UPDATE, "Envoy to read the new listeners", || {
             if self.counter("listener_manager.lds.update_rejected")? > rejected {
                 return Ok(Some(Update::Rejected));
@@ -316,12 +322,23 @@ impl Drop for Envoy {
 
 /// Writes the files that Envoy watches; the path of the listeners' file. The filter's comes first, for
 /// the listeners may name it.
-fn write_listeners(dir: &TempDir, config: &Config, wasm: &Path) -> Result<PathBuf> {
+fn write_listeners(
+    dir: &TempDir,
+    config: &Config,
+    wasm: &Path,
+    ports: Option<[u16; 2]>,
+) -> Result<PathBuf> {
     if config.extension {
         dir.write(ECDS, &config.ecds(wasm).to_string())?;
     }
     let ecds = dir.path().join(ECDS);
-    dir.write(LDS, &config.lds(wasm, &ecds).to_string())
+    let mut listeners = config.lds(wasm, &ecds);
+    for (index, port) in ports.iter().flatten().enumerate() {
+        let place = format!("/resources/{index}/address/socket_address/port_value");
+        let value = listeners.pointer_mut(&place);
+        *value.context("a listener without a port")? = json!(port);
+    }
+    dir.write(LDS, &listeners.to_string())
 }
 
 fn wasm_of(config: &Config) -> Result<PathBuf> {

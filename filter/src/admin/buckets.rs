@@ -32,6 +32,7 @@ impl AdminPlane {
         let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
         let clock = host.clock();
         let mut page = BucketsPage {
+            instance: record.instance.id.clone(),
             now_ns: clock.now.get(),
             generation: record.generation,
             ..BucketsPage::default()
@@ -39,7 +40,7 @@ impl AdminPlane {
         page.next_cursor = search
             .run(host, &table, &rules, clock, &mut page.buckets)
             .map(|c| c.to_string());
-        Ok(ok_at(record.generation, &page))
+        Ok(ok_at(&record, &page))
     }
 
     pub(super) fn bucket(

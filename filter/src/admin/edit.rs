@@ -157,14 +157,14 @@ impl AdminPlane {
             events::add(host, &share, edited.event(host, record.generation, &change));
             self.sweep(host, &record)?;
         }
-        let after = self.view(host, record.generation, rule);
+        let after = self.view(host, &record, rule);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
             before,
             after,
             change,
         };
-        Ok(ok_at(record.generation, &answer))
+        Ok(ok_at(&record, &answer))
     }
 
     /// Brings some buckets of rules forward that were edited often.
@@ -190,24 +190,34 @@ impl AdminPlane {
         name: &str,
     ) -> Result<Rule, Failure> {
         let rule = find(record, name)?;
-        let generation = record.generation;
+        let right = record.instance.etag(record.generation);
         let seen = call.if_match.as_deref().map(str::trim);
         let (status, title, detail) = match seen {
             Some("*") => return Ok(rule.effective()),
-            Some(seen) if seen == format!("\"{generation}\"") => return Ok(rule.effective()),
-            Some(_) => {
-                let detail =
-                    format!("the rules have changed; they are at generation {generation} now");
+            Some(seen) if seen == right => return Ok(rule.effective()),
+            Some(seen) => {
+                let detail = if record.instance.is_other(seen) {
+                    let age = record.instance.age(host);
+                    format!(
+                        "Envoy restarted {age} ago, and edits of the process before are gone; the rules are \
+                         at {right} now"
+                    )
+                } else if !seen.contains('-') {
+                    format!(
+                        "a generation alone does not say of which process it is; the rules are at {right} now"
+                    )
+                } else {
+                    format!("the rules have changed; they are at {right} now")
+                };
                 (412, "Precondition failed", detail)
             }
             None => {
-                let detail =
-                    format!("say which generation you have seen: `If-Match: \"{generation}\"`");
+                let detail = format!("say which rules you have seen: `If-Match: {right}`");
                 (428, "Precondition required", detail)
             }
         };
         let mut failure = Failure::new(status, title, detail);
-        failure.problem.current = Some(self.view(host, generation, rule));
+        failure.problem.current = Some(self.view(host, record, rule));
         Err(failure)
     }
 }

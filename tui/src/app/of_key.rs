@@ -277,9 +277,3 @@ pub(crate) fn ask_unban(id: BucketId, ban: &BanView) -> Pending {
         })),
     }
 }
-
-/// Whether only a hash of a key is known: its name was lost.
-pub(crate) fn is_lost(key: &str) -> bool {
-    let digits = key.strip_prefix('#').unwrap_or_default();
-    digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-}

@@ -200,6 +200,18 @@ fn one_override_follows_another() {
         (status, &answer["title"]),
         (409, &json!("Banned by an override"))
     );
+    // A ban of its own is not lost behind that.
+    assert_eq!(bench.get(ALICE).get("hidden_ban"), None);
+    bench.post(&format!("{ALICE}/ban"));
+    let bucket = bench.get(ALICE);
+    assert_eq!(
+        (&bucket["ban"]["by"], &bucket["hidden_ban"]),
+        (
+            &json!("override"),
+            &json!({ "until_ns": null, "by": "operator" })
+        )
+    );
+    bench.post(&format!("{ALICE}/unban"));
     bench.done("PUT", OVERRIDE, Some(&json!("unlimited")));
     assert!((0..9).all(|_| bench.passes("alice")));
     assert_ne!(bench.get(ALICE)["state"], "refusing");
