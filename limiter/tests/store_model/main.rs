@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 mod bytes;
 mod ends;
 mod eviction;
+mod extremes;
 mod failures;
 mod names;
 mod opening;
@@ -25,6 +26,7 @@ mod refunds;
 mod returns;
 mod stepwise;
 mod upstreams;
+mod versions;
 
 const SHARE: &str = "test";
 
