@@ -11,6 +11,8 @@ mod carry;
 mod changing;
 mod cold;
 mod edits;
+mod exact;
+mod fraction;
 mod gains;
 mod governor;
 mod health;
