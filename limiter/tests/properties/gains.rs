@@ -9,15 +9,21 @@ use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What time gives back.
-fn rated() -> impl Strategy<Value = Spec> {
-    spec_of(|kind| kind != Kind::InFlight)
+/// What time gives back. A burst is always the same: permits that are stored stay stored, so a shorter one
+/// knows no more what was missing of a longer one.
+pub(super) fn rated() -> impl Strategy<Value = Spec> {
+    let rated = spec_of(|kind| kind != Kind::InFlight);
+    rated.prop_map(|spec| match spec.kind {
+        Kind::Bursty => Spec::new(Kind::Bursty, 1, 3, 6_000_000, 9),
+        _ => spec,
+    })
 }
 
-/// Two limits, the same ones in every edit.
+/// Two limits, the same ones in every edit; and no burst, which a scale makes another one.
 fn both() -> impl Strategy<Value = Named> {
     let names = Just(vec![0, 1]).prop_shuffle();
-    (names, [rated(), rated()]).prop_map(|(names, specs)| names.into_iter().zip(specs).collect())
+    let level = || spec_of(|kind| !matches!(kind, Kind::InFlight | Kind::Bursty));
+    (names, [level(), level()]).prop_map(|(names, specs)| names.into_iter().zip(specs).collect())
 }
 
 fn one() -> impl Strategy<Value = Named> {
@@ -76,14 +82,12 @@ proptest! {
     /// In units: at one instant nobody gets more than the largest numbers allow, overrides included.
     #[test]
     fn keep_gives_nothing_away(
-        first in prop_oneof![one(), both()], now in 0..=1_u64 << 60,
+        first in both(), now in 0..=1_u64 << 60,
         edits in prop::collection::vec(
             (prop::option::of(both()), prop_oneof![Just(Vec::new()), overrides(both())], 0..KEYS.len(), asks()),
             1..30,
         ),
     ) {
-        // One limit that is a third one's counterpart would be new.
-        let first = if first.len() == 2 { first } else { vec![first[0], (1, first[0].1)] };
         let first = of_named(&first);
         let mut rule = Changing::new(&first, 0);
         let mut buckets: [(Bucket, u32); 3] = std::array::from_fn(|_| (first.start(Nanos::new(now)), 0));
@@ -112,21 +116,41 @@ proptest! {
 
     /// In proportion, too.
     #[test]
-    fn proportional_gives_nothing_away(
+    fn no_carry_gives_anything_away(
         first in one(), now in 0..=1_u64 << 60,
+        carry in prop::sample::select(vec![Carry::Keep, Carry::Proportional]),
         edits in prop::collection::vec((one(), asks()), 1..40),
     ) {
-        let mut limits = of_named(&first);
-        let mut bucket = limits.start(Nanos::new(now));
-        let mut passed = Passed::default();
-        for (edit, requests) in edits {
-            passed.may(&limits);
-            passed.ask(&limits, &mut bucket, requests, now);
-            prop_assert!(passed.is_bounded(), "{:?}", passed);
-            let new = of_named(&edit);
-            let clock = Clock::at(Nanos::new(now));
-            bucket = convert(&limits, &new, Carry::Proportional, &bucket, clock);
-            limits = new;
-        }
+        prop_assert!(converted(carry, &first, &edits, now).is_bounded());
     }
+
+    /// Nor do bursts of any length among themselves.
+    #[test]
+    fn bursts_give_nothing_away(
+        first in burst(), edits in prop::collection::vec((burst(), asks()), 1..40),
+        carry in prop::sample::select(vec![Carry::Keep, Carry::Proportional]),
+        now in 0..=1_u64 << 60,
+    ) {
+        prop_assert!(converted(carry, &first, &edits, now).is_bounded());
+    }
+}
+
+fn burst() -> impl Strategy<Value = Named> {
+    let bursty = |spec: Spec| Spec::new(Kind::Bursty, 1, spec.amount, spec.period, spec.seed);
+    rated().prop_map(move |spec| vec![(0, bursty(spec))])
+}
+
+/// Who passes of those who ask before each edit, if there is no other.
+fn converted(carry: Carry, first: &Named, edits: &[(Named, u64)], now: u64) -> Passed {
+    let mut limits = of_named(first);
+    let mut bucket = limits.start(Nanos::new(now));
+    let mut passed = Passed::default();
+    for (edit, requests) in edits {
+        passed.may(&limits);
+        passed.ask(&limits, &mut bucket, *requests, now);
+        let new = of_named(edit);
+        bucket = convert(&limits, &new, carry, &bucket, Clock::at(Nanos::new(now)));
+        limits = new;
+    }
+    passed
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 mod bytes;
 mod ends;
 mod eviction;
+mod extremes;
 mod failures;
 mod flights;
 mod names;
@@ -27,6 +28,7 @@ mod returns;
 mod shares;
 mod stepwise;
 mod upstreams;
+mod versions;
 
 const SHARE: &str = "test";
 
