@@ -37,6 +37,8 @@ pub struct Event {
     pub outcome: Outcome,
     /// When its connection was opened.
     pub opened: At,
+    /// Until when it was certainly in flight after it was admitted: when its client was about to leave.
+    pub held_until: Option<At>,
 }
 
 /// Everything about a key.
@@ -89,7 +91,7 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
         return Vec::new();
     };
     let segments = segments(
-        rule.family,
+        rule.levels(),
         &timeline.spans,
         &record.spans,
         first,
@@ -218,6 +220,9 @@ impl Case<'_> {
             event.outcome == Outcome::Admitted && !self.maybe(Gives::Unlimited, event)
         };
         let admitted: Vec<&Event> = self.events.iter().filter(counts).collect();
+        if self.kind == Kind::Concurrency {
+            return flight::at_most(self, &admitted);
+        }
         admitted
             .iter()
             .filter_map(|start| self.at_most_from(start.sent, &admitted))
@@ -281,6 +286,8 @@ impl Case<'_> {
             | Kind::LeakyQueue
             | Kind::SmoothBursty
             | Kind::SmoothWarmup => base * bound.gave,
+            // What is in flight is counted elsewhere.
+            Kind::Concurrency => 0,
             Kind::SlidingLog => full * whole(bound.shortest),
             // An entry counts for nine of the ten slots at least.
             Kind::SlidingWindow => full * whole(bound.shortest / 10 * 9),
@@ -388,6 +395,8 @@ struct Taken {
     count: usize,
     parts: u128,
 }
+
+mod flight;
 
 #[cfg(test)]
 mod reference;

@@ -11,7 +11,7 @@ use super::random::Random;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// The algorithms of which a request is all there is to count; `concurrency` is held elsewhere.
+/// The algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `funnel`
@@ -32,11 +32,13 @@ pub enum Kind {
     SmoothBursty,
     /// `smooth_warmup` without waiting
     SmoothWarmup,
+    /// `concurrency`, whose lease is what refills it
+    Concurrency,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Funnel,
         Self::TokenBucket,
         Self::FixedWindow,
@@ -46,6 +48,7 @@ impl Kind {
         Self::LeakyQueue,
         Self::SmoothBursty,
         Self::SmoothWarmup,
+        Self::Concurrency,
     ];
 
     /// The name in the rule file.
@@ -60,6 +63,7 @@ impl Kind {
             Self::LeakyQueue => "leaky_queue",
             Self::SmoothBursty => "smooth_bursty",
             Self::SmoothWarmup => "smooth_warmup",
+            Self::Concurrency => "concurrency",
         }
     }
 
@@ -145,6 +149,14 @@ impl Rule {
         rules
     }
 
+    /// How its levels are carried over whatever an edit says: places that are taken are no share.
+    pub fn levels(&self) -> Family {
+        match self.kind {
+            Kind::Concurrency => Family::Units,
+            _ => self.family,
+        }
+    }
+
     /// Numbers for this rule.
     pub fn numbers(&self, random: &mut Random) -> Numbers {
         let refill = if self.slow {
@@ -180,6 +192,7 @@ impl Rule {
                 json!({ "rate": rate, "burst_seconds": seconds })
             }
             Kind::SmoothWarmup => json!({ "rate": rate, "warmup": time }),
+            Kind::Concurrency => json!({ "capacity": capacity, "lease": time }),
         };
         let mut limit = json!({ "name": "l", "algorithm": self.kind.name() });
         if let (Some(limit), Value::Object(own)) = (limit.as_object_mut(), own) {

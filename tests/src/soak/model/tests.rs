@@ -39,6 +39,7 @@ fn train(from: At, count: u64, outcome: Outcome) -> Vec<Event> {
         answered: from + (n + 1) * 1_000_000,
         outcome,
         opened: 0,
+        held_until: None,
     };
     (0..count).map(event).collect()
 }
@@ -75,7 +76,9 @@ fn own(gives: Gives, from: At, sure: [At; 2], until: At) -> KeySpan {
 }
 
 fn counting() -> impl Iterator<Item = Kind> {
-    Kind::ALL.into_iter().filter(|kind| !kind.pays_later())
+    Kind::ALL
+        .into_iter()
+        .filter(|kind| !kind.pays_later() && *kind != Kind::Concurrency)
 }
 
 #[test]
@@ -303,4 +306,32 @@ fn what_pays_later_takes_one_more_and_has_only_to_begin() {
             "{rule:?}"
         );
     }
+}
+
+#[test]
+fn no_more_are_in_flight_than_there_are_places() {
+    let (rule, timeline) = (
+        rule(Kind::Concurrency, Family::Share),
+        timeline(numbers(3, 10 * MINUTE)),
+    );
+    let held = |count: u64, until: At| {
+        let mut events = admitted(SECOND, count);
+        for event in &mut events {
+            event.held_until = Some(until);
+        }
+        events
+    };
+    let right = record(&[held(3, 2 * SECOND), admitted(3 * SECOND, 3)]);
+    assert_eq!(broken(&rule, &timeline, &right), []);
+    let wrong = record(&[held(3, 2 * SECOND), admitted(1_900_000_000, 1)]);
+    assert_eq!(broken(&rule, &timeline, &wrong), [Promise::AtMost]);
+    let mut reset = wrong.clone();
+    reset.resets.push((1_500_000_000, 1_500_000_001));
+    assert_eq!(broken(&rule, &timeline, &reset), []);
+    // A place whose lease is over may go to another.
+    let mut old = timeline.clone();
+    change(&mut old, 0, 0, numbers(3, SECOND / 2));
+    assert_eq!(broken(&rule, &old, &wrong), []);
+    let refused = record(&[held(1, 2 * SECOND), refused(1_900_000_000, 1)]);
+    assert_eq!(broken(&rule, &timeline, &refused), [Promise::AtLeast]);
 }
