@@ -254,7 +254,8 @@ impl Http {
     }
 }
 
-fn open(address: SocketAddr) -> Result<Wire> {
+/// A new connection.
+pub(crate) fn open(address: SocketAddr) -> Result<Wire> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)
         .with_context(|| format!("cannot connect to {address}"))?;
     stream.set_nodelay(true)?;

@@ -4,7 +4,8 @@
 //! ```text
 //! plan     what is done, from a seed           clients  random requests over old and new connections
 //! driver   does it, and writes down when       book     keys, requests, changes, violations
-//! keys     overrides, bans, resets             model    compares, from the instants that were written down
+//! keys     overrides, bans, resets             holders  requests that stay in flight for a while
+//! model    compares what was written down with what is allowed
 //! ```
 //!
 //! The same seed gives the same actions in the same order, and the same choices of each client; what
@@ -22,10 +23,12 @@ use crate::config::Config;
 use crate::envoy::Envoy;
 use crate::http::{Http, Request};
 use crate::operator::Operator;
+use crate::upstream::Upstream;
 
 pub mod book;
 pub mod clients;
 pub mod driver;
+pub mod holders;
 mod keys;
 pub mod memory;
 pub mod model;
@@ -41,10 +44,11 @@ use memory::Samples;
 use model::Promise;
 use plan::Plan;
 use random::Random;
-use rules::{FLOOD, KEY, Numbers, Rule};
+use rules::{FLOOD, KEY, Kind, Numbers, Rule};
 
 const WORKERS: u32 = 2;
 const CLIENTS: u64 = 4;
+const HOLDERS: u64 = 2;
 /// Long, so that connections outlive several updates: Envoy closes one at an answer with a chance that
 /// grows to certainty in this time.
 const DRAIN_S: u32 = 600;
@@ -70,7 +74,10 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     let rules = Rule::all();
     let variants = Plan::variants(seed, &rules);
     let first = variants.first().context("a configuration")?;
+    let upstream = Upstream::start()?;
     let base = Config::new(json!([]))
+        .cluster("upstream", Some(upstream.address()))
+        .routes(routes(&rules))
         .concurrency(WORKERS)
         .drain_s(DRAIN_S)
         .log_level("warning")
@@ -105,6 +112,18 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     Ok(violations.len())
 }
 
+/// Requests of rules that are held go to the upstream, the others are answered by Envoy itself.
+fn routes(rules: &[Rule]) -> Value {
+    let held = rules.iter().filter(|rule| rule.kind == Kind::Concurrency);
+    let held = held.map(|rule| {
+        let path = json!({ "path": format!("/{}", rule.name) });
+        json!({ "match": path, "route": { "cluster": "upstream" } })
+    });
+    let ok = json!({ "status": 200, "body": { "inline_string": "ok\n" } });
+    let all = json!({ "match": { "prefix": "/" }, "direct_response": ok });
+    held.chain([all]).collect()
+}
+
 struct Soak<'a> {
     options: &'a Options,
     envoy: &'a Envoy,
@@ -124,6 +143,12 @@ impl Soak<'_> {
                 stops.push(stop);
                 let random = Random::new(self.options.seed, 10 + client);
                 scope.spawn(move || clients::run(book, address, random, &stopped));
+            }
+            for holder in 0..HOLDERS {
+                let (stop, stopped) = channel();
+                stops.push(stop);
+                let random = Random::new(self.options.seed, 50 + holder);
+                scope.spawn(move || holders::run(book, address, random, &stopped));
             }
             let (floods, wanted) = channel();
             scope.spawn(move || flood(book, Http::new(address), &wanted));

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::model::{Breach, Event, Outcome, Promise, Record, check};
 use super::plan::SLOTS;
 use super::random::Random;
-use super::rules::{Numbers, Rule};
+use super::rules::{Kind, Numbers, Rule};
 use super::timeline::{At, Deed, OPEN, Timeline};
 use crate::clock;
 
@@ -150,6 +150,12 @@ impl Book {
         key.filter(|_| !rests.load(Ordering::Relaxed))
     }
 
+    /// Whether the requests of a rule are to be held, by [`holders`](super::holders).
+    pub fn is_held(&self, rule: usize) -> bool {
+        let rule = self.rules.get(rule);
+        rule.is_some_and(|rule| rule.kind == Kind::Concurrency)
+    }
+
     /// Counts something.
     pub fn count(&self, what: &'static str, times: u64) {
         *lock(&self.counts).entry(what).or_default() += times;
@@ -165,15 +171,19 @@ impl Book {
         lock(&self.counts).clone()
     }
 
-    /// Writes a request down, and counts it.
-    pub fn event(&self, key: &Key, event: Event) {
-        key.record().events.push(event);
+    /// Writes a request down, and counts it; its place among those of the key.
+    pub fn event(&self, key: &Key, event: Event) -> usize {
+        let mut record = key.record();
+        let index = record.events.len();
+        record.events.push(event);
+        drop(record);
         let what = match event.outcome {
             Outcome::Admitted => "admitted",
             Outcome::Refused => "refused",
             Outcome::Unknown => "answered by a dead sandbox or not at all",
         };
         self.count(what, 1);
+        index
     }
 
     /// Gives places to new keys, lets some rest, and checks those that nobody uses any more.

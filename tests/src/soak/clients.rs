@@ -40,7 +40,8 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
             return;
         }
         let (rule, slot) = (random.below(book.rules.len()), random.below(SLOTS));
-        let Some(key) = book.busy_key(rule, slot) else {
+        let key = book.busy_key(rule, slot);
+        let Some(key) = key.filter(|_| !book.is_held(rule)) else {
             continue;
         };
         // Sometimes all that a key may have is taken in one go, over all connections in turn.
@@ -83,5 +84,6 @@ fn ask(book: &Book, connection: &mut Connection, key: &Key) -> Event {
         answered,
         outcome,
         opened,
+        held_until: None,
     }
 }

@@ -235,12 +235,12 @@ impl<'a> Driver<'a> {
         let shown = |name: &str| {
             let mut views = views.into_iter().flatten();
             let view = views.find(|view| view.get("name").is_some_and(|own| own == name))?;
-            view.pointer("/base/limits/0/capacity")?.as_u64()
+            capacity(view.pointer("/base/limits/0")?)
         };
         let mut rules = self.book.rules.iter().enumerate();
         rules.all(|(n, rule)| {
-            let capacity = self.numbers(variant, n).map(|numbers| numbers.capacity);
-            shown(&rule.name) == capacity
+            let numbers = self.numbers(variant, n);
+            shown(&rule.name) == numbers.map(|numbers| numbers.capacity)
         })
     }
 
@@ -348,6 +348,12 @@ impl<'a> Driver<'a> {
         }
         Ok(())
     }
+}
+
+/// The capacity of a limit; where it has none, the amount of its rate is what [`Rule::limits`] made of it.
+fn capacity(limit: &Value) -> Option<u64> {
+    let amount = || limit.get("rate")?.as_str()?.split('/').next()?.parse().ok();
+    limit.get("capacity").map_or_else(amount, Value::as_u64)
 }
 
 /// When something that lasts so many milliseconds ends at the earliest, and at the latest.

@@ -37,6 +37,8 @@ pub struct Event {
     pub outcome: Outcome,
     /// When its connection was opened.
     pub opened: At,
+    /// Until when it was certainly in flight after it was admitted: when its client was about to leave.
+    pub held_until: Option<At>,
 }
 
 /// Everything about a key.
@@ -89,15 +91,21 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
         return Vec::new();
     };
     let segments = segments(
-        rule.family,
+        rule.levels(),
         &timeline.spans,
         &record.spans,
         first,
         last.answered,
     );
-    let refills = || segments.iter().flat_map(|s| &s.states).map(|s| s.refill);
+    let states = || segments.iter().flat_map(|segment| &segment.states);
+    // A ban makes a bucket before there are requests.
+    let is_new = !record.spans.iter().any(|own| own.is_ban);
+    let fewest = states().map(|state| state.most).min().filter(|_| is_new);
     let case = Case {
-        first_window_until: first.saturating_add(refills().min().unwrap_or(0)),
+        first_window_until: first
+            .saturating_add(states().map(|state| state.refill).min().unwrap_or(0)),
+        first,
+        starts_with: fewest.unwrap_or(0),
         rest: rest(&segments),
         kind: rule.kind,
         segments: &segments,
@@ -125,6 +133,11 @@ struct Case<'a> {
     resets: [&'a [(At, At)]; 2],
     /// By the instant of the answer.
     events: &'a [Event],
+    /// When the first request was sent.
+    first: At,
+    /// Parts that a new bucket of a limiter with a debt does not have, at least; 0 where the bucket may be
+    /// older than the first request.
+    starts_with: u64,
     /// The earliest end of a window that begins with the first request.
     first_window_until: At,
     /// How long a key has to be left alone until nothing of what it used is left, by the slowest numbers.
@@ -135,6 +148,7 @@ struct Case<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     base: u64,
+    least_base: u64,
     most: u64,
     shortest: u64,
     /// Parts that came back, in fractions of [`ONE`].
@@ -147,6 +161,7 @@ impl Bound {
     const fn new(from: At) -> Self {
         Self {
             base: 0,
+            least_base: u64::MAX,
             most: 0,
             shortest: u64::MAX,
             gave: 0,
@@ -159,6 +174,7 @@ impl Bound {
         let mut fastest = 0;
         for state in &segment.states {
             self.base = self.base.max(state.base);
+            self.least_base = self.least_base.min(state.base.max(1));
             self.most = self.most.max(state.most);
             self.shortest = self.shortest.min(state.refill);
             let rate = (ONE * u128::from(state.most)).div_ceil(state.refill.max(1).into());
@@ -204,6 +220,9 @@ impl Case<'_> {
             event.outcome == Outcome::Admitted && !self.maybe(Gives::Unlimited, event)
         };
         let admitted: Vec<&Event> = self.events.iter().filter(counts).collect();
+        if self.kind == Kind::Concurrency {
+            return flight::at_most(self, &admitted);
+        }
         admitted
             .iter()
             .filter_map(|start| self.at_most_from(start.sent, &admitted))
@@ -245,7 +264,15 @@ impl Case<'_> {
     /// The most units between two instants, in fractions of [`ONE`].
     fn most(&self, from: At, until: At, bound: &Bound) -> u128 {
         let base = u128::from(bound.base);
-        let full = base * u128::from(bound.most) * ONE;
+        // What pays later takes a unit more than there is; a unit may be larger at one time than at another.
+        let unit = (base * ONE).div_ceil(bound.least_base.into());
+        let last = if self.kind.pays_later() { unit } else { 0 };
+        let most = match self.kind {
+            Kind::SmoothWarmup => 0,
+            Kind::SmoothBursty if from == self.first => bound.most.saturating_sub(self.starts_with),
+            _ => bound.most,
+        };
+        let full = base * u128::from(most) * ONE + last;
         let resets = self.resets.iter().flat_map(|list| list.iter());
         let resets = resets.filter(|(sent, answered)| *sent <= until && from <= *answered);
         let resets = u128::try_from(resets.count()).unwrap_or(u128::MAX);
@@ -253,7 +280,14 @@ impl Case<'_> {
         let time = until.saturating_sub(from);
         let whole = |length: u64| u128::from(time.checked_div(length).unwrap_or(0));
         let by_time = match self.kind {
-            Kind::Funnel | Kind::TokenBucket | Kind::SlidingCounter => base * bound.gave,
+            Kind::Funnel
+            | Kind::TokenBucket
+            | Kind::SlidingCounter
+            | Kind::LeakyQueue
+            | Kind::SmoothBursty
+            | Kind::SmoothWarmup => base * bound.gave,
+            // What is in flight is counted elsewhere.
+            Kind::Concurrency => 0,
             Kind::SlidingLog => full * whole(bound.shortest),
             // An entry counts for nine of the ten slots at least.
             Kind::SlidingWindow => full * whole(bound.shortest / 10 * 9),
@@ -277,7 +311,8 @@ impl Case<'_> {
                 taken.parts * u128::from(base) + ONE
                     > u128::from(base) * u128::from(most) * ONE + NOTHING
             };
-            if states().any(|state| excuse(state.base, state.most)) {
+            let owes = self.kind.pays_later() && taken.count > 0;
+            if owes || states().any(|state| excuse(state.base, state.most)) {
                 return None;
             }
             let least = states().map(State::capacity).min()?;
@@ -360,6 +395,8 @@ struct Taken {
     count: usize,
     parts: u128,
 }
+
+mod flight;
 
 #[cfg(test)]
 mod reference;

@@ -11,7 +11,7 @@ use super::random::Random;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// The algorithms whose counts have exact bounds.
+/// The algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `funnel`
@@ -26,17 +26,29 @@ pub enum Kind {
     SlidingWindow,
     /// `sliding_counter`
     SlidingCounter,
+    /// `leaky_queue` of which nobody waits
+    LeakyQueue,
+    /// `smooth_bursty` without waiting
+    SmoothBursty,
+    /// `smooth_warmup` without waiting
+    SmoothWarmup,
+    /// `concurrency`, whose lease is what refills it
+    Concurrency,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Funnel,
         Self::TokenBucket,
         Self::FixedWindow,
         Self::SlidingLog,
         Self::SlidingWindow,
         Self::SlidingCounter,
+        Self::LeakyQueue,
+        Self::SmoothBursty,
+        Self::SmoothWarmup,
+        Self::Concurrency,
     ];
 
     /// The name in the rule file.
@@ -48,12 +60,28 @@ impl Kind {
             Self::SlidingLog => "sliding_log",
             Self::SlidingWindow => "sliding_window",
             Self::SlidingCounter => "sliding_counter",
+            Self::LeakyQueue => "leaky_queue",
+            Self::SmoothBursty => "smooth_bursty",
+            Self::SmoothWarmup => "smooth_warmup",
+            Self::Concurrency => "concurrency",
         }
+    }
+
+    /// Whether a request passes as soon as what came before is paid for, so that the last one may take more
+    /// than there is.
+    pub const fn pays_later(self) -> bool {
+        matches!(
+            self,
+            Self::LeakyQueue | Self::SmoothBursty | Self::SmoothWarmup
+        )
     }
 
     /// Whether the level is a whole number of units, so that a share of it is rounded.
     pub const fn rounds(self) -> bool {
-        !matches!(self, Self::Funnel | Self::TokenBucket)
+        matches!(
+            self,
+            Self::FixedWindow | Self::SlidingLog | Self::SlidingWindow | Self::SlidingCounter
+        )
     }
 }
 
@@ -121,6 +149,14 @@ impl Rule {
         rules
     }
 
+    /// How its levels are carried over whatever an edit says: places that are taken are no share.
+    pub fn levels(&self) -> Family {
+        match self.kind {
+            Kind::Concurrency => Family::Units,
+            _ => self.family,
+        }
+    }
+
     /// Numbers for this rule.
     pub fn numbers(&self, random: &mut Random) -> Numbers {
         let refill = if self.slow {
@@ -137,22 +173,30 @@ impl Rule {
     /// The limits with these numbers, as in a rule file.
     pub fn limits(&self, numbers: Numbers) -> Value {
         let Numbers { capacity, refill } = numbers;
-        let refill = format!("{}ms", refill / MS);
-        let algorithm = self.kind.name();
-        let mut limit = json!({ "name": "l", "algorithm": algorithm, "capacity": capacity });
-        let Some(fields) = limit.as_object_mut() else {
-            return Value::Null;
+        let ms = refill / MS;
+        let rate = json!(format!("{capacity}/{ms}ms"));
+        let time = json!(format!("{ms}ms"));
+        let own = match self.kind {
+            Kind::Funnel | Kind::TokenBucket => json!({ "capacity": capacity, "rate": rate }),
+            Kind::FixedWindow | Kind::SlidingLog | Kind::SlidingCounter => {
+                json!({ "capacity": capacity, "window": time })
+            }
+            Kind::SlidingWindow => {
+                json!({ "capacity": capacity, "window": time, "slot_capacity": capacity })
+            }
+            // More than any capacity here, scaled ones too.
+            Kind::LeakyQueue => json!({ "capacity": capacity, "rate": rate, "immediate": 1_000 }),
+            Kind::SmoothBursty => {
+                let seconds = format!("{}.{:03}", ms / 1_000, ms % 1_000);
+                let seconds: Value = serde_json::from_str(&seconds).unwrap_or_default();
+                json!({ "rate": rate, "burst_seconds": seconds })
+            }
+            Kind::SmoothWarmup => json!({ "rate": rate, "warmup": time }),
+            Kind::Concurrency => json!({ "capacity": capacity, "lease": time }),
         };
-        match self.kind {
-            Kind::Funnel | Kind::TokenBucket => {
-                fields.insert("rate".to_owned(), json!(format!("{capacity}/{refill}")));
-            }
-            _ => {
-                fields.insert("window".to_owned(), json!(refill));
-            }
-        }
-        if self.kind == Kind::SlidingWindow {
-            fields.insert("slot_capacity".to_owned(), json!(capacity));
+        let mut limit = json!({ "name": "l", "algorithm": self.kind.name() });
+        if let (Some(limit), Value::Object(own)) = (limit.as_object_mut(), own) {
+            limit.extend(own);
         }
         json!([limit])
     }

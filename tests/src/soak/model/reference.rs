@@ -162,6 +162,7 @@ impl Life {
             answered,
             outcome,
             opened: 0,
+            held_until: None,
         });
     }
 

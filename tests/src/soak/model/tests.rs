@@ -39,6 +39,7 @@ fn train(from: At, count: u64, outcome: Outcome) -> Vec<Event> {
         answered: from + (n + 1) * 1_000_000,
         outcome,
         opened: 0,
+        held_until: None,
     };
     (0..count).map(event).collect()
 }
@@ -74,9 +75,15 @@ fn own(gives: Gives, from: At, sure: [At; 2], until: At) -> KeySpan {
     }
 }
 
+fn counting() -> impl Iterator<Item = Kind> {
+    Kind::ALL
+        .into_iter()
+        .filter(|kind| !kind.pays_later() && *kind != Kind::Concurrency)
+}
+
 #[test]
 fn one_request_too_many_is_found_in_every_algorithm() {
-    for kind in Kind::ALL {
+    for kind in counting() {
         for family in [Family::Share, Family::Units] {
             let (rule, timeline) = (rule(kind, family), timeline(numbers(5, 10 * MINUTE)));
             let right = record(&[admitted(SECOND, 5), refused(2 * SECOND, 3)]);
@@ -93,7 +100,7 @@ fn one_request_too_many_is_found_in_every_algorithm() {
 
 #[test]
 fn one_refused_too_early_is_found_in_every_algorithm() {
-    for kind in Kind::ALL {
+    for kind in counting() {
         let (rule, timeline) = (rule(kind, Family::Share), timeline(numbers(5, 10 * MINUTE)));
         let wrong = record(&[admitted(SECOND, 4), refused(2 * SECOND, 1)]);
         assert_eq!(
@@ -229,7 +236,7 @@ fn a_ban_excuses_refusals_until_its_latest_end() {
 #[test]
 fn a_key_that_was_left_alone_is_full_again() {
     let fast = timeline(numbers(4, 2 * SECOND));
-    for kind in Kind::ALL {
+    for kind in counting() {
         let rule = rule(kind, Family::Share);
         let soon = record(&[admitted(0, 4), refused(3 * SECOND, 1)]);
         assert_eq!(
@@ -274,4 +281,57 @@ fn a_share_that_is_rounded_is_excused_once_for_each_change() {
     let exact = rule(Kind::Funnel, Family::Share);
     let breaches = broken(&exact, &timeline, &record(&events));
     assert_eq!(breaches, [Promise::AtLeast], "0.3 and 1 of 3 are used");
+}
+
+#[test]
+fn what_pays_later_takes_one_more_and_has_only_to_begin() {
+    for (kind, most) in [
+        (Kind::LeakyQueue, 6),
+        (Kind::SmoothBursty, 1),
+        (Kind::SmoothWarmup, 1),
+    ] {
+        let (rule, timeline) = (rule(kind, Family::Share), timeline(numbers(5, 10 * MINUTE)));
+        let right = record(&[admitted(SECOND, most), refused(2 * SECOND, 3)]);
+        assert_eq!(broken(&rule, &timeline, &right), [], "{rule:?}");
+        let wrong = record(&[admitted(SECOND, most + 1)]);
+        assert_eq!(
+            broken(&rule, &timeline, &wrong),
+            [Promise::AtMost],
+            "{rule:?}"
+        );
+        let never = record(&[refused(SECOND, 1)]);
+        assert_eq!(
+            broken(&rule, &timeline, &never),
+            [Promise::AtLeast],
+            "{rule:?}"
+        );
+    }
+}
+
+#[test]
+fn no_more_are_in_flight_than_there_are_places() {
+    let (rule, timeline) = (
+        rule(Kind::Concurrency, Family::Share),
+        timeline(numbers(3, 10 * MINUTE)),
+    );
+    let held = |count: u64, until: At| {
+        let mut events = admitted(SECOND, count);
+        for event in &mut events {
+            event.held_until = Some(until);
+        }
+        events
+    };
+    let right = record(&[held(3, 2 * SECOND), admitted(3 * SECOND, 3)]);
+    assert_eq!(broken(&rule, &timeline, &right), []);
+    let wrong = record(&[held(3, 2 * SECOND), admitted(1_900_000_000, 1)]);
+    assert_eq!(broken(&rule, &timeline, &wrong), [Promise::AtMost]);
+    let mut reset = wrong.clone();
+    reset.resets.push((1_500_000_000, 1_500_000_001));
+    assert_eq!(broken(&rule, &timeline, &reset), []);
+    // A place whose lease is over may go to another.
+    let mut old = timeline.clone();
+    change(&mut old, 0, 0, numbers(3, SECOND / 2));
+    assert_eq!(broken(&rule, &old, &wrong), []);
+    let refused = record(&[held(1, 2 * SECOND), refused(1_900_000_000, 1)]);
+    assert_eq!(broken(&rule, &timeline, &refused), [Promise::AtLeast]);
 }
