@@ -293,7 +293,7 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
-        flags: 32,
+        flags: 64,
         origin: 9,
         given: 10,
         conduct: ([0; 3], 0, 0),

@@ -1,8 +1,8 @@
 //! What is given back when requests end, and lost without harm.
 
+use loudou_limiter::Carry;
 use loudou_limiter::Nanos;
-use loudou_limiter::carry::{Carry, Past, Versions};
-use loudou_limiter::config::parse_limits;
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::attempt::MAX_RETRIES;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
@@ -12,29 +12,22 @@ use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 use serde_json::json;
 
 use super::Decides as _;
-use super::{RULE, World, open, page_key, per_day, take, versions};
+use super::{World, clock, edited, open, page_key, per_day, rule, take};
 
 const LEASE: u64 = 1_000_000;
 
-pub(super) fn at_most(capacity: u64) -> Versions {
+pub(super) fn at_most(capacity: u64) -> ActiveRule {
     let lease = format!("{LEASE}ns");
-    versions(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
+    rule(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
 }
 
 pub(super) fn give<'a>(
-    versions: &'a Versions,
+    rule: &'a ActiveRule,
     key: &'a str,
     receipt: &'a Receipt,
     now: u64,
 ) -> Give<'a> {
-    Give {
-        versions,
-        rule_tag: RULE,
-        key,
-        receipt,
-        why: Why::Ended,
-        now: Nanos::new(now),
-    }
+    rule.give(key, receipt, Why::Ended, clock(now))
 }
 
 impl World {
@@ -43,8 +36,8 @@ impl World {
     }
 
     /// The receipt of a request that is let in.
-    fn admitted(&mut self, versions: &Versions, key: &str, now: u64) -> Receipt {
-        self.receipt(versions, key, now).expect("admitted")
+    fn admitted(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Receipt {
+        self.receipt(rule, key, now).expect("admitted")
     }
 }
 
@@ -103,22 +96,16 @@ fn a_return_of_nothing_is_no_write() {
 #[test]
 fn a_return_after_an_edit() {
     let mut world = World::new(16);
-    let old = parse_limits(&json!([{ "algorithm": "concurrency", "capacity": 2 }])).expect("valid");
-    let first = Versions::new(old.clone(), Vec::new());
+    let first = rule(&json!([{ "algorithm": "concurrency", "capacity": 2 }]));
     let receipts = [10, 10].map(|at| world.admitted(&first, "k", at));
-    let new = parse_limits(&json!([
+    let new = rule(&json!([
         { "algorithm": "concurrency", "capacity": 1 },
         { "algorithm": "token_bucket", "capacity": 5, "rate": "1/s", "initial": 1 },
     ]));
-    let past = Past {
-        limits: old,
-        carry: Carry::Keep,
-        until: Nanos::new(15),
-    };
-    let second = Versions::new(new.expect("valid"), vec![past]);
+    let second = edited(&first, &new, Carry::Keep, 15);
     assert_eq!(world.release(&give(&second, "k", &receipts[0], 20)), Ok(()));
     let slot = world.slot("k").expect("a bucket");
-    assert_eq!(slot.limits_tag, second.tag());
+    assert_eq!(slot.version, second.version());
     assert_eq!(
         slot.flags, FLAG_KEEPS_GAIN,
         "the token bucket has less than it could"

@@ -42,7 +42,7 @@ fn full_page(others: &[(usize, u64, u8)]) -> Page {
 /// What goes at `now`, and what of.
 fn evicted(mut page: Page, now: u64) -> (Option<u64>, Result<Evicted, PageFull>) {
     let before: Vec<u64> = page.slots.iter().map(|slot| slot.fingerprint).collect();
-    let outcome = page.make_room(super::RULE, Nanos::new(now));
+    let outcome = page.make_room(super::tag(), Nanos::new(now));
     let kept = |id: &u64| page.slots.iter().any(|slot| slot.fingerprint == *id);
     let mut gone = before.into_iter().filter(|id| !kept(id));
     let first = gone.next();

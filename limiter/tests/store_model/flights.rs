@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::carry::Versions;
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::store::SharedData;
 use loudou_limiter::store::attempt::Attempt;
 use loudou_limiter::store::release::{Giving, Receipt};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::ends::{at_most, give};
 use super::stepwise::Want;
-use super::{World, take, versions};
+use super::{World, rule, take};
 
 /// What a worker is about: a request from its start to its end, in reads and writes.
 enum Doing<'a> {
@@ -32,7 +32,7 @@ struct Worker<'a> {
 /// Workers that take, and later give back, on one store.
 struct Model<'a> {
     table: &'a Table,
-    versions: &'a Versions,
+    rule: &'a ActiveRule,
     keys: &'a [String],
     /// One for each request.
     receipts: &'a [OnceCell<Receipt>],
@@ -63,7 +63,7 @@ impl Model<'_> {
     /// One step of one worker; whether it had anything left to do.
     fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();
-        let (table, versions, keys) = (self.table, self.versions, self.keys);
+        let (table, rule, keys) = (self.table, self.rule, self.keys);
         let worker = &mut self.workers[index % count];
         let reads = !worker.has_read;
         worker.has_read = false;
@@ -72,7 +72,7 @@ impl Model<'_> {
                 let Some(want) = worker.queue.pop() else {
                     return false;
                 };
-                let mut take = take(versions, &keys[want.key], self.clock);
+                let mut take = take(rule, &keys[want.key], self.clock);
                 take.ask.cost = want.cost;
                 Some(Doing::Taking(want, Box::new(Attempt::new(table, take))))
             }
@@ -103,7 +103,7 @@ impl Model<'_> {
             Some(Doing::Flying(want, receipt)) => {
                 // It has ended from here on, whenever that is heard of.
                 self.flying[want.key] -= want.cost;
-                let give = give(versions, &keys[want.key], receipt, self.clock);
+                let give = give(rule, &keys[want.key], receipt, self.clock);
                 Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
             }
             Some(Doing::Giving(want, mut giving)) if reads => {
@@ -142,7 +142,7 @@ struct End {
 /// Workers with these queues follow the schedule of (worker, time that passes before), then all finish.
 fn fly(
     world: &mut World,
-    versions: &Versions,
+    rule: &ActiveRule,
     keys: &[String],
     queues: Vec<Vec<(usize, u64)>>,
     schedule: &[(usize, u64)],
@@ -160,7 +160,7 @@ fn fly(
     };
     let mut model = Model {
         table: &table,
-        versions,
+        rule,
         keys,
         receipts: &receipts,
         workers: queues.into_iter().map(worker).collect(),
@@ -209,7 +209,7 @@ proptest! {
         let now = Nanos::new(end.clock);
         for key in &keys {
             let Some(slot) = world.slot(key) else { continue };
-            let answer = limits.current().peek(&slot.bucket, 0, now);
+            let answer = super::limits(&limits).peek(&slot.bucket, 0, now);
             prop_assert_eq!(answer.reported().expect("one").remaining, capacity);
             prop_assert_eq!(answer.reset_after(), Nanos::ZERO);
             prop_assert_eq!(slot.held_until_ms, 0);
@@ -227,7 +227,7 @@ proptest! {
         capacity in 1..=2_u64,
     ) {
         let mut world = World::new(16);
-        let limits = versions(&json!([
+        let limits = rule(&json!([
             { "name": "a", "algorithm": "concurrency", "capacity": capacity, "lease": "1s" },
             { "name": "b", "algorithm": "funnel", "capacity": 1_000, "rate": "1000/d" },
         ]));

@@ -62,9 +62,14 @@ fn clock(now: u64) -> Clock {
     Clock::at(Nanos::new(now))
 }
 
-/// `capacity` at once and practically nothing after.
+/// Limits: `capacity` at once and practically nothing after.
+fn daily(capacity: u64) -> Value {
+    json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
+}
+
+/// [`rule`] with [`daily`] limits.
 fn per_day(capacity: u64) -> ActiveRule {
-    rule(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }]))
+    rule(&daily(capacity))
 }
 
 fn take<'a>(rule: &'a ActiveRule, key: &'a str, now: u64) -> Take<'a> {

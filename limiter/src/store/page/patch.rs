@@ -198,10 +198,10 @@ impl PageBytes {
 
 /// The end of a well-formed slot that begins at `start`.
 fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
-    let head = bytes.get(start..)?.get(..SLOT_HEAD)?;
-    let words = u16::from_le_bytes(*head.get(WORDS_AT..)?.first_chunk()?);
+    let fixed = bytes.get(start..)?.get(..SLOT_HEAD)?;
+    let words = u16::from_le_bytes(*fixed.get(WORDS_AT..)?.first_chunk()?);
     let words = usize::from(words);
-    let flags = *head.get(FLAGS_AT)?;
+    let flags = *fixed.get(FLAGS_AT)?;
     // Most slots have nothing between head and words.
     let words_at = if flags & FLAGS_IN_BYTES == 0 {
         SLOT_HEAD

@@ -62,7 +62,7 @@ impl Standing {
     pub(super) fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
         let mut bytes = Bytes(slot);
         let _fingerprint: [u8; 8] = bytes.take()?;
-        let (rule_tag, _limits_tag) = (bytes.u32()?, bytes.u32()?);
+        let (rule_tag, _version) = (bytes.u32()?, bytes.u32()?);
         let last = Nanos::new(bytes.u64()?);
         let (idle_at_ms, _admitted) = (bytes.u40()?, bytes.u40()?);
         let has_refused = bytes.take()? != [0; 5];
