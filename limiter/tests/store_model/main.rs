@@ -26,6 +26,7 @@ mod refunds;
 mod returns;
 mod shares;
 mod stepwise;
+mod sweeping;
 mod upstreams;
 
 const SHARE: &str = "test";
