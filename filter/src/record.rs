@@ -373,9 +373,22 @@ pub(crate) fn change<T>(
     let mut outcome = None;
     let record = change_within(host, share, usize::MAX, &mut |record| {
         outcome = change(record);
+        record.generation = record.generation.saturating_add(outcome.is_some().into());
         outcome.is_some()
     })?;
     Ok((record, outcome))
+}
+
+/// Changes what nobody sees of the record: the generation stays as it is.
+pub(crate) fn tidy(
+    host: &dyn Host,
+    share: &str,
+    change: &dyn Fn(&mut Record),
+) -> Result<Record, RecordError> {
+    change_within(host, share, usize::MAX, &mut |record| {
+        change(record);
+        true
+    })
 }
 
 /// The same for an edit, which must not make it too large.
@@ -384,7 +397,11 @@ pub(crate) fn edit(
     share: &str,
     change: &mut dyn FnMut(&mut Record) -> bool,
 ) -> Result<Record, RecordError> {
-    change_within(host, share, MAX_RECORD, change)
+    change_within(host, share, MAX_RECORD, &mut |record| {
+        let changes = change(record);
+        record.generation = record.generation.saturating_add(changes.into());
+        changes
+    })
 }
 
 fn change_within(
@@ -398,7 +415,6 @@ fn change_within(
         if !change(&mut record) {
             return Ok(record);
         }
-        record.generation = record.generation.saturating_add(1);
         let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
         if bytes.len() > most.max(length) {
             return Err(RecordError::TooLarge);

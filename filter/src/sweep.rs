@@ -136,9 +136,8 @@ pub(crate) fn step(
     if host.shared_set(&key, &progress.bytes(), cas) != Ok(Written::Done) || end < table.pages() {
         return false;
     }
-    let forgotten = record::change(host, share, |record| {
+    let forgotten = record::tidy(host, share, &|record| {
         record.forget(progress.rule_tag, progress.version);
-        Some(())
     });
     progress = Progress {
         rule_tag: 0,

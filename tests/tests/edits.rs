@@ -245,14 +245,14 @@ fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
 
 #[test]
 fn a_level_is_carried_over_as_asked() -> Result<()> {
-    // Of 10 at 1/d, 5 are taken; then there are others. No carry makes a bucket wait for longer.
+    // Of 10 at 1/d, 5 are taken; then there are others.
     let cases = [
         ("carry=keep", 4, "1/d", 0),
         ("carry=keep", 20, "2/d", 15),
         ("carry=proportional", 4, "1/d", 2),
         ("carry=proportional", 20, "2/d", 10),
-        // Half of 20 would be as good as new five days later than before the edit.
-        ("carry=proportional", 20, "1/d", 15),
+        // Half of 20 takes five days longer than before the edit.
+        ("carry=proportional", 20, "1/d", 10),
         ("", 4, "1/d", 2),
         ("carry=reset", 4, "1/d", 4),
         ("carry=reset", 20, "2/d", 20),

@@ -117,20 +117,28 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// What a limit with another lease has in flight. Under a longer one the generations stay as they
-    /// are. Under a shorter one all of it is the old generation: it stays taken for one lease, and what
-    /// began before that cannot be given back any more.
+    /// What a limit with another lease has in flight. Under a longer one all of it is one young generation,
+    /// which begins where its old one did: what was taken earlier has expired, and stays so. Under a shorter
+    /// one, or where that generation would be over too soon, all of it is the old generation: it stays taken
+    /// for one lease, and what began before that cannot be given back any more.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
-        if before.lease > self.lease {
+        if before.lease == self.lease {
+            return flight;
+        }
+        let none = self.none(now);
+        let begun = flight.ends.since(before.two_leases()).since(before.lease);
+        let ends = begun.saturating_add(self.two_leases());
+        if before.lease < self.lease && ends > now.saturating_add(self.lease) {
+            let young = flight.all();
             return Flight {
-                old: flight.all(),
-                ..self.none(now)
+                ends,
+                young,
+                old: 0,
             };
         }
-        let longer = self.two_leases().since(before.two_leases());
         Flight {
-            ends: flight.ends.saturating_add(longer),
-            ..flight
+            old: flight.all(),
+            ..none
         }
     }
 }

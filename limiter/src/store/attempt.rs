@@ -116,6 +116,8 @@ impl<'a> Attempt<'a> {
                 if let Some(bucket) = brought {
                     slot.bucket = bucket;
                     slot.origin = origin;
+                    // A ban may keep the limits from answering.
+                    slot.note(limits, &limits.peek(&slot.bucket, 0, now));
                 }
                 slot.version = rule.version();
             }

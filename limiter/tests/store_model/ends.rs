@@ -183,3 +183,25 @@ fn a_lost_return_is_counted() {
     assert!(answer(10 + 2 * LEASE - 1));
     assert!(!answer(10 + 2 * LEASE));
 }
+
+/// What had expired before the lease became longer is not taken off those who are in flight.
+#[test]
+fn a_longer_lease_revives_no_receipt() {
+    const S: u64 = 1_000_000_000;
+    let with =
+        |lease: &str| rule(&json!([{ "algorithm": "concurrency", "capacity": 2, "lease": lease }]));
+    let mut world = World::new(16);
+    let short = with("1s");
+    let expired = world.admitted(&short, "k", 0);
+    let flies = world.admitted(&short, "k", 3 * S);
+    world.admitted(&short, "k", 3 * S);
+    let long = edited(&short, &with("1m"), Carry::Keep, 9 * S / 2);
+    let mut returned = |receipt: &Receipt, now: u64| {
+        let give = give(&long, "k", receipt, now);
+        let returned = world.table.give(&mut world.store, &give, &mut world.stats);
+        returned.expect("the store works");
+        world.admits(&long, "k", now + 1)
+    };
+    assert!(!returned(&expired, 9 * S / 2), "two are in flight");
+    assert!(returned(&flies, 5 * S));
+}

@@ -4,24 +4,18 @@ use loudou_limiter::config::{RuleEdit, parse_edit, parse_rule};
 use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::rule::Rule;
 use loudou_limiter::store::attempt::{Charge, MAX_RETRIES};
-use loudou_limiter::store::bans::{SetBan, SetTo};
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::Slot;
 use loudou_limiter::store::release::{Receipt, Why};
 use loudou_limiter::store::table::{GaveUp, StoreStats};
 use loudou_limiter::store::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
-use loudou_limiter::versions::{Age, History};
+use loudou_limiter::versions::History;
 use loudou_limiter::{Ask, Bucket, Carry, Nanos};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{World, clock, daily, names_key, page_key, take};
+use super::{World, clock, daily, names_key, page_key};
 
-const S: u64 = 1_000_000_000;
-/// The first two have an override of their own in some of [`overrides`], those of `vip-` one for all.
-const KEYS: [&str; 10] = [
-    "own", "free", "vip-a", "vip-b", "vip-c", "k-0", "k-1", "k-2", "k-3", "k-4",
-];
+mod pasts;
 
 /// A rule and what it has gone through.
 #[derive(Clone)]
@@ -67,10 +61,7 @@ impl Edited {
 
     /// The bucket of a key once it is brought forward; `None` if it is as it was.
     fn brought(&self, rule: &ActiveRule, key: &str, slot: &Slot, now: u64) -> Option<Bucket> {
-        let (of, bucket) = (
-            (key, rule.limits_of(key)),
-            (&slot.bucket, slot.version),
-        );
+        let (of, bucket) = ((key, rule.limits_of(key)), (&slot.bucket, slot.version));
         self.history
             .bring_forward(&self.rule, of, bucket, clock(now))
     }
@@ -88,11 +79,11 @@ impl World {
         let Some((page, names)) = page else {
             return Vec::new();
         };
-        let named = |slot: Slot| {
+        let with_name = |slot: Slot| {
             let name = names.get(slot.fingerprint).expect("a name").to_owned();
             (slot, name)
         };
-        page.slots.into_iter().map(named).collect()
+        page.slots.into_iter().map(with_name).collect()
     }
 
     fn raw_page(&mut self, page: u32) -> (Option<Cas>, Vec<u8>) {
@@ -109,180 +100,6 @@ impl World {
         let slot = table.look(&mut store, table.id(rule.tag(), key));
         let slot = slot.expect("readable").expect("a bucket");
         (charge.expect("a decision"), slot)
-    }
-}
-
-/// Limits of every algorithm that scales and of some that do not.
-fn limits() -> Vec<Value> {
-    let both = json!([
-        { "name": "a", "algorithm": "concurrency", "capacity": 3, "lease": "2s" },
-        { "name": "b", "algorithm": "funnel", "capacity": 9, "rate": "1/s" },
-    ]);
-    vec![
-        json!([{ "algorithm": "funnel", "capacity": 5, "rate": "1/s" }]),
-        json!([{ "algorithm": "funnel", "capacity": 2, "rate": "1/3s", "max_wait": "9s" }]),
-        json!([{ "algorithm": "token_bucket", "capacity": 6, "rate": "2/s", "initial": 3 }]),
-        json!([{ "algorithm": "sliding_log", "capacity": 4, "window": "3s" }]),
-        json!([{ "algorithm": "sliding_window", "capacity": 6, "window": "4s", "slots": 4 }]),
-        json!([{ "algorithm": "sliding_counter", "capacity": 4, "window": "3s" }]),
-        json!([{ "algorithm": "fixed_window", "capacity": 3, "window": "2s", "align": "clock" }]),
-        json!([{ "algorithm": "leaky_queue", "capacity": 5, "rate": "1/s", "immediate": 2 }]),
-        json!([{ "algorithm": "smooth_bursty", "rate": "2/s", "burst_seconds": 2, "max_wait": "2s" }]),
-        json!([{ "algorithm": "smooth_warmup", "rate": "2/s", "warmup": "3s", "max_wait": "2s" }]),
-        both,
-    ]
-}
-
-fn overrides() -> Vec<Value> {
-    let own = json!([{ "algorithm": "funnel", "capacity": 7, "rate": "1/2s" }]);
-    vec![
-        json!({}),
-        json!({ "own": { "limits": own }, "vip-*": { "scale": 3 } }),
-        json!({ "own": { "scale": 2 }, "free": "unlimited", "vip-a": { "limits": own } }),
-        json!({ "vip-*": "banned", "vip-a": { "scale": 2 }, "free": { "scale": 3 } }),
-    ]
-}
-
-#[derive(Clone, Debug)]
-enum Event {
-    /// A request of a key to the rule or to the other one, which may end at once.
-    Take(usize, bool, bool),
-    /// An operator bans a key of either rule, or lets it free.
-    Ban(usize, bool, bool),
-    Limits(usize, Carry),
-    Overrides(usize, Carry),
-}
-
-fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
-    let carry = prop::sample::select(vec![Carry::Keep, Carry::Proportional, Carry::Reset]);
-    let key = 0..KEYS.len();
-    let event = prop_oneof![
-        9 => (key.clone(), prop::bool::weighted(0.8), any::<bool>())
-            .prop_map(|(key, own, ends)| Event::Take(key, own, ends)),
-        1 => (key, any::<bool>(), any::<bool>())
-            .prop_map(|(key, own, bans)| Event::Ban(key, own, bans)),
-        1 => (0..limits().len(), carry.clone()).prop_map(|(to, carry)| Event::Limits(to, carry)),
-        1 => (0..overrides().len(), carry).prop_map(|(to, carry)| Event::Overrides(to, carry)),
-    ];
-    prop::collection::vec((0..S / 2, event), 20..160)
-}
-
-/// Everything that happened to two rules until now.
-struct Past {
-    world: World,
-    edited: Edited,
-    now: u64,
-}
-
-fn live(first: usize, events: Vec<(u64, Event)>) -> Past {
-    let mut world = World::new(64);
-    let mut edited = Edited::new("swept", &limits()[first]);
-    let other = Edited::new("other", &limits()[first]).active();
-    let mut now = S;
-    for (pause, event) in events {
-        now += pause;
-        let rule = edited.active();
-        let of = |own: bool| if own { &rule } else { &other };
-        match event {
-            Event::Take(key, own, ends) => {
-                let (rule, key) = (of(own), KEYS[key]);
-                let take = take(rule, key, now);
-                let charge = world.table.charge(&mut world.store, &take, &mut world.stats);
-                if let Ok(Some(receipt)) = charge.map(|charge| charge.receipt) && ends {
-                    let give = rule.give(key, &receipt, Why::Ended, clock(now));
-                    let given = world.table.give(&mut world.store, &give, &mut world.stats);
-                    given.expect("given back");
-                }
-            }
-            Event::Ban(key, own, bans) => {
-                let span = Nanos::from_secs(20);
-                let ban = SetBan {
-                    rule: of(own),
-                    key: KEYS[key],
-                    ban: if bans { SetTo::Banned(Some(span)) } else { SetTo::Free },
-                    clock: clock(now),
-                };
-                let set = world.table.set_ban(&mut world.store, &ban, &mut world.stats);
-                set.expect("set");
-            }
-            Event::Limits(to, carry) => edited.limits(&limits()[to], carry, now),
-            Event::Overrides(to, carry) => {
-                let to = json!({ "overrides": overrides()[to] });
-                edited.edit(&parse_edit(&to).expect("valid"), carry, now);
-            }
-        }
-    }
-    Past { world, edited, now }
-}
-
-/// A slot but for where its state began, and for what a request counts.
-fn state(slot: &Slot) -> Slot {
-    Slot {
-        origin: 0,
-        admitted: 0,
-        refused: 0,
-        ..slot.clone()
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
-
-    /// After any past, sweeping all pages does what touching all keys would do, and nothing else. Then the
-    /// past can be forgotten.
-    #[test]
-    fn a_sweep_is_a_touch_of_each_bucket(
-        first in 0..limits().len(), events in events(),
-        late in 0..5 * S, skew in prop_oneof![3 => Just(0), 1 => 0..2 * S],
-    ) {
-        let Past { mut world, edited, now } = live(first, events);
-        // The clock of whoever sweeps may even be behind that of the last touch.
-        let now = now + late - skew.min(now);
-        let rule = edited.active();
-        let untouched = World { store: world.store.clone(), table: world.table.clone(), stats: world.stats };
-        for page in 0..world.table.pages() {
-            let before = world.named_slots(page);
-            let mut origins = world.page(page).origins;
-            let is_behind = |slot: &Slot| slot.rule_tag == rule.tag() && slot.version < rule.version();
-            let behind = before.iter().filter(|(slot, _)| is_behind(slot)).count();
-            prop_assert_eq!(world.sweep(page, &rule, now), Ok(behind));
-            let after = world.named_slots(page);
-            prop_assert_eq!(before.len(), after.len());
-            for ((before, key), (after, _)) in before.iter().zip(&after) {
-                if !is_behind(before) {
-                    prop_assert_eq!(after, before);
-                    continue;
-                }
-                prop_assert_eq!(rule.age(after.version), Age::Current);
-                prop_assert_eq!(&after.bucket, &rule.bucket_of(key, before, clock(now)));
-                prop_assert_eq!(after.conduct, before.conduct);
-                prop_assert_eq!((after.admitted, after.refused), (before.admitted, before.refused));
-                let (touched, slot) = untouched.tried(&rule, key, Ask::new(0, Nanos::new(now)));
-                if edited.brought(&rule, key, before, now).is_none() {
-                    let same = Slot { version: before.version, ..after.clone() };
-                    prop_assert_eq!(&same, before);
-                } else {
-                    origins = origins.wrapping_add(1);
-                    prop_assert_eq!(after.origin, origins);
-                    // A request that is banned leaves what is known of its bucket as it is.
-                    if touched.answer.is_ok() {
-                        let settled = Slot { conduct: slot.conduct, ..after.clone() };
-                        prop_assert_eq!(state(&settled), state(&slot));
-                    }
-                }
-                for later in [now, now + S / 3, now + 7 * S] {
-                    let ask = Ask::new(1, Nanos::new(later));
-                    let (touched, left) = untouched.tried(&rule, key, ask);
-                    let (swept, now_left) = world.tried(&edited.forgetful(), key, ask);
-                    prop_assert_eq!(swept.answer, touched.answer);
-                    prop_assert_eq!(state(&now_left), state(&left));
-                }
-            }
-            prop_assert_eq!(world.page(page).origins, origins);
-            let swept = world.raw_page(page);
-            prop_assert_eq!(world.sweep(page, &rule, now + S), Ok(0));
-            prop_assert_eq!(world.raw_page(page), swept);
-        }
     }
 }
 
@@ -330,7 +147,11 @@ fn nothing_to_bring_is_no_write() {
     newer.limits(&daily(9), Carry::Keep, 4);
     assert_eq!(world.sweep(0, &newer.active(), 5), Ok(3));
     let before = world.raw_page(0);
-    for rule in [&old, &newer.active(), &Edited::new("none", &daily(1)).active()] {
+    for rule in [
+        &old,
+        &newer.active(),
+        &Edited::new("none", &daily(1)).active(),
+    ] {
         assert_eq!(world.sweep(0, rule, 6), Ok(0));
     }
     assert_eq!(world.raw_page(0), before);
@@ -396,14 +217,26 @@ fn conflicts_are_tried_again_and_lose_nothing() {
     let rule = edited.active();
     let table = world.table.clone();
     let sweep = |world: &mut World, conflicts: u32| {
-        let mut busy = Busy { world, rule: &rule, conflicts, sets: 0 };
+        let mut busy = Busy {
+            world,
+            rule: &rule,
+            conflicts,
+            sets: 0,
+        };
         let brought = table.bring_page_forward(&mut busy, 0, &rule, clock(5));
         (brought, busy.sets)
     };
     let (mut again, _) = behind();
     let most = MAX_RETRIES;
-    assert_eq!(sweep(&mut again, most + 1), (Err(GaveUp::Conflicts), most + 1));
-    assert_eq!(sweep(&mut again, 0), (Ok(2), 1), "the third was touched meanwhile");
+    assert_eq!(
+        sweep(&mut again, most + 1),
+        (Err(GaveUp::Conflicts), most + 1)
+    );
+    assert_eq!(
+        sweep(&mut again, 0),
+        (Ok(2), 1),
+        "the third was touched meanwhile"
+    );
     assert_eq!(sweep(&mut world, 2), (Ok(2), 3));
     let left = ["own", "k-0", "k-1", "new-1", "new-2"].map(|key| left(&world, &rule, key));
     assert_eq!(left, [32 - 9, 16 - 10, 16 - 9, 16 - 2, 16 - 2]);
@@ -416,7 +249,11 @@ fn what_cannot_be_read_or_written_is_left_alone() {
 
     impl SharedData for Failing {
         fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
-            if self.1 { Err(StoreFailed) } else { self.0.get(key, value) }
+            if self.1 {
+                Err(StoreFailed)
+            } else {
+                self.0.get(key, value)
+            }
         }
 
         fn set(&mut self, _: &[u8], _: &[u8], _: Cas) -> Result<Written, StoreFailed> {
@@ -428,7 +265,9 @@ fn what_cannot_be_read_or_written_is_left_alone() {
     let rule = edited.active();
     for reads_fail in [false, true] {
         let mut failing = Failing(world.store.clone(), reads_fail);
-        let brought = world.table.bring_page_forward(&mut failing, 0, &rule, clock(5));
+        let brought = world
+            .table
+            .bring_page_forward(&mut failing, 0, &rule, clock(5));
         assert_eq!(brought, Err(GaveUp::Failed));
     }
     let (_, mut bytes) = world.raw_page(0);
