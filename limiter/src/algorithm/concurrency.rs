@@ -118,13 +118,17 @@ impl Concurrency {
     }
 
     /// What a limit with another lease has in flight. Under a longer one the generations stay as they
-    /// are. Under a shorter one all of it is the old generation: it stays taken for one lease, and what
-    /// began before that cannot be given back any more.
+    /// are. Under a shorter one all of it is one generation, which ends with this instant: it stays taken for
+    /// one lease, and what began before that cannot be given back any more.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
         if before.lease > self.lease {
+            let young = flight.all();
+            // What is taken at this very instant is of it, too.
+            let ends = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
             return Flight {
-                old: flight.all(),
-                ..self.none(now)
+                ends,
+                young,
+                old: 0,
             };
         }
         let longer = self.two_leases().since(before.two_leases());

@@ -196,18 +196,22 @@ fn an_edit_keeps_what_is_in_flight() {
             world.edit(at_most(20, "10s"), carry, 12 * S).left(12 * S),
             13
         );
-        // With a shorter lease all of it ends a lease from now. With a longer one three end twice as much
+        // With a shorter lease all of it ends a lease after the edit. With a longer one three end twice as much
         // later as the lease is longer, for 2·lease after 10 s less a lease, and four a lease after that.
-        for (lease, three, four) in [("5s", 17, 17), ("12s", 22, 34), ("1m", 70, 130)] {
+        for (lease, three, four) in [
+            ("5s", 17 * S + 1, 17 * S + 1),
+            ("12s", 22 * S, 34 * S),
+            ("1m", 70 * S, 130 * S),
+        ] {
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(
                 other.take(0, 12 * S),
-                (Admitted, 1, (four - 12) * S),
+                (Admitted, 1, four - 12 * S),
                 "{lease}"
             );
-            assert_eq!(other.left(three * S - 1), 1);
-            assert_eq!(other.left(four * S - 1), if three == four { 1 } else { 4 });
-            assert_eq!(other.left(four * S), 8);
+            assert_eq!(other.left(three - 1), 1);
+            assert_eq!(other.left(four - 1), if three == four { 1 } else { 4 });
+            assert_eq!(other.left(four), 8);
             // What was taken in the new lease before the edit, or is known by its generation, comes back.
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(other.give(4, 11 * S, 13 * S), 5);
