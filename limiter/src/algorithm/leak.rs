@@ -196,11 +196,18 @@ impl Leak {
             Algorithm::LeakyQueue(queue) => queue.leak(),
             _ => return false,
         };
-        let (level, period) = (self.level(), self.level().period());
+        let level = self.level();
+        let (old_period, period) = (before.level().period().into(), level.period().into());
         let drops = before.level().read(old, now);
-        let drops = mul_div_ceil(drops, period.into(), before.level().period().into());
-        let full = |used: Used| product(used.div_ceil(USED_ONE), period.into());
-        let used = carry.apply(drops, full(from.meter().full()), full(own));
+        let full = |used: Used, period: u128| product(used.div_ceil(USED_ONE), period);
+        let (was_full, own) = (from.meter().full(), full(own, period));
+        let shared = full(was_full, old_period);
+        let used = if carry == Carry::Proportional && drops <= shared {
+            carry.apply(drops, shared, own)
+        } else {
+            let kept = mul_div_ceil(drops, period, old_period);
+            carry.apply(kept, full(was_full, period), own)
+        };
         level.write(words, used, now);
         true
     }

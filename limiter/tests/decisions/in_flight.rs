@@ -196,17 +196,21 @@ fn an_edit_keeps_what_is_in_flight() {
             world.edit(at_most(20, "10s"), carry, 12 * S).left(12 * S),
             13
         );
-        // With a shorter lease all of it ends a lease from now, and so it does where a longer one would have
-        // ended by then: what began at 0 s ends two leases later.
-        for (lease, end, comes_back) in [("5s", 17, false), ("12s", 24, true), ("1m", 120, true)] {
+        // With a shorter lease all of it ends a lease after the edit, and so it does where a longer one would
+        // have ended by then: what began at 0 s ends two leases later.
+        for (lease, end, comes_back) in [
+            ("5s", 17 * S + 1, false),
+            ("12s", 24 * S + 1, true),
+            ("1m", 120 * S, true),
+        ] {
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(
                 other.take(0, 12 * S),
-                (Admitted, 1, (end - 12) * S),
+                (Admitted, 1, end - 12 * S),
                 "{lease}"
             );
-            assert_eq!(other.left(end * S - 1), 1);
-            assert_eq!(other.left(end * S), 8);
+            assert_eq!(other.left(end - 1), 1);
+            assert_eq!(other.left(end), 8);
             // What was taken in the new lease before the edit, or is known by its generation, comes back.
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(other.give(4, 11 * S, 13 * S), 5);

@@ -31,6 +31,26 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((pause, step), 1..80)
 }
 
+/// A step, or another capacity and lease.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Step(Step),
+    Edit(u64, u64),
+}
+
+fn change() -> impl Strategy<Value = (u64, Change)> {
+    let step = prop_oneof![
+        4 => (1..=3_u64).prop_map(Step::Take),
+        2 => any::<usize>().prop_map(Step::Give),
+        1 => any::<usize>().prop_map(Step::Lose),
+    ];
+    let change = prop_oneof![
+        4 => step.prop_map(Change::Step),
+        1 => (1..=8_u64, 1..=40_u64).prop_map(|(capacity, lease)| Change::Edit(capacity, lease)),
+    ];
+    (prop_oneof![3 => 0..=3_u64, 1 => 0..=20_u64], change)
+}
+
 proptest! {
     #![proptest_config(config(1_024))]
 
@@ -100,13 +120,72 @@ proptest! {
         let after = only(&new.peek(&edited, 0, Nanos::new(now)));
         let counted = capacity - before.remaining;
         prop_assert_eq!(after.remaining, new_capacity.saturating_sub(counted));
-        let ends = match (before.reset_after.get(), new_lease.checked_sub(lease)) {
-            (0, _) => 0,
-            (_, None) => new_lease,
-            (young, Some(longer)) if young > lease => young + 2 * longer,
-            (old, Some(longer)) => old + longer,
+        let reset = before.reset_after.get();
+        let young_ends = now + if reset > lease { reset } else { reset + lease };
+        let ends = match new_lease {
+            _ if reset == 0 => 0,
+            _ if new_lease == lease => reset,
+            _ if new_lease < lease => new_lease + 1,
+            // All of it began where the old generation did.
+            _ => (young_ends.saturating_sub(3 * lease) + 2 * new_lease).max(now + new_lease + 1) - now,
         };
         prop_assert_eq!(after.reset_after.get(), ends);
+    }
+
+    /// Through any edits, of what is younger than every lease that it has seen, never more is in flight than
+    /// the largest capacity; and when it ends it makes room.
+    #[test]
+    fn edits_let_no_more_in(
+        first in (1..=8_u64, 1..=40_u64), steps in prop::collection::vec(change(), 1..80),
+        carry in prop::sample::select(vec![Carry::Keep, Carry::Proportional]),
+    ) {
+        let (mut capacity, mut lease) = first;
+        let mut limits = at_most(capacity, lease);
+        let mut bucket = limits.start(Nanos::ZERO);
+        let (mut now, mut most) = (0, capacity);
+        // When each was taken, what it costs, and the shortest lease since.
+        let mut flying: Vec<(u64, u64, u64)> = Vec::new();
+        for (pause, change) in steps {
+            now += pause;
+            match change {
+                Change::Step(Step::Take(cost)) => {
+                    let answer = limits.decide(&mut bucket, cost, Nanos::new(now));
+                    if !answer.is_refused() {
+                        flying.push((now, cost, lease));
+                    }
+                }
+                Change::Step(_) if flying.is_empty() => {}
+                Change::Step(Step::Give(which)) => {
+                    let (at, cost, shortest) = flying.swap_remove(which % flying.len());
+                    // Who outlived a lease counts no more, and after a longer one his return would be taken
+                    // for that of another.
+                    if now >= at + shortest {
+                        continue;
+                    }
+                    let before = limits.used(&bucket, Nanos::new(now))[0];
+                    limits.release(&mut bucket, cost, Nanos::new(at), Nanos::new(now));
+                    let after = limits.used(&bucket, Nanos::new(now))[0];
+                    prop_assert_eq!(after + cost, before);
+                }
+                Change::Step(Step::Lose(which)) => {
+                    flying.swap_remove(which % flying.len());
+                }
+                Change::Edit(new_capacity, new_lease) => {
+                    let new = at_most(new_capacity, new_lease);
+                    bucket = convert(&limits, &new, carry, &bucket, Clock::at(Nanos::new(now)));
+                    limits = new;
+                    (capacity, lease) = (new_capacity, new_lease);
+                    most = most.max(capacity);
+                    for (.., shortest) in &mut flying {
+                        *shortest = lease.min(*shortest);
+                    }
+                }
+            }
+            let young = flying.iter().filter(|(at, _, shortest)| now < at + shortest);
+            let young: u64 = young.map(|(_, cost, _)| cost).sum();
+            prop_assert!(young <= most, "{young} of {most} at {now}");
+            prop_assert!(young <= limits.used(&bucket, Nanos::new(now))[0]);
+        }
     }
 
     /// Whatever is given back, rightly or not: nothing below zero, nothing of another bucket's.
