@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// a next cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketsPage {
+    /// The process; see [`crate::Status::instance`].
+    #[serde(default)]
+    pub instance: String,
     /// The server's clock when the page was read.
     pub now_ns: u64,
     /// The generation of the rules.
@@ -41,6 +44,9 @@ pub struct BucketView {
     /// The ban in force, if its key is banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanView>,
+    /// The ban that is in force besides, where `ban` is that of its override.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden_ban: Option<BanView>,
     /// The refusals that count towards the rule's penalty.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: u32,

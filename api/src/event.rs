@@ -1,10 +1,19 @@
-//! `GET /v1/events?after=seq`: who changed what, and warnings.
+//! `GET /v1/events?after=INSTANCE-SEQ`: who changed what, and warnings.
 
 use serde::{Deserialize, Serialize};
 
 /// Events after a sequence number, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
+    /// The process that counts them; empty from a filter that tells none.
+    #[serde(default)]
+    pub instance: String,
+    /// When that process started to limit, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub started_unix_ms: u64,
+    /// Whether the asked number is of another process: these are all events of this one, from its first.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub restarted: bool,
     /// The server's clock.
     pub now_ns: u64,
     /// The events that are still kept.
@@ -13,6 +22,11 @@ pub struct Events {
     pub last_seq: u64,
     /// How many events after the asked number are no longer kept.
     pub lost: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// One event.

@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::rule::RuleView;
 
 /// The body of every answer with a status of 400 or above, refused requests included. The rule in it is
-/// an `R`, as in [`RuleView`].
+/// an `R`, and the edit of it an `E`, as in [`RuleView`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProblemAnswer<R = Value> {
+pub struct ProblemAnswer<R = Value, E = Value> {
     /// A URI for the kind of problem, or `about:blank`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -32,10 +32,10 @@ pub struct ProblemAnswer<R = Value> {
     pub problems: Vec<RuleProblem>,
     /// On 412 and 428: the rule as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current: Option<RuleView<R>>,
+    pub current: Option<RuleView<R, E>>,
 }
 
-impl<R> Default for ProblemAnswer<R> {
+impl<R, E> Default for ProblemAnswer<R, E> {
     fn default() -> Self {
         Self {
             kind: String::new(),

@@ -7,23 +7,30 @@ use serde_json::Value;
 
 use crate::status::RuleTotals;
 
-/// All rules. They are `R`: the JSON for who asks, and for who answers something that serialises to it.
+/// All rules. They are `R`, and edits of them `E`: the JSON for who asks, and for who answers something
+/// that serialises to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules<R = Value> {
+pub struct Rules<R = Value, E = Value> {
+    /// The process; see [`crate::Status::instance`].
+    #[serde(default)]
+    pub instance: String,
     /// The server's clock.
     pub now_ns: u64,
-    /// The generation; also the `ETag`.
+    /// The generation; with the instance it is the `ETag`.
     pub generation: u64,
     /// The rules, in order of evaluation.
-    pub rules: Vec<RuleView<R>>,
+    pub rules: Vec<RuleView<R, E>>,
 }
 
 /// One rule: as it is in force, and as it is in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleView<R = Value> {
+pub struct RuleView<R = Value, E = Value> {
     /// Its name.
     pub name: String,
-    /// The generation it was read at; send it back as `If-Match`.
+    /// The process that it was read in; see [`crate::Status::instance`].
+    #[serde(default)]
+    pub instance: String,
+    /// The generation it was read at; send `"INSTANCE-GENERATION"` back as `If-Match`.
     pub generation: u64,
     /// The rule in force.
     pub rule: R,
@@ -32,11 +39,29 @@ pub struct RuleView<R = Value> {
     /// The edit that makes the difference, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
+    /// What that edit replaces, as the body of `PUT /v1/rules/{rule}` would say it.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub edit_body: Option<E>,
     /// The overrides that were edited one by one, on top of the edit. What they give is in `rule`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideView>,
     /// What it did so far.
     pub totals: RuleTotals,
+}
+
+impl<R, E> RuleView<R, E> {
+    /// What to send back as `If-Match`. A filter that names no process goes by the generation alone.
+    pub fn etag(&self) -> String {
+        match self.instance.as_str() {
+            "" => format!("\"{}\"", self.generation),
+            instance => format!("\"{instance}-{}\"", self.generation),
+        }
+    }
+}
+
+/// No default is asked of what an edit is.
+const fn none<E>() -> Option<E> {
+    None
 }
 
 /// Who edited a rule, and for how long.
@@ -67,13 +92,13 @@ pub struct OverrideView {
 
 /// The answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EditAnswer<R = Value> {
+pub struct EditAnswer<R = Value, E = Value> {
     /// Whether nothing was changed because it was a dry run.
     pub dry_run: bool,
     /// The rule in force before.
     pub before: R,
     /// The rule after; its `generation` is the new one.
-    pub after: RuleView<R>,
+    pub after: RuleView<R, E>,
     /// What changed, in one line: `burst: capacity 15 → 30`; empty when nothing did.
     pub change: String,
 }

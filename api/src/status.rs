@@ -10,6 +10,13 @@ pub struct Status {
     pub version: String,
     /// The commit it was built from.
     pub git: String,
+    /// The process, by a name that no other one has: empty from a filter that has none. Generations and
+    /// numbers of events mean nothing in another process.
+    #[serde(default)]
+    pub instance: String,
+    /// When the process started to limit, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub started_unix_ms: u64,
     /// The generation of the rules; every accepted edit and configuration raises it.
     pub generation: u64,
     /// The server's monotonic clock.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use loudou_api::{Access, ProblemAnswer};
-use loudou_limiter::config::AdminSettings;
+use loudou_limiter::config::{AdminSettings, RuleEdit};
 use loudou_limiter::rule::Rule;
 use serde::Serialize;
 
@@ -187,7 +187,7 @@ fn too_large() -> Failure {
 /// A call that did not work out.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    problem: Box<ProblemAnswer<Rule>>,
+    problem: Box<ProblemAnswer<Rule, RuleEdit>>,
     allow: Option<&'static str>,
 }
 
@@ -233,6 +233,9 @@ impl From<RecordError> for Failure {
             }
             RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
             RecordError::Contended => "too many edits at once; try again",
+            RecordError::TooOften => {
+                "this rule was edited faster than its buckets can follow; try again in some seconds"
+            }
             RecordError::Failed | RecordError::TooLarge => "Envoy's shared data failed",
         };
         Self::new(503, "Not available", detail)
@@ -243,15 +246,15 @@ fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
 }
 
-/// An answer about rules: its generation is its `ETag`.
-fn ok_at(generation: u64, body: &impl Serialize) -> Reply {
-    whole(Some(generation), json(body))
+/// An answer about rules: the process with its generation is its `ETag`.
+fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
+    whole(Some(record), json(body))
 }
 
 /// An answer whatever it is made of.
-fn whole(generation: Option<u64>, body: Vec<u8>) -> Reply {
+fn whole(record: Option<&Record>, body: Vec<u8>) -> Reply {
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(generation.map(|generation| ("etag", format!("\"{generation}\""))));
+    headers.extend(record.map(|record| ("etag", record.instance.etag(record.generation))));
     reply(200, headers, body)
 }
 

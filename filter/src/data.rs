@@ -10,10 +10,11 @@ use loudou_limiter::rule::key::Key;
 use loudou_limiter::rule::{Mode, OnError, Override, Rule, RuleFile};
 use loudou_limiter::store::table::Table;
 use loudou_limiter::top::Tally;
-use loudou_limiter::{Ban, HashSeed, Nanos};
+use loudou_limiter::{Ban, Nanos};
 
 use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};
+use crate::instance::Instance;
 use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{self, Record, RecordError, TakenUp};
@@ -138,7 +139,7 @@ impl DataPlane {
     /// Writes this configuration into the record, if it is newer than the one there.
     fn take_up(&self, host: &dyn Host, metrics: &StoreMetrics) -> Result<(), RecordError> {
         let share = &self.file.store.share;
-        let first = Record::new(&self.file, self.configured_at);
+        let first = Record::new(&self.file, self.configured_at).of(Instance::start(host));
         if record::create(host, share, &first)? {
             metrics.announce_change(host);
             let added = first
@@ -239,8 +240,8 @@ impl DataPlane {
 
     /// When the timer is next needed.
     fn next_tick(&self) -> Option<Nanos> {
-        let counts = self.active.as_ref().and_then(|active| active.tally.due());
-        [self.waiting.due(), counts].into_iter().flatten().min()
+        let active = self.active.as_ref().and_then(Active::due);
+        [self.waiting.due(), active].into_iter().flatten().min()
     }
 
     /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
@@ -259,7 +260,8 @@ impl DataPlane {
         }
         if let Some(active) = &mut self.active {
             active.store_metrics.waited(host, resumed);
-            active.tally.flush(&mut HostStore(host), now);
+            active.keep_current(host, &self.file, now);
+            active.tick(host, &self.file.store.share, now);
         }
         self.timer.fired(host, self.next_tick(), now);
     }
@@ -332,8 +334,6 @@ impl DataPlane {
     /// cannot be read.
     fn without_store(&self, host: &dyn Host) -> Fate {
         let mut request = HostRequest::new(host);
-        // Only the end of a key that is cut depends on it.
-        let seed = HashSeed::new([0; 16]);
         for rule in &self.file.rules {
             let is_meant = rule.mode == Mode::Enforce
                 && rule.matches.holds(&mut request)
@@ -341,7 +341,7 @@ impl DataPlane {
             if !is_meant {
                 continue;
             }
-            let refusal = match rule.key_of(&mut request, &seed) {
+            let refusal = match rule.key_of(&mut request) {
                 Key::Skip => continue,
                 Key::Refuse => Some(Refusal::key_missing(rule)),
                 Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {

@@ -153,14 +153,23 @@ fn read(event: &Value) -> Option<Event> {
     })
 }
 
-/// The events after number `after`.
-pub(crate) fn after(host: &dyn Host, share: &str, after: u64) -> Result<Events, StoreFailed> {
+/// The events after number `after`; all of them if that is of another process, as a number that no event
+/// has had yet must be.
+pub(crate) fn after(
+    host: &dyn Host,
+    share: &str,
+    after: u64,
+    is_other: bool,
+) -> Result<Events, StoreFailed> {
     let (ring, _) = load(host, share)?;
+    let restarted = is_other || after > ring.last_seq;
+    let after = if restarted { 0 } else { after };
     let oldest = ring
         .events
         .first()
         .map_or(ring.last_seq, |event| event.seq.saturating_sub(1));
     Ok(Events {
+        restarted,
         now_ns: host.now().get(),
         lost: oldest.saturating_sub(after),
         last_seq: ring.last_seq,
@@ -169,6 +178,7 @@ pub(crate) fn after(host: &dyn Host, share: &str, after: u64) -> Result<Events, 
             .into_iter()
             .filter(|event| event.seq > after)
             .collect(),
+        ..Events::default()
     })
 }
 
@@ -192,7 +202,7 @@ mod tests {
         for event in [&bare, &full] {
             add(&host, "loudou", event.clone());
         }
-        let mut read = after(&host, "loudou", 0).expect("events").events;
+        let mut read = after(&host, "loudou", 0, false).expect("events").events;
         for event in &mut read {
             event.seq = 0;
         }
@@ -205,12 +215,12 @@ mod tests {
         for _ in 0..300 {
             add(&host, "loudou", event(&host, EventKind::Reset, "ops", 1));
         }
-        let all = after(&host, "loudou", 0).expect("events");
+        let all = after(&host, "loudou", 0, false).expect("events");
         assert_eq!((all.events.len(), all.last_seq, all.lost), (256, 300, 44));
         assert_eq!(all.events[0].seq, 45);
-        let newest = after(&host, "loudou", 299).expect("events");
+        let newest = after(&host, "loudou", 299, false).expect("events");
         assert_eq!((newest.events.len(), newest.lost), (1, 0));
-        let none = after(&host, "loudou", 300).expect("events");
+        let none = after(&host, "loudou", 300, false).expect("events");
         assert_eq!((none.events.len(), none.lost), (0, 0));
     }
 }

@@ -11,6 +11,7 @@ mod events;
 #[cfg(target_arch = "wasm32")]
 mod glue;
 pub mod host;
+mod instance;
 mod json;
 mod metrics;
 pub mod plugin;
@@ -18,6 +19,7 @@ mod probe;
 mod record;
 mod request;
 mod respond;
+mod sweep;
 mod timer;
 mod upstream;
 pub mod waiting;

@@ -15,6 +15,7 @@ use loudou_limiter::{Carry, Nanos};
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::instance::Instance;
 
 mod edit;
 mod history;
@@ -31,6 +32,10 @@ const MAX_TRIES: usize = 16;
 const SETTLES_IN: Nanos = Nanos::from_secs(1);
 /// How often the configuration in force may change without a new one.
 const MAX_ROLLBACKS: u32 = 16;
+/// From how many changes on a sweep brings the buckets of a rule forward.
+const SWEPT_FROM: usize = 32;
+/// The most changes of a rule that are remembered until then; edits wait beyond it.
+const MAX_CHANGES: usize = 1_024;
 /// How many rules are remembered that the configuration has no more.
 const MAX_GONE: usize = 64;
 
@@ -38,6 +43,8 @@ const MAX_GONE: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Record {
     format: u8,
+    /// The process that it belongs to. It never changes.
+    pub(crate) instance: Instance,
     /// Raised by every change.
     pub(crate) generation: u64,
     /// When the configuration that is in force was loaded: a newer one wins.
@@ -116,6 +123,21 @@ impl RuleRecord {
         change(self);
         let after = self.effective();
         self.history.note(&before, &after, note);
+        self.bound_history();
+    }
+
+    /// What was not swept in time is forgotten all the same: those buckets are new then.
+    fn bound_history(&mut self) {
+        let changes = &self.history.changes;
+        let surplus = changes.len().checked_sub(MAX_CHANGES);
+        if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
+            self.history.forget(last.version);
+        }
+    }
+
+    /// Whether an edit has to wait for a sweep.
+    pub(crate) fn is_full(&self) -> bool {
+        self.history.changes.len() >= MAX_CHANGES
     }
 
     /// Puts it on another base, unless it is on that.
@@ -148,6 +170,7 @@ impl Record {
         let rules = file.rules.iter().cloned();
         Self {
             format: FORMAT,
+            instance: Instance::default(),
             generation: 1,
             since_ns: since.get(),
             taken_ns: since.get(),
@@ -155,6 +178,11 @@ impl Record {
             rules: rules.map(|rule| RuleRecord::new(rule, 1)).collect(),
             gone: Vec::new(),
         }
+    }
+
+    /// The same as the record of a process.
+    pub(crate) fn of(self, instance: Instance) -> Self {
+        Self { instance, ..self }
     }
 
     /// The record of a rule.
@@ -172,6 +200,20 @@ impl Record {
     pub(crate) fn of_buckets(&self, rule: &Rule) -> Option<&RuleRecord> {
         let mut all = self.rules.iter().chain(self.gone.iter().rev());
         all.find(|record| record.shares_buckets_with(rule))
+    }
+
+    /// The rules whose buckets a sweep is to bring forward.
+    pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &RuleRecord> {
+        let all = self.rules.iter().chain(&self.gone);
+        all.filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
+    }
+
+    /// Forgets the changes of a rule up to `version`, which all of its buckets have undergone.
+    pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
+        let all = self.rules.iter_mut().chain(&mut self.gone);
+        for rule in all.filter(|rule| rule.base.tag() == rule_tag) {
+            rule.history.forget(version);
+        }
     }
 
     /// The version that the next change makes.
@@ -287,6 +329,8 @@ pub(crate) enum RecordError {
     Unreadable,
     /// Others were faster, too often.
     Contended,
+    /// A rule was changed faster than its buckets can be brought forward.
+    TooOften,
     /// It would have grown too large.
     TooLarge,
     /// The host failed.
@@ -329,9 +373,22 @@ pub(crate) fn change<T>(
     let mut outcome = None;
     let record = change_within(host, share, usize::MAX, &mut |record| {
         outcome = change(record);
+        record.generation = record.generation.saturating_add(outcome.is_some().into());
         outcome.is_some()
     })?;
     Ok((record, outcome))
+}
+
+/// Changes what nobody sees of the record: the generation stays as it is.
+pub(crate) fn tidy(
+    host: &dyn Host,
+    share: &str,
+    change: &dyn Fn(&mut Record),
+) -> Result<Record, RecordError> {
+    change_within(host, share, usize::MAX, &mut |record| {
+        change(record);
+        true
+    })
 }
 
 /// The same for an edit, which must not make it too large.
@@ -340,7 +397,11 @@ pub(crate) fn edit(
     share: &str,
     change: &mut dyn FnMut(&mut Record) -> bool,
 ) -> Result<Record, RecordError> {
-    change_within(host, share, MAX_RECORD, change)
+    change_within(host, share, MAX_RECORD, &mut |record| {
+        let changes = change(record);
+        record.generation = record.generation.saturating_add(changes.into());
+        changes
+    })
 }
 
 fn change_within(
@@ -354,7 +415,6 @@ fn change_within(
         if !change(&mut record) {
             return Ok(record);
         }
-        record.generation = record.generation.saturating_add(1);
         let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
         if bytes.len() > most.max(length) {
             return Err(RecordError::TooLarge);

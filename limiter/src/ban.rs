@@ -67,9 +67,10 @@ impl Ban {
 /// clock, as a page has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
-    /// The end of the last ban, or [`ENDLESS_MS`].
+    /// The end of the last ban, rounded up, or [`ENDLESS_MS`].
     pub banned_until_ms: u64,
-    /// When the window of the refusals that count began.
+    /// When the window of the refusals that count began. While none counts: the nanoseconds by which
+    /// `banned_until_ms` was rounded up, so that a ban lasts exactly as long as configured.
     pub since_ms: u64,
     /// When nothing of this counts any more.
     pub clean_at_ms: u64,
@@ -85,13 +86,30 @@ impl Conduct {
         if !self.is_banned(now.as_millis()) {
             return None;
         }
-        let until = (self.banned_until_ms < ENDLESS_MS).then_some(self.banned_until_ms);
-        Some(Ban {
-            until: until.map(Nanos::from_millis),
-        })
+        if self.banned_until_ms >= ENDLESS_MS {
+            return Some(Ban::ENDLESS);
+        }
+        let until = Nanos::from_millis(self.banned_until_ms).since(self.rounded_by());
+        (now < until).then_some(Ban { until: Some(until) })
     }
 
-    /// Whether a ban is in force.
+    /// By how much the end of the ban was rounded up.
+    const fn rounded_by(&self) -> Nanos {
+        match (self.strikes, self.since_ms) {
+            (0, ns @ 0..1_000_000) => Nanos::new(ns),
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// Bans for `span` from `now` on, and forgets the refusals.
+    fn begin(&mut self, now: Nanos, span: Nanos) {
+        let until = now.saturating_add(span);
+        self.banned_until_ms = until.millis_ceil().min(ENDLESS_MS.saturating_sub(1));
+        self.since_ms = Nanos::from_millis(self.banned_until_ms).since(until).get();
+        self.strikes = 0;
+    }
+
+    /// Whether a ban is in force, or was until less than a millisecond ago.
     pub const fn is_banned(&self, now_ms: u64) -> bool {
         now_ms < self.banned_until_ms
     }
@@ -123,14 +141,13 @@ impl Conduct {
         self.lapse(penalty, now);
         if self.strikes == 0 {
             self.since_ms = now.as_millis();
+            // A ban that ended in this millisecond ends at its beginning, as the rest is overwritten.
+            self.banned_until_ms = self.banned_until_ms.min(self.since_ms);
         }
         self.strikes = self.strikes.saturating_add(1);
         if self.strikes >= penalty.after {
-            let span = penalty.span(self.bans);
-            self.banned_until_ms = end(now, span);
+            self.begin(now, penalty.span(self.bans));
             self.bans = self.bans.saturating_add(1);
-            self.strikes = 0;
-            self.since_ms = 0;
         }
         self.clean_at_ms = self.forgotten_at_ms(penalty);
     }
@@ -151,13 +168,10 @@ impl Conduct {
     /// Bans from `now` on for `span`, or without an end, whatever it did.
     pub fn impose(&mut self, now: Nanos, span: Option<Nanos>) {
         *self = Self::default();
-        self.banned_until_ms = span.map_or(ENDLESS_MS, |span| end(now, span));
+        match span {
+            Some(span) => self.begin(now, span),
+            None => self.banned_until_ms = ENDLESS_MS,
+        }
         self.clean_at_ms = self.banned_until_ms;
     }
-}
-
-/// `span` after `now`, in whole milliseconds: who asks at once is told a time that is not above `span`.
-fn end(now: Nanos, span: Nanos) -> u64 {
-    let until = now.saturating_add(span).as_millis();
-    until.min(ENDLESS_MS.saturating_sub(1))
 }

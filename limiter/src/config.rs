@@ -24,6 +24,7 @@ mod problem;
 mod reader;
 mod rules;
 mod sample;
+mod scale;
 mod schema;
 mod spoken;
 mod suggest;
@@ -33,11 +34,13 @@ mod when;
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use edit::{RuleEdit, impossible_key, misfits, parse_edit, parse_override};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
-pub use overrides::{MAX_OVERRIDES, is_key, scaled};
+pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
 pub use sample::parse_sample;
+pub use scale::scaled;
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value, written};
+pub use suggest::nearest;
 pub use warnings::advice;
 
 use reader::{Cursor, Fields, Report};
@@ -189,7 +192,7 @@ fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report
         let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
         let at = cursor.path().field("shadows");
         let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
-        let near = suggest::nearest(shadows, &others);
+        let near = nearest(shadows, &others);
         report.add(problem.allowed("the name of another rule").suggest(near));
     }
 }

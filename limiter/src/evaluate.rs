@@ -4,10 +4,10 @@
 //! rules before it took is given back, and those behind it are not asked.
 //!
 //! A rule in shadow mode behaves as if it were the only one: it never affects the verdict, a refusal of
-//! another rule gives nothing back to it, and it is asked behind one that refused, too.
+//! another rule gives nothing back to it, and it is asked behind one that refused or stops, too.
 //!
 //! An enforced rule with `stop` ends the search for the requests that it is for, whatever it says of
-//! them: rules behind it are for others.
+//! them: later enforced rules are for others.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -88,7 +88,7 @@ pub struct Outcome {
     pub rules: Vec<RuleOutcome>,
     /// Which of `rules` refused the request.
     pub refused_by: Option<usize>,
-    /// The index of the rule, in its set, behind which none was asked.
+    /// The index of the rule, in its set, after which no enforced one was evaluated.
     pub stopped_by: Option<usize>,
 }
 
@@ -186,14 +186,17 @@ pub fn evaluate(
     let candidates = rules.candidates(request);
     for (index, active) in rules.iter().enumerate() {
         let rule = active.rule();
-        if !candidates.has(index) || rule.mode == Mode::Off || !rule.matches.holds(request) {
+        let is_enforced = rule.mode == Mode::Enforce;
+        if !candidates.has(index) || rule.mode == Mode::Off {
+            continue;
+        }
+        if is_enforced && outcome.stopped_by.is_some() || !rule.matches.holds(request) {
             continue;
         }
         if !active.applies(table, store, request, clock.now) {
             continue;
         }
-        let is_enforced = rule.mode == Mode::Enforce;
-        let key = rule.key_of(request, table.seed());
+        let key = rule.key_of(request);
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
         if !is_enforced || !outcome.is_refused() {
             let mut said = RuleOutcome::new(index);
@@ -232,7 +235,6 @@ pub fn evaluate(
         }
         if stops {
             outcome.stopped_by = Some(index);
-            break;
         }
     }
     outcome

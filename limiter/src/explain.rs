@@ -69,7 +69,7 @@ pub enum Standing {
     NotFor,
     /// It is for this request, but by its `when` not now: the upstream does not fail.
     NotNow,
-    /// The rule of this index lets none behind it be asked.
+    /// It is enforced, and the rule of this index ends the search before it.
     BehindStop(usize),
     /// The rule of this index has refused before.
     BehindRefusal(usize),
@@ -148,11 +148,10 @@ impl Look<'_, '_> {
         if explained.failing.is_some() {
             return explained;
         }
-        let seed = self.table.seed();
-        if let Err(missing) = rule.key_or_missing(self.request, seed) {
+        if let Err(missing) = rule.key_or_missing(self.request) {
             explained.missing = Some(rule.missing(missing));
         }
-        if let Key::Bucket(key) = rule.key_of(self.request, seed) {
+        if let Key::Bucket(key) = rule.key_of(self.request) {
             let price = price(rule, self.request);
             let id = self.table.id(active.tag(), &key);
             let read = self.table.look(self.store, id).ok();

@@ -1,7 +1,9 @@
-//! Hashing: `SipHash` with a random seed for attacker-chosen keys, and stable tags for our own names.
+//! Hashing: `SipHash` with a random seed for attacker-chosen keys, stable tags for our own names, and
+//! SHA-256 where a hash is stable *and* chosen by attackers.
 
 use core::hash::Hasher;
 
+use sha2::{Digest as _, Sha256};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// A number that has nothing to do with `number` for the eye, and of which each bit depends on each of
@@ -54,6 +56,26 @@ impl SeqHasher {
     pub(crate) fn finish(&self) -> (u64, u64) {
         let hash = self.0.finish128();
         (hash.h1, hash.h2)
+    }
+}
+
+/// Hashes byte strings one after the other as [`SeqHasher`] does, to the same in every process: the
+/// first 128 bits of SHA-256. It has no secret, so whoever could find a second sequence with the hash
+/// of a given one could pass it off as that. It takes 2^128 attempts; 2^64 make two with one hash.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StableHasher(Sha256);
+
+impl StableHasher {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.0.update(bytes);
+        self.0.update(length.to_le_bytes());
+    }
+
+    pub(crate) fn finish(self) -> u128 {
+        let digest: [u8; 32] = self.0.finalize().into();
+        let first = digest.first_chunk().copied();
+        u128::from_be_bytes(first.unwrap_or_default())
     }
 }
 

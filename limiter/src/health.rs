@@ -16,6 +16,8 @@ const SLOTS: usize = 10;
 /// The same, to count with.
 const SLOTS_U64: u64 = 10;
 const VERSION: u8 = 1;
+/// The bytes of a [`Health`] as it is written.
+pub const HEALTH_BYTES: usize = 2 + 3 * size_of::<u64>() + SLOTS * size_of::<u64>();
 
 /// Responses, and how many of them are errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -195,6 +195,15 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.holds_until_end())
     }
 
+    /// How long what is taken until the end of requests stays taken if none of them ends, by an answer of
+    /// these limits; `None` when nothing is.
+    pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
+        let limits = self.0.iter().zip(answer.decisions());
+        let held = limits.filter(|(limit, _)| limit.algorithm.holds_until_end());
+        let held = held.map(|(_, decision)| decision.reset_after).max();
+        held.filter(|held| *held > Nanos::ZERO)
+    }
+
     /// Whether any limit needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.0.iter().any(|limit| limit.algorithm.reads_wall())

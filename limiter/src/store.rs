@@ -4,7 +4,8 @@
 //! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
 //! live in pages ([`page`]); [`table`] finds a bucket's page by a seeded hash and changes it with
 //! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
-//! stores for tests and replays, [`overlay`] is one for a look at what would be.
+//! stores for tests and replays, [`overlay`] is one for a look at what would be. [`sweep`] goes over all
+//! buckets of a rule.
 
 use alloc::vec::Vec;
 
@@ -17,6 +18,7 @@ pub mod page;
 pub mod paged;
 pub mod release;
 pub mod size;
+pub mod sweep;
 pub mod table;
 pub mod upstreams;
 

@@ -13,6 +13,7 @@ pub mod summary;
 pub mod tally;
 
 pub use recent::{Recent, recent};
+pub(crate) use shared::bytes as shared_bytes;
 pub use summary::{Entry, Summary};
 pub use tally::Tally;
 

@@ -83,10 +83,12 @@ fn factors_need_not_be_whole() {
 fn an_imposed_ban_ends_when_it_should_or_never() {
     let mut conduct = Conduct::default();
     conduct.impose(Nanos::new(1), Some(ms(10)));
-    let until = Some(ms(10));
-    assert_eq!(conduct.ban(Nanos::new(9_999_999)), Some(Ban { until }));
-    assert_eq!(conduct.ban(ms(10)), None);
+    let until = Some(Nanos::new(10_000_001));
+    assert_eq!(conduct.ban(ms(10)), Some(Ban { until }));
+    assert_eq!(conduct.ban(Nanos::new(10_000_001)), None);
     conduct.settle(ms(10));
+    assert!(conduct.ban(ms(10)).is_some());
+    conduct.settle(ms(11));
     assert_eq!(conduct, Conduct::default());
     conduct.impose(ms(5), None);
     assert_eq!(conduct.ban(ms(1 << 39)), Some(Ban::ENDLESS));
@@ -99,6 +101,28 @@ fn an_imposed_ban_ends_when_it_should_or_never() {
 }
 
 proptest! {
+    /// A ban lasts exactly as long as configured, whoever imposes it and wherever in a millisecond it begins.
+    #[test]
+    fn a_ban_lasts_as_long_as_configured(now in 0..1_u64 << 50, span in 1..1_u64 << 50) {
+        let (now, span) = (Nanos::new(now), Nanos::new(span));
+        let penalty = Penalty { ban: span, max: span, ..penalty(1, 1_000) };
+        let (mut struck, mut imposed) = (Conduct::default(), Conduct::default());
+        struck.strike(&penalty, now);
+        imposed.impose(now, Some(span));
+        let until = now.saturating_add(span);
+        let just_before = Nanos::new(until.get() - 1);
+        for conduct in [struck, imposed] {
+            prop_assert_eq!(conduct.ban(now), Some(Ban { until: Some(until) }));
+            prop_assert_eq!(conduct.ban(just_before), Some(Ban { until: Some(until) }));
+            prop_assert_eq!(conduct.ban(until), None);
+            prop_assert!(conduct.clean_at_ms >= until.millis_ceil());
+            // One more refusal, in the millisecond in which it ended, is none of the next ban.
+            let mut next = conduct;
+            next.strike(&Penalty { after: 2, ..penalty.clone() }, until);
+            prop_assert_eq!((next.ban(until), next.strikes), (None, 1));
+        }
+    }
+
     /// Fewer than `after` refusals in any `within` are never a ban; twice as many always are one.
     #[test]
     fn only_who_is_refused_too_often_is_banned(

@@ -17,6 +17,8 @@ pub const VIEW_TOKEN: &str = "wall-token-of-the-tests";
 
 const TYPE: &str = "type.googleapis.com/";
 const HTTP: &str = "type.googleapis.com/envoy.extensions.filters.http.";
+/// The name of the limiter in the filter chain, and of its ECDS resource.
+const LIMITER: &str = "loudou";
 const NETWORK: &str = "type.googleapis.com/envoy.extensions.filters.network.";
 
 /// What differs between tests; everything else is as in the quickstart.
@@ -35,6 +37,7 @@ pub struct Config {
     behind: Vec<Value>,
     access_log: Option<String>,
     trusted_hops: u32,
+    pub(crate) extension: bool,
 }
 
 impl Config {
@@ -63,6 +66,7 @@ impl Config {
             behind: Vec::new(),
             access_log: None,
             trusted_hops: 0,
+            extension: false,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -139,6 +143,13 @@ impl Config {
         self
     }
 
+    /// Delivers the data listener's filter by file-based ECDS instead of inside the listener.
+    #[must_use]
+    pub const fn extension(mut self) -> Self {
+        self.extension = true;
+        self
+    }
+
     /// Writes a line of this format about each request of the data listener into Envoy's log.
     #[must_use]
     pub fn access_log(mut self, format: &str) -> Self {
@@ -208,25 +219,22 @@ impl Config {
             "stats_config": { "stats_tags": stats_tags() },
         });
         if let Some(lds) = lds {
-            let directory = lds.parent().unwrap_or(lds);
-            let source = json!({
-                "resource_api_version": "V3",
-                "path_config_source": { "path": lds, "watched_directory": { "path": directory } },
-            });
             set(
                 &mut bootstrap,
                 "dynamic_resources",
-                json!({ "lds_config": source }),
+                json!({ "lds_config": watched(lds) }),
             );
         } else if let Some(resources) = bootstrap.get_mut("static_resources") {
-            let listeners = [self.data_listener(wasm), self.admin_listener(wasm)];
+            let listeners = [self.data_listener(wasm, None), self.admin_listener(wasm)];
             set(resources, "listeners", json!(listeners));
         }
         bootstrap
     }
 
-    /// The listeners as a file for LDS.
-    pub(crate) fn lds(&self, wasm: &Path) -> Value {
+    /// The listeners as a file for LDS; `ecds` is the file of the data listener's filter, if that is
+    /// delivered by itself.
+    pub(crate) fn lds(&self, wasm: &Path, ecds: &Path) -> Value {
+        let ecds = self.extension.then_some(ecds);
         let of_type = |mut listener: Value| {
             set(
                 &mut listener,
@@ -236,17 +244,31 @@ impl Config {
             listener
         };
         json!({
-            "resources": [of_type(self.data_listener(wasm)), of_type(self.admin_listener(wasm))],
+            "resources": [of_type(self.data_listener(wasm, ecds)), of_type(self.admin_listener(wasm))],
         })
     }
 
-    fn data_listener(&self, wasm: &Path) -> Value {
+    /// The data listener's filter as a file for ECDS.
+    pub(crate) fn ecds(&self, wasm: &Path) -> Value {
+        let mut filter = limiter(&plugin("loudou", wasm, &self.data_plugin));
+        set(
+            &mut filter,
+            "@type",
+            json!(format!("{TYPE}envoy.config.core.v3.TypedExtensionConfig")),
+        );
+        json!({ "resources": [filter] })
+    }
+
+    fn data_listener(&self, wasm: &Path, ecds: Option<&Path>) -> Value {
         let ok = json!({ "status": 200, "body": { "inline_string": "ok\n" } });
         let all = json!([{ "name": "data", "match": { "prefix": "/" }, "direct_response": ok }]);
         let routes = self.routes.as_ref().unwrap_or(&all);
         let log = self.access_log.as_deref().map(access_log);
-        let plugin = plugin("loudou", wasm, &self.data_plugin);
-        let mut data = listener("data", routes, [&self.before, &self.behind], &plugin, log);
+        let filter = ecds.map_or_else(
+            || limiter(&plugin("loudou", wasm, &self.data_plugin)),
+            discovered_limiter,
+        );
+        let mut data = listener("data", routes, [&self.before, &self.behind], filter, log);
         let manager = data.pointer_mut("/filter_chains/0/filters/0/typed_config");
         if let Some(manager) = manager {
             set(manager, "xff_num_trusted_hops", json!(self.trusted_hops));
@@ -259,7 +281,7 @@ impl Config {
         // Without it, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let none = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
-        listener("admin", &none, [&[], &[]], &plugin, None)
+        listener("admin", &none, [&[], &[]], limiter(&plugin), None)
     }
 }
 
@@ -316,6 +338,29 @@ fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
     })
 }
 
+/// The HTTP filter that runs a plugin.
+fn limiter(plugin: &Value) -> Value {
+    json!({ "name": LIMITER, "typed_config": {
+        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
+    } })
+}
+
+/// The same, delivered through a file of its own.
+fn discovered_limiter(ecds: &Path) -> Value {
+    json!({ "name": LIMITER, "config_discovery": {
+        "config_source": watched(ecds), "type_urls": [format!("{HTTP}wasm.v3.Wasm")],
+    } })
+}
+
+/// A source of configuration: a file that is read again when it is replaced.
+fn watched(file: &Path) -> Value {
+    let directory = file.parent().unwrap_or(file);
+    json!({
+        "resource_api_version": "V3",
+        "path_config_source": { "path": file, "watched_directory": { "path": directory } },
+    })
+}
+
 fn access_log(format: &str) -> Value {
     json!({ "name": "stdout", "typed_config": {
         "@type": format!("{TYPE}envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"),
@@ -327,15 +372,12 @@ fn listener(
     name: &str,
     routes: &Value,
     [before, behind]: [&[Value]; 2],
-    plugin: &Value,
+    limiter: Value,
     access_log: Option<Value>,
 ) -> Value {
-    let loudou = json!({ "name": "loudou", "typed_config": {
-        "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
-    } });
     let last =
         json!({ "name": "router", "typed_config": { "@type": format!("{HTTP}router.v3.Router") } });
-    let filters = [before, &[loudou], behind, &[last]].concat();
+    let filters = [before, &[limiter], behind, &[last]].concat();
     let manager = json!({
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
@@ -375,7 +417,7 @@ mod tests {
     fn both_plugins_share_one_vm() {
         let lds = Config::new(json!([]))
             .share("other")
-            .lds(Path::new("/f.wasm"));
+            .lds(Path::new("/f.wasm"), Path::new("/ecds.json"));
         let config = |n: usize| {
             let chain = &lds["resources"][n]["filter_chains"][0];
             chain["filters"][0]["typed_config"]["http_filters"][0]["typed_config"]["config"].clone()

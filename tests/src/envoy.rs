@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::clock::eventually;
 use crate::config::{Config, EDIT_TOKEN};
@@ -22,6 +22,7 @@ use crate::process::{Group, Guarded};
 use crate::temp::TempDir;
 use crate::wasm::wasm_path;
 
+mod restart;
 mod stats;
 
 pub use stats::Memory;
@@ -31,6 +32,9 @@ const START: Duration = Duration::from_mins(1);
 const UPDATE: Duration = Duration::from_secs(30);
 const LOG: &str = "envoy.log";
 const LDS: &str = "lds.json";
+const ECDS: &str = "ecds.json";
+/// Counts configurations of the data listener's filter that Envoy has taken, or has refused.
+const ECDS_STATS: &str = "extension_config_discovery.http_filter.loudou";
 const LOG_TAIL: usize = 40;
 
 /// What Envoy made of a pushed update.
@@ -58,8 +62,13 @@ impl Envoy {
     /// Starts Envoy with this configuration and waits until it serves on both listeners.
     pub fn start(config: &Config) -> Result<Self> {
         let wasm = wasm_of(config)?;
+        Self::start_with(config, None, wasm)
+    }
+
+    /// Its listeners are on `ports`, or on any.
+    fn start_with(config: &Config, ports: Option<[u16; 2]>, wasm: PathBuf) -> Result<Self> {
         let dir = TempDir::new("envoy")?;
-        let lds = dir.write(LDS, &config.lds(&wasm).to_string())?;
+        let lds = write_listeners(&dir, config, &wasm, ports)?;
         let bootstrap = config.bootstrap(&wasm, Some(&lds)).to_string();
         let file = dir.write("bootstrap.json", &bootstrap)?;
         let mut command = command(&file, config)?;
@@ -181,7 +190,7 @@ impl Envoy {
         let accepted = self.counter("listener_manager.lds.update_success")?;
         let rejected = self.counter("listener_manager.lds.update_rejected")?;
         let wasm = config.wasm.as_deref().unwrap_or(&self.wasm);
-        self.dir.write(LDS, &config.lds(wasm).to_string())?;
+        write_listeners(&self.dir, config, wasm, None)?;
         let update = eventually(UPDATE, "Envoy to read the new listeners", || {
             if self.counter("listener_manager.lds.update_rejected")? > rejected {
                 return Ok(Some(Update::Rejected));
@@ -198,6 +207,25 @@ impl Envoy {
             "the listeners moved to other ports with the update"
         );
         Ok(update)
+    }
+
+    /// Pushes a new configuration of the data listener's filter through ECDS, which must be how it was
+    /// delivered before ([`Config::extension`]), and waits until Envoy has taken or refused it.
+    /// Connections stay open, and their next requests meet the new configuration.
+    pub fn push_extension(&self, config: &Config) -> Result<Update> {
+        let count = |what: &str| {
+            let stats = self.stats(&format!(r"{}\..*{what}$", ECDS_STATS.replace('.', r"\.")))?;
+            Ok::<u64, anyhow::Error>(stats.values().sum())
+        };
+        let (accepted, rejected) = (count("config_reload")?, count("config_fail")?);
+        let wasm = config.wasm.as_deref().unwrap_or(&self.wasm);
+        self.dir.write(ECDS, &config.ecds(wasm).to_string())?;
+        eventually(UPDATE, "Envoy to read the new filter", || {
+            if count("config_fail")? > rejected {
+                return Ok(Some(Update::Rejected));
+            }
+            Ok((count("config_reload")? > accepted).then_some(Update::Accepted))
+        })
     }
 
     /// Envoy's log so far, the filter's messages included.
@@ -290,6 +318,27 @@ impl Drop for Envoy {
             self.report();
         }
     }
+}
+
+/// Writes the files that Envoy watches; the path of the listeners' file. The filter's comes first, for
+/// the listeners may name it.
+fn write_listeners(
+    dir: &TempDir,
+    config: &Config,
+    wasm: &Path,
+    ports: Option<[u16; 2]>,
+) -> Result<PathBuf> {
+    if config.extension {
+        dir.write(ECDS, &config.ecds(wasm).to_string())?;
+    }
+    let ecds = dir.path().join(ECDS);
+    let mut listeners = config.lds(wasm, &ecds);
+    for (index, port) in ports.iter().flatten().enumerate() {
+        let place = format!("/resources/{index}/address/socket_address/port_value");
+        let value = listeners.pointer_mut(&place);
+        *value.context("a listener without a port")? = json!(port);
+    }
+    dir.write(LDS, &listeners.to_string())
 }
 
 fn wasm_of(config: &Config) -> Result<PathBuf> {

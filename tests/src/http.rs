@@ -200,6 +200,16 @@ impl Http {
         Ok(())
     }
 
+    /// Whether there is a connection that the next request goes out on.
+    pub const fn is_open(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// Closes the connection; the next request opens another.
+    pub fn close(&mut self) {
+        self.wire = None;
+    }
+
     /// Sends one request and reads the answer.
     ///
     /// A kept connection that the peer closed before its first byte of the answer is opened again
@@ -212,6 +222,11 @@ impl Http {
         }
         let address = self.address;
         answer.with_context(|| format!("{address} closed the connection without an answer"))
+    }
+
+    /// Sends one request, once; nothing when the peer closed the connection before an answer.
+    pub fn send_once(&mut self, request: &Request) -> Result<Option<Response>> {
+        self.attempt(request)
     }
 
     /// `GET path`.
@@ -239,7 +254,8 @@ impl Http {
     }
 }
 
-fn open(address: SocketAddr) -> Result<Wire> {
+/// A new connection.
+pub(crate) fn open(address: SocketAddr) -> Result<Wire> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)
         .with_context(|| format!("cannot connect to {address}"))?;
     stream.set_nodelay(true)?;

@@ -38,6 +38,7 @@ pub mod one_rule;
 pub mod operator;
 pub mod paths;
 pub mod process;
+pub mod soak;
 pub mod temp;
 pub mod upstream;
 pub mod wasm;

@@ -56,11 +56,25 @@ impl Operator {
         generation.with_context(|| format!("no generation: {rules}"))
     }
 
+    /// The `ETag` of the rules now.
+    pub fn etag(&mut self) -> Result<String> {
+        let answer = self.send(Request::get("/v1/rules"))?;
+        let etag = answer.header("etag").map(ToOwned::to_owned);
+        etag.with_context(|| format!("no ETag: {answer:?}"))
+    }
+
+    /// The `ETag` that the rules of this process have at another generation.
+    pub fn etag_at(&mut self, generation: u64) -> Result<String> {
+        let etag = self.etag()?;
+        let (instance, _) = etag.split_once('-').context("no instance")?;
+        Ok(format!("{instance}-{generation}\""))
+    }
+
     /// `PUT /v1/rules/{rule}` on top of the generation as it is now. `query` is without `?`.
     pub fn put(&mut self, rule: &str, query: &str, body: &Value) -> Result<Response> {
-        let generation = self.generation()?;
+        let etag = self.etag()?;
         let request = Request::new("PUT", &format!("/v1/rules/{rule}?{query}"));
-        let request = request.header("if-match", format!("\"{generation}\""));
+        let request = request.header("if-match", etag);
         self.send(request.json(body))
     }
 

@@ -13,12 +13,15 @@ use crate::wire::Wire;
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n";
 
+const HALF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+
 const UPGRADED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
 
 /// The header of a request that says how it is answered: by a status; not at all (`hang`); with the end
-/// of the connection before an answer (`close`) or in the middle of its body (`cut`); with 500 and 200 in
-/// turn (`flaky`); with another protocol from then on (`upgrade`).
+/// of the connection before an answer (`close`) or in the middle of its body (`cut`); with half a body
+/// and no end until the client leaves (`hold`); with 500 and 200 in turn (`flaky`); with another protocol
+/// from then on (`upgrade`).
 pub const AS: &str = "x-answer-as";
 
 /// A server on a port of the operating system's choice; it answers every request with `200 ok`, or as
@@ -112,8 +115,9 @@ fn serve(stream: TcpStream, requests: &AtomicU64) {
             Some(b"hang") => continue,
             Some(b"close") => return,
             Some(b"upgrade") => wire.send(UPGRADED),
+            Some(b"hold") => wire.send(HALF),
             Some(b"cut") => {
-                drop(wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"));
+                drop(wire.send(HALF));
                 return;
             }
             Some(status) => {

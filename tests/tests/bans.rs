@@ -90,7 +90,7 @@ fn a_ban_ends_by_itself() -> Result<()> {
         ban["kind"] == "ban" && ban["key"] == "alice" && ban["by"] == "ops",
         "{ban}"
     );
-    // A bucket counts in whole milliseconds, and the event tells the end that it has.
+    // The event reports the end that the bucket has.
     let told = ban["until_ns"].as_u64().context("an end")?;
     ensure!(told == until, "{told} {until}");
     envoy.stop()

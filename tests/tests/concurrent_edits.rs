@@ -93,7 +93,8 @@ fn of_those_who_have_seen_the_same_one_wins() -> Result<()> {
     let mut ops = Operator::editor(&envoy);
     under_load(&envoy, |round| {
         let generation = round + 1;
-        let statuses = all_put(&envoy, |_| "r", &format!("\"{generation}\""))?;
+        let seen = ops.etag_at(generation)?;
+        let statuses = all_put(&envoy, |_| "r", &seen)?;
         let winner = statuses
             .iter()
             .position(|status| *status == 200)

@@ -216,7 +216,13 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
     let policy = eventually(RELOADED, "the old listener to serve again", || {
         quota(&mut old)
     })?;
-    ensure!(is_of(&Some(policy), 3), "the old connection is gone");
+    // The newest configuration decides, and its edit, on the old connection, too.
+    ensure!(
+        is_of(&Some(policy), 9),
+        "the old connection is limited by itself"
+    );
+    let draining = envoy.stats(r"^listener_manager\.total_filter_chains_draining$")?;
+    ensure!(draining.values().any(|count| *count > 0), "{draining:?}");
     let policy = eventually(RELOADED, "the new listener to serve", || quota(&mut new))?;
     ensure!(is_of(&Some(policy.clone()), 9), "{policy}");
     back(&mut ops)?;

@@ -44,8 +44,22 @@ fn a_stale_or_unseen_edit_changes_nothing() -> Result<()> {
         "{}",
         unseen.text()
     );
+    let right = ops.etag()?;
+    let weak = format!("W/{right}");
+    let later = ops.etag_at(2)?;
     for stale in [
-        "\"0\"", "\"2\"", "1", "W/\"1\"", "", "\"x\"", "\"1", "\u{e9}",
+        "\"0\"",
+        "\"1\"",
+        "1",
+        "W/\"1\"",
+        "",
+        "\"x\"",
+        "\"1",
+        "\u{e9}",
+        &weak,
+        &later,
+        right.trim_matches('"'),
+        "\"0000000000000000-1\"",
     ] {
         let answer = ops.send(put(Some(stale)))?;
         let status = answer.status;
@@ -70,17 +84,19 @@ fn a_stale_or_unseen_edit_changes_nothing() -> Result<()> {
 fn an_edit_says_what_it_has_seen() -> Result<()> {
     let envoy = Envoy::start(&config(3))?;
     let mut ops = Operator::editor(&envoy);
-    let answer = ops.send(put(Some("\"1\"")))?;
+    let first = ops.etag()?;
+    let answer = ops.send(put(Some(&first)))?;
+    let second = ops.etag_at(2)?;
     let body = expect(&answer, 200)?;
     ensure!(
-        answer.header("etag") == Some("\"2\"") && body["after"]["generation"] == 2,
+        answer.header("etag") == Some(second.as_str()) && body["after"]["generation"] == 2,
         "{body}"
     );
     ensure!(
         body["change"] == "l: capacity 3 → 9" && body["before"]["limits"] == limits(3),
         "{body}"
     );
-    let late = ops.send(put(Some("\"1\"")))?;
+    let late = ops.send(put(Some(&first)))?;
     expect_problem(&late, 412)?;
     ensure!(
         late.json()?["current"]["rule"]["limits"] == limits(9),
@@ -229,14 +245,14 @@ fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
 
 #[test]
 fn a_level_is_carried_over_as_asked() -> Result<()> {
-    // Of 10 at 1/d, 5 are taken; then there are others. No carry makes a bucket wait for longer.
+    // Of 10 at 1/d, 5 are taken; then there are others.
     let cases = [
         ("carry=keep", 4, "1/d", 0),
         ("carry=keep", 20, "2/d", 15),
         ("carry=proportional", 4, "1/d", 2),
         ("carry=proportional", 20, "2/d", 10),
-        // Half of 20 would be as good as new five days later than before the edit.
-        ("carry=proportional", 20, "1/d", 15),
+        // Half of 20 takes five days longer than before the edit.
+        ("carry=proportional", 20, "1/d", 10),
         ("", 4, "1/d", 2),
         ("carry=reset", 4, "1/d", 4),
         ("carry=reset", 20, "2/d", 20),

@@ -1,9 +1,11 @@
 //! Several generations of one rule at work: connections of listeners that drain beside those of the newest
 //! one. One set of numbers decides for a bucket, so nobody gains by holding connections of both.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
 use serde_json::{Map, Value, json};
 
@@ -105,49 +107,146 @@ fn in_force(ops: &mut Operator, capacity: u32) -> Result<()> {
     })
 }
 
-/// 100 a day, of which 60 are used; then 50, and then 80: 60 of 100 are 30 of 50, of which 20 are left, and
-/// what is left of 50 is none. So it is for all, whatever their connections.
+/// How many requests of each algorithm were admitted.
+#[derive(Debug, Default)]
+struct Admitted(Map<String, Value>);
+
+impl Admitted {
+    fn ask(&mut self, clients: &mut [Http], times: u32) -> Result<()> {
+        for algorithm in LEVELS.into_iter().chain(LATER) {
+            for _ in 0..times {
+                for http in &mut *clients {
+                    let more = asks(http, algorithm)?;
+                    let all = self.0.entry(algorithm).or_insert(json!(0));
+                    *all = json!(all.as_u64().unwrap_or(0) + u64::from(more));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// 100 a day, of which 60 are used; then 50, and then 80: 60 of 100 are 30 of 50, of which 20 are left,
+    /// and what is left of 50 is none.
+    fn is_that_of_one_bucket(&self) -> Result<()> {
+        for algorithm in LEVELS {
+            // 60 of 101 are 30.3 of 51; 50.3 of those are 79.9 of 81.
+            let most = if algorithm == "leaky_queue" { 81 } else { 80 };
+            ensure!(self.0.get(algorithm) == Some(&json!(most)), "{self:?}");
+        }
+        for algorithm in LATER {
+            ensure!(self.0.get(algorithm) == Some(&json!(1)), "{self:?}");
+        }
+        Ok(())
+    }
+}
+
+/// So it is for all, whatever their connections.
 #[test]
 fn connections_of_several_generations_share_one_bucket() -> Result<()> {
     let envoy = Envoy::start(&config(100))?;
     let mut ops = Operator::editor(&envoy);
     let mut clients = connections(&envoy)?;
-    let mut admitted: Map<String, Value> = Map::new();
-    let mut count = |algorithm: &str, more: u32| {
-        let entry = admitted.entry(algorithm).or_insert(json!(0));
-        *entry = json!(entry.as_u64().unwrap_or(0) + u64::from(more));
-    };
-    for algorithm in LEVELS.into_iter().chain(LATER) {
-        let first = clients.first_mut().context("a client")?;
-        for _ in 0..60 {
-            count(algorithm, asks(first, algorithm)?);
-        }
-    }
+    let mut admitted = Admitted::default();
+    admitted.ask(&mut clients, 15)?;
     for capacity in [50, 80] {
         ensure!(envoy.push(&config(capacity))? == Update::Accepted);
         in_force(&mut ops, capacity)?;
         clients.extend(connections(&envoy)?);
-        for algorithm in LEVELS.into_iter().chain(LATER) {
-            for _ in 0..12 {
-                for http in &mut clients {
-                    count(algorithm, asks(http, algorithm)?);
-                }
-            }
-        }
+        admitted.ask(&mut clients, 12)?;
     }
-    for algorithm in LEVELS {
-        // 60 of 101 are 30.3 of 51; 50.3 of those are 79.9 of 81.
-        let most = if algorithm == "leaky_queue" { 81 } else { 80 };
-        ensure!(
-            admitted.get(algorithm) == Some(&json!(most)),
-            "{admitted:?}"
-        );
-    }
-    for algorithm in LATER {
-        ensure!(admitted.get(algorithm) == Some(&json!(1)), "{admitted:?}");
-    }
+    admitted.is_that_of_one_bucket()?;
     // The chains of both earlier configurations are still at work.
     let draining = envoy.stats(r"^listener_manager\.total_filter_chains_draining$")?;
     ensure!(draining.values().all(|count| *count >= 2), "{draining:?}");
+    envoy.stop()
+}
+
+/// The filter alone is replaced: its requests meet the new one on connections that stay open.
+#[test]
+fn generations_of_an_extension_share_one_bucket() -> Result<()> {
+    let envoy = Envoy::start(&config(100).extension())?;
+    let mut ops = Operator::editor(&envoy);
+    let mut clients = connections(&envoy)?;
+    let mut admitted = Admitted::default();
+    admitted.ask(&mut clients, 15)?;
+    for capacity in [50, 80] {
+        ensure!(envoy.push_extension(&config(capacity).extension())? == Update::Accepted);
+        in_force(&mut ops, capacity)?;
+        clients.extend(connections(&envoy)?);
+        admitted.ask(&mut clients, 12)?;
+    }
+    admitted.is_that_of_one_bucket()?;
+    // And back, which Envoy may do without a word to the filter.
+    ensure!(envoy.push_extension(&config(50).extension())? == Update::Accepted);
+    eventually(SOON, "the rollback to be noticed", || {
+        connections(&envoy)?;
+        let rule = ops.get("/v1/rules/funnel")?;
+        Ok((rule.pointer("/rule/limits/0/capacity") == Some(&json!(50))).then_some(()))
+    })?;
+    envoy.stop()
+}
+
+/// Requests in flight that wait for minutes.
+fn flights(capacity: u32) -> Config {
+    let limits = json!([
+        { "algorithm": "concurrency", "capacity": capacity },
+        { "algorithm": "leaky_queue", "capacity": 90, "rate": "1/m" },
+    ]);
+    let key = json!([{ "header": "x-user-id" }]);
+    Config::new(json!([{ "name": "flights", "key": key, "limits": limits }])).drain_s(DRAIN_S)
+}
+
+/// Sends a request on a connection of its own and does not wait for an answer.
+fn takes_off(envoy: &Envoy) -> Result<TcpStream> {
+    let mut socket = TcpStream::connect(envoy.data_address())?;
+    socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
+    Ok(socket)
+}
+
+fn flying(ops: &mut Operator, count: u64) -> Result<()> {
+    eventually(SOON, &format!("{count} to be in flight"), || {
+        let bucket = ops.bucket("flights", "alice")?;
+        let used = bucket.and_then(|bucket| bucket.pointer("/limits/0/used")?.as_u64());
+        Ok((used.unwrap_or(0) == count).then_some(()))
+    })
+}
+
+/// Four of five are in flight when there may be but two: nobody takes off from any connection until one is
+/// left, and each one that ends gives its place back, whichever numbers it took it under.
+#[test]
+fn places_in_flight_are_those_of_all_generations() -> Result<()> {
+    let envoy = Envoy::start(&flights(5))?;
+    let mut ops = Operator::editor(&envoy);
+    let (mut old, nobody) = (envoy.data(), Request::get("/"));
+    let alice = Request::get("/").header("x-user-id", "alice");
+    old.send(&nobody)?;
+    // The only one that does not wait.
+    ensure!(old.send(&alice)?.status == 200);
+    let mut first = (0..4)
+        .map(|_| takes_off(&envoy))
+        .collect::<Result<Vec<TcpStream>>>()?;
+    flying(&mut ops, 4)?;
+    ensure!(envoy.push(&flights(2))? == Update::Accepted);
+    eventually(SOON, "the configuration to be in force", || {
+        let rule = ops.get("/v1/rules/flights")?;
+        Ok((rule.pointer("/rule/limits/0/capacity") == Some(&json!(2))).then_some(()))
+    })?;
+    let mut new = envoy.data();
+    new.send(&nobody)?;
+    for left in [4, 3, 2] {
+        for http in [&mut old, &mut new] {
+            ensure!(http.send(&alice)?.status == 429, "{left} in flight");
+        }
+        drop(first.pop());
+        flying(&mut ops, left - 1)?;
+    }
+    let second = takes_off(&envoy)?;
+    flying(&mut ops, 2)?;
+    for http in [&mut old, &mut new] {
+        ensure!(http.send(&alice)?.status == 429);
+    }
+    drop((first, second));
+    flying(&mut ops, 0)?;
+    ensure!(envoy.counter("loudou.store.lost_returns")? == 0);
     envoy.stop()
 }

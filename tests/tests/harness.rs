@@ -51,6 +51,26 @@ fn updates_are_taken_or_refused() -> Result<()> {
 }
 
 #[test]
+fn a_filter_of_its_own_is_updated_under_open_connections() -> Result<()> {
+    let envoy = Envoy::start(&config().extension())?;
+    let mut http = envoy.data();
+    let listeners = envoy.counter("listener_manager.lds.update_success")?;
+    let alice = Request::get("/").header("x-user-id", "alice");
+    ensure!(http.send(&alice)?.status == 200);
+    ensure!(envoy.push_extension(&wrong().extension())? == Update::Rejected);
+    ensure!(http.send(&alice)?.status == 200, "the old filter serves on");
+    let closed = config().data_plugin(json!({ "version": 1, "rules": [{
+        "name": "nobody", "key": [], "mode": "enforce",
+        "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
+    }] }));
+    ensure!(envoy.push_extension(&closed.extension())? == Update::Accepted);
+    let statuses = [http.send(&alice)?.status, http.send(&alice)?.status];
+    ensure!(statuses == [200, 429], "{statuses:?}");
+    ensure!(envoy.counter("listener_manager.lds.update_success")? == listeners);
+    envoy.stop()
+}
+
+#[test]
 fn validation_refuses_what_the_filter_refuses() -> Result<()> {
     let good = Envoy::validate(&config())?;
     ensure!(good.status.success(), "{good:?}");

@@ -197,3 +197,24 @@ fn a_client_that_leaves_gives_its_place_back() -> Result<()> {
     }
     envoy.stop()
 }
+
+/// A rule is tried out on the requests that the one before it keeps for itself, too.
+#[test]
+fn a_shadow_rule_behind_one_that_stops_is_evaluated() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([
+        rule("stops", &per_day(2), &json!({ "stop": true })),
+        rule(
+            "tried",
+            &per_day(1),
+            &json!({ "mode": "shadow", "stop": true })
+        ),
+        rule("enforced", &per_day(1), &json!({})),
+    ])))?;
+    ensure!(statuses(&envoy, "/", 3)? == [200, 200, 429]);
+    let would_refuse = counted(&envoy, "tried", "shadow_refused")?;
+    ensure!(would_refuse == 2, "{would_refuse}");
+    let mut ops = Operator::viewer(&envoy);
+    ensure!(bucket(&mut ops, "tried")? == (vec![0], 1));
+    ensure!(ops.bucket("enforced", "alice")?.is_none());
+    envoy.stop()
+}

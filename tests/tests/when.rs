@@ -313,3 +313,32 @@ fn workers_agree() -> Result<()> {
     ensure!(server.requests() == 2_000);
     envoy.stop()
 }
+
+/// Each of as many clusters as are promised a place has its own count; none is lost.
+#[test]
+fn a_thousand_clusters_are_counted() -> Result<()> {
+    const CLUSTERS: u64 = 1_000;
+    let rule = brake("1h");
+    let route = json!({ "match": { "prefix": "/" }, "route": { "cluster_header": "x-to" } });
+    let mut config = Config::new(json!([rule])).routes(json!([route]));
+    for n in 0..CLUSTERS {
+        config = config.cluster(&format!("cluster-{n}"), None);
+    }
+    let envoy = Envoy::start(&config)?;
+    let counts = envoy.load(CLUSTERS, 4, |n| {
+        Request::get("/").header("x-to", format!("cluster-{n}"))
+    })?;
+    ensure!(counts.of(503) == CLUSTERS, "{counts:?}");
+    let mut ops = Operator::editor(&envoy);
+    eventually(SOON, "all clusters to be counted", || {
+        let seen = upstreams(&mut ops)?;
+        let counted = seen
+            .iter()
+            .filter(|upstream| field(upstream, "errors") == 1 && field(upstream, "responses") == 1);
+        let all = u64::try_from(counted.count())? == CLUSTERS;
+        Ok(all.then_some(()))
+    })?;
+    let status = ops.get("/v1/status")?;
+    ensure!(!status.to_string().contains("were not counted"), "{status}");
+    envoy.stop()
+}

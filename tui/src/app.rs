@@ -8,6 +8,7 @@
 //! Everything here is a function of its arguments: no I/O, no clock, no terminal. Tests drive it with
 //! key strings.
 
+pub(crate) mod again;
 pub(crate) mod answers;
 pub(crate) mod browse;
 pub(crate) mod columns;
@@ -34,4 +35,4 @@ pub(crate) mod update;
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
-use loudou_limiter::config;
+use loudou_limiter::{Nanos, config};
 
 mod args;
 mod bans;
@@ -20,6 +20,7 @@ mod edit;
 mod events;
 mod examples;
 mod explain;
+mod import;
 mod overrides;
 mod replay;
 mod report;
@@ -68,6 +69,7 @@ pub fn main() -> ExitCode {
         input: &mut io::BufReader::new(stdin),
         width: size.map(|(width, _)| usize::from(width)),
         env: Env::read(),
+        patience: Nanos::MAX,
     };
     ExitCode::from(run(std::env::args_os(), &mut io).code())
 }
@@ -142,7 +144,8 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Unban(args)) => return bans::unban(context, args),
         Some(Command::Override(args)) => return overrides::run(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
-        Some(Command::Export) => rules::export(context)?,
+        Some(Command::Export(args)) => rules::export(context, args)?,
+        Some(Command::Import(args)) => return import::run(context, args),
         Some(Command::Schema) => schema(context)?,
         Some(Command::Completions { shell }) => {
             clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);

@@ -118,7 +118,7 @@ impl Client {
         let body = edit.body.to_string();
         let request = self.authorized(self.agent.put(self.address(&edit.path(name))));
         let request = request
-            .header(header::IF_MATCH, etag(edit.if_match))
+            .header(header::IF_MATCH, edit.if_match.as_str())
             .content_type("application/json");
         self.answer(request.send(&body))
     }
@@ -126,7 +126,7 @@ impl Client {
     /// Drops the edit of a rule: back to its base.
     pub fn delete_rule(&self, name: &str, edit: &DropRequest) -> Result<EditAnswer, ClientError> {
         let request = self.authorized(self.agent.delete(self.address(&edit.path(name))));
-        let request = request.header(header::IF_MATCH, etag(edit.if_match));
+        let request = request.header(header::IF_MATCH, edit.if_match.as_str());
         self.answer(request.call())
     }
 
@@ -148,7 +148,7 @@ impl Client {
         edit: &OverrideRequest,
     ) -> Result<EditAnswer, ClientError> {
         let address = self.address(&edit.path(rule, key));
-        let etag = etag(edit.if_match);
+        let etag = edit.if_match.as_str();
         if let Some(body) = &edit.body {
             let request = self.authorized(self.agent.put(address));
             let request = request.header(header::IF_MATCH, etag);
@@ -210,10 +210,16 @@ impl Client {
         self.get(&query.path())
     }
 
-    /// Events after the one numbered `after`.
-    pub fn events(&self, after: u64) -> Result<Events, ClientError> {
+    /// Events after the one that the process `instance` numbered `after`. Without a process, whichever
+    /// it is.
+    pub fn events(&self, instance: &str, after: u64) -> Result<Events, ClientError> {
         let mut path = Path::new(&["events"]);
-        path.query("after", &after.to_string());
+        let place = if instance.is_empty() {
+            after.to_string()
+        } else {
+            format!("{instance}-{after}")
+        };
+        path.query("after", &place);
         self.get(&path.text)
     }
 
@@ -294,6 +300,13 @@ impl Client {
         }
     }
 
+    /// What parts of different processes make of a whole that was read in several calls.
+    pub(crate) fn restarted(&self) -> ClientError {
+        ClientError::Restarted {
+            url: self.base.to_string(),
+        }
+    }
+
     fn unexpected(&self, what: String) -> ClientError {
         ClientError::Unexpected {
             url: self.base.to_string(),
@@ -335,10 +348,6 @@ fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
     })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-fn etag(generation: u64) -> String {
-    format!("\"{generation}\"")
 }
 
 /// The beginning of a body that nobody expected.

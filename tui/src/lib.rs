@@ -8,6 +8,7 @@ pub mod client;
 pub mod clock;
 pub mod document;
 mod limit_edit;
+mod live;
 mod meaning;
 mod num;
 mod replay;

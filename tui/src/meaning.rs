@@ -121,7 +121,10 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     }
     match (rule.stop, rule.mode) {
         (true, Mode::Enforce) => {
-            notes.push("the rules behind it are not asked about the requests it limits".to_owned());
+            notes.push(
+                "later rules are skipped for the requests it limits, but for those in shadow mode"
+                    .to_owned(),
+            );
         }
         (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
         (false, _) => {}
@@ -280,7 +283,7 @@ mod tests {
         assert_eq!(
             say(json!({ "overrides": overrides })),
             [
-                "key 10.0.0.1 may do 2.5 times as much",
+                "key 10.0.0.1 may do 2.5 times as much: funnel: funnel 38, 75/m",
                 "key 10.0.0.2 has no limits",
                 "key 10.0.0.3 is banned",
                 "each other key is banned",
@@ -323,7 +326,7 @@ mod tests {
         assert_eq!(
             say(json!({ "refuse": refuse, "respond": respond, "stop": true })),
             [
-                "the rules behind it are not asked about the requests it limits",
+                "later rules are skipped for the requests it limits, but for those in shadow mode",
                 "refused requests get status 503, a text of their own (text/plain) and the headers \
                  x-a and x-b",
                 "refused gRPC calls get unavailable",

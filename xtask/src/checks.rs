@@ -6,6 +6,7 @@ use loudou_tests::paths::{find_on_path, target_dir};
 use crate::command::{cargo, run};
 use crate::filter;
 use crate::setup::{self, WASM_TARGET};
+use crate::soak;
 
 /// What is announced, and what is done.
 type Step = (&'static str, fn() -> Result<()>);
@@ -17,6 +18,7 @@ const TRAP: Step = ("the filter that panics for a test", || {
     filter::build_trap().map(drop)
 });
 const LOUDOU: Step = ("the loudou command", || loudou().map(drop));
+const SOAK: Step = ("a soak of two minutes", || soak::run(2, None, Vec::new()));
 const END_TO_END: Step = ("tests in a real Envoy", end_to_end);
 
 /// Everything a contributor must pass.
@@ -37,6 +39,7 @@ pub(crate) fn ci() -> Result<()> {
         TRAP,
         LOUDOU,
         END_TO_END,
+        SOAK,
         ("cargo-deny", deny),
     ])
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask`: what a contributor runs, in plain Rust, so that it works wherever Cargo does.
 //!
-//! `setup` brings Envoy, `build` the filter, `demo` shows both at work, `bench` measures; `test` is
-//! what must pass before a commit, `ci` everything that must pass before a merge.
+//! `setup` brings Envoy, `build` the filter, `demo` shows both at work, `bench` measures, `soak` looks for
+//! requests too many; `test` is what must pass before a commit, `ci` everything that must pass before a
+//! merge.
 
 #![expect(
     clippy::print_stdout,
@@ -16,6 +17,7 @@ mod demo;
 mod filter;
 mod pictures;
 mod setup;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -32,7 +34,7 @@ struct Arguments {
     task: Task,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum Task {
     /// Makes sure of the wasm target and of an Envoy; quick when they are there
     Setup,
@@ -51,9 +53,21 @@ enum Task {
         /// What
         what: bench::Bench,
     },
+    /// Changes everything about the limits of an Envoy under load, and counts what each key gets
+    Soak {
+        /// How long
+        #[arg(long, default_value_t = 2)]
+        minutes: u64,
+        /// The seed of an earlier soak, to do the same again
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Actions that are left out, to see which of them a violation takes
+        #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
+        without: Vec<String>,
+    },
     /// Runs every test, those in a real Envoy included
     Test,
-    /// Runs the formatter's and the lints' checks, the docs, `test`, and cargo-deny where installed
+    /// Runs the formatter's and the lints' checks, the docs, `test`, a soak, and cargo-deny where installed
     Ci,
 }
 
@@ -65,6 +79,11 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Pictures => pictures::run_all(),
         Task::Bench { what } => bench::bench(what),
+        Task::Soak {
+            minutes,
+            seed,
+            without,
+        } => soak::run(minutes, seed, without),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

@@ -16,7 +16,7 @@ fn explained(rules: &Value, sample: &Value, sent: u32) -> ExplainAnswer {
     let file = parsed.file.unwrap_or_default();
     let active = file.rules.into_iter();
     let rules: RuleSet = active
-        .map(|rule| ActiveRule::new(rule, Vec::new()))
+        .map(|rule| ActiveRule::new(rule, loudou_limiter::versions::History::default()))
         .collect();
     let mut store = MemoryStore::new();
     let now = Nanos::from_secs(86_400);

@@ -25,6 +25,10 @@ where
     Ok(())
 }
 
+const INSTANCE: &str = "0f1e2d3c4b5a6978";
+/// When it started.
+const STARTED: u64 = 1_699_996_400_000;
+
 fn totals() -> RuleTotals {
     RuleTotals {
         name: "reply-per-user".to_owned(),
@@ -78,6 +82,7 @@ fn bucket() -> BucketView {
         last_seen_ns: 86_400_000_000_000,
         state: BucketState::Refusing,
         ban: None,
+        hidden_ban: None,
         strikes: 0,
         penalties: 0,
         own: None,
@@ -119,6 +124,7 @@ fn rule(capacity: u32) -> Value {
 fn view() -> RuleView {
     RuleView {
         name: "reply-per-user".to_owned(),
+        instance: INSTANCE.to_owned(),
         generation: 8,
         rule: rule(30),
         base: rule(15),
@@ -129,6 +135,7 @@ fn view() -> RuleView {
             at_unix_ms: 1_700_000_000_000,
             expires_at_ns: Some(88_200_000_000_000),
         }),
+        edit_body: Some(json!({ "limits": rule(30).get("limits") })),
         overrides: vec![OverrideView {
             key: "alice".to_owned(),
             edit: EditView {
@@ -148,6 +155,8 @@ fn status() -> serde_json::Result<()> {
     let status = Status {
         version: "0.1.0".to_owned(),
         git: "0123456789ab".to_owned(),
+        instance: INSTANCE.to_owned(),
+        started_unix_ms: STARTED,
         generation: 8,
         now_ns: 86_400_000_000_000,
         unix_ms: 1_700_000_000_000,
@@ -176,6 +185,7 @@ fn status() -> serde_json::Result<()> {
 #[test]
 fn rules() -> serde_json::Result<()> {
     let rules = Rules {
+        instance: INSTANCE.to_owned(),
         now_ns: 86_400_000_000_000,
         generation: 8,
         rules: vec![view()],
@@ -197,6 +207,7 @@ fn edit() -> serde_json::Result<()> {
 #[test]
 fn buckets() -> serde_json::Result<()> {
     let page = BucketsPage {
+        instance: INSTANCE.to_owned(),
         now_ns: 86_400_000_000_000,
         generation: 8,
         buckets: vec![bucket()],
@@ -247,12 +258,19 @@ fn events() -> serde_json::Result<()> {
         until_ns: Some(88_200_000_000_000),
     };
     let events = Events {
+        instance: INSTANCE.to_owned(),
+        started_unix_ms: STARTED,
+        restarted: true,
         now_ns: 86_400_000_000_000,
         events: vec![event],
         last_seq: 3,
         lost: 0,
     };
-    holds(&events, include_str!("../../examples/events.json"))
+    holds(&events, include_str!("../../examples/events.json"))?;
+    let followed = Events::default();
+    let nothing =
+        r#"{"instance":"","started_unix_ms":0,"now_ns":0,"events":[],"last_seq":0,"lost":0}"#;
+    holds(&followed, nothing)
 }
 
 /// What `rules` would make of a request once it was sent so often.

@@ -35,8 +35,9 @@ impl AdminPlane {
             Some(span) => format!("banned for {span}"),
         };
         let mut conduct = Conduct::default();
-        conduct.impose(now, span);
-        let until = span.map(|_| Nanos::from_millis(conduct.banned_until_ms));
+        let last = before.as_ref().map_or(now, |slot| slot.bucket.last);
+        conduct.impose(now.max(last), span);
+        let until = conduct.ban(now).and_then(|ban| ban.until);
         setting.tell(self, host, call, (EventKind::Ban, &words, reason, until));
         setting.answer(host, before.as_ref(), now)
     }

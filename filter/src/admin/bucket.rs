@@ -32,6 +32,7 @@ pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, clock: Clock) ->
         refused: slot.refused,
         last_seen_ns: slot.bucket.last.get(),
         state: state(rule, ban, &level, &asked, &key),
+        hidden_ban: imposed(slot, now).filter(|_| ban.is_some_and(|ban| ban.by == BanBy::Override)),
         ban,
         strikes: conduct.strikes.into(),
         penalties: conduct.bans.into(),
@@ -65,6 +66,11 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
         let (until_ns, by) = (None, BanBy::Override);
         return Some(BanView { until_ns, by });
     }
+    imposed(slot, now)
+}
+
+/// The ban that stands in a slot.
+fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     let ban = slot.conduct.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
         BanBy::Penalty

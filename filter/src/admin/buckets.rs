@@ -32,6 +32,7 @@ impl AdminPlane {
         let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
         let clock = host.clock();
         let mut page = BucketsPage {
+            instance: record.instance.id.clone(),
             now_ns: clock.now.get(),
             generation: record.generation,
             ..BucketsPage::default()
@@ -39,7 +40,7 @@ impl AdminPlane {
         page.next_cursor = search
             .run(host, &table, &rules, clock, &mut page.buckets)
             .map(|c| c.to_string());
-        Ok(ok_at(record.generation, &page))
+        Ok(ok_at(&record, &page))
     }
 
     pub(super) fn bucket(
@@ -103,8 +104,8 @@ impl From<GaveUp> for Failure {
             GaveUp::UnknownPage => "the bucket is of another version of Loudou",
             GaveUp::Outdated => "the rule has just changed; try again",
             GaveUp::PageFull => {
-                "there is no room: all buckets of its page are banned; lift a ban that is not needed, or \
-                 raise store.buckets"
+                "there is no room: every bucket that could be evicted is banned by an operator or has requests \
+                 in flight; lift a ban that is not needed, or raise store.buckets"
             }
         };
         Self::new(503, "Not available", detail)

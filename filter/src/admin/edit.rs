@@ -4,6 +4,7 @@
 use loudou_api::{EditAnswer, EventKind};
 use loudou_limiter::Nanos;
 use loudou_limiter::config::{self, MAX_OVERRIDES};
+use loudou_limiter::evaluate::ActiveRule;
 use loudou_limiter::rule::Rule;
 
 use super::call::{json, wrong_body};
@@ -15,6 +16,7 @@ use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{self, Author, MAX_EDITED, Record, RecordError, RuleRecord};
+use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
     pub(super) fn put_rule(
@@ -136,6 +138,9 @@ impl AdminPlane {
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
                 let rule = record.rule_mut(edited.name).ok_or(RecordError::Missing)?;
+                if rule.is_full() {
+                    return Err(RecordError::TooOften.into());
+                }
                 change(rule, version)?;
                 check(rule)?;
                 Ok(before)
@@ -150,15 +155,30 @@ impl AdminPlane {
         let change = describe(&before, &rule.effective());
         if !edited.dry_run {
             events::add(host, &share, edited.event(host, record.generation, &change));
+            self.sweep(host, &record)?;
         }
-        let after = self.view(host, record.generation, rule);
+        let after = self.view(host, &record, rule);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
             before,
             after,
             change,
         };
-        Ok(ok_at(record.generation, &answer))
+        Ok(ok_at(&record, &answer))
+    }
+
+    /// Brings some buckets of rules forward that were edited often.
+    fn sweep(&mut self, host: &dyn Host, record: &Record) -> Result<(), Failure> {
+        let rules: Vec<ActiveRule> = record.to_sweep().map(RuleRecord::activate).collect();
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let (share, table) = (self.share().to_owned(), self.table(host)?);
+        let rules: Vec<&ActiveRule> = rules.iter().collect();
+        if sweep::step(host, &share, (&table, &rules), PAGES_OF_EDIT, host.clock()) {
+            StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
+        }
+        Ok(())
     }
 
     /// The rule as it is, if the caller has seen it so.
@@ -170,24 +190,34 @@ impl AdminPlane {
         name: &str,
     ) -> Result<Rule, Failure> {
         let rule = find(record, name)?;
-        let generation = record.generation;
+        let right = record.instance.etag(record.generation);
         let seen = call.if_match.as_deref().map(str::trim);
         let (status, title, detail) = match seen {
             Some("*") => return Ok(rule.effective()),
-            Some(seen) if seen == format!("\"{generation}\"") => return Ok(rule.effective()),
-            Some(_) => {
-                let detail =
-                    format!("the rules have changed; they are at generation {generation} now");
+            Some(seen) if seen == right => return Ok(rule.effective()),
+            Some(seen) => {
+                let detail = if record.instance.is_other(seen) {
+                    let age = record.instance.age(host);
+                    format!(
+                        "Envoy restarted {age} ago, and edits of the process before are gone; the rules are \
+                         at {right} now"
+                    )
+                } else if !seen.contains('-') {
+                    format!(
+                        "a generation alone does not say of which process it is; the rules are at {right} now"
+                    )
+                } else {
+                    format!("the rules have changed; they are at {right} now")
+                };
                 (412, "Precondition failed", detail)
             }
             None => {
-                let detail =
-                    format!("say which generation you have seen: `If-Match: \"{generation}\"`");
+                let detail = format!("say which rules you have seen: `If-Match: {right}`");
                 (428, "Precondition required", detail)
             }
         };
         let mut failure = Failure::new(status, title, detail);
-        failure.problem.current = Some(self.view(host, generation, rule));
+        failure.problem.current = Some(self.view(host, record, rule));
         Err(failure)
     }
 }

@@ -32,6 +32,6 @@ impl AdminPlane {
         let mut store = HostStore(host);
         let explained = explain(&rules, &table, &mut store, &mut sample, clock);
         let answer = ExplainAnswer::new(&explained, &rules, clock.now, record.generation);
-        Ok(ok_at(record.generation, &answer))
+        Ok(ok_at(&record, &answer))
     }
 }

@@ -3,6 +3,7 @@
 use std::slice;
 
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
+use loudou_limiter::config::RuleEdit;
 use loudou_limiter::rule::{Rule, RuleFile};
 use loudou_limiter::store::upstreams::Upstream;
 
@@ -15,18 +16,18 @@ impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         call.query(&[])?;
         let record = self.record(host)?;
-        let generation = record.generation;
         let seen = self.seen(host, &record.rules);
         let rules = record
             .rules
             .iter()
-            .map(|rule| self.view_with(host, generation, rule, &seen))
+            .map(|rule| self.view_with(host, &record, rule, &seen))
             .collect();
         Ok(ok_at(
-            generation,
+            &record,
             &Rules {
+                instance: record.instance.id.clone(),
                 now_ns: host.now().get(),
-                generation,
+                generation: record.generation,
                 rules,
             },
         ))
@@ -41,10 +42,7 @@ impl AdminPlane {
         call.query(&[])?;
         let record = self.record(host)?;
         let rule = find(&record, name)?;
-        Ok(ok_at(
-            record.generation,
-            &self.view(host, record.generation, rule),
-        ))
+        Ok(ok_at(&record, &self.view(host, &record, rule)))
     }
 
     pub(super) fn export(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -60,36 +58,38 @@ impl AdminPlane {
             rules,
             ..RuleFile::default()
         };
-        Ok(ok_at(record.generation, &file))
+        Ok(ok_at(&record, &file))
     }
 
     pub(super) fn view(
         &mut self,
         host: &dyn Host,
-        generation: u64,
+        record: &Record,
         rule: &RuleRecord,
-    ) -> RuleView<Rule> {
+    ) -> RuleView<Rule, RuleEdit> {
         let seen = self.seen(host, slice::from_ref(rule));
-        self.view_with(host, generation, rule, &seen)
+        self.view_with(host, record, rule, &seen)
     }
 
     fn view_with(
         &mut self,
         host: &dyn Host,
-        generation: u64,
+        record: &Record,
         rule: &RuleRecord,
         seen: &[Upstream],
-    ) -> RuleView<Rule> {
+    ) -> RuleView<Rule, RuleEdit> {
         let own = rule.own.iter().map(|(key, own)| OverrideView {
             key,
             edit: edit_view(&own.who),
         });
         RuleView {
             name: rule.base.name.clone(),
-            generation,
+            instance: record.instance.id.clone(),
+            generation: record.generation,
             rule: rule.effective(),
             base: rule.base.clone(),
             edit: rule.edit.as_ref().map(|edit| edit_view(&edit.who)),
+            edit_body: rule.edit.as_ref().map(|edit| edit.change.clone()),
             overrides: own.collect(),
             totals: self.totals(host, rule, seen),
         }

@@ -9,6 +9,7 @@ use loudou_limiter::store::upstreams::Upstream;
 use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
+use crate::instance::parse_place;
 use crate::metrics::{RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
 
@@ -37,6 +38,8 @@ impl AdminPlane {
         let status = Status {
             version: crate::VERSION.to_owned(),
             git: crate::GIT.to_owned(),
+            instance: record.instance.id.clone(),
+            started_unix_ms: record.instance.started_unix_ms,
             generation: record.generation,
             now_ns: now.get(),
             unix_ms: host.unix_ms(),
@@ -47,12 +50,24 @@ impl AdminPlane {
             store,
             rules,
         };
-        Ok(ok_at(record.generation, &status))
+        Ok(ok_at(&record, &status))
     }
 
-    pub(super) fn events(&self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        let after = call.query(&["after"])?.number("after")?.unwrap_or(0);
-        let events = events::after(host, self.share(), after).map_err(RecordError::from)?;
+    pub(super) fn events(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let forms = ["a whole number, or INSTANCE-NUMBER as the answer before named it"];
+        let query = call.query(&["after"])?;
+        let place = query.choice("after", &forms, parse_place)?;
+        let (of, after) = place.unwrap_or_default();
+        // Without a record nobody knows the process; there are events all the same.
+        let here = self.record(host).ok().map(|record| record.instance);
+        let is_other =
+            of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
+        let mut events =
+            events::after(host, self.share(), after, is_other).map_err(RecordError::from)?;
+        if let Some(here) = here {
+            events.instance = here.id;
+            events.started_unix_ms = here.started_unix_ms;
+        }
         Ok(ok(&events))
     }
 
@@ -113,8 +128,8 @@ impl AdminPlane {
         let errors = errors.fold(0_u64, u64::saturating_add);
         if errors > 0 {
             warnings.push(format!(
-                "{errors} decisions were given up, after conflicts or because bans left no room in the store; \
-                 rules' on_error held"
+                "{errors} decisions were given up, after conflicts or because bans or requests in flight left no \
+                 room in the store; on_error of their rules applied"
             ));
         }
         if store.lost_responses > 0 {

@@ -10,11 +10,14 @@ use crate::plugin::{Plugin, read};
 
 mod explain;
 mod of_keys;
+mod restart;
 mod slips;
 mod top;
 
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
+/// The `ETag` of the rules as they come, in the first process.
+const AT_1: &str = "\"0707070707070707-1\"";
 
 struct Bench {
     host: FakeHost,
@@ -35,7 +38,20 @@ impl Bench {
         Self::of(65_536, now)
     }
 
+    /// One in a process of its own, whose chances fall in another way.
+    fn of_process(chance: u8) -> Self {
+        let host = FakeHost::default();
+        host.chance.set(chance);
+        Self::on(host, 65_536)
+    }
+
     fn of(buckets: u32, now: Nanos) -> Self {
+        let host = FakeHost::default();
+        host.now.set(now.get());
+        Self::on(host, buckets)
+    }
+
+    fn on(host: FakeHost, buckets: u32) -> Self {
         let rules = json!([{
             "name": "per-user",
             "key": [{ "header": "x-user-id" }],
@@ -63,11 +79,10 @@ impl Bench {
             panic!("admin")
         };
         let mut bench = Self {
-            host: FakeHost::default(),
+            host,
             data: DataPlane::new(file, Nanos::ZERO),
             admin: AdminPlane::new(settings),
         };
-        bench.host.now.set(now.get());
         assert!(bench.data.start(&bench.host));
         bench
     }
@@ -191,17 +206,22 @@ fn an_edit_acts_at_once_and_is_told() {
     let mut bench = Bench::new();
     assert!(bench.passes("alice") && bench.passes("alice") && !bench.passes("alice"));
     let path = "/v1/rules/per-user?carry=keep&reason=big+customer";
-    let (status, answer) = bench.edit("PUT", path, "\"1\"", Some(&capacity(3)));
+    let (status, answer) = bench.edit("PUT", path, AT_1, Some(&capacity(3)));
     assert_eq!(status, 200, "{answer}");
     assert_eq!(answer["change"], "burst: capacity 2 → 3");
     assert_eq!(answer["after"]["generation"], 2);
     assert!(bench.passes("alice") && !bench.passes("alice"));
 
-    let (status, stale) = bench.edit("PUT", path, "\"1\"", Some(&capacity(4)));
+    let (status, stale) = bench.edit("PUT", path, AT_1, Some(&capacity(4)));
     assert_eq!(status, 412);
     assert_eq!(stale["current"]["rule"]["limits"][0]["capacity"], 3);
 
-    let (status, _) = bench.edit("DELETE", "/v1/rules/per-user", "\"2\"", None);
+    let (status, _) = bench.edit(
+        "DELETE",
+        "/v1/rules/per-user",
+        "\"0707070707070707-2\"",
+        None,
+    );
     assert_eq!(status, 200);
     let events = bench.get("/v1/events?after=0");
     let kinds: Vec<&str> = events["events"]
@@ -221,7 +241,7 @@ fn a_dry_run_changes_nothing() {
     let (status, answer) = bench.edit(
         "PUT",
         "/v1/rules/per-user?dry_run=true",
-        "\"1\"",
+        AT_1,
         Some(&capacity(9)),
     );
     assert_eq!((status, &answer["dry_run"]), (200, &json!(true)));
@@ -241,7 +261,7 @@ fn every_problem_of_a_bad_edit_is_told() {
         "limit": [],
         "limits": [{ "algorithm": "funel", "capacity": 0, "rate": "0/s" }],
     });
-    let (status, answer) = bench.edit("PUT", "/v1/rules/per-user", "\"1\"", Some(&wrong));
+    let (status, answer) = bench.edit("PUT", "/v1/rules/per-user", AT_1, Some(&wrong));
     assert_eq!(status, 400);
     assert_eq!(
         answer["problems"].as_array().expect("list").len(),
@@ -347,7 +367,7 @@ fn an_edit_that_ran_out_is_gone_even_without_traffic() {
     let (status, _) = bench.edit(
         "PUT",
         "/v1/rules/per-user?for=60s",
-        "\"1\"",
+        AT_1,
         Some(&capacity(9)),
     );
     assert_eq!(status, 200);

@@ -55,6 +55,6 @@ impl AdminPlane {
             keys: u64::try_from(most.len()).unwrap_or(u64::MAX),
             missing_at_most: recent.counts.floor(),
         };
-        Ok(ok_at(record.generation, &answer))
+        Ok(ok_at(&record, &answer))
     }
 }

@@ -19,6 +19,7 @@ use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{RateLimitHeaders, Refusal, explain};
+use crate::sweep::Sweep;
 use crate::upstream::Watch;
 
 /// How often a request is decided on again because its rules changed in the middle of it.
@@ -60,6 +61,7 @@ pub(super) struct Active {
     changes_seen: u64,
     next_expiry: Nanos,
     connections: Connections,
+    sweep: Sweep,
 }
 
 impl Active {
@@ -82,6 +84,25 @@ impl Active {
             changes_seen: 0,
             next_expiry: Nanos::MAX,
             connections: Connections::default(),
+            sweep: Sweep::default(),
+        }
+    }
+
+    /// When the timer has something to do here.
+    pub(super) fn due(&self) -> Option<Nanos> {
+        let dues = [self.tally.due(), self.sweep.due()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// What the timer does here: flushes what was counted, and brings old buckets forward.
+    pub(super) fn tick(&mut self, host: &dyn Host, share: &str, now: Nanos) {
+        self.tally.flush(&mut HostStore(host), now);
+        let clock = self.clock(host, now);
+        let swept = self
+            .sweep
+            .run(host, share, (&self.table, &self.rules), clock);
+        if swept {
+            self.store_metrics.announce_change(host);
         }
     }
 
@@ -134,6 +155,7 @@ impl Active {
         let generation = record.as_ref().map_or(0, |record| record.generation);
         self.watch = Watch::new(self.rules.iter().map(ActiveRule::rule), generation);
         self.connections.is_in_force = record.as_ref().is_none_or(|record| record.is_of(file));
+        self.sweep = record.as_ref().map(Sweep::of).unwrap_or_default();
         self.next_expiry = record.map_or(Nanos::MAX, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())

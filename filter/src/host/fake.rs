@@ -15,6 +15,8 @@ use super::{Host, LogLevel, MetricId, MetricKind, Reply};
 /// The fake host; set what a test needs, look at what came out.
 #[derive(Default)]
 pub(crate) struct FakeHost {
+    /// What makes its random bytes other than those of another host.
+    pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
@@ -72,7 +74,7 @@ impl Host for FakeHost {
     }
 
     fn random(&self) -> [u8; 16] {
-        [7; 16]
+        [self.chance.get().wrapping_add(7); 16]
     }
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {

@@ -13,7 +13,7 @@ pub(crate) const MAX_EDITED: usize = 256;
 /// An edit that is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
-    pub(super) change: RuleEdit,
+    pub(crate) change: RuleEdit,
     /// What becomes of levels, when it starts and when it runs out.
     pub(super) carry: Carry,
     pub(crate) who: Who,
@@ -181,6 +181,7 @@ impl RuleRecord {
             let replaced = Vec::from([(pattern.to_owned(), before)]);
             self.history
                 .note_overrides(replaced, Carry::Keep, at, version);
+            self.bound_history();
         }
     }
 

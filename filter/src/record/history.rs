@@ -1,11 +1,10 @@
 //! How the record writes and reads the changes that buckets may still have to undergo.
 
-use std::collections::BTreeMap;
-
 use loudou_limiter::config::{parse_limits, parse_override};
 use loudou_limiter::rule::Override;
 use loudou_limiter::versions::{Before, Change, History};
 use loudou_limiter::{Carry, Limits, Nanos};
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -28,18 +27,27 @@ struct ChangeRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<&'a Limits>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    overrides: Option<BTreeMap<&'a str, Option<&'a Override>>>,
+    overrides: Option<Replaced<'a>>,
+}
+
+struct Replaced<'a>(&'a [(String, Option<Override>)]);
+
+impl Serialize for Replaced<'_> {
+    /// An object of patterns; null where there was no override.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_map(Some(self.0.len()))?;
+        for (pattern, gives) in self.0 {
+            fields.serialize_entry(pattern, gives)?;
+        }
+        fields.end()
+    }
 }
 
 pub(super) fn serialize<S: Serializer>(history: &History, to: S) -> Result<S::Ok, S::Error> {
     let changes = history.changes.iter().map(|change| {
         let (limits, overrides) = match &change.before {
             Before::Limits(limits) => (Some(limits), None),
-            Before::Overrides(replaced) => {
-                let replaced = replaced.iter();
-                let replaced = replaced.map(|(pattern, gives)| (pattern.as_str(), gives.as_ref()));
-                (None, Some(replaced.collect()))
-            }
+            Before::Overrides(replaced) => (None, Some(Replaced(replaced))),
             Before::Same => (None, None),
         };
         ChangeRecord {

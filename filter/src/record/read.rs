@@ -7,6 +7,7 @@ use loudou_limiter::rule::KeyMap;
 use serde_json::Value;
 
 use super::{Edit, FORMAT, OwnEdit, Record, RuleRecord, Who, history};
+use crate::instance::Instance;
 use crate::json::{list, number, text};
 
 impl Record {
@@ -18,6 +19,7 @@ impl Record {
         }
         Some(Self {
             format: FORMAT,
+            instance: Instance::read(record.get("instance")?)?,
             generation: number(&record, "generation")?,
             since_ns: number(&record, "since_ns")?,
             taken_ns: number(&record, "taken_ns")?,

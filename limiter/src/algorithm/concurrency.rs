@@ -117,24 +117,24 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// What a limit with another lease has in flight. Under a longer one the generations stay as they
-    /// are. Under a shorter one all of it is one generation, which ends with this instant: it stays taken for
-    /// one lease, and what began before that cannot be given back any more.
+    /// What a limit with another lease has in flight: one generation. Under a longer lease it begins where
+    /// the old one did, since what was taken earlier has expired, and stays so. It stays taken for one lease
+    /// at least; under a shorter one, what began before that cannot be given back any more.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
-        if before.lease > self.lease {
-            let young = flight.all();
-            // What is taken at this very instant is of it, too.
-            let ends = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
-            return Flight {
-                ends,
-                young,
-                old: 0,
-            };
+        if before.lease == self.lease {
+            return flight;
         }
-        let longer = self.two_leases().since(before.two_leases());
+        // What is taken at this very instant is of it, too.
+        let mut ends = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
+        if before.lease < self.lease {
+            let begun = flight.ends.since(before.two_leases()).since(before.lease);
+            ends = ends.max(begun.saturating_add(self.two_leases()));
+        }
+        let young = flight.all();
         Flight {
-            ends: flight.ends.saturating_add(longer),
-            ..flight
+            ends,
+            young,
+            old: 0,
         }
     }
 }

@@ -112,7 +112,7 @@ impl Meter for SlidingLog {
         let over = count(live)
             .saturating_add(cost)
             .saturating_sub(self.capacity);
-        if over > 0 {
+        if cost > 0 && over > 0 {
             // The one that makes room is the `over`th from the end.
             let place = live.len().checked_sub(entries(over));
             let maker = place.and_then(|place| live.get(place));

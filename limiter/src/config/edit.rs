@@ -123,7 +123,7 @@ pub fn misfits(rule: &Rule) -> Vec<Problem> {
         Override::Scale(scale) => Some((pattern, *scale)),
         _ => None,
     });
-    let misfits = scales.filter(|(_, scale)| overrides::scaled(&rule.limits, *scale).is_none());
+    let misfits = scales.filter(|(_, scale)| super::scaled(&rule.limits, *scale).is_none());
     let problems = misfits.map(|(pattern, scale)| {
         let at = Path::root().field("overrides").field(&pattern);
         overrides::misfit(at.field("scale"), scale)

@@ -9,13 +9,11 @@ use serde_json::Value;
 use super::limits::{self, Field, Form, Numbers, about};
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
-use super::spoken::written;
+use super::scale::scaled;
 use super::suggest::nearest;
-use crate::algorithm::MAX_AMOUNT;
 use crate::ban::Penalty;
 use crate::decimal::Decimal;
-use crate::limit::{Limit, Limits};
-use crate::rate::Rate;
+use crate::limit::Limits;
 use crate::rule::key::MAX_KEY;
 use crate::rule::{Override, Overrides};
 use crate::time::Nanos;
@@ -180,55 +178,6 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
-}
-
-/// Limits with capacities and rates that many times as large, capacities rounded up; `None` when they are
-/// too large for their algorithms.
-pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
-    let one = |limit: &Limit| {
-        let mut fields = written(limit);
-        for (name, value) in &mut fields {
-            *value = match name.as_str() {
-                "capacity" | "slot_capacity" | "initial" => amount(value, scale)?,
-                "rate" => rate(value, scale)?,
-                _ => continue,
-            };
-        }
-        Some(Value::Object(fields))
-    };
-    let list: Option<Vec<Value>> = limits.iter().map(one).collect();
-    super::parse_limits(&Value::Array(list?)).ok()
-}
-
-fn amount(value: &Value, scale: Decimal) -> Option<Value> {
-    let product = value.as_u64()?.saturating_mul(scale.thousandths().into());
-    Some(product.div_ceil(1_000))
-        .filter(|n| *n <= MAX_AMOUNT.into())
-        .map(Value::from)
-}
-
-/// Exactly, over a longer period if need be.
-fn rate(value: &Value, scale: Decimal) -> Option<Value> {
-    let rate = Rate::parse(value.as_str()?)?;
-    let product = u64::from(rate.amount()).saturating_mul(scale.thousandths().into());
-    // In lowest terms: the period is no longer than it has to be.
-    let common = gcd(product, 1_000);
-    let amount = product.checked_div(common)?;
-    let period = rate
-        .period()
-        .get()
-        .checked_mul(1_000_u64.checked_div(common)?)?;
-    let rate = Rate::new(u32::try_from(amount).ok()?, Nanos::new(period))?;
-    Some(Value::from(rate.to_string()))
-}
-
-/// The greatest common divisor.
-fn gcd(a: u64, b: u64) -> u64 {
-    let (mut a, mut b) = (a, b);
-    while let Some(rest) = a.checked_rem(b) {
-        (a, b) = (b, rest);
-    }
-    a
 }
 
 pub(super) fn penalty(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Penalty> {

@@ -238,7 +238,7 @@ fn rule(name: &str) -> Value {
             Some("enforce"),
         ),
         "stop" => json!({
-            "description": "Whether the rules behind this one are not asked about a request that it is for. \
+            "description": "Whether later rules are skipped for a request that this one is for, but for those in shadow mode. \
                             In shadow mode it has no effect.",
             "type": "boolean", "default": false,
         }),

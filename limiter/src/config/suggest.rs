@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 const LONGEST: usize = 64;
 
 /// The allowed name within two edits of `text` (one for names of up to three letters), if any.
-pub(crate) fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
     if text.len() > LONGEST {
         return None;
     }

@@ -3,13 +3,18 @@
 //! Parts are joined with `:`. What is not printable ASCII, and `%`, `:` and `~`, is written `%XX`, so
 //! a key is safe to show anywhere, and no two different lists of parts give the same key. A key over
 //! [`MAX_KEY`] bytes is cut, and a hash of all of it follows after a `~`, which no escaped part has.
+//! The key of a request is the same in every process, so an override or a ban of it applies everywhere.
+//! So the hash has no secret. Two long keys with the same hash and the same first 95 bytes would share
+//! a bucket, its overrides and its bans: whoever found one for the key of somebody else could use up
+//! their limit or enjoy their override, even where another part of the key is not theirs to choose.
+//! Hence SHA-256, see [`StableHasher`].
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 
 use super::parts;
 use super::{KeyPart, OnMissingKey, Rule};
-use crate::hash::{HashSeed, SeqHasher};
+use crate::hash::StableHasher;
 use crate::request::{Request, without_query};
 
 /// The longest key, in bytes.
@@ -36,8 +41,8 @@ pub enum Key {
 
 impl Rule {
     /// The key of `request`, by what the rule says of one that lacks a part.
-    pub fn key_of(&self, request: &mut dyn Request, seed: &HashSeed) -> Key {
-        self.key_or_missing(request, seed).map_or_else(
+    pub fn key_of(&self, request: &mut dyn Request) -> Key {
+        self.key_or_missing(request).map_or_else(
             |_missing| match self.on_missing_key {
                 OnMissingKey::Skip => Key::Skip,
                 OnMissingKey::Refuse => Key::Refuse,
@@ -48,15 +53,11 @@ impl Rule {
     }
 
     /// The key of `request`, or which is the first of its parts that is missing: absent or empty.
-    pub fn key_or_missing(
-        &self,
-        request: &mut dyn Request,
-        seed: &HashSeed,
-    ) -> Result<String, usize> {
+    pub fn key_or_missing(&self, request: &mut dyn Request) -> Result<String, usize> {
         if self.key.is_empty() {
             return Ok(String::from(KEY_OF_ALL));
         }
-        let mut key = KeyText::new(seed);
+        let mut key = KeyText::new();
         let mut parts = self.key.iter();
         match parts.position(|part| !add(&mut key, part, request)) {
             Some(missing) => Err(missing),
@@ -66,7 +67,7 @@ impl Rule {
 }
 
 /// Adds one part; whether it was there.
-fn add(key: &mut KeyText<'_>, part: &KeyPart, request: &mut dyn Request) -> bool {
+fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     let value = match part {
         KeyPart::Literal(text) => Some(Cow::Borrowed(text.as_bytes())),
         KeyPart::Header(name) => request.header(name),
@@ -106,18 +107,16 @@ fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
 }
 
 /// A key under construction, of bounded length whatever the parts.
-struct KeyText<'a> {
-    seed: &'a HashSeed,
+struct KeyText {
     text: String,
     parts: usize,
     /// Once the text is full: the hash of what was cut off, and of where.
-    overflow: Option<SeqHasher>,
+    overflow: Option<StableHasher>,
 }
 
-impl<'a> KeyText<'a> {
-    fn new(seed: &'a HashSeed) -> Self {
+impl KeyText {
+    fn new() -> Self {
         Self {
-            seed,
             text: String::with_capacity(USUAL_KEY),
             parts: 0,
             overflow: None,
@@ -135,7 +134,7 @@ impl<'a> KeyText<'a> {
         }
         for (i, byte) in part.iter().enumerate() {
             if self.text.len() > MAX_KEY {
-                let mut hasher = self.seed.hasher();
+                let mut hasher = StableHasher::default();
                 hasher.write(self.text.as_bytes());
                 hasher.write(part.get(i..).unwrap_or_default());
                 self.overflow = Some(hasher);
@@ -149,11 +148,11 @@ impl<'a> KeyText<'a> {
         if self.text.len() <= MAX_KEY {
             return self.text;
         }
-        let mut hasher = self.overflow.take().unwrap_or_else(|| self.seed.hasher());
+        let mut hasher = self.overflow.take().unwrap_or_default();
         hasher.write(self.text.as_bytes());
-        let (a, b) = hasher.finish();
+        let hash = hasher.finish();
         self.text.truncate(MAX_KEY.saturating_sub(HASH_LEN));
-        alloc::format!("{}~{a:016x}{b:016x}", self.text)
+        alloc::format!("{}~{hash:032x}", self.text)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::limit::Limits;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Override {
-    /// The rule's limits, with capacities and rates this many times as large.
+    /// The rule's limits, with this many times as much of everything that counts cost units.
     Scale(Decimal),
     /// Other limits.
     Limits(Limits),

@@ -100,7 +100,7 @@ impl<'a> Attempt<'a> {
         let mut evicted = Evicted::Nothing;
         let found = self.page.find(self.id.fingerprint);
         if found.is_none() {
-            let room = self.page.make_room(now);
+            let room = self.page.make_room(self.id.rule_tag, now);
             evicted = room.map_err(|_full| GaveUp::PageFull)?;
         }
         let (index, mut slot) = match found {
@@ -116,6 +116,8 @@ impl<'a> Attempt<'a> {
                 if let Some(bucket) = brought {
                     slot.bucket = bucket;
                     slot.origin = origin;
+                    // A ban may keep the limits from answering.
+                    slot.note(limits, &limits.peek(&slot.bucket, 0, now));
                 }
                 slot.version = rule.version();
             }
@@ -170,8 +172,7 @@ impl<'a> Attempt<'a> {
             slot.flags &= !FLAG_PINNED;
         }
         // Of the instant the answer is for, which a cost of 0 does not write down.
-        let idle_at = now.saturating_add(answer.reset_after()).millis_ceil();
-        slot.idle_at_ms = idle_at.max(slot.conduct.clean_at_ms);
+        slot.note(limits, &answer);
         slot.conduct.ban(now).map_or(Ok(answer), Err)
     }
 
@@ -184,6 +185,7 @@ impl<'a> Attempt<'a> {
             rule_tag: self.id.rule_tag,
             version: rule.version(),
             idle_at_ms: 0,
+            held_until_ms: 0,
             admitted: 0,
             refused: 0,
             flags: gain_flag(limits),

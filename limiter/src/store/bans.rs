@@ -94,8 +94,8 @@ impl<'a> Setting<'a> {
             (Some((index, slot)), _) => (Some(index), slot),
             (None, SetTo::Free) => return Ok(false),
             (None, SetTo::Banned(_)) => {
-                let room = self.page.make_room(now).map_err(|_full| GaveUp::PageFull)?;
-                self.evicted = Some(room);
+                let room = self.page.make_room(self.id.rule_tag, now);
+                self.evicted = Some(room.map_err(|_full| GaveUp::PageFull)?);
                 (None, self.new_slot())
             }
         };
@@ -110,8 +110,8 @@ impl<'a> Setting<'a> {
                 slot.conduct = Conduct::default();
                 slot.flags &= !FLAG_PINNED;
                 let bucket = rule.bucket_of(key, &slot, clock);
-                let left = rule.limits_of(key).peek(&bucket, 0, now);
-                slot.idle_at_ms = left.at().saturating_add(left.reset_after()).millis_ceil();
+                let limits = rule.limits_of(key);
+                slot.note(limits, &limits.peek(&bucket, 0, now));
             }
         }
         match index {
@@ -133,6 +133,7 @@ impl<'a> Setting<'a> {
             rule_tag: self.id.rule_tag,
             version: rule.version(),
             idle_at_ms: 0,
+            held_until_ms: 0,
             admitted: 0,
             refused: 0,
             flags: gain_flag(limits),

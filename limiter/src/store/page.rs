@@ -7,26 +7,28 @@
 //!       origin u32 | given u40 | words u16
 //!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
 //!                strikes u16 | bans u8
+//!       held until ms u40                                                  only with its flag
 //!       line: ns u64                                                       only with its flag
 //!       word u64…
 //! ```
 //! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
-//! be as good as new, so that eviction needs neither the rule nor the limits that wrote it. Its origin
-//! numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
+//! be as good as new, and how long it holds permits of requests in flight, so that eviction needs neither
+//! the rule nor the limits that wrote it ([`victim`]). Its origin numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
 //! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
 //! drains, and pages are never deleted: each version has pages of its own ([`KIND`]), and a reader that
 //! does not know the version leaves the page alone.
 
 use alloc::vec::Vec;
-use core::borrow::Borrow;
 
 use crate::ban::Conduct;
-use crate::limit::{Bucket, GIVEN, MAX_BUCKET_WORDS, Words};
+use crate::limit::{Bucket, BucketDecision, GIVEN, Limits, MAX_BUCKET_WORDS, Words};
 use crate::time::Nanos;
 
 mod patch;
+mod victim;
 
 pub(super) use patch::PageBytes;
+use victim::{Standing, victim};
 
 /// The most buckets in a page.
 pub const SLOTS: usize = 16;
@@ -55,13 +57,19 @@ pub const FLAG_KEEPS_GAIN: u8 = 4;
 const FLAG_CONDUCT: u8 = 8;
 /// The bytes of a conduct.
 const CONDUCT: usize = 18;
+/// Only in bytes: until when the slot is held is there.
+const FLAG_HELD: u8 = 16;
+/// The bytes of the instant until which a slot is held.
+const HELD: usize = 5;
 /// Only in bytes: the end of its line is there.
-const FLAG_LINE: u8 = 16;
+const FLAG_LINE: u8 = 32;
 /// The bytes of the end of a line.
 const LINE: usize = 8;
+/// The flags that are only in bytes.
+const FLAGS_IN_BYTES: u8 = FLAG_CONDUCT | FLAG_HELD | FLAG_LINE;
 
-/// The most bytes of a slot with so many words, unless its key is or may soon be banned, requests wait in
-/// it, or a log in it lost capacity.
+/// The most bytes of a slot with so many words, unless its key is or may soon be banned, has requests in
+/// flight or waiting, or has a log that lost capacity.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -79,6 +87,9 @@ pub struct Slot {
     pub version: u32,
     /// From when on it is as good as new, in milliseconds, rounded up.
     pub idle_at_ms: u64,
+    /// Until when permits are held that come back when requests end, in milliseconds, rounded up; 0 when
+    /// none are. A return that was lost heals by then, whatever other limits are in the bucket.
+    pub held_until_ms: u64,
     /// Requests admitted.
     pub admitted: u64,
     /// Requests refused.
@@ -144,30 +155,16 @@ impl Page {
             .find(|slot| slot.fingerprint == fingerprint)
     }
 
-    /// A place for one more bucket at `now`; what had to go for it. `Err` when nothing may go.
-    pub fn make_room(&mut self, now: Nanos) -> Result<Evicted, PageFull> {
+    /// A place for one more bucket of a rule at `now`; what had to go for it. `Err` when nothing may go.
+    pub fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
         }
-        let (index, evicted) = victim(self.slots.iter(), now).ok_or(PageFull)?;
+        let (index, evicted) =
+            victim(self.slots.iter().map(Standing::of), rule_tag, now).ok_or(PageFull)?;
         self.slots.swap_remove(index);
         Ok(evicted)
     }
-}
-
-/// Which of `slots` makes room, and what that costs.
-fn victim<S: Borrow<Slot>>(slots: impl Iterator<Item = S>, now: Nanos) -> Option<(usize, Evicted)> {
-    let now_ms = now.as_millis();
-    let (index, slot) = slots
-        .enumerate()
-        .filter(|(_, slot)| !slot.borrow().is_pinned(now_ms))
-        .min_by_key(|(_, slot)| slot.borrow().worth(now_ms))?;
-    let evicted = if slot.borrow().is_idle(now_ms) {
-        Evicted::Lossless
-    } else {
-        Evicted::Lossy
-    };
-    Some((index, evicted))
 }
 
 /// What made room for a new bucket.
@@ -181,35 +178,22 @@ pub enum Evicted {
     Lossy,
 }
 
-/// Every bucket in the page is banned by an operator.
+/// Every bucket that the newcomer could replace is banned by an operator or holds permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFull;
 
 impl Slot {
     /// Whether forgetting it loses nothing.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
-        self.idle_at_ms <= now_ms && self.flags & FLAG_KEEPS_GAIN == 0
+        is_idle(self.idle_at_ms, self.flags, now_ms)
     }
 
-    /// Whether an operator's ban keeps it.
-    const fn is_pinned(&self, now_ms: u64) -> bool {
-        self.flags & FLAG_PINNED != 0 && self.conduct.is_banned(now_ms)
-    }
-
-    /// What it would cost to forget this bucket; the least goes first. Idle ones cost nothing. One
-    /// that never refused costs what is taken from it. One that refused is what a flood of new keys
-    /// may want to be rid of, so it goes after those, and the longer it was left alone the sooner.
-    /// Banned ones go last, those that are free soonest first.
-    fn worth(&self, now_ms: u64) -> (u8, u64) {
-        if self.is_idle(now_ms) {
-            (0, self.idle_at_ms)
-        } else if self.conduct.is_banned(now_ms) {
-            (3, self.conduct.banned_until_ms)
-        } else if self.refused > 0 {
-            (2, self.bucket.last.as_millis())
-        } else {
-            (1, self.idle_at_ms)
-        }
+    /// Notes from when on it is as good as new, and until when it is held, by an answer of its limits.
+    pub(super) fn note(&mut self, limits: &Limits, answer: &BucketDecision) {
+        let after = |span| answer.at().saturating_add(span).millis_ceil();
+        let held = limits.held_for(answer);
+        self.held_until_ms = held.map_or(0, after);
+        self.idle_at_ms = after(answer.reset_after()).max(self.conduct.clean_at_ms);
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -222,10 +206,12 @@ impl Slot {
         }
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
+        let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
         // A line that has passed is none.
         let has_line = self.bucket.line > self.bucket.last;
         let line_flag = if has_line { FLAG_LINE } else { 0 };
-        out.push(self.flags & !(FLAG_CONDUCT | FLAG_LINE) | conduct_flag | line_flag);
+        let in_bytes = conduct_flag | held_flag | line_flag;
+        out.push(self.flags & !FLAGS_IN_BYTES | in_bytes);
         out.extend_from_slice(&self.origin.to_le_bytes());
         out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
@@ -234,6 +220,15 @@ impl Slot {
         if has_conduct {
             encode_conduct(&self.conduct, out);
         }
+        if held_flag > 0 {
+            out.extend(
+                self.held_until_ms
+                    .min(MAX_U40)
+                    .to_le_bytes()
+                    .iter()
+                    .take(HELD),
+            );
+        }
         if has_line {
             out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
         }
@@ -241,6 +236,10 @@ impl Slot {
             out.extend_from_slice(&word.to_le_bytes());
         }
     }
+}
+
+const fn is_idle(idle_at_ms: u64, flags: u8, now_ms: u64) -> bool {
+    idle_at_ms <= now_ms && flags & FLAG_KEEPS_GAIN == 0
 }
 
 fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
@@ -256,15 +255,16 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// How many bytes of conduct and of a line follow a slot's head with these flags.
-const fn more_bytes(flags: u8) -> (usize, usize) {
+/// How many bytes of conduct, of what is held, and of a line follow a slot's head with these flags.
+const fn optional_bytes(flags: u8) -> (usize, usize, usize) {
     let conduct = if flags & FLAG_CONDUCT == 0 {
         0
     } else {
         CONDUCT
     };
+    let held = if flags & FLAG_HELD == 0 { 0 } else { HELD };
     let line = if flags & FLAG_LINE == 0 { 0 } else { LINE };
-    (conduct, line)
+    (conduct, held, line)
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -314,6 +314,11 @@ impl Bytes<'_> {
         } else {
             self.conduct()?
         };
+        let held_until_ms = if flags & FLAG_HELD == 0 {
+            0
+        } else {
+            self.held()?
+        };
         let line = if flags & FLAG_LINE == 0 {
             Nanos::ZERO
         } else {
@@ -328,9 +333,10 @@ impl Bytes<'_> {
             rule_tag,
             version,
             idle_at_ms,
+            held_until_ms,
             admitted,
             refused,
-            flags: flags & !(FLAG_CONDUCT | FLAG_LINE),
+            flags: flags & !FLAGS_IN_BYTES,
             origin,
             conduct,
             bucket: Bucket {
@@ -355,6 +361,13 @@ impl Bytes<'_> {
             return Err(UnknownPage);
         }
         Ok(conduct)
+    }
+
+    fn held(&mut self) -> Result<u64, UnknownPage> {
+        self.u40().and_then(|until_ms| match until_ms {
+            0 => Err(UnknownPage),
+            until_ms => Ok(until_ms),
+        })
     }
 
     fn slot(&mut self) -> Result<Slot, UnknownPage> {

@@ -134,9 +134,7 @@ impl<'a> Giving<'a> {
         if slot.bucket.words() == words.as_slice() && slot.admitted == admitted {
             return Ok(false);
         }
-        let left = limits.peek(&slot.bucket, 0, now);
-        let idle_at = left.at().saturating_add(left.reset_after());
-        slot.idle_at_ms = idle_at.millis_ceil().max(slot.conduct.clean_at_ms);
+        slot.note(limits, &limits.peek(&slot.bucket, 0, now));
         slot.version = rule.version();
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
         if !is_current {

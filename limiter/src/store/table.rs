@@ -70,7 +70,7 @@ pub enum GaveUp {
     Failed,
     /// The page is of a version this code does not know.
     UnknownPage,
-    /// Every bucket of the page is banned by an operator.
+    /// Every bucket of the page that could make room is banned by an operator or holds permits.
     PageFull,
     /// The bucket is of a version of its rule that is newer than the one at hand.
     Outdated,

@@ -8,12 +8,19 @@
 
 use alloc::vec::Vec;
 
-use super::{By, HALF};
+use super::{By, COUNTERS, HALF, summary};
 use crate::time::Nanos;
 
 const MAGIC: [u8; 3] = *b"LT\x01";
 /// Both halves of both [`By`].
 const PARTS: usize = 4;
+
+/// The bytes of a value with all counters in use, and keys of so many bytes.
+pub(crate) const fn bytes(key: usize) -> usize {
+    let part = summary::bytes(COUNTERS, key).saturating_add(size_of::<u32>());
+    let head = MAGIC.len().saturating_add(size_of::<u64>());
+    part.saturating_mul(PARTS).saturating_add(head)
+}
 
 /// A value that was read: its summaries are still bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

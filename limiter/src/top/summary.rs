@@ -28,6 +28,14 @@ const NONE: u16 = u16::MAX;
 /// a size are merged. Where another size has left entries out of a full index, the cut puts that right.
 const INDEX_PER_PLACE: usize = 4;
 
+/// The bytes of a summary as it is written, with so many entries and keys of so many bytes.
+pub(super) const fn bytes(entries: usize, key: usize) -> usize {
+    let head = size_of::<u64>().saturating_add(size_of::<u16>());
+    // Rule tag, fingerprint, count, error, length.
+    let entry = key.saturating_add(4 + 3 * 8 + 1);
+    entries.saturating_mul(entry).saturating_add(head)
+}
+
 /// A key, and how often it was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {

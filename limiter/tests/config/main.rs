@@ -14,6 +14,7 @@ mod parts;
 mod requests;
 mod right;
 mod sample;
+mod scaling;
 mod schema;
 mod shaping;
 mod valid;

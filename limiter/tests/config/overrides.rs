@@ -1,23 +1,9 @@
 //! Overrides, penalties and what a rule shadows.
 
-use loudou_limiter::config::{advice, parse, parse_limits, parse_rule, scaled};
-use loudou_limiter::{Decimal, Limits};
-use proptest::prelude::*;
+use loudou_limiter::config::{advice, parse, parse_rule};
 use serde_json::{Value, json};
 
 use super::{file, rule};
-
-fn limits(limits: &Value) -> Limits {
-    parse_limits(limits).expect("valid")
-}
-
-/// The only limit of `limit`, that many thousandths as large.
-fn times(limit: &Value, thousandths: u32) -> Option<Value> {
-    let scale = Decimal::from_thousandths(thousandths);
-    let scaled = scaled(&limits(&json!([limit])), scale)?;
-    let mut list = serde_json::to_value(scaled).expect("serialises");
-    Some(list[0].take())
-}
 
 /// The problems of a rule with these fields: the place, what is wrong, and what was meant.
 fn wrong(fields: &Value) -> Vec<(String, String, Option<String>)> {
@@ -37,56 +23,6 @@ fn problem(
 ) -> (String, String, Option<String>) {
     let own = str::to_string;
     (own(place), own(message), suggestion.map(own))
-}
-
-#[test]
-fn scaled_limits_are_exact() {
-    let funnel = |capacity: u32, rate: &str| json!({ "name": "n", "algorithm": "funnel", "capacity": capacity, "rate": rate });
-    assert_eq!(
-        times(&funnel(15, "30/m"), 10_000),
-        Some(funnel(150, "300/m"))
-    );
-    assert_eq!(times(&funnel(15, "30/m"), 500), Some(funnel(8, "15/m")));
-    assert_eq!(times(&funnel(15, "5/s"), 500), Some(funnel(8, "5/2s")));
-    assert_eq!(times(&funnel(1, "1/s"), 1), Some(funnel(1, "1/1000s")));
-    assert_eq!(times(&funnel(8, "1/8s"), 125), Some(funnel(1, "1/64s")));
-    assert_eq!(times(&funnel(4_000_000, "1/s"), 1_000_000), None);
-    let bucket = |capacity: u32, initial: u32| {
-        json!({
-            "name": "n", "algorithm": "token_bucket", "capacity": capacity, "rate": "1/s",
-            "refill": "interval", "initial": initial
-        })
-    };
-    let larger = times(&bucket(10, 5), 3_000).expect("fits");
-    assert_eq!(
-        (&larger["capacity"], &larger["initial"]),
-        (&json!(30), &json!(15))
-    );
-    assert_eq!(larger["rate"], "3/s");
-    let window = json!({ "algorithm": "sliding_window", "capacity": 10, "window": "1m", "slots": 3, "slot_capacity": 4 });
-    let half = times(&window, 500).expect("fits");
-    assert_eq!(
-        (&half["capacity"], &half["slot_capacity"]),
-        (&json!(5), &json!(2))
-    );
-    let places = json!({ "algorithm": "concurrency", "capacity": 3 });
-    assert_eq!(times(&places, 2_000).expect("fits")["capacity"], 6);
-    // A log keeps a word for each request.
-    let log = json!({ "algorithm": "sliding_log", "capacity": 100, "window": "1m" });
-    assert!(times(&log, 2_000).is_some());
-    assert_eq!(times(&log, 3_000), None);
-}
-
-proptest! {
-    /// Whatever divides evenly comes back when it is scaled back.
-    #[test]
-    fn scaling_up_and_down_again_is_nothing(capacity in 1_u32..1_000, amount in 1_u32..1_000, by in prop::sample::select(vec![1_u32, 2, 4, 5, 8, 10, 20, 25, 40, 50])) {
-        let limit = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": format!("{amount}/m") }]);
-        let limits = limits(&limit);
-        let up = scaled(&limits, Decimal::from_thousandths(by * 1_000)).expect("fits");
-        let down = scaled(&up, Decimal::from_thousandths(1_000 / by));
-        prop_assert_eq!(down, Some(limits));
-    }
 }
 
 #[test]

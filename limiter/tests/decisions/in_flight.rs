@@ -196,26 +196,25 @@ fn an_edit_keeps_what_is_in_flight() {
             world.edit(at_most(20, "10s"), carry, 12 * S).left(12 * S),
             13
         );
-        // With a shorter lease all of it ends a lease after the edit. With a longer one three end twice as much
-        // later as the lease is longer, for 2·lease after 10 s less a lease, and four a lease after that.
-        for (lease, three, four) in [
-            ("5s", 17 * S + 1, 17 * S + 1),
-            ("12s", 22 * S, 34 * S),
-            ("1m", 70 * S, 130 * S),
+        // With a shorter lease all of it ends a lease after the edit, and so it does where a longer one would
+        // have ended by then: what began at 0 s ends two leases later.
+        for (lease, end, comes_back) in [
+            ("5s", 17 * S + 1, false),
+            ("12s", 24 * S + 1, true),
+            ("1m", 120 * S, true),
         ] {
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(
                 other.take(0, 12 * S),
-                (Admitted, 1, four - 12 * S),
+                (Admitted, 1, end - 12 * S),
                 "{lease}"
             );
-            assert_eq!(other.left(three - 1), 1);
-            assert_eq!(other.left(four - 1), if three == four { 1 } else { 4 });
-            assert_eq!(other.left(four), 8);
+            assert_eq!(other.left(end - 1), 1);
+            assert_eq!(other.left(end), 8);
             // What was taken in the new lease before the edit, or is known by its generation, comes back.
             let mut other = world.edit(at_most(8, lease), carry, 12 * S);
             assert_eq!(other.give(4, 11 * S, 13 * S), 5);
-            assert_eq!(other.give(3, S, 13 * S), if three == four { 5 } else { 8 });
+            assert_eq!(other.give(3, S, 13 * S), if comes_back { 8 } else { 5 });
         }
     }
     let reset = world.edit(at_most(8, "10s"), Carry::Reset, 12 * S);

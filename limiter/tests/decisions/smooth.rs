@@ -155,6 +155,21 @@ fn a_large_store_is_kept() {
     assert_eq!(algorithm.drain_time(), Nanos::new(60 * S + 1_000));
 }
 
+/// Worked out in fractions: after two rests the last one may pass after 14 + 1/7344 ns.
+#[test]
+fn a_warmup_is_never_early() {
+    let limits = limits(&json!([
+        { "algorithm": "smooth_warmup", "rate": "1/5ns", "warmup": "17ns", "cold_factor": 2, "max_wait": "1h" }
+    ]));
+    let mut bucket = limits.start(Nanos::ZERO);
+    let mut waits = Vec::new();
+    for (at, cost) in [(0, 3), (13, 2), (38, 4), (44, 4)] {
+        let answer = limits.decide(&mut bucket, cost, Nanos::new(at));
+        waits.push(answer.wait().get());
+    }
+    assert_eq!(waits, [0, 8, 0, 15]);
+}
+
 /// A cost costs the same however it is split, also across the threshold and beyond what is stored.
 #[test]
 fn a_warmup_costs_the_same_in_parts() {

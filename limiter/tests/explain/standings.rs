@@ -66,7 +66,7 @@ fn every_reason_not_to_be_asked() {
         rule("shadow", 9, &json!({ "mode": "shadow" })),
         rule("last", 9, &json!({ "stop": true })),
         rule("never", 9, &json!({})),
-        rule("never-shadow", 9, &json!({ "mode": "shadow" })),
+        rule("tried", 9, &json!({ "mode": "shadow" })),
     ]);
     let mut world = World::new(&rules, 64);
     let request = json!({});
@@ -84,7 +84,7 @@ fn every_reason_not_to_be_asked() {
         Asked(3),
         Asked(4),
         BehindStop(7),
-        BehindStop(7),
+        Asked(5),
     ];
     assert_eq!(standings(&mut world), free);
     assert_eq!(standings(&mut world), free, "nothing was taken");
@@ -99,7 +99,7 @@ fn every_reason_not_to_be_asked() {
         Asked(2),
         BehindRefusal(4),
         BehindStop(7),
-        BehindStop(7),
+        Asked(3),
     ];
     assert_eq!(standings(&mut world), refused);
 

@@ -103,9 +103,10 @@ fn a_fixed_window_goes_on() {
 fn what_is_brought_into_a_window_begins_it() {
     let funnel = funnel(10, "10/h");
     let bucket = used(&funnel, &[(0, 4)]);
-    let first: &dyn Fn(u64) -> Limits = &|most| of("fixed_window", most, "1h");
-    let on_clock: &dyn Fn(u64) -> Limits = &|most| clock(most, "1h");
-    for (of, ends) in [(first, 4_200), (on_clock, 3_600)] {
+    let first = |most| of("fixed_window", most, "1h");
+    let on_clock = |most| clock(most, "1h");
+    let windows: [(&dyn Fn(u64) -> Limits, u64); 2] = [(&first, 4_200), (&on_clock, 3_600)];
+    for (of, ends) in windows {
         let new = of(10);
         // Five thirds have leaked in ten minutes; what is left of four is rounded up.
         let mut edited = convert(&funnel, &new, Carry::Keep, &bucket, at(600));

@@ -120,11 +120,14 @@ proptest! {
         let after = only(&new.peek(&edited, 0, Nanos::new(now)));
         let counted = capacity - before.remaining;
         prop_assert_eq!(after.remaining, new_capacity.saturating_sub(counted));
-        let ends = match (before.reset_after.get(), new_lease.checked_sub(lease)) {
-            (0, _) => 0,
-            (_, None) => new_lease + 1,
-            (young, Some(longer)) if young > lease => young + 2 * longer,
-            (old, Some(longer)) => old + longer,
+        let reset = before.reset_after.get();
+        let young_ends = now + if reset > lease { reset } else { reset + lease };
+        let ends = match new_lease {
+            _ if reset == 0 => 0,
+            _ if new_lease == lease => reset,
+            _ if new_lease < lease => new_lease + 1,
+            // All of it began where the old generation did.
+            _ => (young_ends.saturating_sub(3 * lease) + 2 * new_lease).max(now + new_lease + 1) - now,
         };
         prop_assert_eq!(after.reset_after.get(), ends);
     }

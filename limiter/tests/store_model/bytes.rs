@@ -29,6 +29,8 @@ struct RawSlot {
     given: u64,
     /// Only with its flag; never all zeros.
     conduct: ([u64; 3], u16, u8),
+    /// Only with its flag; never zero.
+    held: u64,
     /// Only with its flag; never at the last touch or before it.
     line: u64,
     words: Vec<u64>,
@@ -38,8 +40,10 @@ struct RawSlot {
 const VERSION: u32 = 7;
 /// The slot has a conduct.
 const CONDUCT: u8 = 8;
+/// The slot has an instant until which it is held.
+const HELD: u8 = 16;
 /// The slot has a line.
-const LINE: u8 = 16;
+const LINE: u8 = 32;
 
 fn raw_slot() -> impl Strategy<Value = RawSlot> {
     let u40 = || prop_oneof![Just(0), Just(MAX_U40), 0..=MAX_U40];
@@ -50,7 +54,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         [u40(), u40(), u40()],
         (any::<u8>(), any::<u32>(), u40()),
         prop::collection::vec(any::<u64>(), 0..=16),
-        ([u40(), u40(), u40()], any::<u16>(), 1_u8..),
+        ([u40(), u40(), u40()], any::<u16>(), 1_u8.., 1..=MAX_U40),
     )
         .prop_map(
             |(
@@ -74,7 +78,8 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                     flags,
                     origin,
                     given,
-                    conduct,
+                    conduct: (conduct.0, conduct.1, conduct.2),
+                    held: conduct.3,
                     line: last + 1 + later % (u64::MAX - last),
                     words,
                 }
@@ -107,6 +112,9 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
             }
             out.extend(strikes.to_le_bytes());
             out.push(bans);
+        }
+        if slot.flags & HELD != 0 {
+            out.extend(&slot.held.to_le_bytes()[..5]);
         }
         if slot.flags & LINE != 0 {
             out.extend(slot.line.to_le_bytes());
@@ -173,7 +181,10 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.version), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            prop_assert_eq!((slot.flags, slot.origin), (raw.flags & !(CONDUCT | LINE), raw.origin));
+            let flags = raw.flags & !(CONDUCT | HELD | LINE);
+            prop_assert_eq!((slot.flags, slot.origin), (flags, raw.origin));
+            let held = if raw.flags & HELD == 0 { 0 } else { raw.held };
+            prop_assert_eq!(slot.held_until_ms, held);
             let conduct = slot.conduct;
             let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
             let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };
@@ -282,10 +293,11 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
-        flags: 32,
+        flags: 64,
         origin: 9,
         given: 10,
         conduct: ([0; 3], 0, 0),
+        held: 0,
         line: 0,
         words: vec![9; words],
     };
@@ -298,14 +310,17 @@ fn a_page_has_bounds() {
     assert_eq!(claimed[57], 16, "the number of words");
     claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
-    // A conduct of nothing is left out.
-    let with = |bans: u8| RawSlot {
-        flags: CONDUCT,
-        conduct: ([0; 3], 0, bans),
-        ..slot(2)
-    };
-    assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
-    assert!(Page::decode(&raw_page(&[with(0)])).is_err());
+    // A conduct of nothing is left out, and so is an instant that is none.
+    for flags in [CONDUCT, HELD] {
+        let with = |some: u8| RawSlot {
+            flags,
+            conduct: ([0; 3], 0, some),
+            held: some.into(),
+            ..slot(2)
+        };
+        assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
+        assert!(Page::decode(&raw_page(&[with(0)])).is_err());
+    }
     // So is a line that has passed when the bucket was last touched.
     let with = |line: u64| RawSlot {
         flags: LINE,

@@ -1,31 +1,32 @@
-//! What is given back when requests end: exact whatever the interleaving, and lost without harm.
-
-use std::cell::OnceCell;
+//! What is given back when requests end, and lost without harm.
 
 use loudou_limiter::Carry;
 use loudou_limiter::Nanos;
 use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::store::attempt::{Attempt, MAX_RETRIES};
+use loudou_limiter::store::attempt::MAX_RETRIES;
 use loudou_limiter::store::memory::MemoryStore;
 use loudou_limiter::store::page::{FLAG_KEEPS_GAIN, FLAG_PINNED};
-use loudou_limiter::store::release::{Give, Giving, Receipt, Why};
-use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::store::release::{Give, Receipt, Why};
+use loudou_limiter::store::table::{GaveUp, StoreStats};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::Decides as _;
-use super::stepwise::Want;
 use super::{World, clock, edited, open, page_key, per_day, rule, take};
 
 const LEASE: u64 = 1_000_000;
 
-fn at_most(capacity: u64) -> ActiveRule {
+pub(super) fn at_most(capacity: u64) -> ActiveRule {
     let lease = format!("{LEASE}ns");
     rule(&json!([{ "algorithm": "concurrency", "capacity": capacity, "lease": lease }]))
 }
 
-fn give<'a>(rule: &'a ActiveRule, key: &'a str, receipt: &'a Receipt, now: u64) -> Give<'a> {
+pub(super) fn give<'a>(
+    rule: &'a ActiveRule,
+    key: &'a str,
+    receipt: &'a Receipt,
+    now: u64,
+) -> Give<'a> {
     rule.give(key, receipt, Why::Ended, clock(now))
 }
 
@@ -37,144 +38,6 @@ impl World {
     /// The receipt of a request that is let in.
     fn admitted(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Receipt {
         self.receipt(rule, key, now).expect("admitted")
-    }
-}
-
-/// What a worker is about: a request from its start to its end, in reads and writes.
-enum Doing<'a> {
-    Taking(Want, Box<Attempt<'a>>),
-    Flying(Want, &'a Receipt),
-    Giving(Want, Box<Giving<'a>>),
-}
-
-struct Worker<'a> {
-    queue: Vec<Want>,
-    doing: Option<Doing<'a>>,
-    has_read: bool,
-}
-
-/// Workers that take, and later give back, on one store.
-struct Model<'a> {
-    table: &'a Table,
-    rule: &'a ActiveRule,
-    keys: &'a [String],
-    /// One for each request.
-    receipts: &'a [OnceCell<Receipt>],
-    workers: Vec<Worker<'a>>,
-    clock: u64,
-    stats: StoreStats,
-    /// Of each key, in cost units, for certain.
-    flying: Vec<u64>,
-    most: u64,
-}
-
-impl Model<'_> {
-    /// One step of one worker; whether it had anything left to do.
-    fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
-        let count = self.workers.len();
-        let (table, rule, keys) = (self.table, self.rule, self.keys);
-        let worker = &mut self.workers[index % count];
-        let reads = !worker.has_read;
-        worker.has_read = false;
-        let next = match worker.doing.take() {
-            None => {
-                let Some(want) = worker.queue.pop() else {
-                    return false;
-                };
-                let mut take = take(rule, &keys[want.key], self.clock);
-                take.ask.cost = want.cost;
-                Some(Doing::Taking(want, Box::new(Attempt::new(table, take))))
-            }
-            Some(Doing::Taking(want, mut attempt)) if reads => {
-                attempt.read(store).expect("the store works");
-                worker.has_read = true;
-                Some(Doing::Taking(want, attempt))
-            }
-            Some(Doing::Taking(want, mut attempt)) => {
-                match attempt.write(store, &mut self.stats).transpose() {
-                    Ok(None) => Some(Doing::Taking(want, attempt)),
-                    Ok(Some(charge)) => charge.receipt.map(|receipt| {
-                        self.flying[want.key] += want.cost;
-                        self.most = self.most.max(self.flying[want.key]);
-                        let (cell, rest) = self.receipts.split_first().expect("one for each");
-                        self.receipts = rest;
-                        Doing::Flying(want, cell.get_or_init(|| receipt))
-                    }),
-                    Err(gave_up) => panic!("{gave_up:?}"),
-                }
-            }
-            Some(Doing::Flying(want, receipt)) => {
-                // It has ended from here on, whenever that is heard of.
-                self.flying[want.key] -= want.cost;
-                let give = give(rule, &keys[want.key], receipt, self.clock);
-                Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
-            }
-            Some(Doing::Giving(want, mut giving)) if reads => {
-                giving
-                    .read(store, &mut self.stats)
-                    .expect("the store works");
-                worker.has_read = true;
-                Some(Doing::Giving(want, giving))
-            }
-            Some(Doing::Giving(want, mut giving)) => {
-                let outcome = giving.write(store, &mut self.stats).transpose();
-                let given = outcome.expect("few enough conflicts");
-                given.is_none().then_some(Doing::Giving(want, giving))
-            }
-        };
-        worker.doing = next;
-        true
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(384) })]
-
-    /// Never more in flight than the capacity, and in the end nothing.
-    #[test]
-    fn takes_and_returns_interleave(
-        queues in prop::collection::vec(
-            prop::collection::vec((0..3_usize, 1..=2_u64), 1..8), 2..8,
-        ),
-        schedule in prop::collection::vec((0..8_usize, 0..=5_u64), 0..300),
-        capacity in 2..=4_u64,
-    ) {
-        let mut world = World::new(64);
-        let limits = at_most(capacity);
-        let keys: Vec<String> = (0..3).map(|n| format!("user-{n}")).collect();
-        let table = world.table.clone();
-        let requests = queues.iter().map(Vec::len).sum();
-        let receipts: Vec<_> = (0..requests).map(|_| OnceCell::new()).collect();
-        let worker = |queue: Vec<(usize, u64)>| Worker {
-            queue: queue.into_iter().map(|(key, cost)| Want { key, cost }).collect(),
-            doing: None,
-            has_read: false,
-        };
-        let mut model = Model {
-            table: &table,
-            rule: &limits,
-            keys: &keys,
-            receipts: &receipts,
-            workers: queues.into_iter().map(worker).collect(),
-            clock: 0,
-            stats: StoreStats::default(),
-            flying: vec![0; 3],
-            most: 0,
-        };
-        for (worker, pause) in &schedule {
-            model.clock += pause;
-            model.step(*worker, &mut world.store);
-        }
-        while (0..model.workers.len()).any(|worker| model.step(worker, &mut world.store)) {}
-        prop_assert!(model.most <= capacity);
-        prop_assert_eq!(model.stats.lost_returns, 0);
-        let now = Nanos::new(model.clock);
-        for key in &keys {
-            let Some(slot) = world.slot(key) else { continue };
-            let answer = super::limits(&limits).peek(&slot.bucket, 0, now);
-            prop_assert_eq!(answer.reported().expect("one").remaining, capacity);
-            prop_assert_eq!(answer.reset_after(), Nanos::ZERO);
-        }
     }
 }
 
@@ -319,4 +182,26 @@ fn a_lost_return_is_counted() {
     };
     assert!(answer(10 + 2 * LEASE - 1));
     assert!(!answer(10 + 2 * LEASE));
+}
+
+/// What had expired before the lease became longer is not taken off those who are in flight.
+#[test]
+fn a_longer_lease_revives_no_receipt() {
+    const S: u64 = 1_000_000_000;
+    let with =
+        |lease: &str| rule(&json!([{ "algorithm": "concurrency", "capacity": 2, "lease": lease }]));
+    let mut world = World::new(16);
+    let short = with("1s");
+    let expired = world.admitted(&short, "k", 0);
+    let flies = world.admitted(&short, "k", 3 * S);
+    world.admitted(&short, "k", 3 * S);
+    let long = edited(&short, &with("1m"), Carry::Keep, 9 * S / 2);
+    let mut returned = |receipt: &Receipt, now: u64| {
+        let give = give(&long, "k", receipt, now);
+        let returned = world.table.give(&mut world.store, &give, &mut world.stats);
+        returned.expect("the store works");
+        world.admits(&long, "k", now + 1)
+    };
+    assert!(!returned(&expired, 9 * S / 2), "two are in flight");
+    assert!(returned(&flies, 5 * S));
 }

@@ -1,5 +1,6 @@
 //! What has to go when a page is full, and what never goes.
 
+use loudou_limiter::store::bans::{SetBan, SetTo};
 use loudou_limiter::store::page::{
     Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot,
 };
@@ -8,7 +9,7 @@ use loudou_limiter::{Ask, Carry, Nanos};
 use serde_json::json;
 
 use super::Decides as _;
-use super::{World, edited, per_day, rule, take};
+use super::{World, clock, edited, per_day, rule, take};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -42,7 +43,7 @@ fn full_page(others: &[(usize, u64, u8)]) -> Page {
 /// What goes at `now`, and what of.
 fn evicted(mut page: Page, now: u64) -> (Option<u64>, Result<Evicted, PageFull>) {
     let before: Vec<u64> = page.slots.iter().map(|slot| slot.fingerprint).collect();
-    let outcome = page.make_room(Nanos::new(now));
+    let outcome = page.make_room(super::tag(), Nanos::new(now));
     let kept = |id: &u64| page.slots.iter().any(|slot| slot.fingerprint == *id);
     let mut gone = before.into_iter().filter(|id| !kept(id));
     let first = gone.next();
@@ -309,4 +310,35 @@ fn an_edit_changes_what_may_be_forgotten() {
     world.edit("k", |slot| slot.flags |= FLAG_PINNED);
     assert!(world.admits(&full, "k", 3 * S));
     assert_eq!(flags(&mut world), Some(FLAG_PINNED));
+}
+
+/// A ban keeps the limits from answering, but the bucket is as new when its new limits say so.
+#[test]
+fn a_banned_bucket_that_is_brought_forward_is_not_idle_too_soon() {
+    let funnel =
+        |rate: &str| rule(&json!([{ "algorithm": "funnel", "capacity": 1, "rate": rate }]));
+    let mut world = World::new(16);
+    let quick = funnel("1/s");
+    assert!(world.admits(&quick, "k", 0));
+    let ban = SetBan {
+        rule: &quick,
+        key: "k",
+        ban: SetTo::Banned(Some(Nanos::from_secs(2))),
+        clock: clock(1),
+    };
+    let banned = world
+        .table
+        .set_ban(&mut world.store, &ban, &mut world.stats);
+    banned.expect("room");
+    let slow = edited(&quick, &funnel("1/d"), Carry::Keep, 2);
+    let take = slow.take("k", Ask::new(1, Nanos::new(3)));
+    let charge = world
+        .table
+        .charge(&mut world.store, &take, &mut world.stats);
+    assert!(charge.expect("decided").answer.is_err());
+    let slot = world.slot("k").expect("a slot");
+    assert_eq!(
+        (slot.version, slot.idle_at_ms),
+        (slow.version(), 86_400_000)
+    );
 }

@@ -94,7 +94,8 @@ fn slot(template: &Slot, last: u64, word: u64, words: usize) -> Slot {
     // Everything behind the page's head and the slot's, whose lengths and flags these are.
     bytes.truncate(8 + 51);
     bytes[8 + 16..8 + 24].copy_from_slice(&last.to_le_bytes());
-    bytes[8 + 39] = if last < u64::MAX { 16 } else { 0 };
+    // The flag of a line.
+    bytes[8 + 39] = if last < u64::MAX { 32 } else { 0 };
     let count = u16::try_from(words).expect("few").to_le_bytes();
     bytes[8 + 49..8 + 51].copy_from_slice(&count);
     if last < u64::MAX {

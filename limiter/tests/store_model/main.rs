@@ -18,13 +18,16 @@ mod ends;
 mod eviction;
 mod extremes;
 mod failures;
+mod flights;
 mod names;
 mod opening;
 mod paged;
 mod races;
 mod refunds;
 mod returns;
+mod shares;
 mod stepwise;
+mod sweeping;
 mod upstreams;
 mod versions;
 
@@ -62,9 +65,14 @@ fn clock(now: u64) -> Clock {
     Clock::at(Nanos::new(now))
 }
 
-/// `capacity` at once and practically nothing after.
+/// Limits: `capacity` at once and practically nothing after.
+fn daily(capacity: u64) -> Value {
+    json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
+}
+
+/// [`rule`] with [`daily`] limits.
 fn per_day(capacity: u64) -> ActiveRule {
-    rule(&json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }]))
+    rule(&daily(capacity))
 }
 
 fn take<'a>(rule: &'a ActiveRule, key: &'a str, now: u64) -> Take<'a> {

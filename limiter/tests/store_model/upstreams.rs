@@ -2,7 +2,8 @@
 
 use loudou_limiter::rule::When;
 use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::upstreams::Upstream;
+use loudou_limiter::store::table::Table;
+use loudou_limiter::store::upstreams::{PLACES, PROMISED, Upstream};
 use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 use loudou_limiter::{Decimal, Nanos};
 
@@ -86,18 +87,94 @@ fn long_names() {
     assert!(seen.iter().all(|seen| seen.health.count().responses == 1));
 }
 
+/// As many clusters as are promised a place, under many seeds. Also where every place was written before,
+/// for clusters that nobody responds for any more.
+#[test]
+fn every_promised_cluster_has_a_place() {
+    for n in 0..100_u8 {
+        let mut world = World::new(64);
+        let seed = [n; 16];
+        world.table =
+            Table::open(&mut world.store, "seeded", 64, seed, Nanos::ZERO).expect("opens");
+        let mut now = Nanos::ZERO;
+        if n < 2 {
+            for old in 0..15_000 {
+                world.respond(&format!("old{old}"), true, now);
+            }
+            world.stats.lost_responses = 0;
+            now = Nanos::from_secs(10);
+        }
+        for cluster in 0..PROMISED {
+            world.respond(&format!("cluster{cluster}"), true, now);
+            world.respond(&format!("cluster{cluster}"), true, now);
+        }
+        assert_eq!(world.stats.lost_responses, 0, "seed {n}");
+        for cluster in 0..PROMISED {
+            let cluster = format!("cluster{cluster}");
+            assert!(world.fails(&HALF, &cluster, now), "seed {n}: {cluster}");
+        }
+    }
+}
+
+/// A store that counts reads.
+struct Counting<'a> {
+    world: &'a mut World,
+    reads: usize,
+}
+
+impl SharedData for Counting<'_> {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        self.reads += 1;
+        self.world.store.get(key, value)
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        self.world.store.set(key, value, expected)
+    }
+}
+
+/// The search ends at a place that was never written, and after a fixed number of others.
+#[test]
+fn a_search_is_short() {
+    let (mut world, now) = (World::new(64), Nanos::from_secs(7));
+    let reads = |world: &mut World, cluster: &str| {
+        let (table, mut stats) = (world.table.clone(), world.stats);
+        let mut counting = Counting { world, reads: 0 };
+        table.respond(
+            &mut counting,
+            &HALF,
+            cluster.as_bytes(),
+            true,
+            now,
+            &mut stats,
+        );
+        counting.reads
+    };
+    assert_eq!(reads(&mut world, "first"), 1);
+    let mut sum = 0;
+    for n in 0..PROMISED {
+        sum += reads(&mut world, &format!("c{n}"));
+    }
+    assert!(sum < 1_250, "{sum} reads for 1024 responses");
+    let mut most = 0;
+    for n in 0..15_000 {
+        most = most.max(reads(&mut world, &format!("d{n}")));
+    }
+    assert_eq!(most, 20);
+}
+
 /// The places are full at some time; then whoever counts keeps its place, and the rest is told.
 #[test]
 fn places_are_bounded_and_given_to_those_who_count() {
     let (mut world, now) = (World::new(64), Nanos::from_secs(7));
     let before = world.store.len();
-    for n in 0..5_000 {
+    for n in 0..10_000 {
         world.respond(&format!("c{n}"), true, now);
     }
     let places = world.store.len() - before;
-    assert!(places <= 1_024, "{places}");
+    assert!((4_000..=PLACES).contains(&places), "{places}");
     let lost = world.stats.lost_responses;
-    assert_eq!(usize::try_from(lost).expect("few"), 5_000 - places);
+    assert_eq!(usize::try_from(lost).expect("few"), 10_000 - places);
     assert_eq!(world.seen().len(), places);
     // Each one that has a place still has it.
     for seen in world.seen() {
@@ -107,7 +184,7 @@ fn places_are_bounded_and_given_to_those_who_count() {
     assert_eq!(world.stats.lost_responses, lost);
     // A second later nothing counts, and others take the places, each for good.
     let later = Nanos::from_secs(8);
-    for n in 0..300 {
+    for n in 0..PROMISED {
         world.respond(&format!("d{n}"), true, later);
         world.respond(&format!("d{n}"), true, later);
         assert!(world.fails(&HALF, &format!("d{n}"), later), "d{n}");
@@ -115,7 +192,8 @@ fn places_are_bounded_and_given_to_those_who_count() {
     assert_eq!(world.stats.lost_responses, lost);
     let seen = world.seen();
     let new = seen.iter().filter(|seen| seen.cluster.starts_with(b"d"));
-    assert_eq!(new.count(), 300);
+    assert_eq!(new.count(), PROMISED);
+    assert!(world.store.len() - before <= PLACES);
 }
 
 /// A store in which another worker is faster, a number of times.
@@ -188,8 +266,8 @@ fn values_of_another_version_stay() {
     let mut world = World::new(64);
     world.respond("a", true, Nanos::ZERO);
     let mut key = Vec::new();
-    for place in 0..1_024_u32 {
-        let at = [&b"test:u"[..], &place.to_le_bytes()].concat();
+    for place in 0..u32::try_from(PLACES).expect("few") {
+        let at = [&b"test:U"[..], &place.to_le_bytes()].concat();
         let there = world.store.get(&at, &mut Vec::new());
         if there.expect("does not fail").is_some() {
             key = at;

@@ -193,10 +193,11 @@ fn overtaken(state: &mut State, edit: Edit, current: RuleView, effects: &mut Vec
             ..edit
         })));
     } else if edit.is_undo {
-        let by = current
-            .edit
-            .as_ref()
-            .map_or("a new configuration", |edit| edit.by.as_str());
+        let by = match &current.edit {
+            Some(edit) => edit.by.as_str(),
+            None if current.instance != edit.seen.instance => "a restart of Envoy",
+            None => "a new configuration",
+        };
         let question = format!(
             "{} was changed since, by {by}. Undo all the same?",
             edit.rule

@@ -2,6 +2,7 @@
 
 use loudou_api::BanBy;
 
+use super::again;
 use super::columns::{Column, Sort};
 use super::effects::Effect;
 use super::form::Form;
@@ -60,6 +61,7 @@ pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>
         Command::Reset => ask_reset(state),
         Command::Ban => ban(state),
         Command::Override => own(state),
+        Command::Again => again::ask(state),
         _ => go(state, command),
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::of_key::KeyChange;
 use super::rows::BucketId;
+use crate::live::Item;
 
 /// One wish.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub(crate) enum Effect {
     Reset(BucketId),
     /// Ban a key, let it free, or give it other limits.
     OfKey(Box<KeyChange>),
+    /// Apply again what a restart took.
+    Again(Vec<Item>),
     /// Give the terminal back until the shell says otherwise.
     Suspend,
     /// Take the terminal anew: somebody else may have had it.
@@ -32,9 +35,12 @@ impl Effect {
         match self {
             Self::Poll(_) => Goal::Poll,
             Self::Edit(edit) => Goal::Edit(edit.clone()),
-            Self::ReadRule(_) | Self::Reset(_) | Self::OfKey(_) | Self::Suspend | Self::Resume => {
-                Goal::Other
-            }
+            Self::ReadRule(_)
+            | Self::Reset(_)
+            | Self::OfKey(_)
+            | Self::Again(_)
+            | Self::Suspend
+            | Self::Resume => Goal::Other,
         }
     }
 }
@@ -50,6 +56,8 @@ pub(crate) enum Goal {
 /// What a poll needs to know to read no more than it must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
+    /// The process that what is at hand was read in; empty before there is anything.
+    pub(crate) instance: String,
     /// The generation of the rules at hand.
     pub(crate) generation: Option<u64>,
     /// The newest event at hand.

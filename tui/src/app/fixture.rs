@@ -16,6 +16,10 @@ use super::update::update;
 pub(crate) const S: u64 = 1_000_000_000;
 /// The server's clock at the first poll.
 const START: u64 = 1_000 * S;
+/// The process.
+pub(crate) const INSTANCE: &str = "0f1e2d3c4b5a6978";
+/// 2026-11-21 14:03:07 UTC: the server's wall clock at the first poll.
+pub(crate) const UNIX_MS: u64 = 1_795_269_787_000;
 
 /// A state of the given size that polled `polls` times, a second apart.
 pub(crate) fn state(size: (u16, u16), polls: u64) -> State {
@@ -57,6 +61,7 @@ pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
     rules[0].rule["overrides"] = json!({ "mal*": { "scale": 0.5 }, "root": "unlimited" });
     rules[2].rule["shadows"] = json!("reply-per-user");
     snapshot.rules = Some(Rules {
+        instance: INSTANCE.to_owned(),
         now_ns: START,
         generation: 7,
         rules,
@@ -92,6 +97,7 @@ pub(crate) fn snapshot(poll: u64) -> Snapshot {
             .collect(),
         truncated: false,
         rules: (poll == 0).then(|| Rules {
+            instance: INSTANCE.to_owned(),
             now_ns,
             generation: 7,
             rules: rules(),
@@ -115,9 +121,11 @@ fn status(now_ns: u64, poll: u64) -> Status {
     Status {
         version: "0.1.0".to_owned(),
         git: "abcdef0".to_owned(),
+        instance: INSTANCE.to_owned(),
+        started_unix_ms: UNIX_MS - 3_600_000,
         generation: 7,
         now_ns,
-        unix_ms: 0,
+        unix_ms: UNIX_MS + (now_ns - START) / 1_000_000,
         uptime_ns: now_ns - START + 3_600 * S,
         access: Access::Edit,
         store: StoreStatus {
@@ -225,6 +233,7 @@ fn limit(
 pub(crate) fn rules() -> Vec<RuleView> {
     let rule = |name: &str, mode: &str, limits, matches| RuleView {
         name: name.to_owned(),
+        instance: INSTANCE.to_owned(),
         generation: 7,
         rule: json!({
             "name": name, "match": matches, "key": [{"header": "x-user-id"}],
@@ -258,6 +267,7 @@ pub(crate) fn rules() -> Vec<RuleView> {
         rule("reply-per-user", "enforce", burst, reply),
         RuleView {
             edit: Some(edit),
+            edit_body: Some(json!({ "limits": search })),
             ..rule("search-per-key", "enforce", search.clone(), json!({}))
         },
         rule("by-source", "shadow", search, json!({})),

@@ -6,6 +6,7 @@ use loudou_api::{BucketView, Event, RuleView, Rules};
 use loudou_limiter::Nanos;
 use serde_json::Value;
 
+use super::again;
 use super::history::Track;
 use super::layout::table_height;
 use super::msg::Snapshot;
@@ -16,6 +17,7 @@ use crate::cells::{safe, width};
 /// Takes a snapshot in, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
     let read_at = state.now;
+    again::note(state, &snapshot);
     // Nothing was ever shown: there is nothing to hold still.
     match &mut state.frozen {
         Some(frozen) if state.data.is_some() => keep(frozen, snapshot, read_at),
@@ -25,7 +27,9 @@ pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
 
 /// Keeps the newest snapshot, with everything that is only sent once.
 fn keep(frozen: &mut Frozen, mut snapshot: Box<Snapshot>, read_at: Nanos) {
-    if let Some((earlier, _)) = frozen.waiting.take() {
+    let earlier = frozen.waiting.take();
+    let same = |earlier: &Snapshot| earlier.status.instance == snapshot.status.instance;
+    if let Some((earlier, _)) = earlier.filter(|(earlier, _)| same(earlier)) {
         let mut events = earlier.events;
         let newest = events.last().map_or(0, |event| event.seq);
         events.extend(
@@ -62,6 +66,10 @@ fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
             rules: beside(&rules.rules),
             ..rules
         };
+    }
+    if data.status.instance != snapshot.status.instance {
+        (data.last_seq, data.events_lost) = (0, 0);
+        data.events.clear();
     }
     note_events(
         &mut data,

@@ -1,9 +1,9 @@
 //! The key table: every key, what it does, where, and what footer, help and palette say of it.
 
 use super::form::Stage;
-use super::of_key::is_lost;
 use super::press::Press;
 use super::state::{Mode, Screen, State};
+use crate::live::is_lost;
 
 mod table;
 
@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Reset,
     Ban,
     Override,
+    Again,
     NextField,
     PreviousField,
     Choose,
@@ -165,6 +166,13 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();
             none.then(|| "nothing to undo: no edit was made here".to_owned())
+        }),
+        Command::Again => locked.or_else(|| {
+            let lost = state
+                .ledger
+                .lost()
+                .is_some_and(|lost| lost.items().len() > 0);
+            (!lost).then(|| "nothing to apply again: no restart has taken anything".to_owned())
         }),
         Command::Filter | Command::SortMenu | Command::Invert => state
             .data

@@ -175,7 +175,16 @@ fn confirm(
                 state.toast(false, SENDING);
                 effects.push(Effect::OfKey(change));
             }
+            Action::Again(items) => {
+                state.offers = false;
+                state.toast(false, SENDING);
+                effects.push(Effect::Again(items));
+            }
         },
+        Some(_) if matches!(pending.action, Action::Again(_)) => {
+            state.offers = false;
+            state.toast(false, "left as it is; a asks again");
+        }
         Some(_) => {}
         None => state.mode = Mode::Confirm(pending),
     }

@@ -8,6 +8,8 @@ use super::effects::{Edit, Goal};
 use super::of_key::{KeyAnswer, KeyChange};
 use super::press::{Mouse, Press};
 use super::rows::BucketId;
+use crate::live::Item;
+use crate::live::apply::Done;
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub(crate) enum Msg {
     Reset(BucketId, Result<Box<ResetAnswer>, Failure>),
     /// A change for one key was answered.
     OfKey(Box<KeyChange>, Result<KeyAnswer, Failure>),
+    /// What became of what was to be applied again.
+    Again(Result<Vec<(Item, Done)>, Failure>),
     /// An effect could not start: too many are under way.
     Busy(Goal),
     /// A signal asks to leave.

@@ -1,14 +1,15 @@
 //! Bans and overrides of single keys: the small form that asks for how long and why, and what is sent.
 
 use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, RuleView};
-use loudou_limiter::Nanos;
-use loudou_limiter::config::{parse_limits, parse_override};
+use loudou_limiter::config::{parse_limits, parse_override, scaled};
+use loudou_limiter::{Decimal, Limits, Nanos};
 use serde_json::{Value, json};
 
 use super::form::{Field, Input, Kind, choose, field_problem};
 use super::press::Press;
 use super::rows::BucketId;
 use super::undo::{Action, Pending};
+use crate::meaning::short;
 
 /// What a key can get.
 const GIVES: [&str; 4] = ["scale", "unlimited", "banned", "remove"];
@@ -167,11 +168,9 @@ impl KeyForm {
     }
 
     fn scale_problem(&self) -> Option<String> {
-        let rule = self.rule.as_ref()?;
+        self.rule.as_ref()?;
         let body = self.body()?;
-        let limits = rule.rule.get("limits");
-        let limits = limits.and_then(|limits| parse_limits(limits).ok());
-        let wrong = parse_override(&self.id.key, &body, limits.as_ref()).err()?;
+        let wrong = parse_override(&self.id.key, &body, self.limits().as_ref()).err()?;
         let problem = wrong.first()?;
         let allowed = problem.allowed.as_ref();
         let allowed = allowed.map(|allowed| format!("; allowed: {allowed}"));
@@ -180,6 +179,17 @@ impl KeyForm {
             problem.message,
             allowed.unwrap_or_default()
         ))
+    }
+
+    /// The limits of the rule, if this version of the program can read them.
+    fn limits(&self) -> Option<Limits> {
+        parse_limits(self.rule.as_ref()?.rule.get("limits")?).ok()
+    }
+
+    /// The limits that the scale makes of them.
+    fn scaled(&self) -> Option<String> {
+        let scale = Decimal::parse(&self.value(Kind::Scale))?;
+        Some(short::own(&scaled(&self.limits()?, scale)?))
     }
 
     /// What the key is to get; `None` to remove that.
@@ -219,6 +229,7 @@ impl KeyForm {
                     "remove" => format!("Remove the edited override of {key}?"),
                     "scale" => {
                         let scale = self.value(Kind::Scale);
+                        detail.extend(self.scaled());
                         format!("Give {key} {scale} times as much{}?", for_(span, ""))
                     }
                     word => format!("Make {key} {word}{}?", for_(span, "")),
@@ -265,10 +276,4 @@ pub(crate) fn ask_unban(id: BucketId, ban: &BanView) -> Pending {
             retries: 0,
         })),
     }
-}
-
-/// Whether only a hash of a key is known: its name was lost.
-pub(crate) fn is_lost(key: &str) -> bool {
-    let digits = key.strip_prefix('#').unwrap_or_default();
-    digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }

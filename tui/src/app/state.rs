@@ -16,6 +16,7 @@ use super::msg::Snapshot;
 use super::of_key::KeyForm;
 use super::rows::{BucketId, Row};
 use super::undo::{Pending, Undo};
+use crate::live::ledger::Ledger;
 
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
@@ -164,6 +165,10 @@ pub(crate) struct State {
     pub(crate) undos: Vec<Undo>,
     /// A rule that was just changed, and until when its rows stand out.
     pub(crate) changed: Option<(String, Nanos)>,
+    /// What is live, and what restarts took.
+    pub(crate) ledger: Ledger,
+    /// Whether the status line offers to apply again what a restart took.
+    pub(crate) offers: bool,
     pub(crate) exit: Option<Exit>,
 }
 
@@ -202,6 +207,13 @@ impl State {
     /// The server's clock as it was when the shown data were read.
     pub(crate) fn server_ns(&self) -> u64 {
         self.data.as_ref().map_or(0, |data| data.status.now_ns)
+    }
+
+    /// The server's wall clock now, as far as the last poll tells.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        let status = self.waiting().map(|waiting| &waiting.status);
+        let status = status.or_else(|| self.data.as_ref().map(|data| &data.status));
+        status.map_or(0, |status| status.unix_ms)
     }
 
     /// What was read last, while the screen is frozen and does not show it.

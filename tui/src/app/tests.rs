@@ -11,6 +11,7 @@ use super::press::{Mouse, MouseAction};
 use super::state::{Exit, Mode, Screen, State};
 use super::update::update;
 
+pub(crate) mod again;
 mod edits;
 mod of_key;
 mod random;

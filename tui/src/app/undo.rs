@@ -8,6 +8,7 @@ use super::effects::{Change, Edit};
 use super::key_undo::KeyUndo;
 use super::of_key::KeyChange;
 use super::rows::BucketId;
+use crate::live::Item;
 
 /// The most edits that can be taken back.
 pub(crate) const MOST: usize = 50;
@@ -119,4 +120,6 @@ pub(crate) enum Action {
     Edit(Box<Edit>),
     Reset(BucketId),
     OfKey(Box<KeyChange>),
+    /// Apply again what a restart took.
+    Again(Vec<Item>),
 }

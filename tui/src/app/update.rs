@@ -2,6 +2,7 @@
 
 use loudou_limiter::Nanos;
 
+use super::again;
 use super::answers;
 use super::browse;
 use super::effects::{Effect, Goal, PollRequest};
@@ -18,7 +19,11 @@ use super::state::{Exit, Mode, Screen, State};
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.now = state.now.max(now);
     let mut effects = Vec::new();
-    if let Msg::Edited(..) | Msg::OfKey(..) | Msg::Busy(Goal::Edit(_) | Goal::Other) = &msg {
+    if let Msg::Edited(..)
+    | Msg::OfKey(..)
+    | Msg::Again(_)
+    | Msg::Busy(Goal::Edit(_) | Goal::Other) = &msg
+    {
         state.sent();
     }
     match msg {
@@ -35,6 +40,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Edited(edit, result) => answers::edited(state, *edit, result, &mut effects),
         Msg::Reset(id, result) => answers::reset(state, &id, result),
         Msg::OfKey(change, result) => answers::of_key(state, *change, result, &mut effects),
+        Msg::Again(result) => again::answered(state, result),
         Msg::Busy(goal) => busy(state, goal),
         Msg::Quit => state.exit = Some(Exit::Quit),
         Msg::Suspend => effects.push(Effect::Suspend),
@@ -70,11 +76,13 @@ fn poll_request(state: &State) -> PollRequest {
     match (&state.data, waiting) {
         (None, _) => PollRequest::default(),
         (Some(data), None) => PollRequest {
+            instance: data.status.instance.clone(),
             generation: Some(data.rules.generation),
             after_seq: data.last_seq,
             key,
         },
         (Some(data), Some((snapshot, _))) => PollRequest {
+            instance: snapshot.status.instance.clone(),
             generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
             after_seq: snapshot.last_seq,
             key,

@@ -10,8 +10,10 @@ use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
 
 use super::bans::{BanArgs, UnbanArgs};
+use super::events::EventsArgs;
 use super::examples;
 use super::explain::ExplainArgs;
+use super::import::ImportArgs;
 use super::overrides::OverrideArgs;
 use super::replay::ReplayArgs;
 use super::top::TopArgs;
@@ -155,9 +157,12 @@ pub(crate) enum Command {
     /// Show who changed what, and warnings
     #[command(before_help = examples::EVENTS)]
     Events(EventsArgs),
-    /// Print the effective rule file as JSON, to commit it
+    /// Print the effective rule file as JSON, to commit it; or all that a restart would lose
     #[command(before_help = examples::EXPORT)]
-    Export,
+    Export(ExportArgs),
+    /// Apply edits, overrides and bans that `export --live` has kept
+    #[command(before_help = examples::IMPORT)]
+    Import(ImportArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
     #[command(before_help = examples::SCHEMA)]
     Schema,
@@ -327,13 +332,10 @@ pub(crate) struct ResetArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct EventsArgs {
-    /// Only events after this number
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) after: u64,
-    /// Go on, and print events as they happen
-    #[arg(short, long)]
-    pub(crate) follow: bool,
+pub(crate) struct ExportArgs {
+    /// Print what lives only in Envoy's memory, for `loudou import`: edits, edited overrides, operators' bans
+    #[arg(long)]
+    pub(crate) live: bool,
 }
 
 pub(super) fn span(text: &str) -> Result<Nanos, String> {

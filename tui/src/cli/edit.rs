@@ -32,7 +32,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
     };
     let mut request = EditRequest {
         body,
-        if_match: rule.generation,
+        if_match: rule.etag(),
         carry: args.edit.carry.0,
         expires_after: args.expires_after,
         reason: args.edit.ask.reason.clone(),
@@ -45,7 +45,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
                 let after = &preview.after.rule;
                 preview_of(context, &preview.before, after)?;
             }
-            Err(error) => return stale(context, error),
+            Err(error) => return stale(context, error, &rule),
         }
         if !context.confirmed(&format!("Change {}?", escape(&args.rule)))? {
             context.note("nothing was changed")?;
@@ -64,7 +64,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
             }
             Ok(Outcome::Done)
         }
-        Err(error) => stale(context, error),
+        Err(error) => stale(context, error, &rule),
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
         }
     }
     let request = DropRequest {
-        if_match: rule.generation,
+        if_match: rule.etag(),
         carry: carry.0,
         reason: ask.reason.clone(),
     };
@@ -93,7 +93,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
             print(context, &answer, None, asks)?;
             Ok(Outcome::Done)
         }
-        Err(error) => stale(context, error),
+        Err(error) => stale(context, error, &rule),
     }
 }
 
@@ -317,8 +317,12 @@ fn preview_of(context: &mut Context<'_, '_>, before: &Value, after: &Value) -> R
     Ok(())
 }
 
-/// When somebody else was faster, shows what the rule is now; passes other errors on.
-pub(super) fn stale(context: &mut Context<'_, '_>, error: ClientError) -> Result<Outcome> {
+/// When somebody else or a restart was faster, shows what the rule is now; passes other errors on.
+pub(super) fn stale(
+    context: &mut Context<'_, '_>,
+    error: ClientError,
+    seen: &RuleView,
+) -> Result<Outcome> {
     let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
         return Err(error.into());
     };
@@ -326,9 +330,14 @@ pub(super) fn stale(context: &mut Context<'_, '_>, error: ClientError) -> Result
     let style = context.style;
     rules::one(current, None, style, &mut text)?;
     let text = String::from_utf8_lossy(&text).into_owned();
+    let happened = if current.instance == seen.instance {
+        "somebody else changed the rule"
+    } else {
+        "Envoy restarted, without the edits that it had,"
+    };
     context.note(&format!(
-        "loudou: somebody else changed the rule in the meantime; nothing was changed. It is now:\n\n\
-         {text}\nrun the command again to change that"
+        "loudou: {happened} in the meantime; nothing was changed. It is now:\n\n{text}\nrun the command \
+         again to change that"
     ))?;
     Ok(Outcome::Failed)
 }

@@ -1,56 +1,82 @@
 //! `loudou events`: who changed what, and warnings; once or as they happen.
 
 use std::io::{self, Write};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 use loudou_api::{Event, Events};
 
-use super::args::{EventsArgs, Format};
+use super::args::Format;
 use super::context::Context;
 use super::table::{Cell, Paint, Set, Table, csv};
-use super::words;
 use super::world::{Style, json_list};
+use crate::live::gone;
+use crate::text::date;
 
-/// How often events are asked for.
-const INTERVAL: Duration = Duration::from_secs(1);
+mod follow;
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Only events after this number; with INSTANCE- before it, of that start of Envoy
+    #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = place)]
+    pub(crate) after: Place,
+    /// Go on, and print events as they happen
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// A place among the events.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The process that counts them; empty for whichever it is.
+    pub(crate) instance: String,
+    pub(crate) seq: u64,
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    let (instance, seq) = text.rsplit_once('-').unwrap_or(("", text));
+    let seq = seq
+        .parse()
+        .map_err(|_no_number| "not a number of an event; write 120 or INSTANCE-120")?;
+    Ok(Place {
+        instance: instance.to_owned(),
+        seq,
+    })
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()> {
     let client = context.client()?;
-    // Nobody sends: this is a pause that ends by itself.
-    let (_pause, pause) = channel::<()>();
-    let mut after = args.after;
-    let mut first = true;
-    loop {
-        let events = client.events(after)?;
-        if events.lost > 0 {
-            context.note(&format!("{} older events are no longer kept", events.lost))?;
-        }
-        if first || !events.events.is_empty() {
-            print(
-                &events,
-                first,
-                context.format(),
-                context.style,
-                context.io.out,
-            )?;
-        }
-        first = false;
-        // A smaller number than before means that Envoy started anew, and counts anew.
-        after = if events.last_seq < after {
-            0
-        } else {
-            events.last_seq
-        };
-        if !args.follow {
-            return Ok(());
-        }
-        context.io.out.flush()?;
-        if pause.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Disconnected) {
-            return Ok(());
-        }
+    let Place { instance, seq } = &args.after;
+    let events = client.events(instance, *seq)?;
+    if is_other(&events, instance) {
+        let started = gone(std::iter::empty(), events.started_unix_ms);
+        context.note(&format!(
+            "{started}: these are its events from the first on"
+        ))?;
     }
+    show(context, &events, true)?;
+    if args.follow {
+        follow::run(context, &client, &events)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether events are of another process than `instance`, if that is known.
+fn is_other(events: &Events, instance: &str) -> bool {
+    events.restarted || (!instance.is_empty() && events.instance != *instance)
+}
+
+fn show(context: &mut Context<'_, '_>, events: &Events, first: bool) -> Result<()> {
+    if events.lost > 0 {
+        context.note(&format!("{} older events are no longer kept", events.lost))?;
+    }
+    if first || !events.events.is_empty() {
+        let format = context.format();
+        print(events, first, format, context.style, context.io.out)?;
+        context.io.out.flush()?;
+    }
+    Ok(())
 }
 
 /// Prints events; the heading only `first`.
@@ -84,7 +110,7 @@ fn table(events: &[Event]) -> Table {
         let kind = Cell::new(event.kind.name());
         table.row(vec![
             event.seq.into(),
-            words::date(event.at_unix_ms).into(),
+            date(event.at_unix_ms).into(),
             if event.kind == loudou_api::EventKind::Warning {
                 kind.paint(Paint::Warn)
             } else {

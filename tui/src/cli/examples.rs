@@ -106,7 +106,15 @@ Examples:
 
 pub(crate) const EXPORT: &str = "\
 Examples:
-  loudou export > rules.json";
+  loudou export > rules.json
+  loudou export --live > live.json                what a restart of Envoy would lose";
+
+pub(crate) const IMPORT: &str = "\
+Examples:
+  loudou export --live > live.json                before Envoy restarts
+  loudou import live.json --dry-run               after it: what would be applied again
+  loudou import live.json
+  loudou --url http://10.0.0.7:9911 export --live | loudou import -    from one Envoy to another";
 
 pub(crate) const SCHEMA: &str = "\
 Examples:

@@ -72,7 +72,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
     };
     let mut request = OverrideRequest {
         body,
-        if_match: rule.generation,
+        if_match: rule.etag(),
         expires_after: args.expires_after,
         reason: args.ask.reason.clone(),
         dry_run: true,
@@ -83,7 +83,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
                 let change = change(context, &preview);
                 context.note(&change)?;
             }
-            Err(error) => return stale(context, error),
+            Err(error) => return stale(context, error, &rule),
         }
         let (rule, key) = (escape(&args.rule), escape(&args.key));
         if !context.confirmed(&format!("Change what {key} gets of {rule}?"))? {
@@ -94,7 +94,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
     request.dry_run = args.dry_run;
     match client.set_override(&args.rule, &args.key, &request) {
         Ok(answer) => print(context, args, &answer),
-        Err(error) => stale(context, error),
+        Err(error) => stale(context, error, &rule),
     }
 }
 

@@ -6,13 +6,16 @@ use anyhow::Result;
 use loudou_api::{EditView, RuleView, Rules};
 use serde_json::Value;
 
-use super::args::{Format, RulesArgs};
+use super::args::{ExportArgs, Format, RulesArgs};
 use super::context::Context;
 use super::table::{Paint, Set, Table, csv};
 use super::words;
 use super::world::{Style, json, json_list};
+use crate::live::collect::collect;
+use crate::live::document::Document;
 use crate::meaning::{self, short};
-use crate::text::{escape, humanise};
+use crate::num::count;
+use crate::text::{counted, date, escape, humanise};
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
     let client = context.client()?;
@@ -34,10 +37,33 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()>
     Ok(())
 }
 
-pub(super) fn export(context: &mut Context<'_, '_>) -> Result<()> {
+pub(super) fn export(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()> {
+    if args.live {
+        return export_live(context);
+    }
     let file = context.client()?.export()?;
     let format = context.format();
     json(context.io.out, format, &file)?;
+    Ok(())
+}
+
+/// What is live and would be lost with the process.
+fn export_live(context: &mut Context<'_, '_>) -> Result<()> {
+    context.no_csv()?;
+    let live = collect(&context.client()?)?;
+    let document = Document::new(
+        &live.status.instance,
+        live.status.unix_ms,
+        live.items.values(),
+    );
+    let format = context.format();
+    json(context.io.out, format, &document)?;
+    if live.nameless > 0 {
+        let bans = counted(count(live.nameless), "ban");
+        context.note(&format!(
+            "{bans} left out, of keys whose names are lost until their next request"
+        ))?;
+    }
     Ok(())
 }
 
@@ -208,7 +234,7 @@ fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
     } else {
         &edit.reason
     };
-    let (edited, at) = (edit_words(edit, now_ns), words::date(edit.at_unix_ms));
+    let (edited, at) = (edit_words(edit, now_ns), date(edit.at_unix_ms));
     format!("{edited}, made {at}: {reason}")
 }
 

@@ -10,7 +10,7 @@ use super::context::Context;
 use super::table::{Cell, Paint, Set, Table, csv};
 use super::world::{Style, json};
 use crate::meaning;
-use crate::text::{escape, humanise};
+use crate::text::{date, escape, humanise};
 
 pub(super) fn run(context: &mut Context<'_, '_>) -> Result<()> {
     let client = context.client()?;
@@ -59,6 +59,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
             "filter",
             format!("{} ({}) at {url}", status.version, status.git),
         ),
+        ("instance", instance(status)),
         ("generation", status.generation.to_string()),
         ("up", humanise(status.uptime_ns)),
         ("access", access.to_owned()),
@@ -150,13 +151,23 @@ fn totals(rules: &[RuleTotals]) -> Table {
     table
 }
 
+/// The process and its start: `0f1e2d3c4b5a6978, started 2026-11-21 14:03:07Z`.
+fn instance(status: &Status) -> String {
+    match status.instance.as_str() {
+        "" => "not told by this filter".to_owned(),
+        id => format!("{id}, started {}", date(status.started_unix_ms)),
+    }
+}
+
 /// Name and value, one per line: rules are under `loudou rules --output csv`.
 fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     let store = &status.store;
     csv(out, ["name", "value"])?;
     csv(out, ["version", &status.version])?;
     csv(out, ["git", &status.git])?;
+    csv(out, ["instance", &status.instance])?;
     for (name, value) in [
+        ("started_unix_ms", status.started_unix_ms),
         ("generation", status.generation),
         ("now_ns", status.now_ns),
         ("unix_ms", status.unix_ms),

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::BufReader;
 
 use insta::assert_snapshot;
+use loudou_limiter::Nanos;
 
 use super::run;
 use super::world::{Env, Io};
@@ -14,6 +15,8 @@ mod canned;
 mod checks;
 mod edits;
 mod explains;
+mod follows;
+mod live;
 mod of_keys;
 mod replays;
 mod usage;
@@ -28,6 +31,8 @@ struct Loudou<'a> {
     bytes: &'a [u8],
     terminal: Option<usize>,
     env: Env,
+    /// How long a follower waits for an Envoy that is gone.
+    patience: Nanos,
 }
 
 /// What came of it.
@@ -65,6 +70,7 @@ impl Loudou<'_> {
             err_terminal: false,
             input_terminal: self.terminal.is_some(),
             env: self.env,
+            patience: self.patience,
         };
         let url = if line.contains("--url") {
             [].as_slice()

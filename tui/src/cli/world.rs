@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
+use loudou_limiter::Nanos;
 use serde::Serialize;
 
 use super::args::{ColorWhen, Format, Global};
@@ -22,6 +23,8 @@ pub(crate) struct Io<'a> {
     /// Whether `input` is a terminal, so that there is somebody to ask.
     pub(crate) input_terminal: bool,
     pub(crate) env: Env,
+    /// How long a follower waits for an Envoy that is gone.
+    pub(crate) patience: Nanos,
 }
 
 /// The environment variables that are not options.

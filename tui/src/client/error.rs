@@ -39,6 +39,11 @@ pub enum ClientError {
         /// What it was.
         what: String,
     },
+    /// Its answers are of different processes.
+    Restarted {
+        /// The address of the admin listener.
+        url: String,
+    },
     /// The address or the token cannot be used.
     BadTarget {
         /// What is wrong, and what would be right.
@@ -96,6 +101,9 @@ impl fmt::Display for ClientError {
                 escape(url),
                 escape(what)
             ),
+            Self::Restarted { url } => {
+                write!(f, "Envoy at {} restarted meanwhile; try again", escape(url))
+            }
             Self::BadTarget { why } => write!(f, "{}", escape(why)),
         }
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 pub struct EditRequest {
     /// `{"limits": [...], "mode": "..."}`, at least one of them.
     pub body: Value,
-    /// The generation the rule was read at.
-    pub if_match: u64,
+    /// The `ETag` of the rule as it was read.
+    pub if_match: String,
     /// What happens to the levels of live buckets.
     pub carry: Carry,
     /// When the edit runs out; `None` for never.
@@ -40,8 +40,8 @@ impl EditRequest {
 /// `DELETE /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRequest {
-    /// The generation the rule was read at.
-    pub if_match: u64,
+    /// The `ETag` of the rule as it was read.
+    pub if_match: String,
     /// What happens to the levels of live buckets.
     pub carry: Carry,
     /// Why, for the trail; may be empty.
@@ -62,8 +62,8 @@ impl DropRequest {
 pub struct OverrideRequest {
     /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`; `None` drops what was edited.
     pub body: Option<Value>,
-    /// The generation the rule was read at.
-    pub if_match: u64,
+    /// The `ETag` of the rule as it was read.
+    pub if_match: String,
     /// When it runs out; `None` for never.
     pub expires_after: Option<Nanos>,
     /// Why, for the trail; may be empty.
@@ -221,7 +221,7 @@ mod tests {
     fn an_edit_names_everything() {
         let edit = EditRequest {
             body: Value::Null,
-            if_match: 7,
+            if_match: "\"i-7\"".to_owned(),
             carry: Carry::Keep,
             expires_after: Some(Nanos::from_secs(1800)),
             reason: "black friday & co".to_owned(),
@@ -232,7 +232,7 @@ mod tests {
             "/v1/rules/per-user?carry=keep&for=30m&reason=black%20friday%20%26%20co&dry_run=true"
         );
         let drop = DropRequest {
-            if_match: 7,
+            if_match: "\"i-7\"".to_owned(),
             carry: Carry::Proportional,
             reason: String::new(),
         };

@@ -24,7 +24,7 @@ fn raw(text: &str) -> Vec<u8> {
 fn edit() -> EditRequest {
     EditRequest {
         body: json!({"mode": "shadow"}),
-        if_match: 7,
+        if_match: "\"i-7\"".to_owned(),
         carry: Carry::Keep,
         expires_after: Some(Nanos::from_secs(1800)),
         reason: "too many".to_owned(),
@@ -59,7 +59,7 @@ fn an_edit_carries_body_type_and_if_match() {
     let request = fake.request();
     let line = "PUT /v1/rules/r?carry=keep&for=30m&reason=too%20many HTTP/1.1\r\n";
     assert!(request.starts_with(line), "{request}");
-    assert!(request.contains("if-match: \"7\"\r\n"), "{request}");
+    assert!(request.contains("if-match: \"i-7\"\r\n"), "{request}");
     assert!(
         request.contains("content-type: application/json\r\n"),
         "{request}"
@@ -73,7 +73,7 @@ fn an_edit_carries_body_type_and_if_match() {
 #[test]
 fn a_drop_and_a_reset_have_no_body() {
     let drop = DropRequest {
-        if_match: 3,
+        if_match: "\"i-3\"".to_owned(),
         carry: Carry::Reset,
         reason: String::new(),
     };
@@ -89,7 +89,7 @@ fn a_drop_and_a_reset_have_no_body() {
         request.starts_with("DELETE /v1/rules/r?carry=reset "),
         "{request}"
     );
-    assert!(request.contains("if-match: \"3\"\r\n"), "{request}");
+    assert!(request.contains("if-match: \"i-3\"\r\n"), "{request}");
     let request = fake.request();
     assert!(
         request.starts_with("POST /v1/buckets/r/a%2Fb/reset?reason=asked "),

@@ -1,9 +1,10 @@
 //! What becomes of single keys, in words: overrides, and penalties for being refused too often.
 
 use loudou_limiter::Penalty;
+use loudou_limiter::config::scaled;
 use loudou_limiter::rule::{Override, Rule};
 
-use super::{limit, list};
+use super::{limit, list, short};
 
 /// How many overrides are told of.
 const TOLD: usize = 8;
@@ -31,7 +32,12 @@ fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
         Some(beginning) => format!("each key that begins with {beginning}"),
     };
     match own {
-        Override::Scale(scale) => format!("{who} may do {scale} times as much"),
+        Override::Scale(scale) => {
+            let limits = scaled(&rule.limits, *scale);
+            let numbers = limits.map(|limits| format!(": {}", short::own(&limits)));
+            let numbers = numbers.unwrap_or_default();
+            format!("{who} may do {scale} times as much{numbers}")
+        }
         Override::Unlimited => format!("{who} has no limits"),
         Override::Banned => format!("{who} is banned"),
         Override::Limits(limits) => {

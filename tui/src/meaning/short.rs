@@ -1,7 +1,8 @@
 //! Limits in few words, for tables.
 
+use loudou_limiter::Limits;
 use loudou_limiter::config::spoken_value;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::limit_edit::text;
 
@@ -63,6 +64,17 @@ pub(crate) fn gives(own: &Value) -> String {
     if let Some(scale) = own.get("scale") {
         return format!("scale {scale}");
     }
+    named(own)
+}
+
+/// Limits of our own version, as [`gives`] has them.
+pub(crate) fn own(limits: &Limits) -> String {
+    let limits = serde_json::to_value(limits).unwrap_or_default();
+    named(&json!({ "limits": limits }))
+}
+
+/// `burst: funnel 15, 30/m; daily: fixed_window 1000, window 1d`.
+fn named(own: &Value) -> String {
     let limits = limits(own).into_iter();
     let words: Vec<String> = limits
         .map(|(name, limit)| format!("{name}: {limit}"))
@@ -82,7 +94,6 @@ pub(crate) fn penalty(penalty: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn limits_of_unknown_algorithms_are_shown_too() {

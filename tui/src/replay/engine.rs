@@ -31,7 +31,8 @@ pub(crate) struct Engine {
     store: PagedStore,
     stats: StoreStats,
     flight: Flight<Place>,
-    /// Requests that a limit counts until their end, and whose end nobody knows: at once.
+    /// Requests that a limit counts until their end, and whose duration is unknown: they end as soon
+    /// as they pass.
     pub(crate) endless: u64,
     /// Requests that ended early, as too many were under way.
     pub(crate) ended_early: u64,
@@ -89,13 +90,14 @@ impl Engine {
             if !rule.limits_of(key).holds_until_end() {
                 continue;
             }
-            // One that another rule refuses is over.
-            let duration = record.duration.filter(|_| !outcome.is_refused());
-            is_endless |= duration.is_none() && !outcome.is_refused();
-            let end = duration.map_or(now, |duration| {
-                now.saturating_add(outcome.wait(&self.rules))
-                    .saturating_add(duration)
-            });
+            // One that another rule refuses is over. Any other takes its place while it is held, too.
+            let end = if outcome.is_refused() {
+                now
+            } else {
+                is_endless |= record.duration.is_none();
+                let passes = now.saturating_add(outcome.wait(&self.rules));
+                passes.saturating_add(record.duration.unwrap_or_default())
+            };
             let place = Place {
                 rule: said.rule,
                 key: key.as_str().into(),

@@ -70,7 +70,7 @@ fn side_notes(name: &str, side: &Side, form: Form, notes: &mut Vec<String>) {
     if engine.endless > 0 {
         let n = counted(engine.endless, "request");
         notes.push(format!(
-            "{name}{n} without a duration ended at once for `concurrency`"
+            "{name}{n} without a duration ended on passing for `concurrency`"
         ));
     }
     if engine.ended_early > 0 {

@@ -72,16 +72,18 @@ fn poll(
     was_cut: bool,
 ) -> Result<Snapshot, ClientError> {
     let status = client.status()?;
-    let rules = if request.generation == Some(status.generation) {
-        None
-    } else {
-        Some(client.rules()?)
-    };
-    let events = events(client, request.after_seq)?;
+    let at_hand =
+        request.instance == status.instance && request.generation == Some(status.generation);
+    let rules = if at_hand { None } else { Some(client.rules()?) };
+    let events = events(client, request)?;
     // Each further scan is of the whole store: only where it may be needed.
     let many = was_cut || status.store.used > count(MOST_BUCKETS);
     let key = request.key.as_deref();
-    let (buckets, truncated) = buckets(client, clock, many, key)?;
+    let (buckets, truncated) = buckets(client, clock, many, key, &status.instance)?;
+    let of_rules = rules.as_ref().map(|rules| &rules.instance);
+    if events.instance != status.instance || of_rules.is_some_and(|of| *of != status.instance) {
+        return Err(client.restarted());
+    }
     Ok(Snapshot {
         status,
         buckets,
@@ -93,11 +95,11 @@ fn poll(
     })
 }
 
-fn events(client: &Client, after: u64) -> Result<Events, ClientError> {
-    let events = client.events(after)?;
-    // A server that was started anew counts from 1 again.
-    if events.last_seq < after {
-        client.events(0)
+fn events(client: &Client, request: &PollRequest) -> Result<Events, ClientError> {
+    let events = client.events(&request.instance, request.after_seq)?;
+    // One that names no process and was started anew counts from 1 again.
+    if events.last_seq < request.after_seq && !events.restarted {
+        client.events("", 0)
     } else {
         Ok(events)
     }
@@ -106,14 +108,15 @@ fn events(client: &Client, after: u64) -> Result<Events, ClientError> {
 type Buckets = Vec<(u64, BucketView)>;
 
 /// Buckets up to a bound, and whether there are more. Where there are many, those that stand out first,
-/// then those with `key` in their keys.
+/// then those with `key` in their keys. All are of the process `instance`.
 fn buckets(
     client: &Client,
     clock: Clock,
     many: bool,
     key: Option<&str>,
+    instance: &str,
 ) -> Result<(Buckets, bool), ClientError> {
-    let mut reading = Reading::new(client, clock);
+    let mut reading = Reading::new(client, clock, instance);
     if many {
         let mut refusing = Scan::of(Some(BucketState::Refusing));
         let mut banned = Scan::of(Some(BucketState::Banned));
@@ -153,6 +156,7 @@ impl Scan {
 struct Reading<'a> {
     client: &'a Client,
     clock: Clock,
+    instance: &'a str,
     start: Nanos,
     pages: usize,
     seen: BTreeSet<BucketId>,
@@ -160,10 +164,11 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(client: &'a Client, clock: Clock) -> Self {
+    fn new(client: &'a Client, clock: Clock, instance: &'a str) -> Self {
         Self {
             client,
             clock,
+            instance,
             start: clock.now(),
             pages: 0,
             seen: BTreeSet::new(),
@@ -185,6 +190,9 @@ impl<'a> Reading<'a> {
             // No more than there is room for: what is left out comes on the next page.
             scan.query.limit = Some(room.min(MAX_PAGE));
             let page = self.client.buckets(&scan.query)?;
+            if page.instance != self.instance {
+                return Err(self.client.restarted());
+            }
             self.pages = self.pages.saturating_add(1);
             for bucket in page.buckets {
                 if self.seen.insert(BucketId::new(&bucket.rule, &bucket.key)) {

@@ -7,7 +7,9 @@ use crate::app::effects::{Change, Edit, Effect};
 use crate::app::msg::Msg;
 use crate::app::of_key::{KeyAnswer, KeyChange, What};
 use crate::app::rows::BucketId;
-use crate::client::{Client, DropRequest, EditRequest, OverrideRequest};
+use crate::client::{Client, ClientError, DropRequest, EditRequest, OverrideRequest};
+use crate::live::Item;
+use crate::live::apply::{Done, Target};
 
 /// The reason that goes with resets from the screen.
 const RESET_REASON: &str = "from the screen";
@@ -36,8 +38,19 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
             Some(Msg::Reset(id, result.map(Box::new).map_err(failure)))
         }
         Effect::OfKey(change) => Some(of_key(client, change)),
+        Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(failure))),
         Effect::Poll(_) | Effect::Suspend | Effect::Resume => None,
     }
+}
+
+/// Applies again what a restart took, one after the other.
+fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientError> {
+    let mut target = Target::read(client, false)?;
+    let done = items.into_iter().map(|item| {
+        let done = target.apply(&item);
+        (item, done)
+    });
+    Ok(done.collect())
 }
 
 fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
@@ -57,7 +70,7 @@ fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
         } => {
             let request = OverrideRequest {
                 body: body.clone(),
-                if_match: seen.generation,
+                if_match: seen.etag(),
                 expires_after: *expires_after,
                 reason: reason.clone(),
                 dry_run: false,
@@ -70,7 +83,7 @@ fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
 }
 
 fn send(client: &Client, edit: Box<Edit>) -> Msg {
-    let if_match = edit.seen.generation;
+    let if_match = edit.seen.etag();
     let (carry, reason) = (edit.carry, edit.reason.clone());
     let result = match &edit.change {
         Change::Put {

@@ -2,6 +2,7 @@
 
 use super::pen::Pen;
 use super::words::{amount, percent, rate, width};
+use crate::app::again;
 use crate::app::form::Stage;
 use crate::app::keys::{self, Binding, KEYS};
 use crate::app::state::{Mode, Screen, State};
@@ -179,6 +180,9 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         );
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
         pen.text(1, 0, error.lines().next().unwrap_or(""), theme.bad);
+    } else if let Some(offer) = again::offer(state) {
+        pen.style_line(0, theme.banner);
+        pen.text(0, 0, &format!(" {offer} "), theme.banner);
     } else if let Some(warning) = first_warning(state) {
         let x = pen.text(1, 0, &shown(state), theme.dim).saturating_add(2);
         let mark = theme.pick('⚠', '!');

@@ -107,6 +107,19 @@ fn bucket() {
     });
 }
 
+/// Envoy restarted, and what it had in mind is gone.
+#[test]
+fn restarted() {
+    for size in SIZES {
+        for (name, keys) in [("restarted", ""), ("restarted_question", "a")] {
+            let mut state = crate::app::tests::again::restarted(size);
+            type_keys(&mut state, keys);
+            let terminal = draw(&state, &Theme::new(false, false), size);
+            insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), terminal.backend());
+        }
+    }
+}
+
 #[test]
 fn rules_and_events() {
     screens("rules", "3j", |_| {});

@@ -40,8 +40,8 @@ fn part(name: &str) -> Value {
     let [least, most] = SCALE;
     match name {
         "scale" => json!({
-            "description": "The rule's limits, with capacities and rates this many times as large; capacities are \
-                            rounded up. At most 3 decimals.",
+            "description": "The rule's limits, with this many times as much of everything that counts cost units, \
+                            rounded up; times stay. At most 3 decimals.",
             "type": "number", "minimum": least, "maximum": most,
         }),
         "limits" => reference("limits", "Other limits."),

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{
-    Bytes, Evicted, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD, SLOTS, Slot, UnknownPage,
-    more_bytes, victim,
+    Bytes, Evicted, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD, SLOTS, Slot,
+    Standing, UnknownPage, optional_bytes, victim,
 };
 use crate::limit::MAX_BUCKET_WORDS;
 use crate::store::table::GaveUp;
@@ -114,15 +114,19 @@ impl PageBytes {
     }
 
     /// The same as [`Page::make_room`].
-    pub(in crate::store) fn make_room(&mut self, now: Nanos) -> Result<Evicted, PageFull> {
+    pub(in crate::store) fn make_room(
+        &mut self,
+        rule_tag: u32,
+        now: Nanos,
+    ) -> Result<Evicted, PageFull> {
         if self.count < SLOTS {
             return Ok(Evicted::Nothing);
         }
-        let heads = (0..self.count).filter_map(|index| {
+        let standings = (0..self.count).filter_map(|index| {
             let slot = self.bytes.get(self.range(index))?;
-            Bytes(slot).head().ok().map(|(slot, _)| slot)
+            Standing::read(slot).ok()
         });
-        let (index, evicted) = victim(heads, now).ok_or(PageFull)?;
+        let (index, evicted) = victim(standings, rule_tag, now).ok_or(PageFull)?;
         self.remove(index);
         Ok(evicted)
     }
@@ -194,29 +198,38 @@ impl PageBytes {
 
 /// The end of a well-formed slot that begins at `start`.
 fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
-    let head = bytes.get(start..)?.get(..SLOT_HEAD)?;
-    let words = u16::from_le_bytes(*head.get(WORDS_AT..)?.first_chunk()?);
+    let fixed = bytes.get(start..)?.get(..SLOT_HEAD)?;
+    let words = u16::from_le_bytes(*fixed.get(WORDS_AT..)?.first_chunk()?);
     let words = usize::from(words);
-    let (conduct, line) = more_bytes(*head.get(FLAGS_AT)?);
-    let line_at = SLOT_HEAD.saturating_add(conduct);
-    let words_at = line_at.saturating_add(line);
+    let flags = *fixed.get(FLAGS_AT)?;
+    // Most slots have nothing between head and words.
+    let words_at = if flags & FLAGS_IN_BYTES == 0 {
+        SLOT_HEAD
+    } else {
+        let (conduct, held, line) = optional_bytes(flags);
+        let held_at = SLOT_HEAD.saturating_add(conduct);
+        let line_at = held_at.saturating_add(held);
+        let slot = bytes.get(start..)?;
+        for optional in [slot.get(SLOT_HEAD..held_at)?, slot.get(held_at..line_at)?] {
+            if !optional.is_empty() && optional.iter().all(|byte| *byte == 0) {
+                return None;
+            }
+        }
+        let number = |at: usize| {
+            slot.get(at..)?
+                .first_chunk()
+                .copied()
+                .map(u64::from_le_bytes)
+        };
+        if line > 0 && number(line_at)? <= number(LAST_AT)? {
+            return None;
+        }
+        line_at.saturating_add(line)
+    };
     let end = start
         .saturating_add(words_at)
         .saturating_add(words.saturating_mul(WORD));
     let slot = bytes.get(start..end)?;
-    let conduct = slot.get(SLOT_HEAD..line_at)?;
-    if !conduct.is_empty() && conduct.iter().all(|byte| *byte == 0) {
-        return None;
-    }
-    let number = |at: usize| {
-        slot.get(at..)?
-            .first_chunk()
-            .copied()
-            .map(u64::from_le_bytes)
-    };
-    if line > 0 && number(line_at)? <= number(LAST_AT)? {
-        return None;
-    }
     let last = slot.last_chunk::<WORD>()?;
     let is_trimmed = words == 0 || *last != [0; WORD];
     (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(end)

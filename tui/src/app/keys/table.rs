@@ -56,6 +56,7 @@ pub(crate) const KEYS: &[Binding] = &[
     bind((C::Ban, &[c('b')], BUCKETS | BUCKET, 8, "ban", "ban the key, or let it free")),
     bind((C::Override, &[c('o')], BUCKETS | BUCKET, 8, "override", "give the key other limits")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "take the last own edit back")),
+    bind((C::Again, &[c('a')], BROWSE, 0, "again", "apply again what a restart of Envoy took")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "poll", "read everything now")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "drop the filter; never out")),
     bind((C::ShowBuckets, &[c('1')], BROWSE, 0, "buckets", "go to all buckets")),

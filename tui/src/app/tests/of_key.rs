@@ -154,6 +154,11 @@ fn an_override_is_chosen_shown_and_undone() {
         panic!("{:?}", state.mode)
     };
     assert_eq!(pending.question, "Give mallory 2.5 times as much for 30m?");
+    let numbers = "burst: funnel 38, 75/m; daily: token_bucket 2500, 2500/d";
+    assert_eq!(
+        pending.detail,
+        ["rule reply-per-user", "reason: ticket", numbers]
+    );
     let change = change_of(type_keys(&mut state, "<ret>"));
     let half_an_hour = Some(Nanos::from_secs(1_800));
     assert_eq!(body(&change), (Some(json!({ "scale": 2.5 })), half_an_hour));

@@ -3,6 +3,7 @@
 use loudou_limiter::Nanos;
 use proptest::prelude::*;
 
+use super::again::restart;
 use super::{made, send, stale};
 use crate::app::effects::Effect;
 use crate::app::fixture::{rules, snapshot, state, type_keys};
@@ -11,6 +12,7 @@ use crate::app::of_key::KeyAnswer;
 use crate::app::press::keys;
 use crate::app::state::{Mode, Screen, State};
 use crate::app::update::update;
+use crate::live::apply::Done;
 
 fn presses() -> impl Strategy<Value = String> {
     let named = prop::sample::select(vec![
@@ -56,8 +58,16 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
             Effect::Poll(_) => {
                 let mut snapshot = snapshot(u64::from(luck % 16));
                 snapshot.buckets.truncate(usize::from(luck));
+                if luck.is_multiple_of(5) {
+                    restart(&mut snapshot);
+                }
                 Msg::Polled(Ok(Box::new(snapshot)))
             }
+            Effect::Again(items) if luck.is_multiple_of(2) => {
+                let done = items.into_iter().map(|item| (item, Done::SoAlready));
+                Msg::Again(Ok(done.collect()))
+            }
+            Effect::Again(_) => Msg::Again(Err(failure())),
             Effect::Suspend | Effect::Resume => Msg::Resumed,
         };
         send(state, msg);

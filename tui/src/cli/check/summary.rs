@@ -1,10 +1,12 @@
 //! What a valid file says: in words for people, as numbers for programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use loudou_api::RuleProblem;
-use loudou_limiter::config::{Access, AdminSettings};
-use loudou_limiter::rule::{Rule, RuleFile};
+use loudou_limiter::Limits;
+use loudou_limiter::config::{self, Access, AdminSettings};
+use loudou_limiter::rule::{Override, Rule, RuleFile};
 use loudou_limiter::store::size::{self, Memory};
 use serde::Serialize;
 
@@ -34,10 +36,12 @@ pub(super) struct FileReport {
 #[derive(Debug, Serialize)]
 struct StoreReport {
     buckets: u32,
-    /// With every bucket in use and keys of the usual length.
+    /// Shared by all workers, with every bucket in use and keys of the usual length.
     memory_bytes: u64,
-    /// With the longest keys.
+    /// The same with the longest keys, all banned.
     memory_bytes_at_most: u64,
+    /// Besides, in each worker.
+    memory_bytes_per_worker: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,6 +53,9 @@ struct RuleReport {
     /// What its limits do.
     meaning: String,
     notes: Vec<String>,
+    /// The limits of each key that has a scale.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    scaled: BTreeMap<String, Limits>,
     /// What one bucket takes, its state included.
     bucket_bytes: usize,
     state_bytes: usize,
@@ -73,23 +80,29 @@ impl FileReport {
 
 impl StoreReport {
     fn new(file: &RuleFile) -> Self {
-        let Memory { full, most } = size::memory(file);
+        let Memory { full, most, worker } = size::memory(file);
         Self {
             buckets: file.store.buckets,
             memory_bytes: full,
             memory_bytes_at_most: most,
+            memory_bytes_per_worker: worker,
         }
     }
 }
 
 impl RuleReport {
     fn new(rule: &Rule) -> Self {
+        let scaled = |(pattern, own): (_, &_)| match own {
+            Override::Scale(scale) => Some((pattern, config::scaled(&rule.limits, *scale)?)),
+            _ => None,
+        };
         Self {
             name: rule.name.clone(),
             mode: rule.mode.name(),
             requests: meaning::requests(&rule.matches),
             meaning: meaning::limits(rule).join("; "),
             notes: meaning::notes(rule),
+            scaled: rule.overrides.iter().filter_map(scaled).collect(),
             bucket_bytes: size::bucket_bytes(&rule.limits),
             state_bytes: rule.limits.state_bytes(),
         }
@@ -112,13 +125,12 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
     let (name, rules) = (escape(name), count(file.rules.len(), "rule"));
     writeln!(out, "{name}: valid: {rules}, {}", count(limits, "limit"))?;
-    let Memory { full, most } = size::memory(file);
-    let (full, most) = (bytes(full), bytes(most));
+    let Memory { full, most, worker } = size::memory(file);
+    let (full, most, worker) = (bytes(full), bytes(most), bytes(worker));
+    writeln!(out, "  store: at most {} buckets", file.store.buckets)?;
     writeln!(
         out,
-        "  store: at most {} buckets; with all in use about {full} of memory ({most} if all keys are as \
-         long as can be)",
-        file.store.buckets
+        "  memory: when full, about {full} shared by all workers (at most {most}), and {worker} per worker"
     )?;
     for rule in &file.rules {
         let requests = meaning::requests(&rule.matches);

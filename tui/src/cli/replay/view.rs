@@ -6,10 +6,9 @@ use super::compared;
 use super::plot::{self, Axis};
 use crate::cells::wrap;
 use crate::cli::table::{Cell, Paint, Set, Table, bar, csv, fit};
-use crate::cli::words;
 use crate::cli::world::Style;
 use crate::replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
-use crate::text::{counted, escape, humanise};
+use crate::text::{counted, date, escape, humanise};
 
 /// From here on an instant is one of the calendar, after 1973.
 const CALENDAR_NS: u64 = 100_000_000_000_000_000;
@@ -180,7 +179,7 @@ pub(super) fn over_time(
             ("0s".to_owned(), humanise(span))
         } else {
             let end = start.saturating_add(span);
-            (words::date(start / 1_000_000), words::date(end / 1_000_000))
+            (date(start / 1_000_000), date(end / 1_000_000))
         };
         let axis = Axis { from, to };
         plot::print(&values, highest, &axis, width, out, style)?;

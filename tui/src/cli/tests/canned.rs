@@ -12,8 +12,10 @@ use crate::client::fake::Answer;
 /// The server's clock in all of them.
 pub(super) const NOW: u64 = 7_500_000_000_000;
 pub(super) const S: u64 = 1_000_000_000;
+/// The process.
+pub(super) const INSTANCE: &str = "0f1e2d3c4b5a6978";
 /// 2026-11-21 14:03:07 UTC.
-const UNIX_MS: u64 = 1_795_269_787_000;
+pub(super) const UNIX_MS: u64 = 1_795_269_787_000;
 
 pub(super) fn ok(body: &impl serde::Serialize) -> Answer {
     Answer::json("200 OK", body)
@@ -38,6 +40,8 @@ pub(super) fn status() -> Status {
     Status {
         version: "0.1.0".to_owned(),
         git: "abc1234".to_owned(),
+        instance: INSTANCE.to_owned(),
+        started_unix_ms: UNIX_MS - NOW / 1_000_000,
         generation: 7,
         now_ns: NOW,
         unix_ms: UNIX_MS,
@@ -88,6 +92,7 @@ pub(super) fn with_burst(capacity: u32) -> Value {
 pub(super) fn rule() -> RuleView {
     RuleView {
         name: "per-user".to_owned(),
+        instance: INSTANCE.to_owned(),
         generation: 7,
         rule: with_burst(30),
         base: base(),
@@ -98,6 +103,7 @@ pub(super) fn rule() -> RuleView {
             at_unix_ms: UNIX_MS,
             expires_at_ns: Some(NOW + 1080 * S),
         }),
+        edit_body: Some(json!({"limits": with_burst(30)["limits"]})),
         overrides: Vec::new(),
         totals: totals("per-user", "enforce", true),
     }
@@ -112,10 +118,12 @@ pub(super) fn one_limit_rule() -> RuleView {
     });
     RuleView {
         name: "per-path".to_owned(),
+        instance: INSTANCE.to_owned(),
         generation: 7,
         rule: rule.clone(),
         base: rule,
         edit: None,
+        edit_body: None,
         overrides: Vec::new(),
         totals: totals("per-path", "shadow", false),
     }
@@ -123,6 +131,7 @@ pub(super) fn one_limit_rule() -> RuleView {
 
 pub(super) fn rules() -> Rules {
     Rules {
+        instance: INSTANCE.to_owned(),
         now_ns: NOW,
         generation: 7,
         rules: vec![rule(), one_limit_rule()],
@@ -204,6 +213,7 @@ pub(super) fn buckets() -> BucketsPage {
     let mut two = bucket("bob:/reply", 17, BucketState::Refusing);
     two.limits.push(limit("steady", 3, 24, None));
     BucketsPage {
+        instance: INSTANCE.to_owned(),
         now_ns: NOW,
         generation: 7,
         buckets: vec![
@@ -275,6 +285,7 @@ pub(super) fn events() -> Events {
         ],
         last_seq: 3,
         lost: 0,
+        ..Events::default()
     }
 }
 

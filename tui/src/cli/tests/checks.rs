@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use loudou_limiter::config;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -96,6 +96,19 @@ fn a_good_file_is_said_in_words() {
 #[test]
 fn every_algorithm_has_its_words() {
     assert_snapshot!("check_every", check(include_str!("every.yaml"), "").seen());
+}
+
+/// Programs read what a scale comes to, too.
+#[test]
+fn the_numbers_of_a_scale_are_told() {
+    let told = check(include_str!("every.yaml"), "-o json").out;
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let files = told.as_array().cloned().unwrap_or_else(|| vec![told]);
+    let rules = files[0]["rules"].as_array().expect("rules");
+    let scaled: Vec<_> = rules.iter().filter_map(|rule| rule.get("scaled")).collect();
+    let alice =
+        json!([{ "name": "funnel", "algorithm": "funnel", "capacity": 1000, "rate": "70/s" }]);
+    assert_eq!(scaled, [&json!({ "alice": alice })]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn set_sends_all_limits_with_the_changed_one() {
     let line = "PUT /v1/rules/per-user?carry=keep&for=30m&reason=launch HTTP/1.1";
     assert_eq!(ran.lines()[1], line);
     assert!(
-        ran.requests[1].contains("if-match: \"7\"\r\n"),
+        ran.requests[1].contains("if-match: \"0f1e2d3c4b5a6978-7\"\r\n"),
         "{}",
         ran.requests[1]
     );
@@ -210,7 +210,7 @@ fn unset_goes_back_to_the_base() {
         "DELETE /v1/rules/per-user?carry=reset HTTP/1.1"
     );
     assert!(
-        ran.requests[1].contains("if-match: \"7\"\r\n"),
+        ran.requests[1].contains("if-match: \"0f1e2d3c4b5a6978-7\"\r\n"),
         "{}",
         ran.requests[1]
     );

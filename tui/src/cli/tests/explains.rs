@@ -91,7 +91,7 @@ fn the_readme_shows_what_is_printed() {
     let rules = file
         .rules
         .into_iter()
-        .map(|rule| ActiveRule::new(rule, Vec::new()));
+        .map(|rule| ActiveRule::new(rule, loudou_limiter::versions::History::default()));
     let (rules, mut store): (RuleSet, _) = (rules.collect(), MemoryStore::new());
     let alice = json!({ "method": "POST", "path": "/reply", "headers": { "x-user-id": "alice" } });
     let mut sample = config::parse_sample(&alice).expect("a sample");

@@ -80,7 +80,7 @@ fn an_override_is_sent_and_told() {
         "PUT /v1/overrides/per-user/alice?for=30m&reason=launch HTTP/1.1"
     );
     assert!(
-        ran.requests[1].contains("if-match: \"7\"\r\n"),
+        ran.requests[1].contains("if-match: \"0f1e2d3c4b5a6978-7\"\r\n"),
         "{}",
         ran.requests[1]
     );

@@ -138,6 +138,7 @@ fn a_reader_that_went_away_is_no_failure() {
         err_terminal: false,
         input_terminal: false,
         env: Env::default(),
+        patience: Nanos::ZERO,
     };
     let args = ["loudou", "--url", &fake.url, "buckets"];
     let outcome = run(args.into_iter().map(OsString::from), &mut io);

@@ -166,3 +166,60 @@ fn of_many_those_that_are_looked_for_are_there() {
     let (_, asked) = sought(9, false, Some("k"), pages);
     assert_eq!(asked, ["limit=500"]);
 }
+
+/// The process restarts between two calls: what is read is of neither.
+#[test]
+fn a_poll_is_of_one_process() {
+    let mine = || "0f1e2d3c4b5a6978".to_owned();
+    let other = || "fedcba9876543210".to_owned();
+    let answers = |rules: String, events: String, buckets: String| {
+        let status = Status {
+            instance: mine(),
+            ..Status::default()
+        };
+        let rules: Rules = Rules {
+            instance: rules,
+            ..Rules::default()
+        };
+        let events = Events {
+            instance: events,
+            ..Events::default()
+        };
+        let page = BucketsPage {
+            instance: buckets,
+            ..BucketsPage::default()
+        };
+        vec![
+            Answer::json("200 OK", &status),
+            Answer::json("200 OK", &rules),
+            Answer::json("200 OK", &events),
+            Answer::json("200 OK", &page),
+        ]
+    };
+    let polled = |answers: Vec<Answer>, request: &PollRequest| {
+        let fake = Fake::new(answers);
+        let client = fake.client(Duration::from_secs(10));
+        poll(&client, Clock::start(), request, false)
+    };
+    let request = PollRequest {
+        instance: mine(),
+        ..PollRequest::default()
+    };
+    assert!(polled(answers(mine(), mine(), mine()), &request).is_ok());
+    for mixed in [
+        answers(other(), mine(), mine()),
+        answers(mine(), other(), mine()),
+        answers(mine(), mine(), other()),
+    ] {
+        let error = polled(mixed, &request).expect_err("two processes");
+        assert!(matches!(error, ClientError::Restarted { .. }), "{error}");
+    }
+    // The same generation of another process is none that was read.
+    let seen = PollRequest {
+        instance: other(),
+        generation: Some(0),
+        ..PollRequest::default()
+    };
+    let snapshot = polled(answers(mine(), mine(), mine()), &seen).expect("read");
+    assert!(snapshot.rules.is_some());
+}

@@ -10,20 +10,24 @@ fn slot() -> impl Strategy<Value = Slot> {
     let number = || prop_oneof![Just(0), 0_u64..5, 0..=(1_u64 << 40) - 1];
     (
         0_u64..24,
-        any::<(u32, u32)>(),
+        (0_u32..4, any::<u32>()),
         [number(), number(), number()],
         prop_oneof![Just(0), 0_u8..8],
         (any::<u32>(), any::<u32>(), number()),
         prop::collection::vec(0_u64..3, 0..4),
-        conduct(),
-        prop_oneof![2 => Just(0), 1 => any::<u64>()],
+        (
+            conduct(),
+            prop_oneof![2 => Just(0), 1 => number()],
+            prop_oneof![2 => Just(0), 1 => any::<u64>()],
+        ),
     )
         .prop_map(
-            |(fingerprint, tags, numbers, flags, state, words, conduct, line)| Slot {
+            |(fingerprint, tags, numbers, flags, state, words, (conduct, held, line))| Slot {
                 fingerprint,
                 rule_tag: tags.0,
                 version: tags.1,
                 idle_at_ms: numbers[0],
+                held_until_ms: held,
                 admitted: numbers[1],
                 refused: numbers[2],
                 flags,
@@ -76,8 +80,8 @@ proptest! {
                 patched.replace(index, &slot);
             } else {
                 prop_assert!(page.find(slot.fingerprint).is_none());
-                let room = page.make_room(now);
-                prop_assert_eq!(patched.make_room(now), room);
+                let room = page.make_room(slot.rule_tag, now);
+                prop_assert_eq!(patched.make_room(slot.rule_tag, now), room);
                 if room.is_ok() {
                     page.slots.push(slot.clone());
                     patched.push(&slot);

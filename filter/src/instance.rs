@@ -1,0 +1,128 @@
+//! Which process this is: a name that no other process has, and since when it runs.
+//!
+//! It stands in the shared record, which is written once and lives exactly as long as shared data
+//! does. Generations and numbers of events start at 1 in every process, so on their own they tell
+//! nothing to a client that has seen the process before.
+
+use loudou_limiter::Nanos;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::host::Host;
+use crate::json::{number, text};
+
+/// How many hexadecimal digits a name has.
+const DIGITS: usize = 16;
+
+/// A process with its shared data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Instance {
+    /// 64 random bits. They are drawn for this alone: the seed of the store is a secret.
+    pub(crate) id: String,
+    /// When shared data came to be, in milliseconds since the Unix epoch.
+    pub(crate) started_unix_ms: u64,
+}
+
+impl Default for Instance {
+    fn default() -> Self {
+        Self {
+            id: "0".repeat(DIGITS),
+            started_unix_ms: 0,
+        }
+    }
+}
+
+impl Instance {
+    /// A new one, that starts now.
+    pub(crate) fn start(host: &dyn Host) -> Self {
+        let random = host.random();
+        let id = random.first_chunk().copied().map_or(0, u64::from_le_bytes);
+        Self {
+            id: format!("{id:016x}"),
+            started_unix_ms: host.unix_ms(),
+        }
+    }
+
+    /// The one that a record holds.
+    pub(crate) fn read(instance: &Value) -> Option<Self> {
+        Some(Self {
+            id: text(instance, "id").filter(|id| is_id(id))?,
+            started_unix_ms: number(instance, "started_unix_ms")?,
+        })
+    }
+
+    /// The `ETag` of rules at `generation`.
+    pub(crate) fn etag(&self, generation: u64) -> String {
+        format!("\"{}-{generation}\"", self.id)
+    }
+
+    /// Whether a stale `If-Match` was seen in another process.
+    pub(crate) fn is_other(&self, if_match: &str) -> bool {
+        let tag = if_match.trim_matches('"');
+        tag.split_once('-')
+            .is_some_and(|(id, _)| is_id(id) && id != self.id)
+    }
+
+    /// How long ago it started, by the wall clock.
+    pub(crate) fn age(&self, host: &dyn Host) -> Nanos {
+        let age_ms = host.unix_ms().saturating_sub(self.started_unix_ms);
+        Nanos::from_secs(age_ms / 1_000)
+    }
+}
+
+/// A place among the events as a client writes it: `INSTANCE-SEQ`, or the number alone.
+pub(crate) fn parse_place(text: &str) -> Option<(Option<String>, u64)> {
+    let Some((id, seq)) = text.split_once('-') else {
+        return Some((None, text.parse().ok()?));
+    };
+    let id = is_id(id).then(|| id.to_owned())?;
+    Some((Some(id), seq.parse().ok()?))
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == DIGITS && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+    use serde_json::json;
+
+    #[test]
+    fn a_process_is_read_back_unless_it_is_damaged() {
+        let host = FakeHost::default();
+        let started = Instance::start(&host);
+        let written = json!({ "id": "0707070707070707", "started_unix_ms": 1_700_000_000_000_u64 });
+        assert_eq!(serde_json::to_value(&started).expect("JSON"), written);
+        assert_eq!(Instance::read(&written), Some(started));
+        for id in [
+            json!("07"),
+            json!("0707070707070-07"),
+            json!(7),
+            json!(null),
+        ] {
+            let damaged = json!({ "id": id, "started_unix_ms": 7 });
+            assert_eq!(Instance::read(&damaged), None, "{damaged}");
+        }
+        assert_eq!(Instance::read(&json!({ "id": "0707070707070707" })), None);
+        let other = FakeHost::default();
+        other.chance.set(1);
+        assert_ne!(Instance::start(&other).id, Instance::start(&host).id);
+    }
+
+    #[test]
+    fn an_etag_of_another_process_is_told_from_a_stale_one() {
+        let here = Instance::start(&FakeHost::default());
+        for (seen, is_other) in [
+            ("\"0808080808080808-1\"", true),
+            ("0808080808080808-1", true),
+            (here.etag(1).as_str(), false),
+            ("\"1\"", false),
+            ("\"08-1\"", false),
+            ("", false),
+        ] {
+            assert_eq!(here.is_other(seen), is_other, "{seen}");
+        }
+    }
+}

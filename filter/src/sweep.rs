@@ -1,0 +1,158 @@
+//! The sweep that brings the buckets of an often edited rule forward, a few pages at each run of the timer.
+//!
+//! All workers that know the rule are at it; a value in shared data says how far they have come. When all
+//! pages are done, the record forgets what every bucket has undergone.
+
+use loudou_limiter::evaluate::ActiveRule;
+use loudou_limiter::store::table::Table;
+use loudou_limiter::store::{CAS_ABSENT, Cas, Written};
+use loudou_limiter::{Clock, Nanos};
+
+use crate::host::{Host, HostStore};
+use crate::record::{self, Record};
+
+/// How many pages one run of the timer does.
+const PAGES: u32 = 16;
+/// How many pages an edit does: there may be nobody else.
+pub(crate) const PAGES_OF_EDIT: u32 = 128;
+/// The time between two runs.
+const PAUSE: Nanos = Nanos::from_millis(5);
+
+/// The rules that a worker has to sweep, and when it does the next bit.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    rules: Vec<u32>,
+    due: Nanos,
+}
+
+/// How far the sweep of a rule has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Progress {
+    rule_tag: u32,
+    /// To which version.
+    version: u32,
+    next_page: u32,
+}
+
+impl Progress {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (numbers, []) = bytes.as_chunks::<4>() else {
+            return None;
+        };
+        let [rule_tag, version, next_page] = *numbers else {
+            return None;
+        };
+        Some(Self {
+            rule_tag: u32::from_le_bytes(rule_tag),
+            version: u32::from_le_bytes(version),
+            next_page: u32::from_le_bytes(next_page),
+        })
+    }
+
+    fn bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        let numbers = [self.rule_tag, self.version, self.next_page];
+        let (places, _) = bytes.as_chunks_mut::<4>();
+        for (place, number) in places.iter_mut().zip(numbers) {
+            *place = number.to_le_bytes();
+        }
+        bytes
+    }
+}
+
+impl Sweep {
+    /// What a record leaves to do.
+    pub(crate) fn of(record: &Record) -> Self {
+        Self {
+            rules: record.to_sweep().map(|rule| rule.base.tag()).collect(),
+            due: Nanos::ZERO,
+        }
+    }
+
+    /// When there is something to do.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        (!self.rules.is_empty()).then_some(self.due)
+    }
+
+    /// Does a bit if it is time, among the rules that this worker has; whether the record has changed.
+    pub(crate) fn run(
+        &mut self,
+        host: &dyn Host,
+        share: &str,
+        (table, rules): (&Table, &[ActiveRule]),
+        clock: Clock,
+    ) -> bool {
+        let known = self.rules.iter().copied();
+        let mut known = known.filter_map(|tag| rules.iter().find(|rule| rule.tag() == tag));
+        let Some(first) = known.next() else {
+            // A worker that knows the rule does it.
+            self.rules.clear();
+            return false;
+        };
+        if clock.now < self.due {
+            return false;
+        }
+        self.due = clock.now.saturating_add(PAUSE);
+        let known: Vec<&ActiveRule> = [first].into_iter().chain(known).collect();
+        step(host, share, (table, &known), PAGES, clock)
+    }
+}
+
+/// Does some pages for one of `rules`: for the one that is begun, else for the first; whether the record
+/// has changed.
+pub(crate) fn step(
+    host: &dyn Host,
+    share: &str,
+    (table, rules): (&Table, &[&ActiveRule]),
+    pages: u32,
+    clock: Clock,
+) -> bool {
+    let Some(first) = rules.first() else {
+        return false;
+    };
+    let key = [share.as_bytes(), b":sweep"].concat();
+    let (progress, cas) = load(host, &key);
+    let begun = progress.and_then(|progress| {
+        let rule = rules.iter().find(|rule| rule.tag() == progress.rule_tag)?;
+        Some((progress, rule))
+    });
+    let (mut progress, rule) = begun.unwrap_or_else(|| {
+        let begin = Progress {
+            rule_tag: first.tag(),
+            version: first.version(),
+            next_page: 0,
+        };
+        (begin, first)
+    });
+    let end = progress.next_page.saturating_add(pages).min(table.pages());
+    for page in progress.next_page..end {
+        let brought = table.bring_page_forward(&mut HostStore(host), page, rule, clock);
+        if brought.is_err() {
+            // Once more from here.
+            return false;
+        }
+    }
+    progress.next_page = end;
+    if host.shared_set(&key, &progress.bytes(), cas) != Ok(Written::Done) || end < table.pages() {
+        return false;
+    }
+    let forgotten = record::tidy(host, share, &|record| {
+        record.forget(progress.rule_tag, progress.version);
+    });
+    progress = Progress {
+        rule_tag: 0,
+        ..progress
+    };
+    // The next sweep begins anew; this one's end need not be known to do so.
+    let _ended = host.shared_set(&key, &progress.bytes(), load(host, &key).1);
+    forgotten.is_ok()
+}
+
+/// How far a sweep has come, and the version of the value.
+fn load(host: &dyn Host, key: &[u8]) -> (Option<Progress>, Cas) {
+    let mut bytes = Vec::new();
+    match host.shared_get(key, &mut bytes) {
+        Ok(Some(cas)) => (Progress::read(&bytes), cas),
+        _ => (None, CAS_ABSENT),
+    }
+}

@@ -1,0 +1,288 @@
+//! What everybody writes down while a soak runs: keys in use with their requests, rules with what was done
+//! to them, and counts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::model::{Breach, Event, Outcome, Promise, Record, check};
+use super::plan::SLOTS;
+use super::random::Random;
+use super::rules::{Kind, Numbers, Rule};
+use super::timeline::{At, Deed, OPEN, Timeline};
+use crate::clock;
+
+/// A second.
+pub const SECOND: u64 = 1_000_000_000;
+/// The actions that a violation tells.
+const LAST: usize = 8;
+/// The requests that it tells.
+const LAST_REQUESTS: usize = 16;
+
+/// A key in use.
+#[derive(Debug)]
+pub struct Key {
+    /// The index of its rule.
+    pub rule: usize,
+    /// Its name; no other key of this soak has the same.
+    pub name: String,
+    /// When its place goes to another.
+    until: At,
+    record: Mutex<Record>,
+}
+
+impl Key {
+    /// What is known about it.
+    pub fn record(&self) -> MutexGuard<'_, Record> {
+        lock(&self.record)
+    }
+}
+
+/// A promise that was broken, with what one needs to look into it.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// The rule.
+    pub rule: String,
+    /// The key, or what else it is about.
+    pub key: String,
+    /// What was broken.
+    pub breach: Breach,
+    /// The last actions that touched the rule and no other key.
+    pub actions: Vec<Deed>,
+    /// The key's last requests.
+    pub requests: Vec<Event>,
+}
+
+/// One place for a key of a rule.
+#[derive(Debug)]
+struct Slot {
+    key: Mutex<Arc<Key>>,
+    /// Left alone for the moment.
+    rests: AtomicBool,
+    rests_until: Mutex<At>,
+}
+
+/// Everything that is written down.
+#[derive(Debug)]
+pub struct Book {
+    start: Instant,
+    /// The rules under test.
+    pub rules: Vec<Rule>,
+    timelines: Vec<Mutex<Timeline>>,
+    slots: Vec<Vec<Slot>>,
+    retired: Mutex<Vec<Arc<Key>>>,
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    violations: Mutex<Vec<Violation>>,
+}
+
+impl Book {
+    /// A book of these rules with these numbers, which begins now.
+    pub fn new(rules: Vec<Rule>, numbers: &[Numbers], random: &mut Random) -> Self {
+        let timeline = |&numbers: &Numbers| {
+            let mut timeline = Timeline::default();
+            timeline.propose(0, OPEN, numbers);
+            Mutex::new(timeline)
+        };
+        let slots = (0..rules.len()).map(|rule| {
+            let slots = (0..SLOTS).map(|n| Slot {
+                key: Mutex::new(fresh(rule, n, 0, random)),
+                rests: AtomicBool::new(false),
+                rests_until: Mutex::new(0),
+            });
+            slots.collect()
+        });
+        Self {
+            slots: slots.collect(),
+            start: clock::now(),
+            timelines: numbers.iter().map(timeline).collect(),
+            rules,
+            retired: Mutex::default(),
+            counts: Mutex::default(),
+            violations: Mutex::default(),
+        }
+    }
+
+    /// The time since the soak began.
+    pub fn now(&self) -> At {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// What was done to a rule; `None` for one that there is not.
+    pub fn timeline(&self, rule: usize) -> Option<MutexGuard<'_, Timeline>> {
+        self.timelines.get(rule).map(lock)
+    }
+
+    /// Writes down what is about to be done to a rule.
+    pub fn note(&self, rule: usize, at: At, what: &str) {
+        if let Some(mut timeline) = self.timeline(rule) {
+            timeline.history.push(Deed {
+                at,
+                key: None,
+                what: what.to_owned(),
+            });
+        }
+    }
+
+    /// Writes down what is about to be done to a key.
+    pub fn note_key(&self, key: &Key, at: At, what: String) {
+        if let Some(mut timeline) = self.timeline(key.rule) {
+            let key = Some(key.name.clone());
+            timeline.history.push(Deed { at, key, what });
+        }
+    }
+
+    /// Writes down what is about to be done to all rules.
+    pub fn note_all(&self, at: At, what: &str) {
+        (0..self.rules.len()).for_each(|rule| self.note(rule, at, what));
+    }
+
+    /// The key in a slot, whether it rests or not.
+    pub fn key(&self, rule: usize, slot: usize) -> Option<Arc<Key>> {
+        let slot = self.slots.get(rule)?.get(slot)?;
+        Some(Arc::clone(&lock(&slot.key)))
+    }
+
+    /// The key in a slot, unless it rests.
+    pub fn busy_key(&self, rule: usize, slot: usize) -> Option<Arc<Key>> {
+        let rests = &self.slots.get(rule)?.get(slot)?.rests;
+        let key = self.key(rule, slot);
+        key.filter(|_| !rests.load(Ordering::Relaxed))
+    }
+
+    /// Whether the requests of a rule are to be held, by [`holders`](super::holders).
+    pub fn is_held(&self, rule: usize) -> bool {
+        let rule = self.rules.get(rule);
+        rule.is_some_and(|rule| rule.kind == Kind::Concurrency)
+    }
+
+    /// Counts something.
+    pub fn count(&self, what: &'static str, times: u64) {
+        *lock(&self.counts).entry(what).or_default() += times;
+    }
+
+    /// How often something was counted.
+    pub fn counted(&self, what: &str) -> u64 {
+        lock(&self.counts).get(what).copied().unwrap_or(0)
+    }
+
+    /// All counts.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.counts).clone()
+    }
+
+    /// Writes a request down, and counts it; its place among those of the key.
+    pub fn event(&self, key: &Key, event: Event) -> usize {
+        let mut record = key.record();
+        let index = record.events.len();
+        record.events.push(event);
+        drop(record);
+        let what = match event.outcome {
+            Outcome::Admitted => "admitted",
+            Outcome::Refused => "refused",
+            Outcome::Unknown => "answered by a dead sandbox or not at all",
+        };
+        self.count(what, 1);
+        index
+    }
+
+    /// Gives places to new keys, lets some rest, and checks those that nobody uses any more.
+    pub fn turn(&self, random: &mut Random) {
+        let now = self.now();
+        for (rule, slots) in self.slots.iter().enumerate() {
+            for (n, slot) in slots.iter().enumerate() {
+                let mut key = lock(&slot.key);
+                if key.until <= now {
+                    let old = std::mem::replace(&mut *key, fresh(rule, n, now, random));
+                    lock(&self.retired).push(old);
+                }
+                let mut until = lock(&slot.rests_until);
+                if *until <= now {
+                    let rests = random.percent(20);
+                    slot.rests.store(rests, Ordering::Relaxed);
+                    *until = now + random.between(1, if rests { 9 } else { 5 }) * SECOND;
+                }
+            }
+        }
+        self.check(|key| Arc::strong_count(key) == 1);
+    }
+
+    /// Checks all keys that are left. Nobody may use them any more.
+    pub fn finish(&self) {
+        for slot in self.slots.iter().flatten() {
+            lock(&self.retired).push(Arc::clone(&lock(&slot.key)));
+        }
+        self.check(|_| true);
+    }
+
+    fn check(&self, is_done: impl Fn(&Arc<Key>) -> bool) {
+        let done: Vec<Arc<Key>> = lock(&self.retired)
+            .extract_if(.., |key| is_done(key))
+            .collect();
+        for key in done {
+            let record = key.record();
+            let timeline = self.timeline(key.rule);
+            let (Some(rule), Some(timeline)) = (self.rules.get(key.rule), timeline) else {
+                continue;
+            };
+            // A copy: whoever does something to the rule need not wait.
+            let copy = timeline.clone();
+            drop(timeline);
+            for breach in check(rule, &copy, &record) {
+                self.violated(Violation {
+                    rule: rule.name.clone(),
+                    key: key.name.clone(),
+                    actions: copy.last(breach.at, &key.name, LAST),
+                    requests: last_requests(&record, breach.at),
+                    breach,
+                });
+            }
+            self.count("keys checked", 1);
+        }
+    }
+
+    /// Writes a violation down.
+    pub fn violated(&self, violation: Violation) {
+        lock(&self.violations).push(violation);
+    }
+
+    /// Writes down a violation that is about no single key.
+    pub fn broke(&self, rule: &str, promise: Promise, what: String) {
+        let at = self.now();
+        let index = self.rules.iter().position(|own| own.name == rule);
+        let timeline = self.timeline(index.unwrap_or(0));
+        let actions = timeline.map(|own| own.last(at, "", LAST));
+        self.violated(Violation {
+            rule: rule.to_owned(),
+            key: "-".to_owned(),
+            breach: Breach { promise, at, what },
+            actions: actions.unwrap_or_default(),
+            requests: Vec::new(),
+        });
+    }
+
+    /// All violations so far.
+    pub fn violations(&self) -> Vec<Violation> {
+        lock(&self.violations).clone()
+    }
+}
+
+fn last_requests(record: &Record, until: At) -> Vec<Event> {
+    let before = record.events.iter().filter(|event| event.answered <= until);
+    let mut events: Vec<Event> = before.copied().collect();
+    events.sort_unstable_by_key(|event| event.answered);
+    events.split_off(events.len().saturating_sub(LAST_REQUESTS))
+}
+
+fn fresh(rule: usize, slot: usize, now: At, random: &mut Random) -> Arc<Key> {
+    Arc::new(Key {
+        rule,
+        name: format!("k{rule}-{slot}-{now:x}"),
+        until: now + random.between(5_000, 20_000) * 1_000_000,
+        record: Mutex::default(),
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

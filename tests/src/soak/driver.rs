@@ -1,0 +1,364 @@
+//! Carries the plan out, and writes down between which instants each change came into force.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::book::Book;
+use super::keys;
+use super::model::Promise;
+use super::plan::{Action, Plan, Way};
+use super::rules::{Numbers, Rule, flood};
+use super::timeline::{At, MARGIN, OPEN};
+use crate::clock::eventually;
+use crate::config::Config;
+use crate::envoy::{Envoy, Update};
+use crate::http::{Request, Response};
+use crate::one_rule::user;
+use crate::operator::Operator;
+
+/// A sandbox is reloaded within a second or two, and a configuration is in force at the next tick of a
+/// worker; the rest is for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+const MS: u64 = 1_000_000;
+/// What a filter built for tests dies of.
+const TRAP: &str = "x-loudou-trap";
+/// What a violation names that is about no rule under test.
+const ALL: &str = "all rules";
+
+/// The operator and what he has done so far.
+#[derive(Debug)]
+pub struct Driver<'a> {
+    pub(super) book: &'a Book,
+    envoy: &'a Envoy,
+    ops: Operator,
+    variants: &'a [Vec<Numbers>],
+    base: &'a Config,
+    /// The configuration that was pushed last.
+    current: usize,
+    /// Rules of which it is not known whether the last configuration is in force.
+    doubtful: Vec<bool>,
+    floods: Sender<u64>,
+}
+
+/// The plugin configuration with these numbers.
+pub fn configuration(rules: &[Rule], numbers: &[Numbers]) -> Value {
+    let documents = rules.iter().zip(numbers);
+    let documents = documents.map(|(rule, &numbers)| rule.document(numbers));
+    let all: Vec<Value> = documents.chain([flood()]).collect();
+    json!({ "version": 1, "store": { "buckets": 65_536, "share": "loudou" }, "rules": all })
+}
+
+impl<'a> Driver<'a> {
+    /// One who changes things in this Envoy, which runs the first of the variants on top of `base`.
+    /// Floods are left to whoever listens.
+    pub fn new(
+        book: &'a Book,
+        envoy: &'a Envoy,
+        variants: &'a [Vec<Numbers>],
+        base: &'a Config,
+        floods: Sender<u64>,
+    ) -> Self {
+        Self {
+            book,
+            envoy,
+            ops: Operator::editor(envoy),
+            variants,
+            base,
+            current: 0,
+            doubtful: vec![false; book.rules.len()],
+            floods,
+        }
+    }
+
+    /// Does what the plan says until `stop` is closed.
+    pub fn run(&mut self, plan: Plan, stop: &Receiver<()>) -> Result<()> {
+        for (wait, action) in plan {
+            let wait = Duration::from_millis(wait);
+            if !matches!(stop.recv_timeout(wait), Err(RecvTimeoutError::Timeout)) {
+                break;
+            }
+            self.act(action).with_context(|| format!("{action:?}"))?;
+        }
+        // A plan without actions has an end; nobody sends anything, so this waits for the other's.
+        while stop.recv().is_ok() {}
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Update {
+                variant,
+                way,
+                rollback,
+            } => self.update(variant, way, rollback),
+            Action::BadUpdate { way } => self.bad_update(way),
+            Action::Edit {
+                rule,
+                numbers,
+                reset,
+                lasts,
+            } => self.edit(rule, numbers, reset, lasts),
+            Action::DropEdit { rule } => self.drop_edit(rule),
+            Action::Override {
+                rule,
+                slot,
+                special,
+                lasts,
+            } => keys::set_override(self, rule, slot, special, lasts),
+            Action::DropOverride { rule, slot } => keys::drop_override(self, rule, slot),
+            Action::Ban { rule, slot, lasts } => keys::ban(self, rule, slot, lasts),
+            Action::Unban { rule, slot } => keys::unban(self, rule, slot),
+            Action::Reset { rule, slot } => keys::reset(self, rule, slot),
+            Action::Crash { requests } => self.crash(requests),
+            Action::Flood { keys } => {
+                self.book.note_all(self.book.now(), "a flood");
+                self.book.count("floods", 1);
+                self.floods.send(keys).context("nobody floods")
+            }
+        }
+    }
+
+    /// The answer of the admin API, asked again while its sandbox is dead.
+    pub(super) fn call(&mut self, request: &Request) -> Result<Response> {
+        eventually(PATIENCE, "the admin API to answer", || {
+            let answer = self.ops.send(request.clone())?;
+            Ok((answer.status != 503).then_some(answer))
+        })
+    }
+
+    /// Whether a change was taken up. One that is declined for a reason is none; anything else is wrong.
+    pub(super) fn taken(&self, rule: usize, answer: &Response) -> bool {
+        match answer.status {
+            200 => return true,
+            409 => self.book.count("changes declined (409)", 1),
+            status => {
+                let name = self.book.rules.get(rule).map_or(ALL, |rule| &rule.name);
+                let what = format!("a change was answered {status}: {}", answer.text());
+                self.book.broke(name, Promise::Change, what);
+            }
+        }
+        false
+    }
+
+    fn numbers(&self, variant: usize, rule: usize) -> Option<Numbers> {
+        self.variants.get(variant)?.get(rule).copied()
+    }
+
+    fn config(&self, plugin: Value, way: Way) -> Config {
+        let config = self.base.clone().data_plugin(plugin);
+        match way {
+            Way::Listener => config,
+            Way::Both | Way::Extension => config.extension(),
+        }
+    }
+
+    fn push(&self, plugin: Value, way: Way) -> Result<Update> {
+        let config = self.config(plugin, way);
+        match way {
+            Way::Listener | Way::Both => self.envoy.push(&config),
+            Way::Extension => self.envoy.push_extension(&config),
+        }
+    }
+
+    fn update(&mut self, variant: usize, way: Way, rollback: bool) -> Result<()> {
+        let book = self.book;
+        let all = 0..book.rules.len();
+        let is_touched = |rule: &usize| {
+            self.doubtful.get(*rule) == Some(&true)
+                || self.numbers(self.current, *rule) != self.numbers(variant, *rule)
+        };
+        let touched: Vec<usize> = all.filter(is_touched).collect();
+        let sent = book.now();
+        let word = if rollback { "rollback" } else { "update" };
+        for &rule in &touched {
+            let (Some(mut timeline), Some(numbers)) =
+                (book.timeline(rule), self.numbers(variant, rule))
+            else {
+                continue;
+            };
+            timeline.propose(sent, OPEN, numbers);
+            let what = format!("{word} to configuration {variant} by {way:?}: {numbers:?}");
+            drop(timeline);
+            book.note(rule, sent, &what);
+        }
+        let numbers = self.variants.get(variant).context("a variant")?;
+        let update = self.push(configuration(&book.rules, numbers), way)?;
+        ensure!(update == Update::Accepted, "Envoy refuses an update");
+        self.current = variant;
+        let in_force = self.in_force(variant)?;
+        let answered = book.now();
+        for rule in touched {
+            if let (true, Some(mut timeline)) = (in_force, book.timeline(rule)) {
+                timeline.settle(sent, answered);
+            }
+            if let Some(doubtful) = self.doubtful.get_mut(rule) {
+                *doubtful = !in_force;
+            }
+        }
+        if !in_force {
+            let what = format!("the {word} to configuration {variant} by {way:?} is not in force");
+            book.broke(ALL, Promise::Change, what);
+        }
+        let by = match way {
+            Way::Listener => "updates by listener",
+            Way::Both => "updates by listener and extension",
+            Way::Extension => "updates by extension",
+        };
+        book.count(by, 1);
+        if rollback {
+            book.count("of these, rollbacks", 1);
+        }
+        Ok(())
+    }
+
+    /// Waits until the admin API shows a configuration; whether it did.
+    fn in_force(&mut self, variant: usize) -> Result<bool> {
+        let shown = eventually(PATIENCE, "the configuration to be in force", || {
+            let answer = self.ops.send(Request::get("/v1/rules"))?;
+            if answer.status != 200 {
+                return Ok(None);
+            }
+            Ok(self.shows(variant, &answer.json()?).then_some(()))
+        });
+        if shown.is_err() {
+            // Not for want of an answer.
+            self.call(&Request::get("/v1/status"))?;
+        }
+        Ok(shown.is_ok())
+    }
+
+    fn shows(&self, variant: usize, answer: &Value) -> bool {
+        let views = answer.pointer("/rules").and_then(Value::as_array);
+        let shown = |name: &str| {
+            let mut views = views.into_iter().flatten();
+            let view = views.find(|view| view.get("name").is_some_and(|own| own == name))?;
+            capacity(view.pointer("/base/limits/0")?)
+        };
+        let mut rules = self.book.rules.iter().enumerate();
+        rules.all(|(n, rule)| {
+            let numbers = self.numbers(variant, n);
+            shown(&rule.name) == numbers.map(|numbers| numbers.capacity)
+        })
+    }
+
+    fn bad_update(&self, way: Way) -> Result<()> {
+        self.book.count("configurations refused", 1);
+        self.book
+            .note_all(self.book.now(), "a configuration to be refused");
+        let wrong = json!({ "version": 1, "rulez": [] });
+        let update = self.push(wrong, way)?;
+        if update != Update::Rejected {
+            let what = "a wrong configuration was accepted".to_owned();
+            self.book.broke(ALL, Promise::Change, what);
+        }
+        Ok(())
+    }
+
+    fn edit(
+        &mut self,
+        rule: usize,
+        numbers: Numbers,
+        reset: bool,
+        lasts: Option<u64>,
+    ) -> Result<()> {
+        let book = self.book;
+        let (Some(own), Some(base)) = (book.rules.get(rule), self.numbers(self.current, rule))
+        else {
+            return Ok(());
+        };
+        let carry = if reset { "reset" } else { own.family.carry() };
+        let ends = lasts.map_or_else(String::new, |ms| format!("&for={ms}ms"));
+        let path = format!("/v1/rules/{}?carry={carry}{ends}", own.name);
+        let body = json!({ "limits": own.limits(numbers) });
+        let sent = book.now();
+        if let Some(mut timeline) = book.timeline(rule) {
+            timeline.propose(sent, OPEN, numbers);
+            if reset {
+                timeline.resets.push((sent, OPEN));
+            }
+        }
+        let what = format!("edit{ends} with {carry}: {numbers:?}");
+        book.note(rule, sent, &what);
+        let request = Request::new("PUT", &path).header("if-match", "*");
+        let answer = self.call(&request.json(&body))?;
+        let answered = book.now();
+        let taken = self.taken(rule, &answer);
+        let Some(mut timeline) = book.timeline(rule) else {
+            return Ok(());
+        };
+        if let (true, Some((_, until))) = (reset, timeline.resets.last_mut()) {
+            *until = answered;
+        }
+        if !taken {
+            timeline.withdraw(sent, answered);
+            return Ok(());
+        }
+        timeline.settle(sent, answered);
+        if let Some(ms) = lasts {
+            let (earliest, latest) = ends_between(sent, answered, ms);
+            timeline.finish(sent, latest);
+            timeline.propose(earliest, OPEN, base);
+            if reset {
+                timeline.resets.push((earliest, latest));
+            }
+        }
+        drop(timeline);
+        book.count(if reset { "edits with reset" } else { "edits" }, 1);
+        Ok(())
+    }
+
+    fn drop_edit(&mut self, rule: usize) -> Result<()> {
+        let book = self.book;
+        let (Some(own), Some(base)) = (book.rules.get(rule), self.numbers(self.current, rule))
+        else {
+            return Ok(());
+        };
+        let path = format!("/v1/rules/{}?carry={}", own.name, own.family.carry());
+        let sent = book.now();
+        if let Some(mut timeline) = book.timeline(rule) {
+            timeline.propose(sent, OPEN, base);
+        }
+        book.note(rule, sent, &format!("edit dropped: {base:?}"));
+        let request = Request::new("DELETE", &path).header("if-match", "*");
+        let answer = self.call(&request)?;
+        let answered = book.now();
+        // There was none.
+        let taken = answer.status == 404 || self.taken(rule, &answer);
+        if let Some(mut timeline) = book.timeline(rule) {
+            if taken {
+                timeline.settle(sent, answered);
+            } else {
+                timeline.withdraw(sent, answered);
+            }
+        }
+        book.count("edits dropped", 1);
+        Ok(())
+    }
+
+    fn crash(&self, requests: u64) -> Result<()> {
+        self.book.note_all(self.book.now(), "a crash");
+        for _ in 0..requests {
+            let answer = self.envoy.data().send(&user("mallory").header(TRAP, "1"));
+            let died = answer.is_ok_and(|answer| answer.status == 503);
+            self.book.count("sandboxes asked to die", 1);
+            ensure!(died, "the filter does not die: is it the one for tests?");
+        }
+        Ok(())
+    }
+}
+
+/// The capacity of a limit; where it has none, the amount of its rate is what [`Rule::limits`] made of it.
+fn capacity(limit: &Value) -> Option<u64> {
+    let amount = || limit.get("rate")?.as_str()?.split('/').next()?.parse().ok();
+    limit.get("capacity").map_or_else(amount, Value::as_u64)
+}
+
+/// When something that lasts so many milliseconds ends at the earliest, and at the latest.
+pub(super) const fn ends_between(sent: At, answered: At, lasts: u64) -> (At, At) {
+    let lasts = lasts.saturating_mul(MS);
+    let latest = answered.saturating_add(lasts).saturating_add(MARGIN);
+    (sent.saturating_add(lasts), latest)
+}

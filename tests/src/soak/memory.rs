@@ -1,0 +1,71 @@
+//! Whether Envoy's memory stays flat.
+
+use crate::envoy::Memory;
+
+const MIB: u64 = 1 << 20;
+/// What may be added between the sixth of the time after the warm-up and the last one. Every listener that
+/// drains keeps its filter chain, and no soak is long enough to see their number settle.
+const ALLOWED: u64 = 32 * MIB;
+
+/// Samples of Envoy's memory at equal distances.
+#[derive(Debug, Clone, Default)]
+pub struct Samples(Vec<Memory>);
+
+impl Samples {
+    /// Adds one.
+    pub fn add(&mut self, memory: Memory) {
+        self.0.push(memory);
+    }
+
+    /// The median resident set in so many of the sixths of the time, in bytes.
+    fn median(&self, sixth: usize) -> u64 {
+        let length = self.0.len();
+        let (from, until) = (length * sixth / 6, length * (sixth + 1) / 6);
+        let part = self.0.get(from..until).unwrap_or_default();
+        let mut sizes: Vec<u64> = part.iter().map(|memory| memory.resident).collect();
+        sizes.sort_unstable();
+        sizes.get(sizes.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// How it went, in words.
+    pub fn told(&self) -> String {
+        let sixths: Vec<String> = (0..6).map(|n| (self.median(n) / MIB).to_string()).collect();
+        format!(
+            "{} MiB (medians of six parts; the last at most {} MiB above the third)",
+            sixths.join(", "),
+            ALLOWED / MIB
+        )
+    }
+
+    /// What is wrong, if it grew after the warm-up, which is the first third.
+    pub fn growth(&self) -> Option<String> {
+        let (warm, last) = (self.median(2), self.median(5));
+        (last > warm + ALLOWED).then(|| format!("the resident set grew: {}", self.told()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(sizes: impl Iterator<Item = u64>) -> Samples {
+        Samples(
+            sizes
+                .map(|resident| Memory {
+                    allocated: 0,
+                    heap_size: 0,
+                    resident: resident * MIB,
+                })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_leak_is_found_and_a_warm_up_is_none() {
+        assert_eq!(samples((0..60).map(|n| 100 + n.min(20))).growth(), None);
+        let spike = (0..60).map(|n| if n == 55 { 500 } else { 100 });
+        assert_eq!(samples(spike).growth(), None);
+        assert!(samples((0..60).map(|n| 100 + 2 * n)).growth().is_some());
+        assert_eq!(Samples::default().growth(), None);
+    }
+}

@@ -1,0 +1,404 @@
+//! The model: what a key may get at most and has to get at least, from outside of Envoy.
+//!
+//! It knows of each request when it was sent, when it was answered, and what the answer was, and of each
+//! change the same. Wherever time leaves two possibilities it takes the one in the limiter's favour, so
+//! a machine that stalls cannot make it cry wolf. All of it is in whole numbers.
+
+use super::rules::{Kind, Rule};
+use super::timeline::{At, Gives, KeySpan, Segment, State, Timeline, segments};
+
+/// One part or unit; the fractions of it are counted.
+const ONE: u128 = 1_000_000_000_000_000_000;
+
+/// Less than any limiter can tell from nothing, and more than the divisions here are rounded by.
+const NOTHING: u128 = ONE / 1_000_000_000;
+/// What an exact level may be rounded up by when it is carried over, in parts.
+const DROP: u128 = ONE / 1_000_000;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was let through.
+    Admitted,
+    /// 429.
+    Refused,
+    /// Nobody knows whether it took something: its sandbox died.
+    Unknown,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When it was sent.
+    pub sent: At,
+    /// When it was answered.
+    pub answered: At,
+    /// How.
+    pub outcome: Outcome,
+    /// When its connection was opened.
+    pub opened: At,
+    /// Until when it was certainly in flight after it was admitted: when its client was about to leave.
+    pub held_until: Option<At>,
+}
+
+/// Everything about a key.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    /// Its requests.
+    pub events: Vec<Event>,
+    /// Its overrides and bans.
+    pub spans: Vec<KeySpan>,
+    /// When its bucket was reset.
+    pub resets: Vec<(At, At)>,
+}
+
+/// Which promise was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// More than the largest numbers in force allow.
+    AtMost,
+    /// Less than a key that has used that little has to get.
+    AtLeast,
+    /// A banned key got in.
+    Banned,
+    /// An unlimited key was refused.
+    Unlimited,
+    /// A change is not in force, or was refused without a reason.
+    Change,
+    /// The store lost or gave up something, so that the model's bounds would not hold.
+    Store,
+    /// Envoy's memory grew.
+    Memory,
+}
+
+/// A broken promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breach {
+    /// Which.
+    pub promise: Promise,
+    /// When.
+    pub at: At,
+    /// What was admitted, and the bound.
+    pub what: String,
+}
+
+/// Compares what a key got with what it may and has to get; the first breach of each promise.
+pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
+    let mut events = record.events.clone();
+    events.sort_unstable_by_key(|event| (event.answered, event.sent));
+    let first = events.iter().map(|event| event.sent).min();
+    let (Some(first), Some(last)) = (first, events.last()) else {
+        return Vec::new();
+    };
+    let segments = segments(
+        rule.levels(),
+        &timeline.spans,
+        &record.spans,
+        first,
+        last.answered,
+    );
+    let states = || segments.iter().flat_map(|segment| &segment.states);
+    // A ban makes a bucket before there are requests.
+    let is_new = !record.spans.iter().any(|own| own.is_ban);
+    let fewest = states().map(|state| state.most).min().filter(|_| is_new);
+    let case = Case {
+        first_window_until: first
+            .saturating_add(states().map(|state| state.refill).min().unwrap_or(0)),
+        first,
+        starts_with: fewest.unwrap_or(0),
+        rest: rest(&segments),
+        kind: rule.kind,
+        segments: &segments,
+        record,
+        resets: [&timeline.resets, &record.resets],
+        events: &events,
+    };
+    let breaches = [case.words(), case.at_most(), case.at_least()];
+    breaches.into_iter().flatten().collect()
+}
+
+/// A level above the capacity drains at the slower rate; windows need two of their lengths.
+fn rest(segments: &[Segment]) -> u64 {
+    let states = || segments.iter().flat_map(|segment| &segment.states);
+    let longest = states().map(|state| state.refill).max().unwrap_or(0);
+    let most = states().map(|state| state.most).max().unwrap_or(1);
+    let least = states().map(|state| state.most).min().unwrap_or(1).max(1);
+    longest.saturating_mul(most.div_ceil(least).max(2))
+}
+
+struct Case<'a> {
+    kind: Kind,
+    segments: &'a [Segment],
+    record: &'a Record,
+    resets: [&'a [(At, At)]; 2],
+    /// By the instant of the answer.
+    events: &'a [Event],
+    /// When the first request was sent.
+    first: At,
+    /// Parts that a new bucket of a limiter with a debt does not have, at least; 0 where the bucket may be
+    /// older than the first request.
+    starts_with: u64,
+    /// The earliest end of a window that begins with the first request.
+    first_window_until: At,
+    /// How long a key has to be left alone until nothing of what it used is left, by the slowest numbers.
+    rest: u64,
+}
+
+/// The most that was in force at some time of an interval, and what time gave in it.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    base: u64,
+    least_base: u64,
+    most: u64,
+    shortest: u64,
+    /// Parts that came back, in fractions of [`ONE`].
+    gave: u128,
+    /// Where all of that has come to.
+    until: At,
+}
+
+impl Bound {
+    const fn new(from: At) -> Self {
+        Self {
+            base: 0,
+            least_base: u64::MAX,
+            most: 0,
+            shortest: u64::MAX,
+            gave: 0,
+            until: from,
+        }
+    }
+
+    /// Takes in what a segment adds up to an instant within it.
+    fn extend(&mut self, segment: &Segment, until: At) {
+        let mut fastest = 0;
+        for state in &segment.states {
+            self.base = self.base.max(state.base);
+            self.least_base = self.least_base.min(state.base.max(1));
+            self.most = self.most.max(state.most);
+            self.shortest = self.shortest.min(state.refill);
+            let rate = (ONE * u128::from(state.most)).div_ceil(state.refill.max(1).into());
+            fastest = fastest.max(rate);
+        }
+        let time = until.saturating_sub(self.until);
+        self.gave = self.gave.saturating_add(fastest * u128::from(time));
+        self.until = self.until.max(until);
+    }
+}
+
+impl Case<'_> {
+    /// What is banned or unlimited is that from the answer to the earliest end.
+    fn words(&self) -> Option<Breach> {
+        self.events.iter().find_map(|event| {
+            let all = |gives: Gives| {
+                let mut spans = self.record.spans.iter();
+                spans.any(|own| own.gives == gives && own.covers(event.sent, event.answered))
+            };
+            let (promise, what) = match event.outcome {
+                Outcome::Admitted if all(Gives::Banned) => {
+                    (Promise::Banned, "admitted while banned")
+                }
+                Outcome::Refused if all(Gives::Unlimited) && !self.maybe(Gives::Banned, event) => {
+                    (Promise::Unlimited, "refused while unlimited")
+                }
+                _ => return None,
+            };
+            let what = what.to_owned();
+            let at = event.answered;
+            Some(Breach { promise, at, what })
+        })
+    }
+
+    fn maybe(&self, gives: Gives, event: &Event) -> bool {
+        let mut spans = self.record.spans.iter();
+        spans.any(|own| own.gives == gives && own.touches(event.sent, event.answered))
+    }
+
+    /// In every interval: the largest capacity in it, what time gives, and one capacity for each reset.
+    fn at_most(&self) -> Option<Breach> {
+        let counts = |event: &&Event| {
+            event.outcome == Outcome::Admitted && !self.maybe(Gives::Unlimited, event)
+        };
+        let admitted: Vec<&Event> = self.events.iter().filter(counts).collect();
+        if self.kind == Kind::Concurrency {
+            return flight::at_most(self, &admitted);
+        }
+        admitted
+            .iter()
+            .filter_map(|start| self.at_most_from(start.sent, &admitted))
+            .min_by_key(|breach| breach.at)
+    }
+
+    fn at_most_from(&self, from: At, admitted: &[&Event]) -> Option<Breach> {
+        let mut count = 0_u64;
+        let mut bound = Bound::new(from);
+        let behind = self.segments.partition_point(|s| s.until <= from);
+        let mut segments = self.segments.iter().skip(behind).peekable();
+        for event in admitted.iter().filter(|event| event.sent >= from) {
+            count += 1;
+            while let Some(segment) = segments.peek() {
+                bound.extend(segment, event.answered.min(segment.until));
+                if segment.until > event.answered {
+                    break;
+                }
+                segments.next();
+            }
+            let most = self.most(from, event.answered, &bound);
+            if u128::from(count) * ONE > most {
+                let time = event.answered.saturating_sub(from) / 1_000_000;
+                let what = format!(
+                    "{count} admitted within {time} ms, at most {}.{:03} allowed",
+                    most / ONE,
+                    most % ONE / (ONE / 1_000),
+                );
+                return Some(Breach {
+                    promise: Promise::AtMost,
+                    at: event.answered,
+                    what,
+                });
+            }
+        }
+        None
+    }
+
+    /// The most units between two instants, in fractions of [`ONE`].
+    fn most(&self, from: At, until: At, bound: &Bound) -> u128 {
+        let base = u128::from(bound.base);
+        // What pays later takes a unit more than there is; a unit may be larger at one time than at another.
+        let unit = (base * ONE).div_ceil(bound.least_base.into());
+        let last = if self.kind.pays_later() { unit } else { 0 };
+        let most = match self.kind {
+            Kind::SmoothWarmup => 0,
+            Kind::SmoothBursty if from == self.first => bound.most.saturating_sub(self.starts_with),
+            _ => bound.most,
+        };
+        let full = base * u128::from(most) * ONE + last;
+        let resets = self.resets.iter().flat_map(|list| list.iter());
+        let resets = resets.filter(|(sent, answered)| *sent <= until && from <= *answered);
+        let resets = u128::try_from(resets.count()).unwrap_or(u128::MAX);
+        let by_resets = full.saturating_mul(resets);
+        let time = until.saturating_sub(from);
+        let whole = |length: u64| u128::from(time.checked_div(length).unwrap_or(0));
+        let by_time = match self.kind {
+            Kind::Funnel
+            | Kind::TokenBucket
+            | Kind::SlidingCounter
+            | Kind::LeakyQueue
+            | Kind::SmoothBursty
+            | Kind::SmoothWarmup => base * bound.gave,
+            // What is in flight is counted elsewhere.
+            Kind::Concurrency => 0,
+            Kind::SlidingLog => full * whole(bound.shortest),
+            // An entry counts for nine of the ten slots at least.
+            Kind::SlidingWindow => full * whole(bound.shortest / 10 * 9),
+            // The first window begins with the first request.
+            Kind::FixedWindow if until < self.first_window_until => 0,
+            Kind::FixedWindow => full * (whole(bound.shortest) + 1),
+        };
+        full + by_time + by_resets
+    }
+
+    /// A key that has used little enough, or was left alone for long enough, is admitted.
+    fn at_least(&self) -> Option<Breach> {
+        self.events.iter().find_map(|event| {
+            let is_in_doubt = event.outcome != Outcome::Refused || self.maybe(Gives::Banned, event);
+            if is_in_doubt {
+                return None;
+            }
+            let taken = self.taken_before(event);
+            let states = || self.states(event.sent, event.answered);
+            let excuse = |base: u64, most: u64| {
+                taken.parts * u128::from(base) + ONE
+                    > u128::from(base) * u128::from(most) * ONE + NOTHING
+            };
+            let owes = self.kind.pays_later() && taken.count > 0;
+            if owes || states().any(|state| excuse(state.base, state.most)) {
+                return None;
+            }
+            let least = states().map(State::capacity).min()?;
+            let what = format!(
+                "refused after at most {} admitted, where {least} fit",
+                taken.count
+            );
+            Some(Breach {
+                promise: Promise::AtLeast,
+                at: event.answered,
+                what,
+            })
+        })
+    }
+
+    fn states(&self, from: At, until: At) -> impl Iterator<Item = &State> {
+        let within = move |segment: &&Segment| segment.from <= until && from < segment.until;
+        let segments = self.segments.iter().filter(within);
+        segments.flat_map(|segment| &segment.states)
+    }
+
+    /// What may have been taken and not have come back when `of` was decided.
+    fn taken_before(&self, of: &Event) -> Taken {
+        let may_take = |event: &&Event| {
+            event.outcome != Outcome::Refused && event.sent <= of.answered && *event != of
+        };
+        let mut takers: Vec<&Event> = self.events.iter().filter(may_take).collect();
+        takers.sort_unstable_by_key(|event| event.sent);
+        let mut since = 0;
+        let mut newest: Option<At> = None;
+        for (n, event) in takers.iter().enumerate() {
+            if newest.is_some_and(|newest| self.is_empty_again(newest, event.sent)) {
+                since = n;
+            }
+            newest = Some(newest.map_or(event.answered, |newest| newest.max(event.answered)));
+        }
+        if newest.is_none_or(|newest| self.is_empty_again(newest, of.sent)) {
+            return Taken { count: 0, parts: 0 };
+        }
+        let takers = takers.get(since..).unwrap_or_default();
+        let mut parts = 0;
+        for event in takers {
+            parts += self.part_of_a_unit(event.sent, event.answered);
+        }
+        let changes = self.changes(takers.first().map_or(of.sent, |first| first.sent), of);
+        Taken {
+            count: takers.len(),
+            parts: parts + changes,
+        }
+    }
+
+    /// The most parts that a unit can be between two instants.
+    fn part_of_a_unit(&self, from: At, until: At) -> u128 {
+        let least = self.states(from, until).map(|state| state.base).min();
+        ONE.div_ceil(least.unwrap_or(1).max(1).into())
+    }
+
+    /// What rounding may have added with each change of the numbers: up to a unit where levels are counts.
+    fn changes(&self, from: At, of: &Event) -> u128 {
+        let begun = |segment: &&Segment| segment.from > from && segment.from <= of.answered;
+        let changes = self.segments.iter().filter(begun);
+        changes
+            .map(|segment| {
+                if self.kind.rounds() {
+                    self.part_of_a_unit(segment.from, segment.until)
+                } else {
+                    DROP
+                }
+            })
+            .sum()
+    }
+
+    /// Whether nothing of what was taken until `from` can be left at `until`.
+    const fn is_empty_again(&self, from: At, until: At) -> bool {
+        until.saturating_sub(from) > self.rest
+    }
+}
+
+struct Taken {
+    count: usize,
+    parts: u128,
+}
+
+mod flight;
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

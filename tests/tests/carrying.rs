@@ -1,0 +1,200 @@
+//! What keys have used while their numbers change: edits, overrides that come, change and end, and both.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::one_rule::{admitted, user};
+use loudou_tests::{Config, Envoy, Operator, eventually};
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn window(capacity: u64) -> Value {
+    json!({ "name": "l", "algorithm": "fixed_window", "capacity": capacity, "window": "1d" })
+}
+
+fn funnel(capacity: u64, rate: &str) -> Value {
+    json!({ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": rate })
+}
+
+fn start(limit: &Value) -> Result<(Envoy, Operator)> {
+    let key = json!([{ "header": "x-user-id" }]);
+    let config = Config::new(json!([{ "name": "r", "key": key, "limits": [limit] }]));
+    let envoy = Envoy::start(&config)?;
+    let ops = Operator::editor(&envoy);
+    Ok((envoy, ops))
+}
+
+/// What is left of each limit of a key's bucket.
+fn left(ops: &mut Operator, key: &str) -> Result<Vec<u64>> {
+    let bucket = ops.bucket("r", key)?.context("a bucket")?;
+    let limits = bucket.get("limits").and_then(Value::as_array);
+    let left = limits.context("limits")?.iter();
+    let left = left.map(|limit| limit.get("remaining").and_then(Value::as_u64));
+    left.collect::<Option<Vec<u64>>>().context("what is left")
+}
+
+fn take(envoy: &Envoy, key: &str, count: u32) -> Result<()> {
+    let mut http = envoy.data();
+    for n in 0..count {
+        let status = http.send(&user(key))?.status;
+        ensure!(status == 200, "{status} for {key}, the {n}th");
+    }
+    Ok(())
+}
+
+/// One request more that is admitted, and what it leaves of the first limit.
+fn takes_one_of(envoy: &Envoy, ops: &mut Operator, key: &str, of: u64) -> Result<()> {
+    let before = left(ops, key)?;
+    ensure!(before.first() == Some(&of), "{before:?} of {key}");
+    take(envoy, key, 1)?;
+    let after = left(ops, key)?;
+    ensure!(after.first() == Some(&(of - 1)), "{after:?} of {key}");
+    Ok(())
+}
+
+/// Six of twenty used, by a key with twice the rule's limits.
+#[test]
+fn a_key_with_a_scale_keeps_what_it_used_when_limits_come_go_and_move() -> Result<()> {
+    for carry in ["keep", "proportional"] {
+        let (envoy, mut ops) = start(&window(10))?;
+        ops.set_override("r", "alice", "", &json!({ "scale": 2 }))?;
+        take(&envoy, "alice", 6)?;
+        let second =
+            json!({ "name": "m", "algorithm": "funnel", "capacity": 1000, "rate": "1000/s" });
+        for (limits, of) in [
+            (json!([window(10), second]), 14),
+            (json!([second, window(10)]), 0),
+            (json!([window(10)]), 12),
+        ] {
+            ops.edit("r", &format!("carry={carry}"), &json!({ "limits": limits }))?;
+            if of > 0 {
+                takes_one_of(&envoy, &mut ops, "alice", of)?;
+            } else {
+                take(&envoy, "alice", 1)?;
+                ensure!(left(&mut ops, "alice")?.last() == Some(&12));
+            }
+        }
+        envoy.stop()?;
+    }
+    Ok(())
+}
+
+/// Of ten, four are left: an override for a second changes nothing of that.
+#[test]
+fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
+    let (envoy, mut ops) = start(&window(10))?;
+    take(&envoy, "dave", 6)?;
+    ops.set_override("r", "dave", "for=1s", &json!({ "scale": 10 }))?;
+    ensure!(left(&mut ops, "dave")? == [94]);
+    eventually(SOON, "the override to end", || {
+        Ok((left(&mut ops, "dave")? == [4]).then_some(()))
+    })?;
+    ensure!(admitted(&mut envoy.data(), "dave")? == 4);
+    // It comes back and is raised: nothing that was used is forgotten, nor used twice.
+    for (scale, of) in [(2, 10), (3, 19), (2, 8)] {
+        ops.set_override("r", "dave", "", &json!({ "scale": scale }))?;
+        takes_one_of(&envoy, &mut ops, "dave", of)?;
+    }
+    ops.drop_override("r", "dave")?;
+    ensure!(admitted(&mut envoy.data(), "dave")? == 0);
+    ensure!(left(&mut ops, "dave")? == [0]);
+    // Own numbers, a beginning of keys, unlimited for a while, banned for a while.
+    take(&envoy, "erin", 6)?;
+    let own = json!({ "limits": [window(50)] });
+    for (pattern, gives, of) in [
+        ("er*", &own, Some(44)),
+        ("erin", &json!({ "scale": 2 }), Some(13)),
+        ("erin", &json!("unlimited"), None),
+        ("erin", &json!("banned"), None),
+        ("erin", &json!({ "scale": 2 }), Some(12)),
+    ] {
+        ops.set_override("r", pattern, "", gives)?;
+        if let Some(of) = of {
+            takes_one_of(&envoy, &mut ops, "erin", of)?;
+        }
+    }
+    envoy.stop()
+}
+
+/// One of ten used, and then raises by one, far more than anybody would: an untouched bucket has undergone
+/// them all, and the rule does not remember all of them.
+#[test]
+fn hundreds_of_edits_carry_what_was_used() -> Result<()> {
+    let (envoy, mut ops) = start(&window(10))?;
+    for n in 0..40 {
+        take(&envoy, &format!("user-{n}"), 1)?;
+    }
+    take(&envoy, "scaled", 3)?;
+    ops.set_override("r", "scaled", "", &json!({ "scale": 2 }))?;
+    for capacity in 11..=310 {
+        ops.edit("r", "carry=keep", &json!({ "limits": [window(capacity)] }))?;
+    }
+    for n in [0, 17, 39] {
+        takes_one_of(&envoy, &mut ops, &format!("user-{n}"), 309)?;
+    }
+    takes_one_of(&envoy, &mut ops, "scaled", 617)?;
+    ensure!(envoy.counter("loudou.store.cas_give_ups")? == 0);
+    envoy.stop()
+}
+
+/// Seven of ten used: a slower rate leaves three, and so does a faster one.
+#[test]
+fn another_rate_hands_out_nothing() -> Result<()> {
+    for carry in ["keep", "proportional"] {
+        let (envoy, mut ops) = start(&funnel(10, "1/h"))?;
+        take(&envoy, "alice", 7)?;
+        for rate in ["1/d", "1/m", "1/30d", "2/h"] {
+            ops.edit(
+                "r",
+                &format!("carry={carry}"),
+                &json!({ "limits": [funnel(10, rate)] }),
+            )?;
+            ensure!(left(&mut ops, "alice")? == [3], "{carry} at {rate}");
+        }
+        ensure!(admitted(&mut envoy.data(), "alice")? == 3);
+        envoy.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_smaller_capacity_forgets_nothing() -> Result<()> {
+    let (envoy, mut ops) = start(&funnel(100, "1/30d"))?;
+    take(&envoy, "alice", 70)?;
+    let keep = |capacity| json!({ "limits": [funnel(capacity, "1/30d")] });
+    ops.edit("r", "carry=keep", &keep(10))?;
+    ensure!(admitted(&mut envoy.data(), "alice")? == 0);
+    ops.edit("r", "carry=keep", &keep(100))?;
+    ensure!(left(&mut ops, "alice")? == [30]);
+    // The same numbers again, as new.
+    ops.edit("r", "carry=reset", &keep(100))?;
+    ensure!(left(&mut ops, "alice")? == [100]);
+    envoy.stop()
+}
+
+/// There and back, twenty times, with requests between: the larger of both capacities and no more.
+#[test]
+fn edits_there_and_back_hand_out_nothing() -> Result<()> {
+    for limit in [funnel(60, "1/d"), window(60)] {
+        for carry in ["keep", "proportional"] {
+            let (envoy, mut ops) = start(&limit)?;
+            let mut all = admitted(&mut envoy.data(), "alice")?;
+            for n in 0..20 {
+                let mut edited = limit.clone();
+                if let Some(capacity) = edited.get_mut("capacity") {
+                    *capacity = json!(60 + (n + 1) % 2);
+                }
+                ops.edit(
+                    "r",
+                    &format!("carry={carry}"),
+                    &json!({ "limits": [edited] }),
+                )?;
+                all += admitted(&mut envoy.data(), "alice")?;
+            }
+            ensure!((60..=61).contains(&all), "{all} with {carry}: {limit}");
+            envoy.stop()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! A restart of Envoy: what it took is told once, and offered to be applied again.
+
+use loudou_limiter::Nanos;
+
+use super::msg::{Failure, Snapshot};
+use super::state::{History, Mode, State};
+use super::undo::{Action, Pending};
+use crate::live::apply::Done;
+use crate::live::ledger::Look;
+use crate::live::{Clocks, Item, Left, counts};
+use crate::num::count;
+use crate::text::{counted, date, humanise};
+
+/// How many things the question names.
+const NAMED: usize = 8;
+
+/// Takes in what a poll tells of what is live, whether the screen shows it or not.
+pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
+    let status = &snapshot.status;
+    let restarted = state.ledger.look(&Look {
+        instance: &status.instance,
+        started_unix_ms: status.started_unix_ms,
+        clocks: Clocks::of(status),
+        rules: snapshot.rules.as_ref(),
+        events: &snapshot.events,
+    });
+    let buckets = snapshot.buckets.iter().map(|(_, bucket)| bucket);
+    state.ledger.buckets(buckets, !snapshot.truncated);
+    if !restarted {
+        return;
+    }
+    // Counters begin anew, and what could be undone is gone.
+    state.history = History::default();
+    state.undos.clear();
+    let lost = state.ledger.lost();
+    let line = lost.map(|lost| (lost.line(), lost.items().len() > 0));
+    if let Some((line, took_something)) = line {
+        state.offers = took_something;
+        state.toast(true, line);
+    }
+}
+
+/// The offer in the status line: short, because its end must fit.
+pub(crate) fn offer(state: &State) -> Option<String> {
+    let lost = state.ledger.lost().filter(|_| state.offers)?;
+    let offer = if state.locked().is_some() {
+        ""
+    } else {
+        " - a: apply again"
+    };
+    let at = date(lost.started_unix_ms);
+    let at = at.rsplit(' ').next().unwrap_or_default();
+    let counts = counts(lost.items());
+    (!counts.is_empty()).then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
+}
+
+/// Asks whether to apply it again.
+pub(crate) fn ask(state: &mut State) {
+    let Some(lost) = state.ledger.lost() else {
+        return;
+    };
+    let items: Vec<Item> = lost.items().cloned().collect();
+    let unix_ms = state.unix_ms();
+    let mut detail: Vec<String> = items
+        .iter()
+        .take(NAMED)
+        .map(|item| in_short(item, unix_ms))
+        .collect();
+    let more = items.len().saturating_sub(NAMED);
+    if more > 0 {
+        detail.push(format!("and {}", counted(count(more), "more change")));
+    }
+    let question = format!("{}. Apply again?", lost.line());
+    state.mode = Mode::Confirm(Box::new(Pending {
+        question,
+        detail,
+        action: Action::Again(items),
+    }));
+}
+
+/// `per-user: ban of mallory, 9m left`.
+fn in_short(item: &Item, unix_ms: u64) -> String {
+    let left = match item.left(unix_ms) {
+        Left::Endless => String::new(),
+        Left::For(span) => format!(", {} left", humanise(whole_seconds(span))),
+        Left::Nothing => ", over".to_owned(),
+    };
+    format!("{}: {}{left}", item.rule, item.words())
+}
+
+const fn whole_seconds(span: Nanos) -> u64 {
+    span.get()
+        .div_ceil(1_000_000_000)
+        .saturating_mul(1_000_000_000)
+}
+
+/// What was to be applied again was answered.
+pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Failure>) {
+    state.link.hurry(state.now);
+    let results = match result {
+        Ok(results) => results,
+        Err(failure) => {
+            state.offers = true;
+            return state.toast(true, format!("not applied again: {}", failure.text));
+        }
+    };
+    let applied = results
+        .iter()
+        .filter(|(_, done)| matches!(done, Done::Applied(_)));
+    let applied = counts(applied.map(|(item, _)| item));
+    let failed: Vec<String> = results
+        .iter()
+        .filter(|(_, done)| done.is_failure())
+        .map(|(item, done)| format!("{}: {}: {}", item.rule, item.words(), done.words(false)))
+        .collect();
+    if !applied.is_empty() {
+        state.toast(false, format!("applied again: {applied}"));
+    } else if failed.is_empty() {
+        state.toast(false, "nothing was left to apply again");
+    }
+    if let Some(first) = failed.first() {
+        let more = match failed.len().saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        state.toast(true, format!("{first}{more}; a asks again"));
+    }
+}

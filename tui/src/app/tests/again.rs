@@ -1,0 +1,263 @@
+//! A restart of Envoy under the screen: what it took is told, and applied again.
+
+use loudou_api::{BanBy, BanView, BucketState, EditView, Event, EventKind, OverrideView};
+use loudou_limiter::Nanos;
+use serde_json::json;
+
+use super::{SIZE, said, send};
+use crate::app::again::offer;
+use crate::app::effects::Effect;
+use crate::app::fixture::{S, UNIX_MS, rules, snapshot, state, type_keys};
+use crate::app::msg::{Failure, Msg, Snapshot};
+use crate::app::state::{Mode, State};
+use crate::live::apply::Done;
+use crate::live::{Item, Kind};
+
+/// Makes a snapshot one of another process, that started just before it.
+pub(super) fn restart(snapshot: &mut Snapshot) {
+    let other = "fedcba9876543210";
+    snapshot.status.instance = other.to_owned();
+    snapshot.status.started_unix_ms = snapshot.status.unix_ms - 2_000;
+    let mut fresh = rules();
+    for rule in &mut fresh {
+        other.clone_into(&mut rule.instance);
+        rule.generation = 1;
+        (rule.edit, rule.edit_body) = (None, None);
+    }
+    snapshot.rules = Some(loudou_api::Rules {
+        instance: other.to_owned(),
+        now_ns: snapshot.status.now_ns,
+        generation: 1,
+        rules: fresh,
+    });
+    snapshot.status.generation = 1;
+    snapshot.events = vec![Event {
+        seq: 1,
+        kind: EventKind::Configured,
+        ..Event::default()
+    }];
+    snapshot.last_seq = 1;
+}
+
+/// What poll number `poll` reads while mallory is banned for 100 s and bob without an end, and alice and
+/// carol have overrides, of which that of carol ends 5 s after the first poll.
+pub(super) fn live(poll: u64) -> Snapshot {
+    let mut snapshot = snapshot(poll);
+    let start = snapshot.status.now_ns - poll * S;
+    for (_, bucket) in &mut snapshot.buckets {
+        let until_ns = match bucket.key.as_str() {
+            "mallory" => Some(start + 100 * S),
+            "bob" => None,
+            _ => continue,
+        };
+        bucket.state = BucketState::Banned;
+        let by = BanBy::Operator;
+        bucket.ban = Some(BanView { until_ns, by });
+    }
+    for (_, bucket) in &mut snapshot.buckets {
+        if bucket.key == "alice" {
+            // One by a penalty is not of an operator: its rule will see to it.
+            let (until_ns, by) = (Some(start + 100 * S), BanBy::Penalty);
+            bucket.ban = Some(BanView { until_ns, by });
+        }
+    }
+    let mut rules = rules();
+    rules[0].rule["overrides"] = json!({ "alice": { "scale": 10 }, "carol": "unlimited" });
+    let own = |key: &str, expires_at_ns| OverrideView {
+        key: key.to_owned(),
+        edit: EditView {
+            by: "ops".to_owned(),
+            reason: "ticket 7".to_owned(),
+            expires_at_ns,
+            ..EditView::default()
+        },
+    };
+    rules[0].overrides = vec![own("alice", None), own("carol", Some(start + 5 * S))];
+    snapshot.rules = Some(loudou_api::Rules {
+        instance: snapshot.status.instance.clone(),
+        now_ns: snapshot.status.now_ns,
+        generation: 7,
+        rules,
+    });
+    snapshot.events.push(Event {
+        seq: 4,
+        at_unix_ms: UNIX_MS,
+        kind: EventKind::Ban,
+        rule: Some("reply-per-user".to_owned()),
+        key: Some("mallory".to_owned()),
+        by: "ops".to_owned(),
+        reason: "scraping".to_owned(),
+        until_ns: Some(start + 100 * S),
+        ..Event::default()
+    });
+    snapshot.last_seq = 4;
+    snapshot
+}
+
+fn poll(state: &mut State, snapshot: Snapshot) {
+    send(state, Msg::Polled(Ok(Box::new(snapshot))));
+}
+
+/// A state that saw all of that, and then a restart before poll number 9.
+pub(crate) fn restarted(size: (u16, u16)) -> State {
+    let mut state = state(size, 1);
+    poll(&mut state, live(1));
+    let mut after = snapshot(9);
+    restart(&mut after);
+    poll(&mut state, after);
+    state
+}
+
+fn asked(effects: Vec<Effect>) -> Vec<Item> {
+    let again = effects.into_iter().find_map(|effect| match effect {
+        Effect::Again(items) => Some(items),
+        _ => None,
+    });
+    again.expect("it is sent")
+}
+
+#[test]
+fn a_restart_is_told_once_with_what_it_took() {
+    let mut state = restarted(SIZE);
+    // The override of carol has ended anyway.
+    let line = "Envoy restarted at 2026-11-21 14:03:14Z: 2 bans, 1 edit, 1 override of the previous \
+                instance are gone";
+    assert_eq!(said(&state), line);
+    let shown = offer(&state).expect("an offer");
+    let banner = "RESTARTED at 14:03:14Z, gone: 2 bans, 1 edit, 1 override - a: apply again";
+    assert_eq!(shown, banner);
+    state.toasts.clear();
+    let mut next = snapshot(10);
+    restart(&mut next);
+    poll(&mut state, next);
+    assert_eq!(said(&state), "");
+    assert_eq!(offer(&state), Some(shown));
+    assert!(state.undos.is_empty());
+    let events = &state.data.as_ref().expect("data").events;
+    assert_eq!(events.len(), 1, "those of the process before are gone");
+}
+
+#[test]
+fn what_is_gone_is_applied_again_with_reasons_and_ends() {
+    let mut state = restarted(SIZE);
+    assert!(type_keys(&mut state, "a").is_empty());
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("no question")
+    };
+    assert!(
+        pending.question.ends_with("are gone. Apply again?"),
+        "{pending:?}"
+    );
+    assert_eq!(
+        pending.detail,
+        [
+            "search-per-key: edit of limits, 25m left",
+            "reply-per-user: override of alice: scale 10",
+            "reply-per-user: ban of bob",
+            "reply-per-user: ban of mallory, 1m31s left",
+        ]
+    );
+    let items = asked(type_keys(&mut state, "<ret>"));
+    let kinds: Vec<Kind> = items.iter().map(Item::kind).collect();
+    assert_eq!(kinds, [Kind::Edit, Kind::Override, Kind::Ban, Kind::Ban]);
+    assert_eq!(items[1].reason, "ticket 7");
+    assert_eq!(
+        (items[3].by.as_str(), items[3].reason.as_str()),
+        ("ops", "scraping")
+    );
+    assert_eq!(items[3].ends_unix_ms, Some(UNIX_MS + 100_000));
+    assert_eq!(items[2].ends_unix_ms, None);
+    assert_eq!(offer(&state), None);
+    let done = |item: Item| (item, Done::Applied("so".to_owned()));
+    let answer = items.into_iter().map(done).collect();
+    send(&mut state, Msg::Again(Ok(answer)));
+    assert!(
+        said(&state).contains("applied again: 2 bans, 1 edit, 1 override"),
+        "{}",
+        said(&state)
+    );
+    // The next poll sees them in force.
+    let mut next = live(10);
+    let rules = next.rules.take();
+    restart(&mut next);
+    next.rules = rules;
+    poll(&mut state, next);
+    type_keys(&mut state, "a");
+    assert!(
+        said(&state).contains("nothing to apply again"),
+        "{}",
+        said(&state)
+    );
+}
+
+#[test]
+fn what_fails_is_told_and_stays_on_offer() {
+    let mut state = restarted(SIZE);
+    let items = asked(type_keys(&mut state, "ay"));
+    let mut results: Vec<_> = items
+        .into_iter()
+        .map(|item| (item, Done::SoAlready))
+        .collect();
+    results[0].1 = Done::Failed("409 no".to_owned());
+    send(&mut state, Msg::Again(Ok(results)));
+    let told = "search-per-key: edit of limits: failed: 409 no; a asks again";
+    assert!(said(&state).contains(told), "{}", said(&state));
+    let items = asked(type_keys(&mut state, "ay"));
+    let failure = Failure {
+        text: "nobody there".to_owned(),
+        ..Failure::default()
+    };
+    send(&mut state, Msg::Again(Err(failure)));
+    assert!(said(&state).contains("not applied again: nobody there"));
+    assert!(offer(&state).is_some());
+    assert_eq!(items.len(), 4);
+}
+
+#[test]
+fn who_says_no_is_not_asked_by_the_screen_but_may_ask_again() {
+    let mut state = restarted(SIZE);
+    assert!(type_keys(&mut state, "a<esc>").is_empty());
+    assert_eq!(offer(&state), None);
+    assert_eq!(asked(type_keys(&mut state, "ay")).len(), 4);
+}
+
+#[test]
+fn a_frozen_screen_keeps_what_it_shows_and_tells_all_the_same() {
+    let mut state = state(SIZE, 1);
+    type_keys(&mut state, " ");
+    poll(&mut state, live(1));
+    let mut after = snapshot(2);
+    restart(&mut after);
+    poll(&mut state, after);
+    assert!(
+        said(&state).contains("2 bans, 1 edit, 2 overrides"),
+        "{}",
+        said(&state)
+    );
+    type_keys(&mut state, " ");
+    let data = state.data.as_ref().expect("data");
+    assert_eq!((data.rules.generation, data.events.len()), (1, 1));
+    assert!(data.rules.rules.iter().all(|rule| rule.edit.is_none()));
+}
+
+#[test]
+fn who_may_not_edit_is_told_without_an_offer() {
+    let mut state = restarted(SIZE);
+    state.settings.read_only = true;
+    let shown = offer(&state).expect("the line");
+    assert!(shown.ends_with("1 edit, 1 override"), "{shown}");
+    assert!(type_keys(&mut state, "a").is_empty());
+    assert!(matches!(state.mode, Mode::Browse));
+}
+
+#[test]
+fn the_next_poll_asks_for_what_is_of_the_other_process() {
+    let mut state = state(SIZE, 1);
+    let now = state.now.saturating_add(Nanos::from_secs(2));
+    let effects = crate::app::update::update(&mut state, Msg::Tick, now);
+    let Some(Effect::Poll(request)) = effects.into_iter().next() else {
+        panic!("no poll")
+    };
+    assert_eq!(request.instance, crate::app::fixture::INSTANCE);
+    assert_eq!((request.generation, request.after_seq), (Some(7), 3));
+}

@@ -1,0 +1,194 @@
+//! `loudou events --follow`: events as they happen, also through restarts of Envoy.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::Result;
+use loudou_api::{Event, EventKind, Events};
+use loudou_limiter::Nanos;
+
+use super::{is_other, show};
+use crate::cli::args::Format;
+use crate::cli::context::Context;
+use crate::cli::world::json;
+use crate::client::{Client, ClientError};
+use crate::live::collect::collect;
+use crate::live::document::Document;
+use crate::live::ledger::{Ledger, Look, Lost};
+use crate::live::{Clocks, gone};
+use crate::text::escape;
+
+/// How often events are asked for.
+const INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Goes on after the events of a first answer.
+pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Result<()> {
+    let mut following = Following {
+        instance: first.instance.clone(),
+        seq: first.last_seq,
+        ledger: keep(context, client, first)?,
+    };
+    // Nobody sends: this is a pause that ends by itself.
+    let (_pause, pause) = channel::<()>();
+    let mut waited = Nanos::ZERO;
+    loop {
+        let interval = Duration::from_nanos(INTERVAL.get());
+        if pause.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected) {
+            return Ok(());
+        }
+        match following.step(context, client) {
+            Ok(restarted) => {
+                if waited > Nanos::ZERO && !restarted {
+                    context.note("connected again")?;
+                }
+                waited = Nanos::ZERO;
+            }
+            Err(Trouble::Gone(error)) if waited < context.io.patience => {
+                if waited == Nanos::ZERO {
+                    context.note(&format!("{error}\ntrying again until it is back"))?;
+                }
+                waited = waited.saturating_add(INTERVAL);
+            }
+            Err(Trouble::Gone(error)) => return Err(error.into()),
+            Err(Trouble::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// Begins to keep in mind what is live.
+fn keep(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Result<Option<Ledger>> {
+    if first.instance.is_empty() {
+        return Ok(None);
+    }
+    match collect(client) {
+        Ok(live) => Ok(Some(Ledger::new(live))),
+        Err(error) => {
+            let what = "what a restart takes will not be told";
+            context.note(&format!("{what}: {}", escape(&error.to_string())))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Why a step did not work.
+enum Trouble {
+    /// Envoy is not there, or not ready.
+    Gone(ClientError),
+    Other(anyhow::Error),
+}
+
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Self {
+        let not_ready = error.status() == Some(503);
+        let not_there =
+            error.problem().is_none() && !matches!(error, ClientError::BadTarget { .. });
+        if not_ready || not_there {
+            Self::Gone(error)
+        } else {
+            Self::Other(error.into())
+        }
+    }
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// How far events were followed.
+struct Following {
+    instance: String,
+    seq: u64,
+    ledger: Option<Ledger>,
+}
+
+impl Following {
+    /// Asks once; whether it was the first time at another process.
+    fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<bool, Trouble> {
+        let events = client.events(&self.instance, self.seq)?;
+        // A smaller number than before, from one that names no process, means that it counts anew.
+        if events.last_seq < self.seq && !events.restarted {
+            self.seq = 0;
+            return Ok(false);
+        }
+        let restarted = is_other(&events, &self.instance);
+        let mut again = None;
+        if let Some(mut ledger) = self.ledger.take() {
+            let looked = look(&mut ledger, client, &events, restarted);
+            // Envoy is asked once more for what could not be read; nothing is told twice.
+            again = ledger.lost().filter(|_| looked.is_ok()).cloned();
+            if looked.is_ok() {
+                ledger.forget();
+            }
+            self.ledger = Some(ledger);
+            looked?;
+        }
+        if restarted {
+            tell(context, &events, again.as_ref())?;
+        }
+        show(context, &events, false)?;
+        self.seq = events.last_seq;
+        self.instance.clone_from(&events.instance);
+        Ok(restarted)
+    }
+}
+
+/// Takes in what events tell, and reads rules anew where they may have changed.
+fn look(
+    ledger: &mut Ledger,
+    client: &Client,
+    events: &Events,
+    restarted: bool,
+) -> Result<(), ClientError> {
+    let newest = events.events.last();
+    if newest.is_none() && !restarted {
+        return Ok(());
+    }
+    let of_rules = |event: &Event| {
+        !matches!(
+            event.kind,
+            EventKind::Ban | EventKind::Unban | EventKind::Reset
+        )
+    };
+    let rules = if restarted || events.lost > 0 || events.events.iter().any(of_rules) {
+        Some(client.rules()?)
+    } else {
+        None
+    };
+    if rules
+        .as_ref()
+        .is_some_and(|rules| rules.instance != events.instance)
+    {
+        return Err(client.restarted());
+    }
+    ledger.look(&Look {
+        instance: &events.instance,
+        started_unix_ms: events.started_unix_ms,
+        clocks: Clocks {
+            now_ns: newest.map_or(events.now_ns, |event| event.at_ns),
+            unix_ms: newest.map_or(events.started_unix_ms, |event| event.at_unix_ms),
+        },
+        rules: rules.as_ref(),
+        events: &events.events,
+    });
+    Ok(())
+}
+
+/// Says that Envoy restarted, what is gone with that, and how it is applied again.
+fn tell(context: &mut Context<'_, '_>, events: &Events, lost: Option<&Lost>) -> Result<()> {
+    let Some(lost) = lost.filter(|lost| lost.items().len() > 0) else {
+        let text = gone(std::iter::empty(), events.started_unix_ms);
+        return Ok(context.note(&text)?);
+    };
+    let document = Document::new(&lost.instance, lost.started_unix_ms, lost.items());
+    let mut text = Vec::new();
+    json(&mut text, Format::Jsonl, &document)?;
+    let text = String::from_utf8_lossy(&text);
+    let url = escape(&context.global.url);
+    let line = lost.line();
+    context.note(&format!(
+        "{line}\nto apply them again:\n\nloudou --url {url} import - <<'END'\n{text}END\n"
+    ))?;
+    Ok(())
+}

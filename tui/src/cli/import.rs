@@ -1,0 +1,231 @@
+//! `loudou import`: applies what `loudou export --live` has kept.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use loudou_limiter::config::{Path, Problem};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Outcome;
+use super::args::Format;
+use super::context::Context;
+use super::edit::{from_file, problems};
+use super::report::Report;
+use super::table::{Set, Table};
+use super::world::json_list;
+use crate::live::apply::{Done, Target};
+use crate::live::{Item, Left, document};
+use crate::num::count;
+use crate::text::{counted, escape, humanise};
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// What `loudou export --live` printed, JSON or YAML; - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Say what would be applied, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask on a terminal
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// An item and what became of it, as it is printed in JSON.
+#[derive(Clone, Debug, Serialize)]
+struct Line<'a> {
+    kind: &'static str,
+    rule: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    /// `applied`, `would_apply`, `so_already`, `ended` or `failed`.
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    detail: String,
+}
+
+type Results = Vec<(Path, Item, Left, Done)>;
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Outcome> {
+    context.no_csv()?;
+    if !args.dry_run {
+        context.may_change()?;
+    }
+    let report = from_file(context, &args.file)?;
+    let Some(value) = report.document.as_ref().map(|document| &document.value) else {
+        problems(context, report, &[])?;
+        return Ok(Outcome::Failed);
+    };
+    let items = match document::read(value) {
+        Ok(items) if !report.has_errors() => items,
+        Ok(_) => {
+            problems(context, report, &[])?;
+            return Ok(Outcome::Failed);
+        }
+        Err(wrong) => {
+            problems(context, report, &wrong)?;
+            return Ok(Outcome::Failed);
+        }
+    };
+    let client = context.client()?;
+    let mut target = Target::read(&client, true)?;
+    // Standard input cannot hold both the file and an answer.
+    let asks = context.io.input_terminal && !args.yes && args.file != FilePath::new("-");
+    if asks && !args.dry_run {
+        let plan = apply(&mut target, &items);
+        let text = table(context, &plan, true)?;
+        context.note(&text)?;
+        let changes = plan
+            .iter()
+            .filter(|(_, _, _, done)| matches!(done, Done::Applied(_)));
+        let changes = counted(count(changes.count()), "change");
+        let url = escape(client.url()).into_owned();
+        if !context.confirmed(&format!("Apply {changes} to {url}?"))? {
+            context.note("nothing was changed")?;
+            return Ok(Outcome::Failed);
+        }
+    }
+    target.dry_run = args.dry_run;
+    let results = apply(&mut target, &items);
+    print(context, &results, args.dry_run)?;
+    tell_failures(context, report, &results)?;
+    let failed = results.iter().any(|(_, _, _, done)| done.is_failure());
+    Ok(if failed {
+        Outcome::Failed
+    } else {
+        Outcome::Done
+    })
+}
+
+fn apply(target: &mut Target<'_>, items: &[(Path, Item)]) -> Results {
+    let mut results = Vec::with_capacity(items.len());
+    for (at, item) in items {
+        let left = item.left(target.unix_ms());
+        let done = target.apply(item);
+        results.push((at.clone(), item.clone(), left, done));
+    }
+    results
+}
+
+fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Result<()> {
+    let format = context.format();
+    if format != Format::Table {
+        let lines: Vec<Line<'_>> = results.iter().map(|result| line(result, dry_run)).collect();
+        json_list(context.io.out, format, &lines, &lines)?;
+        return Ok(());
+    }
+    let text = table(context, results, dry_run)?;
+    write!(context.io.out, "{text}")?;
+    let count_of =
+        |is_it: fn(&Done) -> bool| results.iter().filter(|(_, _, _, done)| is_it(done)).count();
+    let counts = [
+        (
+            count_of(|done| matches!(done, Done::Applied(_))),
+            if dry_run {
+                "would be applied"
+            } else {
+                "applied"
+            },
+        ),
+        (count_of(|done| *done == Done::SoAlready), "so already"),
+        (count_of(|done| *done == Done::Ended), "ended"),
+        (count_of(Done::is_failure), "failed"),
+    ];
+    let counts = counts.into_iter().filter(|(n, _)| *n > 0);
+    let counts: Vec<String> = counts.map(|(n, what)| format!("{n} {what}")).collect();
+    let counts = if counts.is_empty() {
+        "nothing to apply: the file is empty".to_owned()
+    } else {
+        counts.join(", ")
+    };
+    let note = if dry_run {
+        "; a dry run: nothing was changed"
+    } else {
+        ""
+    };
+    writeln!(context.io.out, "{counts}{note}")?;
+    Ok(())
+}
+
+/// What becomes of each, one line each; nothing for none.
+fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<String> {
+    if results.is_empty() {
+        return Ok(String::new());
+    }
+    let mut table = Table::new(&[
+        ("RULE", Set::Left),
+        ("WHAT", Set::Shrink),
+        ("FOR", Set::Left),
+        ("OUTCOME", Set::Shrink),
+    ]);
+    for (_, item, left, done) in results {
+        let left = match left {
+            Left::Endless => "no end".to_owned(),
+            Left::For(span) => humanise(span.get()),
+            Left::Nothing => "-".to_owned(),
+        };
+        table.row(vec![
+            item.rule.as_str().into(),
+            item.words().into(),
+            left.into(),
+            done.words(dry_run).into(),
+        ]);
+    }
+    let mut text = Vec::new();
+    table.print(&mut text, context.style)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> Line<'_> {
+    let (outcome, detail) = match done {
+        Done::Applied(change) if dry_run => ("would_apply", change.clone()),
+        Done::Applied(change) => ("applied", change.clone()),
+        Done::SoAlready => ("so_already", String::new()),
+        Done::Ended => ("ended", String::new()),
+        Done::UnknownRule { known, .. } => (
+            "failed",
+            format!("there is no such rule; there are: {known}"),
+        ),
+        Done::Failed(why) => ("failed", why.clone()),
+    };
+    Line {
+        kind: item.kind().name(),
+        rule: &item.rule,
+        key: item.key(),
+        outcome,
+        detail,
+    }
+}
+
+/// Says of each that failed where it stands in the file, and why.
+fn tell_failures(context: &mut Context<'_, '_>, report: Report, results: &Results) -> Result<()> {
+    let failures: Vec<Problem> = results
+        .iter()
+        .filter_map(|(at, item, _, done)| failure(at, item, done))
+        .collect();
+    if !failures.is_empty() {
+        problems(context, report, &failures)?;
+    }
+    Ok(())
+}
+
+fn failure(at: &Path, item: &Item, done: &Done) -> Option<Problem> {
+    match done {
+        Done::UnknownRule { known, meant } => {
+            let name = Value::from(item.rule.as_str());
+            let problem = Problem::error(
+                at.field("rule"),
+                &name,
+                "there is no such rule in this Envoy",
+            );
+            Some(problem.allowed(known.as_str()).suggest(meant.as_deref()))
+        }
+        Done::Failed(why) => {
+            let what = Value::from(item.words());
+            Some(Problem::error(at.clone(), &what, why.as_str()))
+        }
+        _ => None,
+    }
+}

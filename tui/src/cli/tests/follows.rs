@@ -1,0 +1,76 @@
+//! Who follows events through a restart of Envoy.
+
+use loudou_api::{Event, EventKind};
+use serde_json::Value;
+
+use super::canned::{INSTANCE, NOW, S, UNIX_MS, ok};
+use super::live::{OTHER, ban_event, events, fresh, live};
+use super::*;
+/// Follows an Envoy that has all of it and then restarts.
+fn followed(answers: Vec<Answer>) -> Ran {
+    let mut all = vec![ok(&events(INSTANCE, vec![ban_event()]))];
+    all.extend(live());
+    all.extend(answers);
+    Loudou::answers(all).run("events --follow")
+}
+
+#[test]
+fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
+    let unban = Event {
+        seq: 4,
+        kind: EventKind::Unban,
+        key: Some("eve".to_owned()),
+        at_ns: NOW,
+        at_unix_ms: UNIX_MS,
+        ..ban_event()
+    };
+    let configured = Event {
+        seq: 1,
+        kind: EventKind::Configured,
+        at_ns: 5 * S,
+        at_unix_ms: UNIX_MS + 10_000,
+        by: "loudou".to_owned(),
+        ..Event::default()
+    };
+    let mut after = events(OTHER, vec![configured]);
+    after.restarted = true;
+    let mut fresh_rules = fresh(0);
+    let ran = followed(vec![
+        ok(&events(INSTANCE, vec![unban])),
+        ok(&after),
+        fresh_rules.remove(1),
+    ]);
+    assert_snapshot!("events_restarted", ran.seen());
+    assert!(
+        ran.lines()[6].contains("after=0f1e2d3c4b5a6978-3"),
+        "{:?}",
+        ran.lines()
+    );
+    assert!(
+        ran.lines()[7].contains("after=0f1e2d3c4b5a6978-4"),
+        "{:?}",
+        ran.lines()
+    );
+    // What it prints is what `import` reads.
+    let document = ran
+        .err
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .expect("a document");
+    let document: Value = serde_json::from_str(document).expect("JSON");
+    let read = crate::live::document::read(&document).expect("valid");
+    assert_eq!(read.len(), 3);
+}
+
+#[test]
+fn who_goes_on_from_another_process_is_told() {
+    let mut after = events(OTHER, vec![ban_event()]);
+    after.restarted = true;
+    let ran = Loudou::answers(vec![ok(&after)]).run(&format!("events --after {INSTANCE}-120"));
+    assert!(ran.lines()[0].contains("after=0f1e2d3c4b5a6978-120"));
+    assert_eq!(
+        ran.err,
+        "Envoy restarted at 2026-11-21 14:03:07Z: these are its events from the first on\n"
+    );
+    assert_eq!(Loudou::default().run("events --after x").code, 2);
+}

@@ -1,0 +1,398 @@
+//! What a restart takes: `export --live`, `import`, and who follows events.
+
+use loudou_api::{
+    BanBy, BanView, BucketsPage, EditAnswer, Event, EventKind, Events, ProblemAnswer, RuleView,
+    Rules, Status,
+};
+use serde_json::{Value, json};
+
+use super::canned::{self, INSTANCE, NOW, S, UNIX_MS, ok};
+use super::edits::{asked, body};
+use super::*;
+
+pub(super) const OTHER: &str = "fedcba9876543210";
+
+pub(super) fn events(instance: &str, events: Vec<Event>) -> Events {
+    Events {
+        instance: instance.to_owned(),
+        started_unix_ms: UNIX_MS,
+        now_ns: NOW,
+        last_seq: events.last().map_or(3, |event| event.seq),
+        events,
+        ..Events::default()
+    }
+}
+
+pub(super) fn ban_event() -> Event {
+    Event {
+        seq: 3,
+        at_ns: NOW,
+        at_unix_ms: UNIX_MS - 5_000,
+        kind: EventKind::Ban,
+        rule: Some("per-user".to_owned()),
+        key: Some("mallory".to_owned()),
+        by: "ops".to_owned(),
+        reason: "scraping".to_owned(),
+        until_ns: Some(NOW + 60 * S),
+        ..Event::default()
+    }
+}
+
+fn bans(instance: &str) -> BucketsPage {
+    let mut hidden = canned::banned(BanBy::Override, None);
+    hidden.key = "eve".to_owned();
+    hidden.hidden_ban = Some(BanView {
+        until_ns: None,
+        by: BanBy::Operator,
+    });
+    let mut penalty = canned::banned(BanBy::Penalty, None);
+    penalty.key = "bob".to_owned();
+    let mut nameless = canned::banned(BanBy::Operator, None);
+    nameless.key = "#0123456789abcdef".to_owned();
+    BucketsPage {
+        instance: instance.to_owned(),
+        now_ns: NOW,
+        buckets: vec![
+            canned::banned(BanBy::Operator, Some(NOW + 60 * S)),
+            hidden,
+            penalty,
+            nameless,
+        ],
+        ..BucketsPage::default()
+    }
+}
+
+fn rules() -> Rules {
+    let mut rules = canned::rules();
+    rules.rules[0] = canned::rule_with_overrides();
+    rules
+}
+
+/// What `export --live` is answered with.
+pub(super) fn live() -> Vec<Answer> {
+    let mut first = bans(INSTANCE);
+    let mut rest = first.clone();
+    rest.buckets = first.buckets.split_off(1);
+    first.next_cursor = Some("1".to_owned());
+    vec![
+        ok(&canned::status()),
+        ok(&events(INSTANCE, vec![ban_event()])),
+        ok(&rules()),
+        ok(&first),
+        ok(&rest),
+    ]
+}
+
+fn exported() -> String {
+    Loudou::answers(live()).run("export --live").out
+}
+
+/// A filter that has just started, `late_s` after what was exported.
+pub(super) fn fresh(late_s: u64) -> Vec<Answer> {
+    let mut status: Status = canned::status();
+    status.instance = OTHER.to_owned();
+    status.unix_ms += late_s * 1_000;
+    status.now_ns = 5 * S;
+    let mut rules = canned::rules();
+    OTHER.clone_into(&mut rules.instance);
+    for rule in &mut rules.rules {
+        OTHER.clone_into(&mut rule.instance);
+        rule.generation = 1;
+        (rule.rule, rule.edit, rule.edit_body) = (rule.base.clone(), None, None);
+    }
+    vec![ok(&status), ok(&rules)]
+}
+
+/// An edit or an override that was made, or would be.
+fn made(generation: u64, change: &str) -> Answer {
+    let after = RuleView {
+        instance: OTHER.to_owned(),
+        generation,
+        ..canned::rule()
+    };
+    ok(&EditAnswer {
+        after,
+        change: change.to_owned(),
+        ..canned::edit_answer(false)
+    })
+}
+
+fn import(answers: Vec<Answer>, file: &str, line: &str) -> Ran {
+    let loudou = Loudou {
+        input: file,
+        ..Loudou::answers(answers)
+    };
+    loudou.run(&format!("import - {line}"))
+}
+
+#[test]
+fn all_that_a_restart_would_take_is_exported() {
+    let ran = Loudou::answers(live()).run("export --live");
+    assert_snapshot!("export_live", ran.seen());
+    assert_eq!(
+        ran.lines(),
+        [
+            "GET /v1/status HTTP/1.1",
+            "GET /v1/events?after=0f1e2d3c4b5a6978-0 HTTP/1.1",
+            "GET /v1/rules HTTP/1.1",
+            "GET /v1/buckets?state=banned&limit=500 HTTP/1.1",
+            "GET /v1/buckets?state=banned&cursor=1&limit=500 HTTP/1.1",
+        ]
+    );
+    let mut mixed = live();
+    mixed[3] = ok(&bans(OTHER));
+    let ran = Loudou::answers(mixed).run("export --live");
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(
+        ran.err.contains("restarted meanwhile; try again"),
+        "{}",
+        ran.err
+    );
+    let old = Loudou::answers(vec![ok(&Status::default())]).run("export --live");
+    assert!(old.err.contains("too old"), "{}", old.err);
+}
+
+#[test]
+fn what_was_exported_is_imported_for_the_rest_of_its_time() {
+    let mut answers = fresh(30);
+    answers.extend([
+        made(1, "burst: capacity 15 → 30"),
+        made(2, "burst: capacity 15 → 30"),
+        made(2, "override of alice: none → scale 10"),
+        made(3, "override of alice: none → scale 10"),
+        canned::not_found(),
+        ok(&loudou_api::BanAnswer::default()),
+        canned::not_found(),
+        ok(&loudou_api::BanAnswer::default()),
+    ]);
+    let ran = import(answers, &exported(), "");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    let lines = ran.lines();
+    let starts = |at: usize, line: &str| assert!(lines[at].starts_with(line), "{}", lines[at]);
+    // 1080 s were left when it was exported, and a call takes some milliseconds.
+    let left = |line: &str| -> u64 {
+        let span = line.split("for=").nth(1).expect("an end");
+        let span = span.split('&').next().expect("an end");
+        Nanos::parse(span).expect("a time").as_millis()
+    };
+    starts(2, "PUT /v1/rules/per-user?carry=proportional&for=");
+    assert!(lines[2].ends_with("&reason=launch%20day%20%28imported%29&dry_run=true HTTP/1.1"));
+    assert!(
+        (1_000_000..=1_050_000).contains(&left(lines[3])),
+        "{}",
+        lines[3]
+    );
+    assert!(ran.requests[3].contains("if-match: \"fedcba9876543210-1\"\r\n"));
+    assert_eq!(
+        body(&ran.requests[3]),
+        json!({"limits": canned::with_burst(30)["limits"]}).to_string()
+    );
+    starts(5, "PUT /v1/overrides/per-user/alice?for=");
+    // The generation that the edit before has made.
+    assert!(ran.requests[5].contains("if-match: \"fedcba9876543210-2\"\r\n"));
+    starts(6, "GET /v1/buckets/per-user/eve");
+    assert_eq!(
+        lines[7],
+        "POST /v1/buckets/per-user/eve/ban?reason=%28imported%29 HTTP/1.1"
+    );
+    starts(9, "POST /v1/buckets/per-user/mallory/ban?for=");
+    assert!(left(lines[9]) <= 30_000, "{}", lines[9]);
+    assert!(ran.out.ends_with("4 applied\n"), "{}", ran.out);
+}
+
+#[test]
+fn what_is_so_already_or_has_ended_is_left_alone() {
+    let banned = |until_ns| ok(&canned::banned(BanBy::Operator, until_ns));
+    // All of it is in force: the same edit with the same end, no difference in what alice gets.
+    let mut rules = rules();
+    rules.rules[0].edit.as_mut().expect("edited").expires_at_ns = Some(NOW + 1081 * S);
+    let answers = vec![
+        ok(&canned::status()),
+        ok(&rules),
+        made(1, ""),
+        made(1, ""),
+        banned(None),
+        banned(Some(NOW + 62 * S)),
+    ];
+    let ran = import(answers, &exported(), "-o jsonl");
+    assert_snapshot!("import_again", ran.seen());
+    assert!(
+        ran.lines()
+            .iter()
+            .all(|line| line.starts_with("GET") || line.contains("dry_run"))
+    );
+    // Two hours later only the endless ban is left to be imposed.
+    let mut answers = fresh(7_200);
+    answers.extend([canned::not_found(), ok(&loudou_api::BanAnswer::default())]);
+    let mut document: Value = serde_json::from_str(&exported()).expect("JSON");
+    document["overrides"] = json!([]);
+    let ran = import(answers, &document.to_string(), "-o jsonl");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    let outcomes: Vec<Value> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["ended", "applied", "ended"]);
+}
+
+#[test]
+fn what_cannot_be_applied_is_told_with_its_place() {
+    let document = json!({
+        "live_version": 1,
+        "edits": [{ "rule": "per-usr", "change": { "mode": "off" } }],
+        "bans": [{ "rule": "per-user", "key": "k" }, { "rule": "per-user", "key": "l" }],
+    });
+    let text = serde_json::to_string_pretty(&document).expect("JSON");
+    let full: ProblemAnswer = ProblemAnswer {
+        title: "Not available".to_owned(),
+        status: 503,
+        detail: "there is no room".to_owned(),
+        ..ProblemAnswer::default()
+    };
+    let mut answers = fresh(0);
+    answers.extend([
+        canned::not_found(),
+        Answer::json("503 Not available", &full),
+        canned::not_found(),
+        ok(&loudou_api::BanAnswer::default()),
+    ]);
+    let ran = import(answers, &text, "");
+    assert_snapshot!("import_failures", ran.seen());
+}
+
+#[test]
+fn a_file_that_is_wrong_changes_nothing() {
+    let text = "live_version: 1\nbans:\n  - { rule: per-user, key: mallory, until: 7 }\n  - { rule: per-user }\n";
+    let ran = import(vec![], text, "");
+    assert_snapshot!("import_wrong", ran.seen());
+    let ran = import(vec![], "version: 1\nrules: []\n", "");
+    assert_snapshot!("import_rule_file", ran.seen());
+    for line in [
+        "import",
+        "import - -o csv",
+        "--read-only import -",
+        "export --live -o csv",
+    ] {
+        let ran = Loudou::default().run(line);
+        assert_eq!(ran.code, 2, "{line}: {}", ran.seen());
+    }
+}
+
+#[test]
+fn a_dry_run_and_a_no_change_nothing() {
+    let document = json!({
+        "live_version": 1,
+        "overrides": [{ "rule": "per-user", "key": "alice", "gives": { "scale": 10 }, "by": "ops" }],
+        "bans": [{ "rule": "per-user", "key": "mallory" }],
+    });
+    let answers = |more: Vec<Answer>| {
+        let mut answers = fresh(0);
+        answers.extend([
+            made(1, "override of alice: none → scale 10"),
+            canned::not_found(),
+        ]);
+        answers.extend(more);
+        answers
+    };
+    let ran = import(
+        answers(vec![]),
+        &document.to_string(),
+        "--dry-run --read-only",
+    );
+    assert_snapshot!("import_dry_run", ran.seen());
+    assert!(
+        ran.lines()
+            .iter()
+            .all(|line| line.starts_with("GET") || line.contains("dry_run=true"))
+    );
+    let path = std::env::temp_dir().join(format!("loudou-import-{}.json", std::process::id()));
+    std::fs::write(&path, document.to_string()).expect("a file");
+    let line = format!("import {}", path.display());
+    let ran = asked(answers(vec![]), "n\n", &line);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.err
+            .ends_with("Apply 2 changes to http://127.0.0.1:9911? [y/N] nothing was changed\n"),
+        "{}",
+        ran.err
+    );
+    let done = vec![
+        made(1, "override of alice: none → scale 10"),
+        made(2, "override of alice: none → scale 10"),
+        canned::not_found(),
+        ok(&loudou_api::BanAnswer::default()),
+    ];
+    let ran = asked(answers(done), "y\n", &line);
+    std::fs::remove_file(&path).expect("removed");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    assert!(ran.out.ends_with("2 applied\n"), "{}", ran.out);
+}
+
+#[test]
+fn of_a_faster_editor_is_gone_on_and_of_a_restart_is_not() {
+    let document = json!({
+        "live_version": 1,
+        "edits": [{ "rule": "per-user", "change": { "mode": "off" } }],
+        "bans": [{ "rule": "per-user", "key": "mallory" }],
+    });
+    let stale = |instance: &str, generation: u64| {
+        let problem: ProblemAnswer = ProblemAnswer {
+            status: 412,
+            current: Some(RuleView {
+                instance: instance.to_owned(),
+                generation,
+                ..canned::rule()
+            }),
+            ..ProblemAnswer::default()
+        };
+        Answer::json("412 Precondition Failed", &problem)
+    };
+    let mut answers = fresh(0);
+    answers.extend([
+        stale(OTHER, 5),
+        made(5, "mode"),
+        stale(OTHER, 6),
+        made(6, "mode"),
+        made(7, "mode"),
+    ]);
+    answers.extend([canned::not_found(), ok(&loudou_api::BanAnswer::default())]);
+    let ran = import(answers, &document.to_string(), "");
+    assert_eq!(ran.code, 0, "{}", ran.seen());
+    assert!(ran.requests[6].contains("if-match: \"fedcba9876543210-6\"\r\n"));
+    assert!(ran.out.contains("replaces the edit by ops"), "{}", ran.out);
+    let mut answers = fresh(0);
+    answers.push(stale("0000000000000001", 1));
+    let ran = import(answers, &document.to_string(), "");
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.requests.len(), 3, "nothing more is tried");
+    assert!(
+        ran.out
+            .contains("not tried: Envoy restarted in the meantime"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn a_restart_under_an_edit_is_told_as_such() {
+    let problem: ProblemAnswer = ProblemAnswer {
+        status: 412,
+        current: Some(RuleView {
+            instance: OTHER.to_owned(),
+            ..canned::rule()
+        }),
+        ..ProblemAnswer::default()
+    };
+    let answers = vec![
+        ok(&canned::rule()),
+        Answer::json("412 Precondition Failed", &problem),
+    ];
+    let ran = Loudou::answers(answers).run("set per-user --mode off");
+    assert!(
+        ran.err.starts_with("loudou: Envoy restarted"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.code, 1);
+}

@@ -1,0 +1,290 @@
+//! What lives only in the memory of an Envoy, and is gone with its process: edits of rules, edited
+//! overrides of keys, and bans by operators.
+//!
+//! Ends are kept on the wall clock here: the clock of the server's answers starts anew with each boot.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BanBy, BucketView, EditView, Event, EventKind, Rules, Status};
+use loudou_limiter::Nanos;
+use serde_json::Value;
+
+use crate::meaning::short;
+use crate::text::counted;
+
+pub(crate) mod apply;
+pub(crate) mod collect;
+pub(crate) mod document;
+pub(crate) mod ledger;
+
+/// How far two ends may be apart and still be the same: about what a call takes at most.
+const SAME_END_MS: u64 = 5_000;
+
+/// One thing that is live.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Item {
+    pub(crate) rule: String,
+    pub(crate) what: What,
+    /// Who did it; empty if nobody knows any more.
+    pub(crate) by: String,
+    /// Why; may be empty.
+    pub(crate) reason: String,
+    /// When it was done, in milliseconds since the Unix epoch, if that is known.
+    pub(crate) made_unix_ms: Option<u64>,
+    /// When it ends by itself; `None` for never.
+    pub(crate) ends_unix_ms: Option<u64>,
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum What {
+    /// An edit of a rule; what it replaces.
+    Edit(Value),
+    /// What a key gets instead.
+    Override { key: String, gives: Value },
+    /// A ban of a key.
+    Ban { key: String },
+}
+
+/// Which thing it is, whatever it says: there is one of each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id {
+    kind: Kind,
+    rule: String,
+    key: String,
+}
+
+/// In this order they are listed and applied: an edit may replace the overrides of its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Edit,
+    Override,
+    Ban,
+}
+
+/// How much of its time is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    Endless,
+    For(Nanos),
+    Nothing,
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Edit => "edit",
+            Self::Override => "override",
+            Self::Ban => "ban",
+        }
+    }
+}
+
+impl Item {
+    pub(crate) fn id(&self) -> Id {
+        Id::new(self.kind(), &self.rule, self.key().unwrap_or_default())
+    }
+
+    pub(crate) const fn kind(&self) -> Kind {
+        match self.what {
+            What::Edit(_) => Kind::Edit,
+            What::Override { .. } => Kind::Override,
+            What::Ban { .. } => Kind::Ban,
+        }
+    }
+
+    /// The key that it is about.
+    pub(crate) fn key(&self) -> Option<&str> {
+        match &self.what {
+            What::Edit(_) => None,
+            What::Override { key, .. } | What::Ban { key } => Some(key),
+        }
+    }
+
+    /// How much of its time is left at an instant.
+    pub(crate) fn left(&self, unix_ms: u64) -> Left {
+        match self.ends_unix_ms {
+            None => Left::Endless,
+            Some(at) if at <= unix_ms => Left::Nothing,
+            Some(at) => Left::For(Nanos::from_millis(at.saturating_sub(unix_ms))),
+        }
+    }
+
+    /// In words: `ban of mallory`, `override of alice: scale 10`, `edit of limits, mode`.
+    pub(crate) fn words(&self) -> String {
+        match &self.what {
+            What::Edit(change) => {
+                let parts = change.as_object();
+                let parts: Vec<&str> = parts
+                    .into_iter()
+                    .flatten()
+                    .map(|(part, _)| part.as_str())
+                    .collect();
+                format!("edit of {}", parts.join(", "))
+            }
+            What::Override { key, gives } => format!("override of {key}: {}", short::gives(gives)),
+            What::Ban { key } => format!("ban of {key}"),
+        }
+    }
+}
+
+impl Id {
+    pub(crate) fn new(kind: Kind, rule: &str, key: &str) -> Self {
+        Self {
+            kind,
+            rule: rule.to_owned(),
+            key: key.to_owned(),
+        }
+    }
+}
+
+/// The server's two clocks at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clocks {
+    pub(crate) now_ns: u64,
+    pub(crate) unix_ms: u64,
+}
+
+impl Clocks {
+    pub(crate) const fn of(status: &Status) -> Self {
+        Self {
+            now_ns: status.now_ns,
+            unix_ms: status.unix_ms,
+        }
+    }
+
+    /// An instant of the server's monotonic clock on its wall clock.
+    pub(crate) const fn unix_ms(self, at_ns: u64) -> u64 {
+        let ahead = at_ns.saturating_sub(self.now_ns).div_ceil(1_000_000);
+        let behind = self.now_ns.saturating_sub(at_ns) / 1_000_000;
+        self.unix_ms.saturating_add(ahead).saturating_sub(behind)
+    }
+}
+
+/// Whether two ends are the same, as far as a call can tell.
+pub(crate) const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a.abs_diff(b) <= SAME_END_MS,
+        _ => false,
+    }
+}
+
+/// Edits and edited overrides of rules.
+pub(crate) fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
+    let item = |rule: &str, edit: &EditView, what: What| Item {
+        rule: rule.to_owned(),
+        what,
+        by: edit.by.clone(),
+        reason: edit.reason.clone(),
+        made_unix_ms: Some(edit.at_unix_ms),
+        ends_unix_ms: edit.expires_at_ns.map(|at| clocks.unix_ms(at)),
+    };
+    let mut items = Vec::new();
+    for rule in &rules.rules {
+        let edit = rule.edit.as_ref().zip(rule.edit_body.as_ref());
+        items.extend(edit.map(|(edit, change)| item(&rule.name, edit, What::Edit(change.clone()))));
+        for own in &rule.overrides {
+            let gives = rule.rule.get("overrides").and_then(|all| all.get(&own.key));
+            let Some(gives) = gives.cloned() else {
+                continue;
+            };
+            let key = own.key.clone();
+            items.push(item(&rule.name, &own.edit, What::Override { key, gives }));
+        }
+    }
+    items
+}
+
+/// The ban of a bucket by an operator, told by nobody yet.
+pub(crate) fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
+    let bans = [bucket.ban, bucket.hidden_ban];
+    let ban = bans
+        .into_iter()
+        .flatten()
+        .find(|ban| ban.by == BanBy::Operator)?;
+    Some(Item {
+        rule: bucket.rule.clone(),
+        what: What::Ban {
+            key: bucket.key.clone(),
+        },
+        by: String::new(),
+        reason: String::new(),
+        made_unix_ms: None,
+        ends_unix_ms: ban.until_ns.map(|at| clocks.unix_ms(at)),
+    })
+}
+
+/// What events tell of the bans of keys: the newest of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(BTreeMap<Id, Event>);
+
+impl Told {
+    /// Goes on with more events, oldest first.
+    pub(crate) fn note(&mut self, events: &[Event]) {
+        for event in events {
+            let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
+                continue;
+            };
+            let id = Id::new(Kind::Ban, rule, key);
+            match event.kind {
+                EventKind::Ban => {
+                    self.0.insert(id, event.clone());
+                }
+                EventKind::Unban | EventKind::Reset => {
+                    self.0.remove(&id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Forgets all but the bans in `items`.
+    pub(crate) fn keep(&mut self, items: &BTreeMap<Id, Item>) {
+        self.0.retain(|id, _| items.contains_key(id));
+    }
+
+    /// Puts into a ban who imposed it and why, if an event tells.
+    pub(crate) fn fill(&self, item: &mut Item) {
+        if let Some(event) = self.0.get(&item.id()) {
+            item.by.clone_from(&event.by);
+            item.reason.clone_from(&event.reason);
+            item.made_unix_ms = Some(event.at_unix_ms);
+        }
+    }
+}
+
+/// How many of each: `2 bans, 1 edit, 3 overrides`.
+pub(crate) fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
+    let mut counts = [(Kind::Ban, 0_u64), (Kind::Edit, 0), (Kind::Override, 0)];
+    for item in items {
+        for (kind, n) in &mut counts {
+            *n = n.saturating_add(u64::from(*kind == item.kind()));
+        }
+    }
+    let counts = counts.iter().filter(|(_, n)| *n > 0);
+    let counts: Vec<String> = counts.map(|(kind, n)| counted(*n, kind.name())).collect();
+    counts.join(", ")
+}
+
+/// What a restart took with it, in one line.
+pub(crate) fn gone<'a>(
+    items: impl ExactSizeIterator<Item = &'a Item>,
+    started_unix_ms: u64,
+) -> String {
+    let at = crate::text::date(started_unix_ms);
+    let are = if items.len() == 1 { "is" } else { "are" };
+    match counts(items).as_str() {
+        "" => format!("Envoy restarted at {at}"),
+        counts => format!("Envoy restarted at {at}: {counts} of the previous instance {are} gone"),
+    }
+}
+
+/// Whether only a hash of a key is known: its name was lost.
+pub(crate) fn is_lost(key: &str) -> bool {
+    let digits = key.strip_prefix('#').unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Reading all that is live from an Envoy.
+
+use std::collections::BTreeMap;
+
+use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
+
+use super::{Clocks, Id, Item, Told, ban_of, is_lost, of_rules};
+use crate::client::{BucketsQuery, Client, ClientError};
+
+/// The most pages of banned buckets: those of the largest store, and as many again.
+const MAX_PAGES: usize = 40_000;
+
+/// Everything that is live in one Envoy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) status: Status,
+    pub(crate) items: BTreeMap<Id, Item>,
+    /// Who imposed which ban, as far as events tell.
+    pub(crate) told: Told,
+    /// Up to which event it is told.
+    pub(crate) last_seq: u64,
+    /// Bans of keys whose names were lost: nobody can say of whom.
+    pub(crate) nameless: usize,
+}
+
+/// Why it could not be read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// A call failed.
+    Call(ClientError),
+    /// The filter does not tell what edits change.
+    TooOld,
+    /// The pages of buckets have no end.
+    Endless,
+}
+
+impl From<ClientError> for Unread {
+    fn from(error: ClientError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl std::error::Error for Unread {}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::TooOld => {
+                f.write_str("the filter in this Envoy is too old to tell what its edits change")
+            }
+            Self::Endless => f.write_str("the pages of buckets do not end; try again"),
+        }
+    }
+}
+
+/// Reads everything.
+pub(crate) fn collect(client: &Client) -> Result<Live, Unread> {
+    let status = client.status()?;
+    if status.instance.is_empty() {
+        return Err(Unread::TooOld);
+    }
+    let mut live = Live::default();
+    // Events first: a ban that is imposed meanwhile is told later once more.
+    let events = client.events(&status.instance, 0)?;
+    live.told.note(&events.events);
+    live.last_seq = events.last_seq;
+    let rules: Rules = client.rules()?;
+    let clocks = Clocks::of(&status);
+    let items = of_rules(&rules, clocks).into_iter();
+    live.items = items.map(|item| (item.id(), item)).collect();
+    if events.instance != status.instance || rules.instance != status.instance {
+        return Err(client.restarted().into());
+    }
+    let mut query = BucketsQuery {
+        state: Some(BucketState::Banned),
+        limit: Some(MAX_PAGE),
+        ..BucketsQuery::default()
+    };
+    for _ in 0..MAX_PAGES {
+        let page = client.buckets(&query)?;
+        if page.instance != status.instance {
+            return Err(client.restarted().into());
+        }
+        for bucket in &page.buckets {
+            let Some(mut item) = ban_of(bucket, clocks) else {
+                continue;
+            };
+            if is_lost(&bucket.key) {
+                live.nameless = live.nameless.saturating_add(1);
+                continue;
+            }
+            live.told.fill(&mut item);
+            live.items.insert(item.id(), item);
+        }
+        if page.next_cursor.is_none() {
+            live.status = status;
+            return Ok(live);
+        }
+        if page.next_cursor == query.cursor {
+            return Err(Unread::Endless);
+        }
+        query.cursor = page.next_cursor;
+    }
+    Err(Unread::Endless)
+}
