@@ -5,6 +5,8 @@
 //! before. What is used beyond a smaller capacity is remembered. So conversions there and back hand out
 //! nothing. Which conversions a bucket undergoes is said by [`versions`](crate::versions).
 
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
@@ -12,7 +14,7 @@ use serde::Serialize;
 use crate::algorithm::wide::mul_div_ceil;
 use crate::algorithm::{Algorithm, Used};
 use crate::limit::{Bucket, Limit, Limits};
-use crate::time::Clock;
+use crate::time::{Clock, Nanos};
 
 /// What happens to the level of a live bucket when its numbers change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -95,6 +97,46 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
         }
     });
     converted
+}
+
+/// A limit of which a used-up bucket is full again later after an edit than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// Its name.
+    pub limit: String,
+    /// After how long it was full again.
+    pub before: Nanos,
+    /// After how long it is full again, if the edit comes just when all is used.
+    pub after: Nanos,
+}
+
+/// The limits of which an edit makes a used-up bucket full again later.
+pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
+    let clock = Clock::at(Nanos::ZERO);
+    let reset_after = |limits: &Limits, bucket: &Bucket| -> Vec<Nanos> {
+        let answer = limits.peek(bucket, 0, Nanos::ZERO);
+        answer.decisions().map(|limit| limit.reset_after).collect()
+    };
+    let mut used_up = old.start(Nanos::ZERO);
+    old.each(&mut used_up, &mut |_, meter, words| {
+        meter.resume(words, meter.full(), clock);
+    });
+    let before = reset_after(old, &used_up);
+    let after = reset_after(new, &convert(old, new, carry, &used_up, clock));
+    let mut later = Vec::new();
+    for (limit, after) in new.iter().zip(after) {
+        let place = old.iter().position(|old| old.name() == limit.name());
+        let before = place.and_then(|place| before.get(place)).copied();
+        if let Some(before) = before.filter(|before| *before < after) {
+            let limit = limit.name().to_owned();
+            later.push(Later {
+                limit,
+                before,
+                after,
+            });
+        }
+    }
+    later
 }
 
 /// How full one limit is.

@@ -1,8 +1,11 @@
 //! Limits being edited: what is typed as values of a rule file, by the core's own table of fields.
 
+use loudou_limiter::carry::{self, Carry, Later};
 use loudou_limiter::config::{Field, Form, Problem, limit_fields, parse_limits};
 use loudou_limiter::{Decimal, Nanos, Rate};
 use serde_json::{Map, Value, json};
+
+use crate::text::{escape, humanise};
 
 /// The words of a field that is true or false.
 pub(crate) const BOOLEANS: [&str; 2] = ["false", "true"];
@@ -47,6 +50,21 @@ pub(crate) fn same(field: &Field, one: &str, two: &str) -> bool {
         Form::Integer(..) => one.parse::<u64>().is_ok_and(|n| two.parse() == Ok(n)),
         Form::Word(_) | Form::Boolean => false,
     }
+}
+
+/// The limits of which an edit makes live buckets full again later, a line each.
+pub(crate) fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
+    let limits = |rule: &Value| parse_limits(rule.get("limits")?).ok();
+    let (Some(before), Some(after)) = (limits(before), limits(after)) else {
+        return Vec::new();
+    };
+    let later = carry::full_later(&before, &after, carry).into_iter();
+    let line = |later: Later| {
+        let [before, after] = [later.before, later.after].map(|span| humanise(span.get()));
+        let name = escape(&later.limit);
+        format!("{name}: when used up, full again after {after} (was {before})")
+    };
+    later.map(line).collect()
 }
 
 /// Puts what was typed into a limit: nothing stands for the default.

@@ -117,19 +117,20 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// What a limit with another lease has in flight: one generation. Under a longer lease it begins where
-    /// the old one did, since what was taken earlier has expired, and stays so. It stays taken for one lease
-    /// at least; under a shorter one, what began before that cannot be given back any more.
+    /// What a limit with another lease has in flight: one generation. It begins where the oldest of what is
+    /// in it did, since what was taken earlier has expired, and stays so. It stays taken for one lease at
+    /// least; under a shorter one, what began before that cannot be given back any more.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
         if before.lease == self.lease {
             return flight;
         }
-        // What is taken at this very instant is of it, too.
-        let mut ends = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
-        if before.lease < self.lease {
-            let begun = flight.ends.since(before.two_leases()).since(before.lease);
-            ends = ends.max(begun.saturating_add(self.two_leases()));
+        let mut begun = flight.ends.since(before.two_leases());
+        if flight.old > 0 {
+            begun = begun.since(before.lease);
         }
+        // What is taken at this very instant is of it, too.
+        let least = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
+        let ends = least.max(begun.saturating_add(self.two_leases()));
         let young = flight.all();
         Flight {
             ends,

@@ -359,3 +359,37 @@ fn a_level_becomes_a_count() {
     assert_eq!(left(&fast, &edited, 12), (2, 8));
     assert_eq!(left(&fast, &edited, 15), (5, 5));
 }
+
+/// Whether somebody has to be told that used-up buckets take longer now.
+#[test]
+fn full_later_is_told_of_what_slows_down() {
+    use loudou_limiter::carry::full_later;
+    let later = |old: &Limits, new: &Limits, carry| -> Vec<(u64, u64)> {
+        let later = full_later(old, new, carry).into_iter();
+        let times = later.map(|later| (later.before.secs_ceil(), later.after.secs_ceil()));
+        times.collect()
+    };
+    let ten = funnel(10, "1/s");
+    for (new, carry, expected) in [
+        (funnel(10, "1/s"), Carry::Keep, vec![]),
+        (funnel(10, "1/m"), Carry::Keep, vec![(10, 600)]),
+        (funnel(10, "1/m"), Carry::Reset, vec![]),
+        (funnel(20, "1/s"), Carry::Keep, vec![]),
+        (funnel(20, "1/s"), Carry::Proportional, vec![(10, 20)]),
+        (funnel(20, "2/s"), Carry::Proportional, vec![]),
+        // What is used beyond a smaller capacity is remembered, at the same pace.
+        (funnel(5, "1/s"), Carry::Keep, vec![]),
+        (of("fixed_window", 10, "60s"), Carry::Keep, vec![(10, 60)]),
+    ] {
+        assert_eq!(later(&ten, &new, carry), expected, "{new:?} {carry:?}");
+    }
+    let minute = of("fixed_window", 10, "60s");
+    assert_eq!(
+        later(&minute, &of("fixed_window", 10, "1h"), Carry::Keep),
+        [(60, 3_600)]
+    );
+    assert_eq!(
+        later(&minute, &of("fixed_window", 10, "30s"), Carry::Keep),
+        []
+    );
+}

@@ -330,8 +330,8 @@ fn a_banned_bucket_that_is_brought_forward_is_not_idle_too_soon() {
         .table
         .set_ban(&mut world.store, &ban, &mut world.stats);
     banned.expect("room");
-    let slow = edited(&quick, &funnel("1/d"), Carry::Keep, 2);
-    let take = slow.take("k", Ask::new(1, Nanos::new(3)));
+    let daily = edited(&quick, &funnel("1/d"), Carry::Keep, 2);
+    let take = daily.take("k", Ask::new(1, Nanos::new(3)));
     let charge = world
         .table
         .charge(&mut world.store, &take, &mut world.stats);
@@ -339,6 +339,6 @@ fn a_banned_bucket_that_is_brought_forward_is_not_idle_too_soon() {
     let slot = world.slot("k").expect("a slot");
     assert_eq!(
         (slot.version, slot.idle_at_ms),
-        (slow.version(), 86_400_000)
+        (daily.version(), 86_400_000)
     );
 }

@@ -11,6 +11,14 @@ use super::World;
 
 const CARRIES: [Carry; 3] = [Carry::Keep, Carry::Proportional, Carry::Reset];
 
+fn with(fields: &Value, more: &Value) -> Value {
+    let mut limit = fields.clone();
+    for (name, value) in more.as_object().expect("fields") {
+        limit[name.as_str()] = value.clone();
+    }
+    limit
+}
+
 /// Of each algorithm the smallest and the largest numbers that are valid.
 fn all() -> Vec<Limits> {
     let amounts = [1, 255, u64::from(MAX_AMOUNT)];
@@ -22,39 +30,35 @@ fn all() -> Vec<Limits> {
             for capacity in amounts {
                 let leak = json!({ "capacity": capacity, "rate": rate, "max_wait": "1h" });
                 let window = json!({ "capacity": capacity, "window": span });
-                let with = |fields: &Value, more: Value| {
-                    let mut limit = fields.clone();
-                    for (name, value) in more.as_object().expect("fields") {
-                        limit[name.as_str()] = value.clone();
-                    }
-                    limit
-                };
                 all.extend([
-                    with(&leak, json!({ "algorithm": "funnel" })),
-                    with(&leak, json!({ "algorithm": "token_bucket", "initial": 1 })),
+                    with(&leak, &json!({ "algorithm": "funnel" })),
+                    with(&leak, &json!({ "algorithm": "token_bucket", "initial": 1 })),
                     with(
                         &leak,
-                        json!({ "algorithm": "token_bucket", "refill": "interval" }),
+                        &json!({ "algorithm": "token_bucket", "refill": "interval" }),
                     ),
-                    with(&leak, json!({ "algorithm": "leaky_queue", "immediate": 1 })),
+                    with(
+                        &leak,
+                        &json!({ "algorithm": "leaky_queue", "immediate": 1 }),
+                    ),
                 ]);
                 if amount == 1 {
                     all.extend([
-                        with(&window, json!({ "algorithm": "fixed_window" })),
+                        with(&window, &json!({ "algorithm": "fixed_window" })),
                         with(
                             &window,
-                            json!({ "algorithm": "fixed_window", "align": "clock" }),
+                            &json!({ "algorithm": "fixed_window", "align": "clock" }),
                         ),
                         with(
                             &window,
-                            json!({ "algorithm": "sliding_window", "slots": 2 }),
+                            &json!({ "algorithm": "sliding_window", "slots": 2 }),
                         ),
                         with(
                             &window,
-                            json!({ "algorithm": "sliding_window", "slots": 64 }),
+                            &json!({ "algorithm": "sliding_window", "slots": 64 }),
                         ),
-                        with(&window, json!({ "algorithm": "sliding_log" })),
-                        with(&window, json!({ "algorithm": "sliding_counter" })),
+                        with(&window, &json!({ "algorithm": "sliding_log" })),
+                        with(&window, &json!({ "algorithm": "sliding_counter" })),
                         json!({ "algorithm": "concurrency", "capacity": capacity, "lease": span }),
                     ]);
                 }
@@ -90,7 +94,8 @@ fn slot(template: &Slot, last: u64, word: u64, words: usize) -> Slot {
     // Everything behind the page's head and the slot's, whose lengths and flags these are.
     bytes.truncate(8 + 51);
     bytes[8 + 16..8 + 24].copy_from_slice(&last.to_le_bytes());
-    bytes[8 + 39] = if last < u64::MAX { 16 } else { 0 };
+    // The flag of a line.
+    bytes[8 + 39] = if last < u64::MAX { 32 } else { 0 };
     let count = u16::try_from(words).expect("few").to_le_bytes();
     bytes[8 + 49..8 + 51].copy_from_slice(&count);
     if last < u64::MAX {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use loudou_api::{EditAnswer, RuleView};
-use loudou_limiter::Nanos;
 use loudou_limiter::config::{self, Problem};
+use loudou_limiter::{Carry, Nanos};
 use serde_json::{Map, Value, json};
 
 use super::args::{EditArgs, Format, ResetArgs, SetArgs, UnsetArgs};
@@ -15,7 +15,7 @@ use super::report::Report;
 use super::world::{Usage, json as print_json};
 use super::{Outcome, buckets, rules};
 use crate::client::{ClientError, DropRequest, EditRequest};
-use crate::limit_edit;
+use crate::limit_edit::{self, full_later};
 use crate::text::escape;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
@@ -43,7 +43,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
         match client.put_rule(&args.rule, &request) {
             Ok(preview) => {
                 let after = &preview.after.rule;
-                preview_of(context, &preview.before, after)?;
+                preview_of(context, &preview.before, after, args.edit.carry.0)?;
             }
             Err(error) => return stale(context, error, &rule),
         }
@@ -55,7 +55,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
     request.dry_run = args.dry_run;
     match client.put_rule(&args.rule, &request) {
         Ok(answer) => {
-            print(context, &answer, args.expires_after, asks)?;
+            print(context, &answer, (args.expires_after, request.carry), asks)?;
             let was_for_a_time = rule.edit.is_some_and(|edit| edit.expires_at_ns.is_some());
             if was_for_a_time && args.expires_after.is_none() {
                 let advice =
@@ -77,7 +77,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
     let rule = client.rule(name)?;
     let asks = context.asks(ask);
     if asks {
-        preview_of(context, &rule.rule, &rule.base)?;
+        preview_of(context, &rule.rule, &rule.base, carry.0)?;
         if !context.confirmed(&format!("Drop the edit of {}?", escape(name)))? {
             context.note("nothing was changed")?;
             return Ok(Outcome::Failed);
@@ -90,7 +90,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
     };
     match client.delete_rule(name, &request) {
         Ok(answer) => {
-            print(context, &answer, None, asks)?;
+            print(context, &answer, (None, carry.0), asks)?;
             Ok(Outcome::Done)
         }
         Err(error) => stale(context, error, &rule),
@@ -271,7 +271,7 @@ fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<
 fn print(
     context: &mut Context<'_, '_>,
     answer: &EditAnswer,
-    expires_after: Option<Nanos>,
+    (expires_after, carry): (Option<Nanos>, Carry),
     seen: bool,
 ) -> Result<()> {
     let format = context.format();
@@ -294,6 +294,9 @@ fn print(
         writeln!(context.io.out)?;
         table.print(context.io.out, context.style)?;
         writeln!(context.io.out)?;
+        for line in full_later(&answer.before, &answer.after.rule, carry) {
+            writeln!(context.io.out, "{line}")?;
+        }
     }
     if answer.dry_run {
         writeln!(context.io.out, "a dry run: nothing was changed")?;
@@ -309,11 +312,19 @@ fn print(
 }
 
 /// Shows what is about to change to whoever is asked, beside the output.
-fn preview_of(context: &mut Context<'_, '_>, before: &Value, after: &Value) -> Result<()> {
+fn preview_of(
+    context: &mut Context<'_, '_>,
+    before: &Value,
+    after: &Value,
+    carry: Carry,
+) -> Result<()> {
     let mut text = Vec::new();
     let style = context.style;
     rules::differences(before, after, BEFORE_AFTER).print(&mut text, style)?;
     context.note(&String::from_utf8_lossy(&text))?;
+    for line in full_later(before, after, carry) {
+        context.note(&line)?;
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::words::{width, wrap};
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
 use crate::app::state::State;
+use crate::limit_edit;
 use crate::num::cells;
 
 /// Where values start.
@@ -259,6 +260,9 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
         .into_iter()
         .map(|line| (line, theme.changed))
         .collect();
+    for line in limit_edit::full_later(&form.base.rule, &form.body(), form.carry()) {
+        lines.push((line, theme.warn));
+    }
     if lines.is_empty() {
         lines.push((
             "the same values, only for another time".to_owned(),
