@@ -54,7 +54,7 @@ fn updates_are_taken_or_refused() -> Result<()> {
 fn a_filter_of_its_own_is_updated_under_open_connections() -> Result<()> {
     let envoy = Envoy::start(&config().extension())?;
     let mut http = envoy.data();
-    let listeners = envoy.counter("listener_manager.lds.update_success")?;
+    let listeners = envoy.counter("listener_manager.listener_modified")?;
     let alice = Request::get("/").header("x-user-id", "alice");
     ensure!(http.send(&alice)?.status == 200);
     ensure!(envoy.push_extension(&wrong().extension())? == Update::Rejected);
@@ -66,7 +66,8 @@ fn a_filter_of_its_own_is_updated_under_open_connections() -> Result<()> {
     ensure!(envoy.push_extension(&closed.extension())? == Update::Accepted);
     let statuses = [http.send(&alice)?.status, http.send(&alice)?.status];
     ensure!(statuses == [200, 429], "{statuses:?}");
-    ensure!(envoy.counter("listener_manager.lds.update_success")? == listeners);
+    // Envoy may read the listeners again that lie beside it, and finds them as they are.
+    ensure!(envoy.counter("listener_manager.listener_modified")? == listeners);
     envoy.stop()
 }
 
