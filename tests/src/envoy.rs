@@ -32,7 +32,8 @@ const START: Duration = Duration::from_mins(1);
 const UPDATE: Duration = Duration::from_secs(30);
 const LOG: &str = "envoy.log";
 const LDS: &str = "lds.json";
-const ECDS: &str = "ecds.json";
+/// In a directory of its own: Envoy reads the listeners again when anything changes beside them.
+const ECDS: &str = "filter/ecds.json";
 /// Counts configurations of the data listener's filter that Envoy has taken, or has refused.
 const ECDS_STATS: &str = "extension_config_discovery.http_filter.loudou";
 const LOG_TAIL: usize = 40;

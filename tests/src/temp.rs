@@ -37,11 +37,14 @@ impl TempDir {
         self.keep = true;
     }
 
-    /// Writes a file so that a reader, or a watcher, sees the old content or the new, never half.
+    /// Writes a file, below directories that are made if need be, so that a reader, or a watcher, sees the old content or the new, never half.
     pub fn write(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
-        let draft = self.path.join(format!(".{name}.draft"));
-        let written = fs::write(&draft, content).and_then(|()| fs::rename(&draft, &path));
+        let parent = path.parent().unwrap_or(&self.path);
+        let draft = parent.join(".draft");
+        let written = fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&draft, content))
+            .and_then(|()| fs::rename(&draft, &path));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }

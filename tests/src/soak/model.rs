@@ -4,6 +4,11 @@
 //! change the same. Wherever time leaves two possibilities it takes the one in the limiter's favour, so
 //! a machine that stalls cannot make it cry wolf. All of it is in whole numbers.
 
+mod bound;
+mod flight;
+
+use bound::Bound;
+
 use super::rules::{Kind, Rule};
 use super::timeline::{At, Gives, KeySpan, Segment, State, Timeline, segments};
 
@@ -142,48 +147,6 @@ struct Case<'a> {
     first_window_until: At,
     /// How long a key has to be left alone until nothing of what it used is left, by the slowest numbers.
     rest: u64,
-}
-
-/// The most that was in force at some time of an interval, and what time gave in it.
-#[derive(Debug, Clone, Copy)]
-struct Bound {
-    base: u64,
-    least_base: u64,
-    most: u64,
-    shortest: u64,
-    /// Parts that came back, in fractions of [`ONE`].
-    gave: u128,
-    /// Where all of that has come to.
-    until: At,
-}
-
-impl Bound {
-    const fn new(from: At) -> Self {
-        Self {
-            base: 0,
-            least_base: u64::MAX,
-            most: 0,
-            shortest: u64::MAX,
-            gave: 0,
-            until: from,
-        }
-    }
-
-    /// Takes in what a segment adds up to an instant within it.
-    fn extend(&mut self, segment: &Segment, until: At) {
-        let mut fastest = 0;
-        for state in &segment.states {
-            self.base = self.base.max(state.base);
-            self.least_base = self.least_base.min(state.base.max(1));
-            self.most = self.most.max(state.most);
-            self.shortest = self.shortest.min(state.refill);
-            let rate = (ONE * u128::from(state.most)).div_ceil(state.refill.max(1).into());
-            fastest = fastest.max(rate);
-        }
-        let time = until.saturating_sub(self.until);
-        self.gave = self.gave.saturating_add(fastest * u128::from(time));
-        self.until = self.until.max(until);
-    }
 }
 
 impl Case<'_> {
@@ -395,8 +358,6 @@ struct Taken {
     count: usize,
     parts: u128,
 }
-
-mod flight;
 
 #[cfg(test)]
 mod reference;

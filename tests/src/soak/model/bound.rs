@@ -1,0 +1,46 @@
+//! What an interval allows.
+
+use super::super::timeline::{At, Segment};
+use super::ONE;
+
+/// The most that was in force at some time of an interval, and what time gave in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) base: u64,
+    pub(super) least_base: u64,
+    pub(super) most: u64,
+    pub(super) shortest: u64,
+    /// Parts that came back, in fractions of [`ONE`].
+    pub(super) gave: u128,
+    /// Where all of that has come to.
+    pub(super) until: At,
+}
+
+impl Bound {
+    pub(super) const fn new(from: At) -> Self {
+        Self {
+            base: 0,
+            least_base: u64::MAX,
+            most: 0,
+            shortest: u64::MAX,
+            gave: 0,
+            until: from,
+        }
+    }
+
+    /// Takes in what a segment adds up to an instant within it.
+    pub(super) fn extend(&mut self, segment: &Segment, until: At) {
+        let mut fastest = 0;
+        for state in &segment.states {
+            self.base = self.base.max(state.base);
+            self.least_base = self.least_base.min(state.base.max(1));
+            self.most = self.most.max(state.most);
+            self.shortest = self.shortest.min(state.refill);
+            let rate = (ONE * u128::from(state.most)).div_ceil(state.refill.max(1).into());
+            fastest = fastest.max(rate);
+        }
+        let time = until.saturating_sub(self.until);
+        self.gave = self.gave.saturating_add(fastest * u128::from(time));
+        self.until = self.until.max(until);
+    }
+}
