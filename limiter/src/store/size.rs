@@ -70,7 +70,7 @@ const WORD: usize = 260;
 /// Each byte of an override's key, of which there are as many copies.
 const KEY: usize = 7;
 /// What an override with a scale takes besides,
-const SCALE: usize = 570;
+const SCALE: usize = 300;
 /// and for each limit of its rule.
 const SCALED: usize = 270;
 /// What an override with limits takes besides, and besides these.
