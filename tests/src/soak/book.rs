@@ -143,6 +143,11 @@ impl Book {
         Some(Arc::clone(&lock(&slot.key)))
     }
 
+    /// The keys of a rule that are in use.
+    pub fn keys(&self, rule: usize) -> impl Iterator<Item = Arc<Key>> {
+        (0..SLOTS).filter_map(move |slot| self.key(rule, slot))
+    }
+
     /// The key in a slot, unless it rests.
     pub fn busy_key(&self, rule: usize, slot: usize) -> Option<Arc<Key>> {
         let rests = &self.slots.get(rule)?.get(slot)?.rests;

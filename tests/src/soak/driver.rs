@@ -188,17 +188,17 @@ impl<'a> Driver<'a> {
         let update = self.push(configuration(&book.rules, numbers), way)?;
         ensure!(update == Update::Accepted, "Envoy refuses an update");
         self.current = variant;
-        let in_force = self.in_force(variant)?;
+        let shown = self.in_force(variant)?;
         let answered = book.now();
         for rule in touched {
-            if let (true, Some(mut timeline)) = (in_force, book.timeline(rule)) {
-                timeline.settle(sent, answered);
+            if let Some(shown) = &shown {
+                self.settle(rule, shown, (sent, answered));
             }
             if let Some(doubtful) = self.doubtful.get_mut(rule) {
-                *doubtful = !in_force;
+                *doubtful = shown.is_none();
             }
         }
-        if !in_force {
+        if shown.is_none() {
             let what = format!("the {word} to configuration {variant} by {way:?} is not in force");
             book.broke(ALL, Promise::Change, what);
         }
@@ -214,29 +214,50 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Waits until the admin API shows a configuration; whether it did.
-    fn in_force(&mut self, variant: usize) -> Result<bool> {
+    /// A configuration is in force that changed a rule. One that is loaded retires what was edited; one that
+    /// was rolled back to keeps it, and which of the two it was is Envoy's affair: what is shown holds.
+    fn settle(&self, rule: usize, shown: &Value, (sent, answered): (At, At)) {
+        let (Some(own), Some(mut timeline)) = (self.book.rules.get(rule), self.book.timeline(rule))
+        else {
+            return;
+        };
+        let view = view(shown, &own.name);
+        let edit = view.and_then(|view| view.get("edit"));
+        match edit.map(|edit| edit.get("expires_at_ns")) {
+            None => timeline.settle(sent, answered),
+            Some(None) => timeline.withdraw(sent, answered),
+            // It may end at any time, and then this configuration's numbers are in force.
+            Some(Some(_)) => {}
+        }
+        drop(timeline);
+        let patterns = view.and_then(|view| view.get("overrides")?.as_array());
+        let is_kept = |key: &str| {
+            let mut patterns = patterns.into_iter().flatten();
+            patterns.any(|own| own.get("key").is_some_and(|pattern| pattern == key))
+        };
+        for key in self.book.keys(rule).filter(|key| !is_kept(&key.name)) {
+            keys::end(&key, sent, answered, false);
+        }
+    }
+
+    /// Waits until the admin API shows a configuration; its answer, if it did.
+    fn in_force(&mut self, variant: usize) -> Result<Option<Value>> {
         let shown = eventually(PATIENCE, "the configuration to be in force", || {
             let answer = self.ops.send(Request::get("/v1/rules"))?;
             if answer.status != 200 {
                 return Ok(None);
             }
-            Ok(self.shows(variant, &answer.json()?).then_some(()))
+            Ok(Some(answer.json()?).filter(|shown| self.shows(variant, shown)))
         });
         if shown.is_err() {
             // Not for want of an answer.
             self.call(&Request::get("/v1/status"))?;
         }
-        Ok(shown.is_ok())
+        Ok(shown.ok())
     }
 
     fn shows(&self, variant: usize, answer: &Value) -> bool {
-        let views = answer.pointer("/rules").and_then(Value::as_array);
-        let shown = |name: &str| {
-            let mut views = views.into_iter().flatten();
-            let view = views.find(|view| view.get("name").is_some_and(|own| own == name))?;
-            capacity(view.pointer("/base/limits/0")?)
-        };
+        let shown = |name: &str| capacity(view(answer, name)?.pointer("/base/limits/0")?);
         let mut rules = self.book.rules.iter().enumerate();
         rules.all(|(n, rule)| {
             let numbers = self.numbers(variant, n);
@@ -348,6 +369,12 @@ impl<'a> Driver<'a> {
         }
         Ok(())
     }
+}
+
+/// What an answer shows of a rule.
+fn view<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
+    let mut views = answer.pointer("/rules")?.as_array()?.iter();
+    views.find(|view| view.get("name").is_some_and(|own| own == name))
 }
 
 /// The capacity of a limit; where it has none, the amount of its rate is what [`Rule::limits`] made of it.

@@ -172,7 +172,7 @@ fn withdraw(key: &Key, answered: At) {
 }
 
 /// All that was in force before `sent` has ended.
-fn end(key: &Key, sent: At, answered: At, bans: bool) {
+pub(super) fn end(key: &Key, sent: At, answered: At, bans: bool) {
     doubt(key, sent, bans);
     let mut record = key.record();
     let before = record.spans.iter_mut();

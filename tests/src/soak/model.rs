@@ -348,9 +348,17 @@ impl Case<'_> {
             .sum()
     }
 
-    /// Whether nothing of what was taken until `from` can be left at `until`.
-    const fn is_empty_again(&self, from: At, until: At) -> bool {
-        until.saturating_sub(from) > self.rest
+    /// Whether nothing of what was taken until `from` can be left at `until`. A counter whose window becomes
+    /// another one counts what is left in that one.
+    fn is_empty_again(&self, from: At, until: At) -> bool {
+        let begun = |segment: &&Segment| segment.from > from && segment.from <= until;
+        let changes = match self.kind {
+            Kind::SlidingCounter => self.segments.iter().filter(begun).count(),
+            _ => 0,
+        };
+        let changes = u64::try_from(changes).unwrap_or(u64::MAX);
+        let rest = self.rest.saturating_mul(changes.saturating_add(1));
+        until.saturating_sub(from) > rest
     }
 }
 
