@@ -4,7 +4,7 @@
 //! pages are done, the record forgets what every bucket has undergone.
 
 use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::store::table::Table;
+use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::store::{CAS_ABSENT, Cas, Written};
 use loudou_limiter::{Clock, Nanos};
 
@@ -112,23 +112,27 @@ pub(crate) fn step(
     };
     let key = [share.as_bytes(), b":sweep"].concat();
     let (progress, cas) = load(host, &key);
-    let begun = progress.and_then(|progress| {
+    let under_way = progress.and_then(|progress| {
         let rule = rules.iter().find(|rule| rule.tag() == progress.rule_tag)?;
         Some((progress, rule))
     });
-    let (mut progress, rule) = begun.unwrap_or_else(|| {
-        let begin = Progress {
+    let (mut progress, rule) = under_way.unwrap_or_else(|| {
+        let new = Progress {
             rule_tag: first.tag(),
             version: first.version(),
             next_page: 0,
         };
-        (begin, first)
+        (new, first)
     });
+    if rule.version() < progress.version {
+        // This worker's rule is out of date.
+        return false;
+    }
     let end = progress.next_page.saturating_add(pages).min(table.pages());
     for page in progress.next_page..end {
         let brought = table.bring_page_forward(&mut HostStore(host), page, rule, clock);
-        if brought.is_err() {
-            // Once more from here.
+        // What cannot be read is nobody's bucket; else once more from here.
+        if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {
             return false;
         }
     }

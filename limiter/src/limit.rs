@@ -12,14 +12,14 @@ use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
 use crate::time::Nanos;
 
+mod line;
+mod surplus;
+
 /// The most limits in one rule.
 pub const MAX_LIMITS: usize = 8;
 /// The most state words in one bucket: a page of buckets stays small enough to be copied for each
 /// request.
 pub const MAX_BUCKET_WORDS: usize = 1024;
-
-/// [`MAX_BUCKET_WORDS`] as words count.
-const MOST: u64 = 1024;
 
 /// State words; those of most buckets fit in without an allocation.
 pub(crate) type Words = SmallVec<[u64; 8]>;
@@ -257,28 +257,6 @@ impl Limits {
         answer
     }
 
-    /// Decides for each limit; but nobody passes before those who wait already, whose limits may have had
-    /// other numbers: he waits as long as they do, or is refused if no limit holds a request for so long.
-    fn decide_in_line(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
-        let line = bucket.line.since(ask.now);
-        let mut answer = self.decide_each(bucket, ask);
-        if line <= answer.wait() || ask.cost == 0 || answer.is_refused() {
-            return answer;
-        }
-        let waits = self.0.iter();
-        let waits = waits.map(|limit| limit.algorithm.meter().longest_wait());
-        let longest = ask.longest_wait(waits.max().unwrap_or_default());
-        if let Some(Some(first)) = answer.decisions.first_mut() {
-            *first = if line > longest {
-                first.refused(Some(line.since(longest)))
-            } else {
-                first.after(line)
-            };
-        }
-        answer.reported = reported(&answer.decisions);
-        answer
-    }
-
     /// Gives back `cost` of a request that has ended, to the limits that take it only until then.
     /// `taken_at` is the [`BucketDecision::at`] of the decision that took it.
     pub fn release(&self, bucket: &mut Bucket, cost: u64, taken_at: Nanos, now: Nanos) {
@@ -371,56 +349,6 @@ impl Limits {
             };
             f(index, meter, words);
             rest = tail;
-        }
-    }
-
-    /// The same, and each limit may write the most words that it can ever need.
-    pub(crate) fn each_with_surplus(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
-        self.each_of_long(bucket, true, f);
-    }
-
-    /// The same where limits may have words beyond their place.
-    #[inline(never)]
-    fn each_of_long(&self, bucket: &mut Bucket, with_room: bool, f: &mut Each<'_>) {
-        let own = self.words();
-        let mut surplus: Vec<u64> = bucket.words.iter().skip(own).copied().collect();
-        surplus.reverse();
-        bucket.words.resize(own, 0);
-        let mut behind: Vec<u64> = Vec::new();
-        let mut room = MAX_BUCKET_WORDS.saturating_sub(own);
-        let mut rest = bucket.words.as_mut_slice();
-        for (index, limit) in self.0.iter().enumerate() {
-            let meter = limit.algorithm.meter();
-            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
-                return;
-            };
-            rest = tail;
-            let most = meter.most_surplus();
-            if most == 0 {
-                f(index, meter, words);
-                continue;
-            }
-            let count = surplus.pop().unwrap_or(0);
-            let mut long = words.to_vec();
-            for _ in 0..count.min(MOST) {
-                long.extend(surplus.pop());
-            }
-            room = room.saturating_sub(1);
-            if with_room {
-                long.resize(words.len().saturating_add(most.min(room)), 0);
-            }
-            f(index, meter, &mut long);
-            let zeros = long.iter().rev().take_while(|word| **word == 0).count();
-            let (head, over) = long.split_at(words.len().min(long.len()));
-            words.copy_from_slice(head);
-            let count = over.len().saturating_sub(zeros);
-            let over = over.get(..count).unwrap_or(&[]);
-            behind.push(u64::try_from(count).unwrap_or(0));
-            behind.extend_from_slice(over);
-            room = room.saturating_sub(count);
-        }
-        if behind.iter().any(|word| *word > 0) {
-            bucket.words.extend(behind);
         }
     }
 }

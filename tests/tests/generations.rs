@@ -77,7 +77,8 @@ fn config(capacity: u32) -> Config {
     };
     let levels = LEVELS.map(|algorithm| rule(algorithm, limit(algorithm, capacity).0));
     let later = LATER.map(|algorithm| rule(algorithm, pays_later(algorithm, capacity)));
-    Config::new(Value::from_iter(levels.into_iter().chain(later))).drain_s(DRAIN_S)
+    let rules: Value = levels.into_iter().chain(later).collect();
+    Config::new(rules).drain_s(DRAIN_S)
 }
 
 fn asks(http: &mut Http, algorithm: &str) -> Result<u32> {

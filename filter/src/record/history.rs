@@ -1,4 +1,5 @@
-//! How the record writes and reads the changes that buckets may still have to undergo.
+//! The changes that buckets may still have to undergo: how the record writes and reads them, and how many
+//! it remembers.
 
 use loudou_limiter::config::{parse_limits, parse_override};
 use loudou_limiter::rule::Override;
@@ -9,7 +10,13 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::read::{carry, optional};
+use super::{Record, RuleRecord};
 use crate::json::{list, number};
+
+/// From how many changes on a sweep brings the buckets of a rule forward.
+const SWEPT_FROM: usize = 32;
+/// The most changes of a rule that are remembered until then; edits wait beyond it.
+const MAX_CHANGES: usize = 1_024;
 
 #[derive(Serialize)]
 struct HistoryRecord<'a> {
@@ -103,4 +110,36 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
         all.push((pattern.clone(), gives));
     }
     Some(all)
+}
+
+impl RuleRecord {
+    /// What was not swept in time is forgotten all the same: those buckets are new then.
+    pub(super) fn bound_history(&mut self) {
+        let changes = &self.history.changes;
+        let surplus = changes.len().checked_sub(MAX_CHANGES);
+        if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
+            self.history.forget(last.version);
+        }
+    }
+
+    /// Whether an edit has to wait for a sweep.
+    pub(crate) fn is_full(&self) -> bool {
+        self.history.changes.len() >= MAX_CHANGES
+    }
+}
+
+impl Record {
+    /// The rules whose buckets a sweep is to bring forward.
+    pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &RuleRecord> {
+        let all = self.rules.iter().chain(&self.gone);
+        all.filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
+    }
+
+    /// Forgets the changes of a rule up to `version`, which all of its buckets have undergone.
+    pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
+        let all = self.rules.iter_mut().chain(&mut self.gone);
+        for rule in all.filter(|rule| rule.base.tag() == rule_tag) {
+            rule.history.forget(version);
+        }
+    }
 }

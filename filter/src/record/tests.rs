@@ -8,6 +8,8 @@ use serde_json::json;
 use super::*;
 use crate::host::fake::FakeHost;
 
+mod configurations;
+
 fn file(rules: &serde_json::Value) -> RuleFile {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
     parsed
@@ -211,75 +213,6 @@ fn an_edit_back_to_the_base_is_none() {
     assert!(rule.edit.is_some());
     rule.apply(&edit(5), &author(2, None), 2);
     assert!(rule.edit.is_none());
-}
-
-/// A rule that a configuration leaves out and a later one has again has its buckets' history.
-#[test]
-fn a_rule_that_comes_back_knows_its_buckets() {
-    let with = |capacity| file(&json!([rule("a", capacity), rule("b", 7)]));
-    let without = file(&json!([rule("b", 7)]));
-    let mut record = Record::new(&with(5), Nanos::from_secs(1));
-    let at = Nanos::from_secs;
-    let edited = record.rule_mut("a").expect("a");
-    edited.apply(&edit(50), &author(2, None), 2);
-    record.generation = 2;
-    let taken = record.take_up(&without, at(3), at(3)).expect("newer");
-    assert_eq!(
-        (taken.removed, taken.retired),
-        (vec!["a".to_owned()], vec![ended("a", true, &[])])
-    );
-    assert!(record.rule("a").is_none());
-    let old = with(5).rules.remove(0);
-    let gone = record
-        .of_buckets(&old)
-        .expect("connections of the old listener");
-    assert_eq!(gone.history.changes.len(), 2);
-    assert_eq!(gone.effective(), old);
-    record.generation = 3;
-    record.take_up(&with(6), at(4), at(4)).expect("newer");
-    let back = record.rule("a").expect("a");
-    assert_eq!((back.history.since, back.history.version), (1, 4));
-    assert_eq!(back.history.changes.len(), 3);
-    assert!(record.gone.is_empty());
-    assert_eq!(
-        record.of_buckets(&old).map(|rule| &rule.base),
-        Some(&back.base)
-    );
-}
-
-/// Another key is another bucket: nothing is converted between the two.
-#[test]
-fn a_rule_with_another_key_has_buckets_of_its_own() {
-    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::from_secs(1));
-    let old = record.rules[0].base.clone();
-    let mut by_path = rule("a", 6);
-    by_path["key"] = json!(["path"]);
-    let newer = file(&json!([by_path]));
-    let at = Nanos::from_secs(2);
-    let taken = record.take_up(&newer, at, at).expect("newer");
-    assert_eq!(taken.changed, ["a"]);
-    assert_eq!(record.of_buckets(&old).expect("gone").base, old);
-    let new = record.of_buckets(&newer.rules[0]).expect("a");
-    assert_eq!(new.base, newer.rules[0]);
-    assert_ne!(new.activate().tag(), old.tag());
-    assert!(new.history.changes.is_empty());
-    // Back to the first key while its buckets live.
-    record
-        .take_up(&file(&json!([rule("a", 7)])), at, at)
-        .expect("newer");
-    assert_eq!(record.rules[0].history.changes.len(), 1);
-    assert_eq!(record.gone.len(), 1);
-}
-
-#[test]
-fn only_so_many_rules_that_are_gone_are_remembered() {
-    let mut record = Record::new(&file(&json!([])), Nanos::ZERO);
-    for n in 0..100 {
-        let at = Nanos::from_secs(n);
-        record.take_up(&file(&json!([rule(&format!("r{n}"), 5)])), at, at);
-    }
-    assert_eq!(record.gone.len(), MAX_GONE);
-    assert_eq!(record.gone.last().expect("one").base.name, "r98");
 }
 
 /// Each end is noted at its own instant, whenever somebody looks.

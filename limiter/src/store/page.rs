@@ -13,7 +13,7 @@
 //! ```
 //! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
 //! be as good as new, and how long it holds permits of requests in flight, so that eviction needs neither
-//! the rule nor the limits that wrote it ([`victim`]). Its origin numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
+//! the rule nor the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
 //! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
 //! drains, and pages are never deleted: each version has pages of its own ([`KIND`]), and a reader that
 //! does not know the version leaves the page alone.

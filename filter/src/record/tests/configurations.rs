@@ -1,0 +1,117 @@
+//! Rules that go, come back, and are rolled back to.
+
+use super::*;
+
+/// A rule that a configuration leaves out and a later one has again has its buckets' history.
+#[test]
+fn a_rule_that_comes_back_knows_its_buckets() {
+    let with = |capacity| file(&json!([rule("a", capacity), rule("b", 7)]));
+    let without = file(&json!([rule("b", 7)]));
+    let mut record = Record::new(&with(5), Nanos::from_secs(1));
+    let at = Nanos::from_secs;
+    let edited = record.rule_mut("a").expect("a");
+    edited.apply(&edit(50), &author(2, None), 2);
+    record.generation = 2;
+    let taken = record.take_up(&without, at(3), at(3)).expect("newer");
+    assert_eq!(
+        (taken.removed, taken.retired),
+        (vec!["a".to_owned()], vec![ended("a", true, &[])])
+    );
+    assert!(record.rule("a").is_none());
+    let old = with(5).rules.remove(0);
+    let gone = record
+        .of_buckets(&old)
+        .expect("connections of the old listener");
+    assert_eq!(gone.history.changes.len(), 2);
+    assert_eq!(gone.effective(), old);
+    record.generation = 3;
+    record.take_up(&with(6), at(4), at(4)).expect("newer");
+    let back = record.rule("a").expect("a");
+    assert_eq!((back.history.since, back.history.version), (1, 4));
+    assert_eq!(back.history.changes.len(), 3);
+    assert!(record.gone.is_empty());
+    assert_eq!(
+        record.of_buckets(&old).map(|rule| &rule.base),
+        Some(&back.base)
+    );
+}
+
+/// Another key is another bucket: nothing is converted between the two.
+#[test]
+fn a_rule_with_another_key_has_buckets_of_its_own() {
+    let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::from_secs(1));
+    let old = record.rules[0].base.clone();
+    let mut by_path = rule("a", 6);
+    by_path["key"] = json!(["path"]);
+    let newer = file(&json!([by_path]));
+    let at = Nanos::from_secs(2);
+    let taken = record.take_up(&newer, at, at).expect("newer");
+    assert_eq!(taken.changed, ["a"]);
+    assert_eq!(record.of_buckets(&old).expect("gone").base, old);
+    let new = record.of_buckets(&newer.rules[0]).expect("a");
+    assert_eq!(new.base, newer.rules[0]);
+    assert_ne!(new.activate().tag(), old.tag());
+    assert!(new.history.changes.is_empty());
+    // Back to the first key while its buckets live.
+    record
+        .take_up(&file(&json!([rule("a", 7)])), at, at)
+        .expect("newer");
+    assert_eq!(record.rules[0].history.changes.len(), 1);
+    assert_eq!(record.gone.len(), 1);
+}
+
+#[test]
+fn only_so_many_rules_that_are_gone_are_remembered() {
+    let mut record = Record::new(&file(&json!([])), Nanos::ZERO);
+    for n in 0..100 {
+        let at = Nanos::from_secs(n);
+        record.take_up(&file(&json!([rule(&format!("r{n}"), 5)])), at, at);
+    }
+    assert_eq!(record.gone.len(), 64);
+    assert_eq!(record.gone.last().expect("one").base.name, "r98");
+}
+
+/// A configuration that is in force again keeps what was edited meanwhile; one that is loaded does not.
+#[test]
+fn a_rollback_keeps_the_edits() {
+    let with = |capacity| file(&json!([rule("a", capacity)]));
+    let at = Nanos::from_secs;
+    let mut record = Record::new(&with(5), at(1));
+    record.take_up(&with(9), at(2), at(3)).expect("newer");
+    let edited = record.rule_mut("a").expect("a");
+    edited.set_own("alice", Override::Banned, &author(4, None), 3);
+    // The workers may still be on their way to the configuration.
+    assert_eq!(record.roll_back(&with(5), Nanos::new(3_999_999_999)), None);
+    assert_eq!(record.roll_back(&with(9), at(5)), None, "it is in force");
+    let taken = record.roll_back(&with(5), at(5)).expect("a rollback");
+    assert_eq!(
+        (taken.changed, taken.retired),
+        (vec!["a".to_owned()], vec![])
+    );
+    assert_eq!(capacity(&record, "a"), 5);
+    assert!(record.rule("a").expect("a").is_edited());
+    // What was loaded before it is older now.
+    assert_eq!(record.take_up(&with(9), at(2), at(6)), None);
+    let taken = record.take_up(&with(9), at(7), at(8)).expect("newer");
+    assert_eq!(taken.retired, [ended("a", false, &["alice"])]);
+}
+
+/// Two listeners with different rules in one share would roll each other back for ever.
+#[test]
+fn there_is_an_end_to_rollbacks() {
+    let with = |capacity| file(&json!([rule("a", capacity)]));
+    let mut record = Record::new(&with(5), Nanos::ZERO);
+    let mut rolled_back = 0;
+    for n in 1..100 {
+        let other = with(5 + u32::from(n % 2 == 1));
+        rolled_back += u32::from(record.roll_back(&other, Nanos::from_secs(10 * n)).is_some());
+    }
+    assert_eq!(rolled_back, 16);
+    let newer = Nanos::from_secs(2_000);
+    record.take_up(&with(50), newer, newer).expect("newer");
+    assert!(
+        record
+            .roll_back(&with(5), Nanos::from_secs(2_010))
+            .is_some()
+    );
+}

@@ -1,0 +1,28 @@
+//! The line of those who wait, which edits leave as it is.
+
+use super::{Bucket, BucketDecision, Limits, reported};
+use crate::ask::Ask;
+
+impl Limits {
+    /// Decides for each limit; but nobody passes before those who wait already, whose limits may have had
+    /// other numbers: he waits as long as they do, or is refused if no limit holds a request for so long.
+    pub(super) fn decide_in_line(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
+        let line = bucket.line.since(ask.now);
+        let mut answer = self.decide_each(bucket, ask);
+        if line <= answer.wait() || ask.cost == 0 || answer.is_refused() {
+            return answer;
+        }
+        let waits = self.0.iter();
+        let waits = waits.map(|limit| limit.algorithm.meter().longest_wait());
+        let longest = ask.longest_wait(waits.max().unwrap_or_default());
+        if let Some(Some(first)) = answer.decisions.first_mut() {
+            *first = if line > longest {
+                first.refused(Some(line.since(longest)))
+            } else {
+                first.after(line)
+            };
+        }
+        answer.reported = reported(&answer.decisions);
+        answer
+    }
+}

@@ -1,0 +1,60 @@
+//! Limits whose capacity shrank below what was used may have words beyond their place in a bucket.
+
+use alloc::vec::Vec;
+
+use super::{Bucket, Each, Limits, MAX_BUCKET_WORDS};
+
+/// [`MAX_BUCKET_WORDS`] as words count.
+const MOST: u64 = 1024;
+
+impl Limits {
+    /// The same, and each limit may write the most words that it can ever need.
+    pub(crate) fn each_with_surplus(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
+        self.each_of_long(bucket, true, f);
+    }
+
+    /// The same where limits may have words beyond their place.
+    #[inline(never)]
+    pub(super) fn each_of_long(&self, bucket: &mut Bucket, with_room: bool, f: &mut Each<'_>) {
+        let own = self.words();
+        let mut surplus: Vec<u64> = bucket.words.iter().skip(own).copied().collect();
+        surplus.reverse();
+        bucket.words.resize(own, 0);
+        let mut behind: Vec<u64> = Vec::new();
+        let mut room = MAX_BUCKET_WORDS.saturating_sub(own);
+        let mut rest = bucket.words.as_mut_slice();
+        for (index, limit) in self.0.iter().enumerate() {
+            let meter = limit.algorithm.meter();
+            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
+                return;
+            };
+            rest = tail;
+            let most = meter.most_surplus();
+            if most == 0 {
+                f(index, meter, words);
+                continue;
+            }
+            let count = surplus.pop().unwrap_or(0);
+            let mut long = words.to_vec();
+            for _ in 0..count.min(MOST) {
+                long.extend(surplus.pop());
+            }
+            room = room.saturating_sub(1);
+            if with_room {
+                long.resize(words.len().saturating_add(most.min(room)), 0);
+            }
+            f(index, meter, &mut long);
+            let zeros = long.iter().rev().take_while(|word| **word == 0).count();
+            let (head, over) = long.split_at(words.len().min(long.len()));
+            words.copy_from_slice(head);
+            let count = over.len().saturating_sub(zeros);
+            let over = over.get(..count).unwrap_or(&[]);
+            behind.push(u64::try_from(count).unwrap_or(0));
+            behind.extend_from_slice(over);
+            room = room.saturating_sub(count);
+        }
+        if behind.iter().any(|word| *word > 0) {
+            bucket.words.extend(behind);
+        }
+    }
+}
