@@ -8,6 +8,7 @@ use super::*;
 use crate::host::fake::FakeHost;
 
 mod answers;
+mod generations;
 mod top;
 mod waiting;
 
