@@ -1,10 +1,14 @@
 //! What keys have used while their numbers change: edits, overrides that come, change and end, and both.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{admitted, user};
-use loudou_tests::{Config, Envoy, Operator, eventually};
+use loudou_tests::{Config, Envoy, Http, Operator, eventually};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -197,4 +201,68 @@ fn edits_there_and_back_hand_out_nothing() -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn queue(rate: &str) -> Value {
+    json!({ "name": "l", "algorithm": "leaky_queue", "capacity": 50, "rate": rate })
+}
+
+/// Three wait in line when the rate becomes a hundred times as fast, and one comes after them.
+#[test]
+fn nobody_passes_before_those_who_wait() -> Result<()> {
+    let (envoy, mut ops) = start(&queue("1/s"))?;
+    take(&envoy, "alice", 1)?;
+    let (done, order) = mpsc::channel();
+    let address = envoy.data_address();
+    let asks = |who: &'static str| {
+        let done = done.clone();
+        thread::spawn(move || {
+            let status = Http::new(address)
+                .send(&user("alice"))
+                .map(|answer| answer.status);
+            done.send((who, status))
+        })
+    };
+    let mut clients = Vec::new();
+    for (waiting, who) in (1..).zip(["first", "second", "third"]) {
+        clients.push(asks(who));
+        eventually(SOON, "another one to wait", || {
+            Ok((ops.waiting()? == waiting).then_some(()))
+        })?;
+    }
+    ops.edit("r", "carry=keep", &json!({ "limits": [queue("100/s")] }))?;
+    clients.push(asks("last"));
+    for expected in ["first", "second", "third", "last"] {
+        let (who, status) = order.recv()?;
+        ensure!(who == expected, "{who} instead of {expected}");
+        ensure!(status? == 200, "{who}");
+    }
+    for client in clients {
+        ensure!(client.join().is_ok_and(|sent| sent.is_ok()));
+    }
+    envoy.stop()
+}
+
+/// Limits that hold nobody refuse who comes after those who wait, and say for how long.
+#[test]
+fn limits_that_hold_nobody_let_those_pass_first_who_wait() -> Result<()> {
+    let (envoy, mut ops) = start(&queue("1/10s"))?;
+    take(&envoy, "alice", 1)?;
+    let mut waits = TcpStream::connect(envoy.data_address())?;
+    waits.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
+    eventually(SOON, "one to wait", || {
+        Ok((ops.waiting()? == 1).then_some(()))
+    })?;
+    ops.edit(
+        "r",
+        "carry=reset",
+        &json!({ "limits": [funnel(100, "100/s")] }),
+    )?;
+    let refused = envoy.data().send(&user("alice"))?;
+    ensure!(refused.status == 429, "{refused:?}");
+    let after: u32 = refused.header("retry-after").context("a time")?.parse()?;
+    ensure!((1..=10).contains(&after), "{after} s");
+    take(&envoy, "bob", 100)?;
+    drop(waits);
+    envoy.stop()
 }
