@@ -152,7 +152,8 @@ impl Record {
 
     /// When the next edit runs out.
     pub(crate) fn next_expiry(&self) -> Nanos {
-        let authors = self.rules.iter().flat_map(RuleRecord::authors);
+        let all = self.rules.iter().chain(&self.gone);
+        let authors = all.flat_map(RuleRecord::authors);
         let expiries = authors.filter_map(|who| who.expires_at_ns);
         expiries.min().map_or(Nanos::MAX, Nanos::new)
     }
@@ -160,7 +161,7 @@ impl Record {
     /// Drops what ran out by `now`.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
         let version = self.next_version();
-        let rules = self.rules.iter_mut();
+        let rules = self.rules.iter_mut().chain(&mut self.gone);
         let ended = rules.map(|rule| rule.expire(now, version));
         ended.filter(|ended| !ended.is_empty()).collect()
     }

@@ -43,6 +43,8 @@ pub const MAX_AMOUNT: u32 = 1_000_000_000;
 pub const MAX_PERIOD: Nanos = Nanos::from_secs(366 * 86_400);
 /// The longest time a full bucket may take to empty: ten years.
 pub const MAX_DRAIN: Nanos = Nanos::from_secs(3_660 * 86_400);
+/// For how long it is remembered at least what was used beyond a capacity that shrank: 250 years.
+pub const MAX_REMEMBERED: Nanos = Nanos::from_secs(91_500 * 86_400);
 /// The longest time a limit may let a request wait.
 pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
 
@@ -131,7 +133,7 @@ pub(crate) trait Meter {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
     /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
-    /// capacity shrank below what was used; that is remembered for at least [`MAX_DRAIN`].
+    /// capacity shrank below what was used; that is remembered for at least [`MAX_REMEMBERED`].
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
     /// Continues at `clock` from `old`, a state of `from`, where more is known than what is used: when
     /// it was taken. False when [`Meter::resume`] does as well. `carry` is not `reset`.

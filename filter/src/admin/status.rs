@@ -11,7 +11,7 @@ use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
 use crate::metrics::{RuleMetrics, StoreMetrics};
-use crate::record::{RecordError, RuleRecord};
+use crate::record::{Record, RecordError, RuleRecord};
 
 /// How many pages are looked at to tell the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
@@ -46,7 +46,7 @@ impl AdminPlane {
             uptime_ns: now.since(table.started()).get(),
             access: call.caller.access,
             waiting: metrics.waiting(host),
-            warnings: self.warnings(&rules, &store),
+            warnings: self.warnings(&record, &rules, &store),
             store,
             rules,
         };
@@ -109,7 +109,7 @@ impl AdminPlane {
         seen.unwrap_or_default()
     }
 
-    fn warnings(&self, rules: &[RuleTotals], store: &StoreStatus) -> Vec<String> {
+    fn warnings(&self, record: &Record, rules: &[RuleTotals], store: &StoreStatus) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.settings.tokens.is_empty() {
             let line = "no tokens are configured: every process on this machine may edit";
@@ -117,6 +117,13 @@ impl AdminPlane {
         }
         if rules.is_empty() {
             warnings.push("there are no rules".to_owned());
+        }
+        if record.rolls_back_no_more() {
+            warnings.push(
+                "configurations took turns too often: rollbacks are not noticed until the next new one; two \
+                 listeners with different rules need a store.share each"
+                    .to_owned(),
+            );
         }
         if store.evicted_lossy > 0 {
             warnings.push(format!(

@@ -75,12 +75,21 @@ impl Record {
     /// it whose rules differ and that both accept connections.
     fn may_roll_back(&self, now: Nanos) -> bool {
         let settled = Nanos::new(self.taken_ns).saturating_add(SETTLES_IN);
-        now >= settled && self.rollbacks < MAX_ROLLBACKS
+        now >= settled && !self.rolls_back_no_more()
+    }
+
+    /// Whether rollbacks have been so many that further ones are not noticed.
+    pub(crate) const fn rolls_back_no_more(&self) -> bool {
+        self.rollbacks >= MAX_ROLLBACKS
     }
 
     fn put_on(&mut self, file: &RuleFile, since: Nanos, now: Nanos, edits: Edits) -> TakenUp {
         let version = self.next_version();
+        let note = (Carry::default(), now, version);
         let mut taken = TakenUp::default();
+        if edits == Edits::Retire {
+            taken.retired = self.retire_gone(note);
+        }
         let mut old = core::mem::take(&mut self.rules);
         for base in &file.rules {
             let place = old.iter().position(|rule| rule.base.name == base.name);
@@ -90,8 +99,9 @@ impl Record {
                 Some(rule) if rule.is_of(base) => {}
                 Some(rule) => {
                     taken.changed.push(base.name.clone());
-                    let stays = edits == Edits::Keep && rule.shares_buckets_with(base);
-                    taken.retired.extend(rule.all_ended().filter(|_| !stays));
+                    if edits == Edits::Retire && rule.shares_buckets_with(base) {
+                        taken.retired.extend(rule.all_ended());
+                    }
                 }
             }
             let mut rule = match known {
@@ -102,22 +112,30 @@ impl Record {
                         .unwrap_or_else(|| RuleRecord::new(base.clone(), version))
                 }
             };
-            rule.rebase(base, (Carry::default(), now, version), edits);
+            rule.rebase(base, note, edits);
             self.rules.push(rule);
         }
         taken.removed = old.iter().map(|rule| rule.base.name.clone()).collect();
-        taken
-            .retired
-            .extend(old.iter().filter_map(RuleRecord::all_ended));
         self.gone.append(&mut old);
-        for rule in self.gone.iter_mut().filter(|rule| rule.is_edited()) {
-            rule.change((Carry::default(), now, version), RuleRecord::drop_edits);
+        if edits == Edits::Retire {
+            taken.retired.extend(self.retire_gone(note));
         }
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
         self.gone.drain(..surplus);
         self.since_ns = since.get();
         self.taken_ns = now.get();
         taken
+    }
+
+    /// Retires what was edited of rules that are gone.
+    fn retire_gone(&mut self, note: (Carry, Nanos, u32)) -> Vec<Ended> {
+        let edited = self.gone.iter_mut().filter(|rule| rule.is_edited());
+        let retire = |rule: &mut RuleRecord| {
+            let ended = rule.all_ended();
+            rule.change(note, RuleRecord::drop_edits);
+            ended
+        };
+        edited.filter_map(retire).collect()
     }
 
     /// A rule that was gone, with what its buckets have gone through.

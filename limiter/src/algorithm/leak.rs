@@ -9,10 +9,10 @@
 //!
 //! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
 //! what waits: *debt*. It never exceeds what leaks in the longest wait there is. Where a capacity shrinks
-//! below what was used, the level stays above it until that has leaked, for up to ten years.
+//! below what was used, the level stays above it until that has leaked, for up to 250 years.
 
 use super::wide::{clamp, mul_div_ceil, product, times};
-use super::{Algorithm, Back, MAX_DRAIN, USED_ONE, Used};
+use super::{Algorithm, Back, MAX_REMEMBERED, USED_ONE, Used};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -151,9 +151,9 @@ impl Leak {
         times(self.capacity, self.rate.period().get())
     }
 
-    /// Its level: at most full, and what leaks in ten years.
+    /// Its level: at most full, and what leaks while it is remembered.
     pub(super) fn level(self) -> Level {
-        let debt = times(MAX_DRAIN.get(), self.rate.amount().into());
+        let debt = times(MAX_REMEMBERED.get(), self.rate.amount().into());
         Level {
             rate: self.rate,
             most: self.full().saturating_add(debt),

@@ -18,7 +18,9 @@ use serde::Serialize;
 
 use super::leak::{Leak, WORDS, drain_time};
 use super::wide::clamp;
-use super::{Algorithm, Back, BadNumbers, MAX_DRAIN, Meter, USED_ONE, Used, check, check_wait};
+use super::{
+    Algorithm, Back, BadNumbers, MAX_REMEMBERED, Meter, USED_ONE, Used, check, check_wait,
+};
 use crate::ask::Ask;
 use crate::carry::Carry;
 use crate::decision::Decision;
@@ -101,9 +103,9 @@ impl TokenBucket {
         Nanos::new(instant.saturating_mul(self.rate.period().get())).since(now)
     }
 
-    /// The most tokens that can be used: the capacity, and what comes back in ten years.
+    /// The most tokens that can be used: the capacity, and what comes back while it is remembered.
     fn most_used(&self) -> u64 {
-        let lumps = MAX_DRAIN.get().checked_div(self.rate.period().get());
+        let lumps = MAX_REMEMBERED.get().checked_div(self.rate.period().get());
         let debt = lumps
             .unwrap_or(0)
             .saturating_add(1)

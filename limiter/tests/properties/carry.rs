@@ -2,7 +2,7 @@
 
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, timed, train};
-use loudou_limiter::algorithm::MAX_DRAIN;
+use loudou_limiter::algorithm::MAX_REMEMBERED;
 use loudou_limiter::{Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, carry};
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn used(specs: &[Spec], train: &[(u64, u64)]) -> (Bucket, u64) {
 proptest! {
     #![proptest_config(config(512))]
 
-    /// Within the new capacity, and what is above it is gone within ten years.
+    /// Within the new capacity, and what is above it is gone in the end.
     #[test]
     fn a_conversion_stays_within_bounds(
         (old, new) in pair(), train in train(20), wait in 0..=200_u64, carry in carry(),
@@ -51,7 +51,7 @@ proptest! {
         let decisions = each(&new_limits, &converted, at);
         for (limit, is) in new_limits.iter().zip(decisions) {
             prop_assert!(is.remaining <= is.capacity);
-            let most = limit.algorithm().drain_time().saturating_add(MAX_DRAIN);
+            let most = limit.algorithm().drain_time().saturating_add(MAX_REMEMBERED);
             // Lumps come in whole ones.
             let lump = limit.algorithm().rate().map_or(Nanos::ZERO, Rate::period);
             let most = most.saturating_add(lump).saturating_add(lump);

@@ -107,11 +107,47 @@ fn there_is_an_end_to_rollbacks() {
         rolled_back += u32::from(record.roll_back(&other, Nanos::from_secs(10 * n)).is_some());
     }
     assert_eq!(rolled_back, 16);
+    assert!(record.rolls_back_no_more());
     let newer = Nanos::from_secs(2_000);
     record.take_up(&with(50), newer, newer).expect("newer");
     assert!(
         record
             .roll_back(&with(5), Nanos::from_secs(2_010))
             .is_some()
+    );
+}
+
+/// A connection that looks like a rollback takes nothing along for good: what was edited of a rule that the
+/// first configuration lacks is there again with the second one.
+#[test]
+fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
+    let first = file(&json!([rule("a", 5)]));
+    let second = file(&json!([rule("a", 5), rule("b", 7)]));
+    let at = Nanos::from_secs;
+    let mut record = Record::new(&first, at(1));
+    record.take_up(&second, at(2), at(2)).expect("newer");
+    let b = record.rule_mut("b").expect("b");
+    b.set_own("alice", Override::Banned, &author(3, None), 3);
+    b.set_own("bob", Override::Banned, &author(3, Some(at(4))), 3);
+    let taken = record.roll_back(&first, at(5)).expect("a rollback");
+    assert_eq!(
+        (taken.removed, taken.retired),
+        (vec!["b".to_owned()], vec![])
+    );
+    assert_eq!(record.expire(at(7)), [ended("b", false, &["bob"])]);
+    record.roll_back(&second, at(8)).expect("a rollback");
+    let b = record.rule("b").expect("b");
+    assert_eq!(
+        b.effective().overrides.get("alice"),
+        Some(&Override::Banned)
+    );
+    assert_eq!(b.effective().overrides.get("bob"), None);
+    // A new configuration without the rule retires it.
+    let taken = record.take_up(&first, at(9), at(9)).expect("newer");
+    assert_eq!(taken.retired, [ended("b", false, &["alice"])]);
+    assert!(
+        record
+            .of_buckets(&second.rules[1])
+            .is_some_and(|b| !b.is_edited())
     );
 }
