@@ -147,6 +147,8 @@ impl AdminPlane {
             });
             outcome.is_ok() && !edited.dry_run
         })?;
+        // Also where an edit had to wait for it.
+        self.sweep(host, &record);
         let before = outcome?;
         if !edited.dry_run {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
@@ -155,7 +157,6 @@ impl AdminPlane {
         let change = describe(&before, &rule.effective());
         if !edited.dry_run {
             events::add(host, &share, edited.event(host, record.generation, &change));
-            self.sweep(host, &record)?;
         }
         let after = self.view(host, &record, rule);
         let answer = EditAnswer {
@@ -167,18 +168,17 @@ impl AdminPlane {
         Ok(ok_at(&record, &answer))
     }
 
-    /// Brings some buckets of rules forward that were edited often.
-    fn sweep(&mut self, host: &dyn Host, record: &Record) -> Result<(), Failure> {
+    /// Brings some buckets of rules forward that were edited often. What fails is tried with the next edit.
+    fn sweep(&mut self, host: &dyn Host, record: &Record) {
         let rules: Vec<ActiveRule> = record.to_sweep().map(RuleRecord::activate).collect();
-        if rules.is_empty() {
-            return Ok(());
-        }
-        let (share, table) = (self.share().to_owned(), self.table(host)?);
+        let Some(table) = self.table(host).ok().filter(|_| !rules.is_empty()) else {
+            return;
+        };
+        let share = self.share().to_owned();
         let rules: Vec<&ActiveRule> = rules.iter().collect();
         if sweep::step(host, &share, (&table, &rules), PAGES_OF_EDIT, host.clock()) {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
-        Ok(())
     }
 
     /// The rule as it is, if the caller has seen it so.

@@ -12,6 +12,7 @@ mod explain;
 mod of_keys;
 mod restart;
 mod slips;
+mod storms;
 mod top;
 
 const EDIT: &str = "edit-token";

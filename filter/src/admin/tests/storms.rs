@@ -1,0 +1,79 @@
+//! More edits of a rule than it remembers.
+
+use loudou_limiter::Carry;
+
+use super::*;
+use crate::record::{self, Author};
+
+const RULE: &str = "/v1/rules/per-user?carry=keep";
+
+fn limits(capacity: u64) -> Value {
+    let limit =
+        json!({ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" });
+    json!({ "limits": [limit] })
+}
+
+fn put(bench: &mut Bench, capacity: u64) -> (u16, Value) {
+    let token = format!("Bearer {EDIT}");
+    let headers: [(&str, &[u8]); 3] = [
+        ("authorization", token.as_bytes()),
+        ("if-match", b"*"),
+        ("content-type", b"application/json"),
+    ];
+    bench.call("PUT", RULE, &headers, Some(&limits(capacity)))
+}
+
+/// How many changes the rule remembers.
+fn remembered(bench: &Bench) -> usize {
+    let mut bytes = Vec::new();
+    let read = bench.host.shared_get(b"loudou:rules", &mut bytes);
+    assert!(read.is_ok_and(|version| version.is_some()));
+    let record: Value = serde_json::from_slice(&bytes).expect("JSON");
+    let changes = record.pointer("/rules/0/history/changes");
+    changes.and_then(Value::as_array).map_or(0, Vec::len)
+}
+
+/// Nobody sends requests, so the edits themselves bring the buckets forward.
+#[test]
+fn edits_without_traffic_remember_little_and_forget_nothing() {
+    let mut bench = Bench::with_buckets(4_096);
+    assert!(bench.passes("alice"));
+    for capacity in 3..=150 {
+        assert_eq!(put(&mut bench, capacity).0, 200, "{capacity}");
+        assert!(remembered(&bench) < 64, "{capacity}");
+    }
+    let admitted = (0..200).filter(|_| bench.passes("alice")).count();
+    assert_eq!(admitted, 149);
+}
+
+/// A rule that has changed too often declines edits, but not for good: each that is declined does its share.
+#[test]
+fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
+    let mut bench = Bench::with_buckets(65_536);
+    assert!(bench.passes("alice"));
+    let author = Author {
+        by: "ops".to_owned(),
+        reason: String::new(),
+        carry: Carry::Keep,
+        at: bench.host.now(),
+        at_unix_ms: 0,
+        expires_after: None,
+    };
+    let flood = record::edit(&bench.host, "loudou", &mut |record| {
+        for n in 0..1_024 {
+            let edit = config::parse_edit(&limits(10 + n % 2)).expect("an edit");
+            let version = record.next_version();
+            let rule = record.rule_mut("per-user").expect("the rule");
+            rule.apply(&edit, &author, version);
+        }
+        true
+    });
+    flood.expect("edited");
+    assert_eq!(remembered(&bench), 1_024);
+    let declined = (0..40).take_while(|_| put(&mut bench, 20).0 == 503).count();
+    // 128 of 4 096 pages each.
+    assert_eq!(declined, 32);
+    assert_eq!(remembered(&bench), 1);
+    let admitted = (0..40).filter(|_| bench.passes("alice")).count();
+    assert_eq!(admitted, 19);
+}
