@@ -49,10 +49,9 @@ use rules::{FLOOD, KEY, Kind, Numbers, Rule};
 const WORKERS: u32 = 2;
 const CLIENTS: u64 = 4;
 const HOLDERS: u64 = 2;
-/// Long enough that connections outlive several updates: Envoy closes one at an answer with a chance that
-/// grows to certainty in this time. And short enough that what has drained is gone before the end: the
-/// memory of listeners that still drain would not be flat.
-const DRAIN_S: u32 = 30;
+/// Long, so that connections outlive several updates: Envoy closes one at an answer with a chance that
+/// grows to certainty in this time. And the discovery of the filter ends with the last listener that uses it.
+const DRAIN_S: u32 = 600;
 const TURN: Duration = Duration::from_millis(100);
 const PROGRESS: u64 = 10 * SECOND;
 
