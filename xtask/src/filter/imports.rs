@@ -1,13 +1,11 @@
-//! What a wasm module asks of its host, read from its import section.
+//! What a wasm module asks of its host, read from its import section by `wasmparser`.
 //!
 //! A function that the host does not have makes Envoy refuse the module, and one that only newer
 //! hosts have narrows where it runs. So every import must be on the list: proxy-wasm ABI 0.2.1,
 //! and the two WASI calls that stand in for what it lacks.
 
-use anyhow::{Context as _, Result, bail, ensure};
-
-const IMPORT_SECTION: u8 = 2;
-const FUNCTION: u8 = 0;
+use anyhow::{Result, ensure};
+use wasmparser::{Encoding, Import, Parser, Payload, TypeRef};
 
 const PROXY_WASM: &[&str] = &[
     "add_header_map_value",
@@ -55,104 +53,63 @@ const WASI: &[&str] = &["clock_time_get", "random_get"];
 
 /// Checks every import and gives their number.
 pub(super) fn check(module: &[u8]) -> Result<usize> {
-    let imports = read(module)?;
-    for (from, name) in &imports {
-        let known = match from.as_str() {
-            "env" => name
-                .strip_prefix("proxy_")
-                .is_some_and(|name| PROXY_WASM.contains(&name)),
-            "wasi_snapshot_preview1" => WASI.contains(&name.as_str()),
-            _ => false,
-        };
-        ensure!(
-            known,
-            "the filter imports {from}.{name}; allowed are proxy-wasm 0.2.1 and {WASI:?}"
-        );
-    }
-    Ok(imports.len())
-}
-
-/// The imported functions as (module, name).
-fn read(module: &[u8]) -> Result<Vec<(String, String)>> {
-    let mut reader = Reader(module);
-    let header = reader.take(8)?;
-    ensure!(
-        header == b"\0asm\x01\0\0\0",
-        "not a wasm module of version 1: {header:?}"
-    );
-    while !reader.0.is_empty() {
-        let section = reader.byte()?;
-        let size = reader.number()?;
-        let content = reader.take(size)?;
-        if section == IMPORT_SECTION {
-            return functions(Reader(content));
-        }
-    }
-    Ok(Vec::new())
-}
-
-fn functions(mut section: Reader<'_>) -> Result<Vec<(String, String)>> {
-    let mut functions = Vec::new();
-    for _ in 0..section.number()? {
-        let (from, name) = (section.name()?, section.name()?);
-        if section.byte()? != FUNCTION {
-            bail!("the filter imports {from}.{name}, which is no function");
-        }
-        // The function's type.
-        section.number()?;
-        functions.push((from, name));
-    }
-    Ok(functions)
-}
-
-/// The rest of the bytes.
-#[derive(Debug)]
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(count)
-            .context("the module ends too early")?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?.first().copied().unwrap_or_default())
-    }
-
-    /// An unsigned LEB128 number of at most 32 bits.
-    fn number(&mut self) -> Result<usize> {
-        let mut value: u64 = 0;
-        for shift in (0..35).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(usize::try_from(value)?);
+    let mut count: usize = 0;
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::Version { encoding, .. } => {
+                ensure!(encoding == Encoding::Module, "not a wasm module");
             }
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    allowed(&import?)?;
+                    count = count.saturating_add(1);
+                }
+            }
+            _ => {}
         }
-        bail!("a number in the module is longer than 32 bits")
     }
+    Ok(count)
+}
 
-    fn name(&mut self) -> Result<String> {
-        let length = self.number()?;
-        Ok(String::from_utf8(self.take(length)?.to_vec())?)
-    }
+fn allowed(import: &Import<'_>) -> Result<()> {
+    let Import { module, name, ty } = import;
+    ensure!(
+        matches!(ty, TypeRef::Func(_)),
+        "the filter imports {module}.{name}, which is no function"
+    );
+    let known = match *module {
+        "env" => name
+            .strip_prefix("proxy_")
+            .is_some_and(|name| PROXY_WASM.contains(&name)),
+        "wasi_snapshot_preview1" => WASI.contains(name),
+        _ => false,
+    };
+    ensure!(
+        known,
+        "the filter imports {module}.{name}; allowed are proxy-wasm 0.2.1 and {WASI:?}"
+    );
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const IMPORT_SECTION: u8 = 2;
+    const FUNCTION: u8 = 0;
+    const MEMORY: u8 = 2;
+
     /// A module with one imported function and a custom section before it.
     fn module(from: &str, name: &str) -> Vec<u8> {
+        importing(from, name, &[FUNCTION, 0])
+    }
+
+    fn importing(from: &str, name: &str, what: &[u8]) -> Vec<u8> {
         let text = |text: &str| {
             let length = u8::try_from(text.len()).expect("a short name");
             [&[length], text.as_bytes()].concat()
         };
-        let imports = [vec![1], text(from), text(name), vec![FUNCTION, 0]].concat();
+        let imports = [&[1][..], &text(from), &text(name), what].concat();
         let size = u8::try_from(imports.len()).expect("a short section");
         [
             b"\0asm\x01\0\0\0",
@@ -180,6 +137,17 @@ mod tests {
             .expect_err("not our host")
             .to_string();
         assert!(error.contains("other.proxy_log"), "{error}");
+    }
+
+    #[test]
+    fn other_imports_than_functions_are_refused() {
+        let error = check(&importing("env", "memory", &[MEMORY, 0, 1]))
+            .expect_err("a memory")
+            .to_string();
+        assert!(
+            error.contains("env.memory, which is no function"),
+            "{error}"
+        );
     }
 
     #[test]
