@@ -29,7 +29,6 @@ pub mod book;
 pub mod clients;
 pub mod driver;
 pub mod holders;
-mod keys;
 pub mod memory;
 pub mod model;
 pub mod plan;

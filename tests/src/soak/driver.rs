@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::book::Book;
-use super::keys;
 use super::model::Promise;
 use super::plan::{Action, Plan, Way};
 use super::rules::{Numbers, Rule, flood};
@@ -18,6 +17,8 @@ use crate::envoy::{Envoy, Update};
 use crate::http::{Request, Response};
 use crate::one_rule::user;
 use crate::operator::Operator;
+
+mod keys;
 
 /// A sandbox is reloaded within a second or two, and a configuration is in force at the next tick of a
 /// worker; the rest is for a busy machine.
@@ -31,7 +32,7 @@ const ALL: &str = "all rules";
 /// The operator and what he has done so far.
 #[derive(Debug)]
 pub struct Driver<'a> {
-    pub(super) book: &'a Book,
+    book: &'a Book,
     envoy: &'a Envoy,
     ops: Operator,
     variants: &'a [Vec<Numbers>],
@@ -122,7 +123,7 @@ impl<'a> Driver<'a> {
     }
 
     /// The answer of the admin API, asked again while its sandbox is dead.
-    pub(super) fn call(&mut self, request: &Request) -> Result<Response> {
+    fn call(&mut self, request: &Request) -> Result<Response> {
         eventually(PATIENCE, "the admin API to answer", || {
             let answer = self.ops.send(request.clone())?;
             Ok((answer.status != 503).then_some(answer))
@@ -130,7 +131,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Whether a change was taken up. One that is declined for a reason is none; anything else is wrong.
-    pub(super) fn taken(&self, rule: usize, answer: &Response) -> bool {
+    fn taken(&self, rule: usize, answer: &Response) -> bool {
         match answer.status {
             200 => return true,
             409 => self.book.count("changes declined (409)", 1),
@@ -384,7 +385,7 @@ fn capacity(limit: &Value) -> Option<u64> {
 }
 
 /// When something that lasts so many milliseconds ends at the earliest, and at the latest.
-pub(super) const fn ends_between(sent: At, answered: At, lasts: u64) -> (At, At) {
+const fn ends_between(sent: At, answered: At, lasts: u64) -> (At, At) {
     let lasts = lasts.saturating_mul(MS);
     let latest = answered.saturating_add(lasts).saturating_add(MARGIN);
     (sent.saturating_add(lasts), latest)

@@ -3,12 +3,12 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::book::Key;
-use super::driver::{Driver, ends_between};
-use super::plan::Special;
-use super::timeline::{At, Gives, KeySpan, OPEN};
+use super::{Driver, ends_between};
 use crate::http::Request;
 use crate::operator::percent;
+use crate::soak::book::Key;
+use crate::soak::plan::Special;
+use crate::soak::timeline::{At, Gives, KeySpan, OPEN};
 
 /// Gives the key in a slot something else than its rule's numbers.
 pub(super) fn set_override(
