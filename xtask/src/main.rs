@@ -12,6 +12,7 @@
 
 mod bench;
 mod checks;
+mod circles;
 mod command;
 mod demo;
 mod filter;
@@ -65,6 +66,8 @@ enum Task {
         #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
         without: Vec<String>,
     },
+    /// Looks for files of a crate that use each other in a circle
+    Circles,
     /// Runs every test, those in a real Envoy included
     Test,
     /// Runs the formatter's and the lints' checks, the docs, `test`, a soak, and cargo-deny where installed
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run().map(drop),
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
+        Task::Circles => circles::run(),
         Task::Demo => demo::run(),
         Task::Pictures => pictures::run_all(),
         Task::Bench { what } => bench::bench(what),
