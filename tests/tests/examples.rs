@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::example::{self, Example};
-use loudou_tests::paths::workspace_root;
+use loudou_tests::paths::{loudou_bin, workspace_root};
 use loudou_tests::{Request, TempDir};
 
 /// Runs the README of an example; it has at least so many commands.
@@ -94,6 +94,54 @@ fn grpc() -> Result<()> {
 }
 
 /// Side by side on one machine, found in the README, and run by a test of the same name.
+/// Each example's comment promises that `loudou check` reads the file that Envoy reads.
+#[test]
+fn loudou_checks_the_file_of_every_example() -> Result<()> {
+    let mut checked = 0;
+    for entry in fs::read_dir(workspace_root().join("envoy"))? {
+        let file = entry?.path().join("envoy.yaml");
+        let output = Command::new(loudou_bin()?)
+            .arg("check")
+            .arg(&file)
+            .output()?;
+        let told = String::from_utf8(output.stdout)?;
+        ensure!(output.status.success(), "{}: {told}", file.display());
+        for filter in [
+            "listener data, filter loudou, data role",
+            "listener admin, filter loudou-admin, admin role",
+        ] {
+            let line = format!("{}: {filter}: valid: ", file.display());
+            ensure!(told.contains(&line), "no {line:?} in {told}");
+        }
+        checked += 1;
+    }
+    ensure!(checked >= 8, "{checked} examples");
+    Ok(())
+}
+
+#[test]
+fn loudou_names_the_place_in_the_file_of_envoy() -> Result<()> {
+    let text = fs::read_to_string(workspace_root().join("envoy/quickstart/envoy.yaml"))?;
+    let line = 1 + text
+        .lines()
+        .position(|line| line.contains("capacity: 15"))
+        .context("a capacity")?;
+    let dir = TempDir::new("check-envoy")?;
+    let file = dir.write("envoy.yaml", &text.replace("capacity: 15", "capacty: 15"))?;
+    let output = Command::new(loudou_bin()?)
+        .arg("check")
+        .arg(&file)
+        .output()?;
+    let told = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1), "{told}");
+    let place = format!("envoy.yaml:{line}:");
+    ensure!(
+        told.contains(&place) && told.contains("did you mean `capacity`?"),
+        "{told}"
+    );
+    Ok(())
+}
+
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
     let mut seen = BTreeSet::new();

@@ -4,6 +4,8 @@
 //! [`loudou_limiter::config`], which names places by path, and a tree of positions beside it that
 //! turns such a path into line and column. What makes sense in YAML alone (anchors, aliases, tags,
 //! several documents, keys that are not text) is refused, and sizes and depths are bounded.
+//!
+//! Files of Envoy may have anchors, aliases and tags; they are read as Envoy reads them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +15,11 @@ use saphyr_parser::{Marker, Parser};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+pub use kind::Kind;
+
 mod build;
+pub mod envoy;
+mod kind;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -67,6 +73,8 @@ pub struct Document {
     pub value: Value,
     /// What is wrong with how it says it; reading went on.
     pub faults: Vec<Fault>,
+    /// As what it was read.
+    pub kind: Kind,
     root: Node,
 }
 
@@ -81,6 +89,8 @@ struct Node {
 enum Inside {
     #[default]
     Nothing,
+    /// A text in lines of its own, below `at`.
+    Block,
     List(Vec<Node>),
     /// Each field's name with the position of the name.
     Object(BTreeMap<String, (Position, Node)>),
@@ -93,22 +103,28 @@ impl Document {
         let mut node = &self.root;
         let mut name_at = node.at;
         for step in path.steps() {
-            let next = match (step, &node.inside) {
-                (Step::Field(name), Inside::Object(fields)) => {
-                    fields.get(name).map(|(at, node)| (*at, node))
-                }
-                (Step::Index(index), Inside::List(nodes)) => {
-                    nodes.get(*index).map(|node| (node.at, node))
-                }
-                _ => None,
-            };
-            let Some((at, inner)) = next else {
+            let Some((at, inner)) = node.inner(step) else {
                 return node.at;
             };
             name_at = at;
             node = inner;
         }
         if at_name { name_at } else { node.at }
+    }
+}
+
+impl Node {
+    /// What a step leads to, with the position of its name, or of its own where it has none.
+    fn inner(&self, step: &Step) -> Option<(Position, &Self)> {
+        match (step, &self.inside) {
+            (Step::Field(name), Inside::Object(fields)) => {
+                fields.get(name).map(|(at, node)| (*at, node))
+            }
+            (Step::Index(index), Inside::List(nodes)) => {
+                nodes.get(*index).map(|node| (node.at, node))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -121,8 +137,12 @@ pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = without_tabs(text);
-    let mut builder = build::Builder::default();
-    let mut parser = Parser::new_from_str(&text);
+    read_as(Kind::of(&text), &text)
+}
+
+fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
+    let mut builder = build::Builder::new(kind);
+    let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| {
             let position = Position::of(*error.marker());

@@ -115,7 +115,7 @@ pub(crate) enum Command {
     /// Watch the buckets on a live screen (the default); not on a terminal: list the most refused keys
     #[command(before_help = examples::TOP)]
     Top(TopArgs),
-    /// Check rule files, and say in words what they do
+    /// Check rule files or the rules in an envoy.yaml, and say in words what they do
     #[command(before_help = examples::CHECK)]
     Check(CheckArgs),
     /// Run a rule file over recorded traffic, and say what it would have done
@@ -176,7 +176,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Rule files, JSON or YAML; - for standard input
+    /// Rule files or Envoy configurations, JSON or YAML; - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }

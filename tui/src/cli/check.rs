@@ -25,19 +25,22 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     let mut valid = true;
     for path in &args.files {
         let bytes = bytes_of(context, path)?;
-        let (report, found) = check(&name_of(path), &bytes);
-        valid &= found.is_some();
-        match context.format() {
-            Format::Table => {
-                let text = report.lines(context.style);
-                write!(context.io.out, "{text}")?;
-                match &found {
-                    Some(found) => summary::print(report.file(), found, context.io.out)?,
-                    None => writeln!(context.io.out, "{}", report.count())?,
+        for (report, found) in check(&name_of(path), &bytes) {
+            valid &= found.is_some();
+            match context.format() {
+                Format::Table => {
+                    let text = report.lines(context.style);
+                    write!(context.io.out, "{text}")?;
+                    match &found {
+                        Some(found) => summary::print(&report.name(), found, context.io.out)?,
+                        None => writeln!(context.io.out, "{}", report.count())?,
+                    }
                 }
+                Format::Json | Format::Jsonl => {
+                    files.push(FileReport::new(&report, found.as_ref()));
+                }
+                Format::Csv => problems.extend(report.problems()),
             }
-            Format::Json | Format::Jsonl => files.push(FileReport::new(&report, found.as_ref())),
-            Format::Csv => problems.extend(report.problems()),
         }
     }
     let format = context.format();
@@ -54,9 +57,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     })
 }
 
-/// All that is wrong with a text, and what it says when nothing is.
-fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
-    let mut report = Report::of_text(name, bytes);
+/// For each configuration in a text all that is wrong with it, and what it says when nothing is. A
+/// rule file is one; a file of Envoy has one for each filter.
+fn check(name: &str, bytes: &[u8]) -> Vec<(Report, Option<Content>)> {
+    let reports = Report::of_text(name, bytes).configurations();
+    reports.into_iter().map(check_one).collect()
+}
+
+fn check_one(mut report: Report) -> (Report, Option<Content>) {
     let Some(document) = &report.document else {
         return (report, None);
     };
@@ -77,19 +85,44 @@ fn check(name: &str, bytes: &[u8]) -> (Report, Option<Content>) {
     (report, content)
 }
 
-/// The rules of a file for another command. What is wrong with them goes to standard error.
+/// The rules of a file for another command, out of a file of Envoy, too. What is wrong with them goes
+/// to standard error.
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
-    let (report, found) = check(&name_of(path), &bytes);
-    write!(context.io.err, "{}", report.lines(context.style))?;
-    match found {
-        Some(Content::Rules(file)) => return Ok(Some(file)),
-        Some(Content::Admin(_)) => writeln!(
+    let name = name_of(path);
+    let checked = check(&name, &bytes);
+    let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
+    let mut valid = true;
+    for (report, found) in &checked {
+        write!(context.io.err, "{}", report.lines(context.style))?;
+        match found {
+            None => {
+                valid = false;
+                writeln!(context.io.err, "{}", report.count())?;
+            }
+            Some(Content::Rules(file)) if distinct.iter().all(|(_, other)| *other != file) => {
+                distinct.push((report.filter().unwrap_or_default().to_owned(), file));
+            }
+            Some(_) => {}
+        }
+    }
+    let name = escape(&name);
+    match distinct.as_slice() {
+        _ if !valid => {}
+        [(_, file)] => return Ok(Some((*file).clone())),
+        [] => writeln!(
             context.io.err,
-            "{}: the configuration of the admin role has no rules",
-            escape(&name_of(path))
+            "{name}: the configuration of the admin role has no rules"
         )?,
-        None => writeln!(context.io.err, "{}", report.count())?,
+        several => {
+            let filters: Vec<&str> = several.iter().map(|(filter, _)| filter.as_str()).collect();
+            writeln!(
+                context.io.err,
+                "{name}: {} filters with different rules, and only one can be used here: {}",
+                several.len(),
+                escape(&filters.join("; "))
+            )?;
+        }
     }
     Ok(None)
 }

@@ -23,6 +23,7 @@ Examples:
 pub(crate) const CHECK: &str = "\
 Examples:
   loudou check rules.yaml other.json
+  loudou check envoy.yaml                         the rules in Envoy's configuration
   loudou export | loudou check -
   loudou check --output json rules.yaml           for an editor or a pipeline";
 

@@ -62,7 +62,7 @@ pub(crate) struct ExplainArgs {
     /// What it costs, whatever the rules say
     #[arg(long, value_name = "N")]
     cost: Option<u64>,
-    /// Ask this rule file, JSON or YAML, and not Envoy; - for standard input
+    /// Ask this rule file or Envoy configuration, JSON or YAML, and not Envoy; - for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -33,7 +33,7 @@ const CHUNK: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The rule file, JSON or YAML; - for standard input
+    /// The rule file or Envoy configuration, JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The trace or access log; - for standard input

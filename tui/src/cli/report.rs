@@ -1,5 +1,7 @@
 //! Problems of a text with the place of each: `file:line:column`, the line itself, and a mark below.
 
+use std::rc::Rc;
+
 use loudou_api::RuleProblem;
 use loudou_limiter::config::{Path, Problem, Severity, Step};
 use serde::Serialize;
@@ -8,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::table::Paint;
 use super::world::Style;
-use crate::document::{self, Document, Fault, Position};
+use crate::document::{self, Document, Fault, Kind, Position, envoy};
 use crate::text::escape;
 
 /// How many characters of a line are shown.
@@ -20,7 +22,9 @@ const BEFORE: usize = 60;
 #[derive(Debug, Default)]
 pub(super) struct Report {
     file: String,
-    source: Vec<String>,
+    /// Which filters of an Envoy file it is about.
+    filter: Option<String>,
+    source: Rc<[String]>,
     findings: Vec<Finding>,
     /// The text as read, when it could be.
     pub(super) document: Option<Document>,
@@ -63,8 +67,50 @@ impl Report {
         report
     }
 
+    /// Where the text is a file of Envoy, a report for each configuration of Loudou in it.
+    pub(super) fn configurations(self) -> Vec<Self> {
+        let Some(file) = self.document.as_ref().filter(|it| it.kind == Kind::Envoy) else {
+            return vec![self];
+        };
+        let part = |filter, document: Result<Document, Fault>| {
+            let (document, faults) = match document {
+                Ok(document) => {
+                    let faults = document.faults.iter().map(Finding::fault).collect();
+                    (Some(document), faults)
+                }
+                Err(fault) => (None, vec![Finding::fault(&fault)]),
+            };
+            Self {
+                file: self.file.clone(),
+                filter,
+                source: Rc::clone(&self.source),
+                findings: faults,
+                document,
+            }
+        };
+        match envoy::configurations(file) {
+            Ok(found) => found
+                .into_iter()
+                .map(|found| part(Some(found.title), found.document))
+                .collect(),
+            Err(fault) => vec![part(None, Err(fault))],
+        }
+    }
+
     pub(super) fn file(&self) -> &str {
         &self.file
+    }
+
+    pub(super) fn filter(&self) -> Option<&str> {
+        self.filter.as_deref()
+    }
+
+    /// What it is about, in messages.
+    pub(super) fn name(&self) -> String {
+        match &self.filter {
+            Some(filter) => format!("{}: {filter}", self.file),
+            None => self.file.clone(),
+        }
     }
 
     pub(super) fn has_errors(&self) -> bool {
@@ -111,7 +157,7 @@ impl Report {
             .into_iter()
             .flatten()
             .collect();
-        format!("{}: {}", escape(&self.file), counts.join(", "))
+        format!("{}: {}", escape(&self.name()), counts.join(", "))
     }
 
     fn finding(&self, finding: &Finding, style: Style) -> String {

@@ -5,18 +5,25 @@
 use std::collections::BTreeMap;
 
 use loudou_limiter::config::Severity;
-use saphyr_parser::{Event, ScalarStyle};
+use saphyr_parser::{Event, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 
 use super::scalar::{self, Plain};
-use super::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
+use super::{Document, Fault, Inside, Kind, MAX_DEPTH, Node, Position};
 
 /// The most faults that are kept; a text with more has one cause.
 const MAX_FAULTS: usize = 100;
 
+/// How large everything may be that anchors keep and aliases repeat, in bytes.
+const MAX_COPIED: usize = 8 << 20;
+/// What a value takes in that, besides its text.
+const VALUE_BYTES: usize = 32;
+
 /// A list or object that is not complete yet.
 struct Frame {
     at: Position,
+    /// The number of its anchor; 0 for none.
+    anchor: usize,
     parts: Parts,
 }
 
@@ -26,12 +33,36 @@ enum Parts {
         values: Map<String, Value>,
         nodes: BTreeMap<String, (Position, Node)>,
         /// The name whose value comes next.
-        name: Option<(String, Position)>,
+        name: Option<Name>,
     },
+}
+
+struct Name {
+    text: String,
+    at: Position,
+    /// Whether Envoy leaves the field out: it is there for its anchor.
+    ignored: bool,
+}
+
+/// What an alias stands for.
+struct Anchored {
+    value: Value,
+    node: Node,
+    size: Size,
+}
+
+/// How much a value is.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    bytes: usize,
+    depth: usize,
 }
 
 #[derive(Default)]
 pub(super) struct Builder {
+    kind: Kind,
+    anchors: BTreeMap<usize, Anchored>,
+    copied: usize,
     stack: Vec<Frame>,
     root: Option<(Value, Node)>,
     documents: usize,
@@ -39,6 +70,13 @@ pub(super) struct Builder {
 }
 
 impl Builder {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn event(&mut self, event: Event<'_>, at: Position) -> Result<(), Fault> {
         match event {
             Event::DocumentStart(_) => {
@@ -50,28 +88,36 @@ impl Builder {
                     ));
                 }
             }
-            Event::Alias(_) => return Err(Fault::error(at, "aliases are not read; write it out")),
+            Event::Alias(anchor) => self.alias(anchor, at)?,
             Event::Scalar(text, style, anchor, tag) => {
-                refuse_extras(anchor, tag.is_some(), at)?;
-                self.scalar(&text, style, at)?;
+                self.refuse_extras(anchor, tag.is_some(), at)?;
+                self.scalar(&text, style, (anchor, tag.as_deref()), at)?;
             }
             Event::SequenceStart(anchor, tag) => {
-                refuse_extras(anchor, tag.is_some(), at)?;
-                self.open(at, Parts::List(Vec::new(), Vec::new()))?;
+                self.refuse_extras(anchor, tag.is_some(), at)?;
+                self.open(at, anchor, Parts::List(Vec::new(), Vec::new()))?;
             }
             Event::MappingStart(anchor, tag) => {
-                refuse_extras(anchor, tag.is_some(), at)?;
+                self.refuse_extras(anchor, tag.is_some(), at)?;
                 let parts = Parts::Object {
                     values: Map::new(),
                     nodes: BTreeMap::new(),
                     name: None,
                 };
-                self.open(at, parts)?;
+                self.open(at, anchor, parts)?;
             }
-            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::SequenceEnd | Event::MappingEnd => self.close()?,
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
         }
         Ok(())
+    }
+
+    fn refuse_extras(&self, anchor: usize, tagged: bool, at: Position) -> Result<(), Fault> {
+        match self.kind {
+            Kind::Own if anchor != 0 => Err(Fault::error(at, "anchors are not read; write it out")),
+            Kind::Own if tagged => Err(Fault::error(at, "tags are not read; leave the `!` out")),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn finish(self) -> Document {
@@ -79,22 +125,19 @@ impl Builder {
         Document {
             value,
             faults: self.faults,
+            kind: self.kind,
             root,
         }
     }
 
-    fn open(&mut self, at: Position, parts: Parts) -> Result<(), Fault> {
+    fn open(&mut self, at: Position, anchor: usize, parts: Parts) -> Result<(), Fault> {
         if self.stack.len() >= MAX_DEPTH {
-            let message = format!("nested deeper than {MAX_DEPTH}");
-            return Err(Fault::error(at, message));
+            return Err(too_deep(at));
         }
         if self.expects_name() {
-            return Err(Fault::error(
-                at,
-                "a list or object where a field's name belongs",
-            ));
+            return Err(no_name(at));
         }
-        self.stack.push(Frame { at, parts });
+        self.stack.push(Frame { at, anchor, parts });
         Ok(())
     }
 
@@ -108,54 +151,172 @@ impl Builder {
         )
     }
 
-    fn close(&mut self) {
-        let Some(Frame { at, parts }) = self.stack.pop() else {
-            return;
+    fn close(&mut self) -> Result<(), Fault> {
+        let Some(Frame { at, anchor, parts }) = self.stack.pop() else {
+            return Ok(());
         };
         let (value, inside) = match parts {
             Parts::List(values, nodes) => (Value::Array(values), Inside::List(nodes)),
             Parts::Object { values, nodes, .. } => (Value::Object(values), Inside::Object(nodes)),
         };
-        self.put(value, Node { at, inside });
+        let node = Node { at, inside };
+        self.keep(anchor, &value, &node)?;
+        self.put(value, node);
+        Ok(())
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, at: Position) -> Result<(), Fault> {
+    /// Keeps what has an anchor.
+    fn keep(&mut self, anchor: usize, value: &Value, node: &Node) -> Result<(), Fault> {
+        if anchor == 0 {
+            return Ok(());
+        }
+        let size = Size::of(value);
+        self.copy(size, node.at)?;
+        let (value, node) = (value.clone(), node.clone());
+        self.anchors.insert(anchor, Anchored { value, node, size });
+        Ok(())
+    }
+
+    fn copy(&mut self, size: Size, at: Position) -> Result<(), Fault> {
+        self.copied = self.copied.saturating_add(size.bytes);
+        if self.copied > MAX_COPIED {
+            let message = format!("aliases stand for more than {} MiB", MAX_COPIED >> 20);
+            return Err(Fault::error(at, message));
+        }
+        Ok(())
+    }
+
+    /// What an alias stands for keeps its positions, so that a problem in it is shown where it is.
+    fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
+        if self.kind == Kind::Own {
+            return Err(Fault::error(at, "aliases are not read; write it out"));
+        }
+        let Some(size) = self.anchors.get(&anchor).map(|anchored| anchored.size) else {
+            return Err(Fault::error(at, "an alias inside of what it stands for"));
+        };
+        self.copy(size, at)?;
+        if self.stack.len().saturating_add(size.depth) > MAX_DEPTH {
+            return Err(too_deep(at));
+        }
+        let Some(Anchored { value, node, .. }) = self.anchors.get(&anchor) else {
+            return Ok(());
+        };
+        let (value, node) = (value.clone(), node.clone());
+        if self.expects_name() {
+            let Value::String(name) = value else {
+                return Err(no_name(at));
+            };
+            self.name(&name, at, false);
+            return Ok(());
+        }
+        self.put(value, node);
+        Ok(())
+    }
+
+    fn name(&mut self, text: &str, at: Position, ignored: bool) {
         if let Some(Frame {
             parts: Parts::Object { name, .. },
             ..
         }) = self.stack.last_mut()
-            && name.is_none()
         {
-            *name = Some((text.to_owned(), at));
+            *name = Some(Name {
+                text: text.to_owned(),
+                at,
+                ignored,
+            });
+        }
+    }
+
+    fn scalar(
+        &mut self,
+        text: &str,
+        style: ScalarStyle,
+        (anchor, tag): (usize, Option<&Tag>),
+        at: Position,
+    ) -> Result<(), Fault> {
+        let is = |suffix: &str| tag.is_some_and(|tag| tag.handle == "!" && tag.suffix == suffix);
+        if self.expects_name() {
+            let node = Node {
+                at,
+                ..Node::default()
+            };
+            self.keep(anchor, &Value::from(text), &node)?;
+            self.name(text, at, is("ignore"));
             return Ok(());
         }
-        let value = if matches!(style, ScalarStyle::Plain) {
-            match scalar::plain(text) {
-                Plain::Is(value) => value,
-                Plain::Ambiguous => {
-                    // Envoy would hand the filter `false` for an unquoted `off` in envoy.yaml.
-                    self.fault(Fault {
-                        position: at,
-                        severity: Severity::Warning,
-                        message: format!(
-                            "`{text}` without quotes is true or false to Envoy; write \"{text}\""
-                        ),
-                    });
-                    Value::from(text)
-                }
-                Plain::NotJson => {
-                    return Err(Fault::error(
-                        at,
-                        format!("`{text}` is not a number in JSON"),
-                    ));
-                }
-            }
-        } else {
-            Value::from(text)
+        let plain = matches!(style, ScalarStyle::Plain);
+        let value = match self.kind {
+            _ if !plain => Value::from(text),
+            Kind::Own => self.own(text, at)?,
+            Kind::Envoy => self.as_envoy(text, at),
         };
-        let inside = Inside::Nothing;
-        self.put(value, Node { at, inside });
+        let inside = match style {
+            ScalarStyle::Literal => Inside::Block,
+            _ => Inside::Nothing,
+        };
+        let node = Node { at, inside };
+        self.keep(anchor, &value, &node)?;
+        self.put(value, node);
         Ok(())
+    }
+
+    /// An unquoted word in a file of ours.
+    fn own(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
+        match scalar::plain(text) {
+            Plain::Is(value) => Ok(value),
+            Plain::Ambiguous => {
+                // Envoy would hand the filter `false` for an unquoted `off` in envoy.yaml.
+                self.warn_of_bool(text, at);
+                Ok(Value::from(text))
+            }
+            Plain::NotJson => Err(Fault::error(
+                at,
+                format!("`{text}` is not a number in JSON"),
+            )),
+        }
+    }
+
+    /// An unquoted word as Envoy reads it: it has more words for true and false, and makes a text of
+    /// each whole number beyond 32 bits.
+    fn as_envoy(&mut self, text: &str, at: Position) -> Value {
+        match scalar::plain(text) {
+            Plain::Is(Value::Number(number)) => {
+                let small = number.as_i64().map(i32::try_from);
+                if number.is_f64() || small.is_some_and(|small| small.is_ok()) {
+                    return Value::Number(number);
+                }
+                self.warn(
+                    at,
+                    format!(
+                        "`{text}` is a text to Envoy, as each number above {}",
+                        i32::MAX
+                    ),
+                );
+                Value::from(number.to_string())
+            }
+            Plain::Is(value) => value,
+            Plain::Ambiguous => {
+                self.warn_of_bool(text, at);
+                let lower = text.to_ascii_lowercase();
+                Value::from(matches!(lower.as_str(), "y" | "yes" | "on"))
+            }
+            Plain::NotJson => Value::from(text),
+        }
+    }
+
+    fn warn_of_bool(&mut self, text: &str, at: Position) {
+        self.warn(
+            at,
+            format!("`{text}` without quotes is true or false to Envoy; write \"{text}\""),
+        );
+    }
+
+    fn warn(&mut self, position: Position, message: String) {
+        self.fault(Fault {
+            position,
+            severity: Severity::Warning,
+            message,
+        });
     }
 
     fn put(&mut self, value: Value, node: Node) {
@@ -173,16 +334,26 @@ impl Builder {
                 nodes,
                 name,
             } => {
-                let Some((name, at)) = name.take() else {
+                let Some(Name { text, at, ignored }) = name.take() else {
                     return;
                 };
-                if let Some((first, _)) = nodes.get(&name) {
-                    let line = first.line;
-                    let message = format!("`{name}` is given twice, first in line {line}");
+                if ignored {
+                    return;
+                }
+                let first = nodes.get(&text).map(|(first, _)| first.line);
+                let merges = self.kind == Kind::Envoy && text == "<<";
+                // Of two, Envoy takes the last.
+                if first.is_none() || self.kind == Kind::Envoy {
+                    values.insert(text.clone(), value);
+                    nodes.insert(text.clone(), (at, node));
+                }
+                if let Some(line) = first {
+                    let message = format!("`{text}` is given twice, first in line {line}");
                     self.fault(Fault::error(at, message));
-                } else {
-                    values.insert(name.clone(), value);
-                    nodes.insert(name, (at, node));
+                }
+                if merges {
+                    let message = "`<<` merges nothing in Envoy; write the fields out";
+                    self.warn(at, message.to_owned());
                 }
             }
         }
@@ -195,12 +366,31 @@ impl Builder {
     }
 }
 
-fn refuse_extras(anchor: usize, tagged: bool, at: Position) -> Result<(), Fault> {
-    if anchor != 0 {
-        return Err(Fault::error(at, "anchors are not read; write it out"));
+impl Size {
+    fn of(value: &Value) -> Self {
+        let (own, inner): (usize, Vec<Self>) = match value {
+            Value::String(text) => (text.len(), Vec::new()),
+            Value::Array(values) => (0, values.iter().map(Self::of).collect()),
+            Value::Object(fields) => (
+                fields.keys().map(String::len).sum(),
+                fields.values().map(Self::of).collect(),
+            ),
+            Value::Null | Value::Bool(_) | Value::Number(_) => (0, Vec::new()),
+        };
+        let is_leaf = !value.is_array() && !value.is_object();
+        let bytes = inner.iter().map(|size| size.bytes);
+        let depth = inner.iter().map(|size| size.depth).max().unwrap_or(0);
+        Self {
+            bytes: bytes.fold(own.saturating_add(VALUE_BYTES), usize::saturating_add),
+            depth: depth.saturating_add(usize::from(!is_leaf)),
+        }
     }
-    if tagged {
-        return Err(Fault::error(at, "tags are not read; leave the `!` out"));
-    }
-    Ok(())
+}
+
+fn too_deep(at: Position) -> Fault {
+    Fault::error(at, format!("nested deeper than {MAX_DEPTH}"))
+}
+
+fn no_name(at: Position) -> Fault {
+    Fault::error(at, "a list or object where a field's name belongs")
 }

@@ -8,6 +8,8 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::*;
 
+mod envoy;
+
 fn fault(text: &str) -> String {
     let fault = match read(text.as_bytes()) {
         Err(fault) => fault,

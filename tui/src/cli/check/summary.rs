@@ -25,6 +25,9 @@ pub(in crate::cli) enum Content {
 #[derive(Debug, Serialize)]
 pub(super) struct FileReport {
     file: String,
+    /// Listener, filter and role, in a file of Envoy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
     valid: bool,
     problems: Vec<RuleProblem>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +73,7 @@ impl FileReport {
         let rules = file.map(|file| file.rules.iter().map(RuleReport::new).collect());
         Self {
             file: report.file().to_owned(),
+            filter: report.filter().map(str::to_owned),
             valid: content.is_some(),
             problems: report.problems().map(|problem| problem.problem).collect(),
             store: file.map(StoreReport::new),

@@ -189,47 +189,91 @@ fn the_published_schema_is_the_printed_one() {
     );
 }
 
-/// Every rule file and admin configuration inside a document.
+/// The file of each example in `envoy/`.
+fn in_envoy() -> Vec<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy");
+    let entries = std::fs::read_dir(folder).expect("examples");
+    let files = entries.map(|entry| entry.expect("an example").path().join("envoy.yaml"));
+    let files: Vec<PathBuf> = files.collect();
+    assert!(files.len() >= 8, "{files:?}");
+    files
+}
+
+#[test]
+fn the_examples_of_envoy_pass_without_a_warning() {
+    for file in in_envoy() {
+        let file = file.display();
+        let ran = Loudou::default().run(&format!("check {file} -o json"));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{file}: {}", ran.out);
+        let told: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let told = told.as_array().expect("a list");
+        let filters: Vec<_> = told.iter().map(|one| one["filter"].as_str()).collect();
+        assert_eq!(
+            filters,
+            [
+                Some("listener data, filter loudou, data role"),
+                Some("listener admin, filter loudou-admin, admin role"),
+            ],
+            "{file}"
+        );
+        assert!(
+            told.iter().all(|one| one["problems"] == json!([])),
+            "{file}: {}",
+            ran.out
+        );
+        assert_ne!(told[0]["rules"], Value::Null, "{file}");
+    }
+}
+
+/// Two listeners with the same rules, one with others, and a filter that is not ours.
+const ENVOY: &str = include_str!("envoy.yaml");
+
+#[test]
+fn problems_in_a_file_of_envoy_have_their_place() {
+    assert_snapshot!("check_envoy", check(ENVOY, "").seen());
+    let wrong = ENVOY.replace("capacity: 5,", "capacty: 5,");
+    let wrong = wrong
+        .replace("\"rate\": \"1/s\"", "\"rate\": \"1/x\"")
+        .replace("mode: shadow", "mode: on");
+    assert_snapshot!("check_envoy_wrong", check(&wrong, "").seen());
+    assert_snapshot!("check_envoy_wrong_csv", check(&wrong, "-o csv").seen());
+    assert_snapshot!(
+        "check_envoy_none",
+        check("static_resources: {}\n", "").seen()
+    );
+}
+
+#[test]
+fn rules_for_another_command_come_out_of_a_file_of_envoy() {
+    let explain = |text: &str| {
+        let loudou = Loudou {
+            input: text,
+            ..Loudou::default()
+        };
+        loudou.run("explain --config - --path /a -o json")
+    };
+    let several = explain(ENVOY);
+    assert_snapshot!("explain_envoy_several", several.seen());
+    // The same rules in two listeners are one rule file.
+    let (one, _) = ENVOY
+        .split_once("    - name: third")
+        .expect("a third listener");
+    let one = explain(one);
+    assert_eq!(one.code, 0, "{}", one.err);
+    assert!(one.out.contains("\"per-address\""), "{}", one.out);
+    let none = explain("node: { id: x }\n");
+    assert_eq!(none.code, 1, "{}", none.out);
+}
+
+/// Every rule file inside a document.
 fn configurations(value: &Value, found: &mut Vec<Value>) {
     let fields = value.as_object();
-    if fields.is_some_and(|f| {
-        f.contains_key("version") && f.contains_key("rules") || f.contains_key("admin")
-    }) && value["admin"].get("address").is_none()
-    {
+    if fields.is_some_and(|f| f.contains_key("version") && f.contains_key("rules")) {
         found.push(value.clone());
     }
     let inner = fields.into_iter().flat_map(|fields| fields.values());
     let inner = inner.chain(value.as_array().into_iter().flatten());
     inner.for_each(|value| configurations(value, found));
-}
-
-/// The two configurations of each example in `envoy/`, and its name.
-fn in_envoy() -> Vec<(String, Value)> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy");
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("examples") {
-        let path = entry.expect("an example").path();
-        let text = std::fs::read_to_string(path.join("envoy.yaml")).expect("an envoy.yaml");
-        // Envoy's YAML may have anchors; the reader of rule files has none.
-        let text = text.replace(": &", ": # ").replace(": *", ": # ");
-        let document = crate::document::read(text.as_bytes()).expect("readable");
-        let mut found = Vec::new();
-        configurations(&document.value, &mut found);
-        assert_eq!(found.len(), 2, "{}", path.display());
-        let name = path.file_name().expect("a name").to_string_lossy();
-        all.extend(found.into_iter().map(|one| (name.to_string(), one)));
-    }
-    assert!(!all.is_empty());
-    all
-}
-
-#[test]
-fn the_examples_of_envoy_pass_without_a_warning() {
-    for (name, configuration) in in_envoy() {
-        let ran = check(&configuration.to_string(), "");
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{name}: {}", ran.out);
-        assert!(!ran.out.contains("warning"), "{name}: {}", ran.out);
-    }
 }
 
 #[test]
@@ -252,7 +296,13 @@ fn examples_keep_to_the_schema() {
         configurations(&document.value, &mut found);
     }
     assert_eq!(found.len(), 4);
-    found.extend(in_envoy().into_iter().map(|(_, document)| document));
+    for file in in_envoy() {
+        let text = std::fs::read(file).expect("an envoy.yaml");
+        let document = crate::document::read(&text).expect("readable");
+        let filters = crate::document::envoy::configurations(&document).expect("filters");
+        let documents = filters.into_iter().map(|filter| filter.document);
+        found.extend(documents.map(|document| document.expect("readable").value));
+    }
     for document in &found {
         let errors = validator.iter_errors(document);
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();

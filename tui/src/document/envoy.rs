@@ -1,0 +1,335 @@
+//! The configurations of Loudou inside a configuration of Envoy: a bootstrap, a file of discovered
+//! resources, a config dump, or a part of one.
+//!
+//! Each is a [`Document`] of its own whose positions are those of the whole file.
+
+use std::collections::BTreeSet;
+
+use loudou_limiter::config::{self, Path};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::{Document, Fault, Inside, Kind, Node, Position, read_as};
+
+/// The type of an HTTP filter that runs wasm.
+const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+/// Types that carry another type's fields.
+const TYPED_STRUCT: &[&str] = &["udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"];
+const STRUCT: &str = "google.protobuf.Struct";
+const STRING: &str = "google.protobuf.StringValue";
+/// The word that makes a wasm filter one of ours, in a name, a `vm_id` or the place of the module.
+const OURS: &str = "loudou";
+
+/// What one filter, or several through an alias, hands to the module.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// Listener, filter and role, of each filter that has it.
+    pub title: String,
+    /// The rule file or admin configuration; or why there is none.
+    pub document: Result<Document, Fault>,
+    /// Where it stands.
+    at: Position,
+}
+
+/// All configurations of Loudou in a file of Envoy, in its order. The error says that there is none.
+pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
+    let mut search = Search {
+        file,
+        found: Vec::new(),
+        others: 0,
+    };
+    search.visit(&file.value, &Path::root(), None);
+    if search.found.is_empty() {
+        return Err(Fault::error(Position::default(), none(search.others)));
+    }
+    Ok(search.found)
+}
+
+fn none(others: usize) -> String {
+    let others = match others {
+        0 => String::new(),
+        1 => "; 1 other wasm filter is in it".to_owned(),
+        n => format!("; {n} other wasm filters are in it"),
+    };
+    format!(
+        "no filter of Loudou in this Envoy file: looked for `typed_config` of type {WASM} with `{OURS}` in its \
+         name, its vm_id or the place of its module, or with rules in its configuration{others}"
+    )
+}
+
+struct Search<'a> {
+    file: &'a Document,
+    found: Vec<Configuration>,
+    /// Wasm filters that are something else.
+    others: usize,
+}
+
+impl Search<'_> {
+    /// Looks through a value; its depth is bounded by that of the document.
+    fn visit(&mut self, value: &Value, path: &Path, listener: Option<&str>) {
+        match value {
+            Value::Array(values) => {
+                for (index, value) in values.iter().enumerate() {
+                    self.visit(value, &path.index(index), listener);
+                }
+            }
+            Value::Object(fields) => {
+                let name = text(fields, "name");
+                let is_listener = ["filter_chains", "default_filter_chain"];
+                let is_listener = is_listener.iter().any(|field| get(fields, field).is_some());
+                let listener = if is_listener { name } else { listener };
+                if let Some((field, typed)) = get(fields, "typed_config")
+                    && let Some((config, inner)) = plugin(typed, &path.field(field))
+                {
+                    self.filter(config, &inner, (listener, name));
+                    return;
+                }
+                for (name, value) in fields {
+                    self.visit(value, &path.field(name), listener);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps the configuration of a wasm filter if it is one of ours.
+    fn filter(
+        &mut self,
+        config: &Map<String, Value>,
+        path: &Path,
+        (listener, name): (Option<&str>, Option<&str>),
+    ) {
+        let payload = get(config, "configuration");
+        let content =
+            payload.and_then(|(_, payload)| Some((payload, get(payload.as_object()?, "value")?.1)));
+        let parsed = content.and_then(|(_, value)| match value {
+            Value::String(text) => serde_json::from_str(text).ok(),
+            value => Some(value.clone()),
+        });
+        let is_ours = places(config)
+            .into_iter()
+            .chain(name)
+            .any(|place| place.to_ascii_lowercase().contains(OURS));
+        if !is_ours && !parsed.as_ref().is_some_and(looks_like_rules) {
+            self.others = self.others.saturating_add(1);
+            return;
+        }
+        let role = if parsed.as_ref().is_some_and(config::is_admin) {
+            "admin"
+        } else {
+            "data"
+        };
+        let listener = listener.map(|name| format!("listener {name}, "));
+        let title = format!(
+            "{}filter {}, {role} role",
+            listener.unwrap_or_default(),
+            name.unwrap_or("without a name")
+        );
+        let path = match (payload, content) {
+            (_, Some(_)) => path.field("configuration").field("value"),
+            (Some(_), None) => path.field("configuration"),
+            (None, None) => path.clone(),
+        };
+        let at = self.file.locate(&path, false);
+        if let Some(same) = self.found.iter_mut().find(|found| found.at == at) {
+            same.title = format!("{} and {title}", same.title);
+            return;
+        }
+        let document = self.document(content, &path, at);
+        self.found.push(Configuration {
+            title,
+            document,
+            at,
+        });
+    }
+
+    fn document(
+        &self,
+        content: Option<(&Value, &Value)>,
+        path: &Path,
+        at: Position,
+    ) -> Result<Document, Fault> {
+        let form = format!("write it as {STRUCT}, or as JSON in a {STRING}");
+        let Some((payload, value)) = content else {
+            return Err(Fault::error(
+                at,
+                format!("no `configuration` with a `value`; {form}"),
+            ));
+        };
+        match (type_of(payload), value) {
+            (Some(STRUCT), Value::Object(_)) => Ok(self.file.part(value, path)),
+            (Some(STRING), Value::String(text)) => self.json(text, path, at),
+            (kind, _) => {
+                let kind = kind.unwrap_or("no type");
+                Err(Fault::error(
+                    at,
+                    format!("a configuration of {kind} is not read; {form}"),
+                ))
+            }
+        }
+    }
+
+    /// Reads a text that Envoy hands to the module as it is.
+    fn json(&self, text: &str, path: &Path, at: Position) -> Result<Document, Fault> {
+        let node = self.file.node(path);
+        // Where the text has lines of its own, a place in it is one of the file. It begins at its
+        // first line that is not empty.
+        let block = node.is_some_and(|node| matches!(node.inside, Inside::Block));
+        let empty = text.chars().take_while(|c| *c == '\n').count();
+        let place = |inner: Position| {
+            if !block || inner.line <= empty {
+                return at;
+            }
+            let below = inner.line.saturating_sub(empty).saturating_sub(1);
+            Position {
+                line: at.line.saturating_add(below),
+                column: at.column.saturating_add(inner.column).saturating_sub(1),
+            }
+        };
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+            let inner = Position {
+                line: error.line(),
+                column: error.column(),
+            };
+            let error = error.to_string();
+            let error = error.split(" at line ").next().unwrap_or_default();
+            let message =
+                format!("not JSON, and Envoy hands a {STRING} to the filter as it is: {error}");
+            return Err(Fault::error(place(inner), message));
+        }
+        let moved = |fault: Fault| Fault {
+            position: place(fault.position),
+            ..fault
+        };
+        let mut document = read_as(Kind::Own, text).map_err(moved)?;
+        document.faults = document.faults.into_iter().map(moved).collect();
+        document.root.move_by(&place);
+        Ok(document)
+    }
+}
+
+/// The configuration of the plugin in a `typed_config`, if it runs wasm, and its path.
+fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, Path)> {
+    let kind = type_of(typed)?;
+    let fields = typed.as_object()?;
+    let (fields, path) = if TYPED_STRUCT.contains(&kind) {
+        let (_, carried) = get(fields, "type_url")?;
+        let (field, value) = get(fields, "value")?;
+        let is_wasm = carried.as_str().map(short) == Some(WASM);
+        (value.as_object().filter(|_| is_wasm)?, path.field(field))
+    } else {
+        (Some(fields).filter(|_| kind == WASM)?, path.clone())
+    };
+    let config = fields.get("config")?.as_object()?;
+    Some((config, path.field("config")))
+}
+
+/// What could name the filter as ours.
+fn places(config: &Map<String, Value>) -> Vec<&str> {
+    let vm = get(config, "vm_config").and_then(|(_, vm)| vm.as_object());
+    let code = vm.and_then(|vm| vm.get("code")?.as_object());
+    let local = code.and_then(|code| code.get("local")?.get("filename")?.as_str());
+    let remote = code.and_then(|code| {
+        let remote = code.get("remote")?.as_object()?;
+        get(remote, "http_uri")?.1.get("uri")?.as_str()
+    });
+    let texts = [
+        text(config, "name"),
+        text(config, "root_id"),
+        vm.and_then(|vm| text(vm, "vm_id")),
+        local,
+        remote,
+    ];
+    texts.into_iter().flatten().collect()
+}
+
+fn looks_like_rules(value: &Value) -> bool {
+    let has = |field: &str| value.get(field).is_some();
+    has("version") && has("rules")
+        || value
+            .get("admin")
+            .is_some_and(|admin| admin.get("role").is_some())
+}
+
+/// A field by its name in Envoy's files, or by that of protobuf's JSON, which Envoy takes as well.
+fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &'a Value)> {
+    let camel = || {
+        let mut words = name.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        words.fold(first, |name, word| {
+            let mut letters = word.chars();
+            let first = letters.next().map(|c| c.to_ascii_uppercase());
+            name + &first.into_iter().chain(letters).collect::<String>()
+        })
+    };
+    let field = fields
+        .get_key_value(name)
+        .or_else(|| fields.get_key_value(&camel()));
+    field.map(|(name, value)| (name.as_str(), value))
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    get(fields, name).and_then(|(_, value)| value.as_str())
+}
+
+fn type_of(value: &Value) -> Option<&str> {
+    value.get("@type").and_then(Value::as_str).map(short)
+}
+
+/// A type without the address before it.
+fn short(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or(url)
+}
+
+impl Document {
+    /// A part as a document of its own, with the faults in it.
+    fn part(&self, value: &Value, path: &Path) -> Self {
+        let root = self.node(path).cloned().unwrap_or_default();
+        let mut positions = BTreeSet::new();
+        root.positions(&mut positions);
+        let faults = self.faults.iter();
+        let faults = faults.filter(|fault| positions.contains(&fault.position));
+        Self {
+            value: value.clone(),
+            faults: faults.cloned().collect(),
+            kind: self.kind,
+            root,
+        }
+    }
+
+    fn node(&self, path: &Path) -> Option<&Node> {
+        let mut steps = path.steps().iter();
+        steps.try_fold(&self.root, |node, step| Some(node.inner(step)?.1))
+    }
+}
+
+impl Node {
+    /// Every position of a name or value.
+    fn positions(&self, all: &mut BTreeSet<Position>) {
+        all.insert(self.at);
+        match &self.inside {
+            Inside::Nothing | Inside::Block => {}
+            Inside::List(nodes) => nodes.iter().for_each(|node| node.positions(all)),
+            Inside::Object(fields) => {
+                for (at, node) in fields.values() {
+                    all.insert(*at);
+                    node.positions(all);
+                }
+            }
+        }
+    }
+
+    fn move_by(&mut self, place: &impl Fn(Position) -> Position) {
+        self.at = place(self.at);
+        match &mut self.inside {
+            Inside::Nothing | Inside::Block => {}
+            Inside::List(nodes) => nodes.iter_mut().for_each(|node| node.move_by(place)),
+            Inside::Object(fields) => {
+                for (at, node) in fields.values_mut() {
+                    *at = place(*at);
+                    node.move_by(place);
+                }
+            }
+        }
+    }
+}

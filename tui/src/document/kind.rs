@@ -1,0 +1,76 @@
+//! Whether a text is a rule file or one of Envoy's, which may have more of YAML in it.
+
+use saphyr_parser::{Event, Parser};
+
+/// What a text is read as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// A rule file, an admin configuration, an edit: what JSON can express.
+    #[default]
+    Own,
+    /// A configuration of Envoy, read as Envoy reads it.
+    Envoy,
+}
+
+/// Fields of a bootstrap, of files of discovered resources, of a config dump and of the parts that
+/// are kept in files of their own. None is a field of a rule file.
+const ENVOY: &[&str] = &[
+    "@type",
+    "bootstrap_extensions",
+    "configs",
+    "dynamic_resources",
+    "filter_chains",
+    "http_filters",
+    "layered_runtime",
+    "node",
+    "overload_manager",
+    "resources",
+    "static_resources",
+    "stats_config",
+    "typed_config",
+    "dynamicResources",
+    "filterChains",
+    "httpFilters",
+    "staticResources",
+    "typedConfig",
+];
+
+impl Kind {
+    /// Reads no more than the names at the top, and below `admin`, which both have.
+    pub(super) fn of(text: &str) -> Self {
+        let mut depth = 0_usize;
+        let mut is_name = false;
+        let mut in_admin = false;
+        let mut parser = Parser::new_from_str(text);
+        while let Some(Ok((event, _))) = parser.next_event() {
+            match event {
+                Event::MappingStart(..) => {
+                    depth = depth.saturating_add(1);
+                    is_name = true;
+                }
+                Event::SequenceStart(..) if depth == 0 => break,
+                Event::SequenceStart(..) => depth = depth.saturating_add(1),
+                Event::MappingEnd | Event::SequenceEnd => {
+                    depth = depth.saturating_sub(1);
+                    is_name = true;
+                }
+                Event::Scalar(name, ..) if depth == 1 && is_name => {
+                    if ENVOY.contains(&&*name) {
+                        return Self::Envoy;
+                    }
+                    in_admin = name == "admin";
+                    is_name = false;
+                }
+                Event::Scalar(name, ..) if depth == 2 && is_name => {
+                    if in_admin && name == "address" {
+                        return Self::Envoy;
+                    }
+                    is_name = false;
+                }
+                Event::Scalar(..) | Event::Alias(_) => is_name = true,
+                _ => {}
+            }
+        }
+        Self::Own
+    }
+}
