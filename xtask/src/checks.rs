@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use loudou_tests::paths::{find_on_path, target_dir};
 
+use crate::circles;
 use crate::command::{cargo, run};
 use crate::filter;
 use crate::setup::{self, WASM_TARGET};
@@ -31,6 +32,7 @@ pub(crate) fn ci() -> Result<()> {
     steps(&[
         SETUP,
         ("formatting", formatting),
+        ("import circles", circles::run),
         ("clippy (host)", clippy),
         ("clippy (wasm32)", clippy_wasm),
         UNIT,

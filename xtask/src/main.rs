@@ -70,7 +70,7 @@ enum Task {
     Circles,
     /// Runs every test, those in a real Envoy included
     Test,
-    /// Runs the formatter's and the lints' checks, the docs, `test`, a soak, and cargo-deny where installed
+    /// Runs the formatter's, the lints' and the circles' checks, the docs, `test`, a soak, and cargo-deny where installed
     Ci,
 }
 
