@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 pub mod cidr;
 pub mod cost;
 mod failing;
+mod identity;
 pub mod key;
 mod key_map;
 pub mod matcher;
@@ -124,9 +125,10 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A number that tells the buckets of this rule from others: by its name and by what its key means.
+    /// A number that tells the buckets of this rule from others, by its name and its key. It is the same in
+    /// every build.
     pub fn tag(&self) -> u32 {
-        let key = serde_json::to_vec(&self.key).unwrap_or_default();
+        let key = identity::of_key(&self.key);
         tag(&[self.name.as_bytes(), b"\n", &key].concat())
     }
 

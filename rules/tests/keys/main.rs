@@ -17,6 +17,7 @@ mod matching;
 mod overriding;
 mod parts;
 mod patterns;
+mod tags;
 
 /// A request made of whatever bytes a test wants.
 #[derive(Clone, Debug, Default)]
