@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use loudou_api::RuleProblem;
-use loudou_limiter::config::{Path, Problem, Severity, Step};
+use loudou_rules::config::{Path, Problem, Severity, Step};
 use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;

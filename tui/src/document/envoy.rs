@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use loudou_limiter::config::{self, Path};
+use loudou_rules::config::{self, Path};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use loudou_limiter::config::Step;
+use loudou_rules::config::Step;
 use proptest::prelude::*;
 use serde_json::json;
 
