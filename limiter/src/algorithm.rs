@@ -15,6 +15,7 @@ use crate::time::{Clock, Nanos};
 pub mod concurrency;
 pub mod fixed_window;
 pub mod funnel;
+mod grid;
 mod leak;
 pub mod leaky_queue;
 pub mod sliding_counter;
@@ -29,6 +30,7 @@ mod window;
 pub use concurrency::Concurrency;
 pub use fixed_window::{Align, FixedWindow};
 pub use funnel::Funnel;
+pub use grid::Grid;
 pub use leaky_queue::LeakyQueue;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
@@ -100,8 +102,8 @@ pub(crate) trait Meter {
 
     /// How many words of state it keeps.
     fn words(&self) -> usize;
-    /// Writes the state of a bucket first touched at `now`.
-    fn start(&self, words: &mut [u64], now: Nanos);
+    /// Writes the state of a bucket first touched at `clock`.
+    fn start(&self, words: &mut [u64], clock: Clock);
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
@@ -279,6 +281,8 @@ pub enum BadNumbers {
     Drain,
     /// The initial amount is above the capacity.
     Initial,
+    /// Refills that are continuous lie on no clock.
+    Align,
     /// The window is 0 or above [`MAX_PERIOD`].
     Window,
     /// The slots are fewer than [`sliding_window::MIN_SLOTS`] or more than
@@ -337,7 +341,7 @@ mod tests {
 
     fn state(meter: &dyn Meter) -> [u64; 2] {
         let mut words = [0; 2];
-        meter.start(&mut words, Nanos::ZERO);
+        meter.start(&mut words, Clock::at(Nanos::ZERO));
         words
     }
 

@@ -60,7 +60,7 @@ impl Carry {
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let clock = clock.moved_to(clock.now.max(bucket.last));
     // It was last touched by the edit: an earlier `now` must not move its clock back.
-    let mut converted = new.start(clock.now);
+    let mut converted = new.start_at(clock);
     converted.line = bucket.line;
     if carry == Carry::Reset {
         return converted;

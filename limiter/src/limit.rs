@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{Algorithm, Meter, USED_ONE};
 use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 
 mod line;
 mod surplus;
@@ -216,15 +216,22 @@ impl Limits {
             .all(|limit| limit.algorithm.meter().forgets_losslessly())
     }
 
-    /// A bucket first touched at `now`.
+    /// A bucket first touched at `now`, where the wall clock started together with the monotonic one.
     pub fn start(&self, now: Nanos) -> Bucket {
+        self.start_at(Clock::at(now))
+    }
+
+    /// A bucket first touched at `clock`.
+    pub fn start_at(&self, clock: Clock) -> Bucket {
         let mut bucket = Bucket {
-            last: now,
+            last: clock.now,
             given: 0,
             line: Nanos::ZERO,
             words: Words::new(),
         };
-        self.each(&mut bucket, &mut |_, meter, words| meter.start(words, now));
+        self.each(&mut bucket, &mut |_, meter, words| {
+            meter.start(words, clock);
+        });
         bucket
     }
 

@@ -158,8 +158,8 @@ impl Meter for Concurrency {
         3
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.none(now).write(words);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.none(clock.now).write(words);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -223,7 +223,7 @@ impl Meter for Concurrency {
     ) -> bool {
         let now = clock.now;
         let Algorithm::Concurrency(from) = from else {
-            self.start(words, now);
+            self.start(words, clock);
             return true;
         };
         self.taken_over(from, from.read(old, now), now).write(words);

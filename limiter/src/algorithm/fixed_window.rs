@@ -141,7 +141,7 @@ impl Meter for FixedWindow {
         2
     }
 
-    fn start(&self, words: &mut [u64], _now: Nanos) {
+    fn start(&self, words: &mut [u64], _clock: Clock) {
         words.fill(0);
     }
 

@@ -23,7 +23,7 @@ use crate::time::Nanos;
 pub(super) const WORDS: usize = 2;
 
 /// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
-fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
+pub(super) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
         let rest = small.checked_rem(divisor).unwrap_or(0);
@@ -35,7 +35,7 @@ fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     (quotient, u64::try_from(rest).unwrap_or(u64::MAX))
 }
 
-fn div_ceil(dividend: u128, divisor: u64) -> u128 {
+pub(super) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     let (quotient, rest) = div_rem(dividend, divisor);
     quotient.saturating_add(u128::from(rest > 0))
 }

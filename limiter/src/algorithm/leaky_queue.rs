@@ -133,8 +133,8 @@ impl Meter for LeakyQueue {
         WORDS
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().level().write(words, 0, now);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.leak().level().write(words, 0, clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {

@@ -102,7 +102,7 @@ impl Meter for SlidingLog {
         entries(self.capacity)
     }
 
-    fn start(&self, words: &mut [u64], _now: Nanos) {
+    fn start(&self, words: &mut [u64], _clock: Clock) {
         words.fill(0);
     }
 

@@ -118,8 +118,8 @@ impl Meter for SmoothBursty {
         WORDS
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.level().write(words, self.even(), now);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.level().write(words, self.even(), clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {

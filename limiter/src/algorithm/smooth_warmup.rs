@@ -264,8 +264,8 @@ impl Meter for SmoothWarmup {
         4
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.resume(words, 0, Clock::at(now));
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.resume(words, 0, clock);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {

@@ -75,7 +75,7 @@ mod tests {
         for algorithm in all() {
             let meter = algorithm.meter();
             let mut words = vec![7; meter.words()];
-            meter.start(&mut words, Nanos::ZERO);
+            meter.start(&mut words, Clock::at(Nanos::ZERO));
             assert_eq!(words, vec![0; meter.words()]);
             let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
             assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());
