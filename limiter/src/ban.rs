@@ -15,6 +15,29 @@ use crate::time::Nanos;
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
 /// How often a key may be refused, and what happens then.
+///
+/// ```
+/// use loudou_limiter::{Decimal, Nanos, Penalty, ban::Conduct};
+///
+/// // Three refusals in a minute: five minutes, then twice as long each time, at most an hour.
+/// let penalty = Penalty {
+///     after: 3,
+///     within: Nanos::from_secs(60),
+///     ban: Nanos::from_secs(300),
+///     factor: Decimal::from_thousandths(2_000),
+///     max: Nanos::from_secs(3_600),
+/// };
+/// let mut conduct = Conduct::default();
+/// for second in [0, 10] {
+///     conduct.strike(&penalty, Nanos::from_secs(second));
+///     assert_eq!(conduct.ban(Nanos::from_secs(second)), None);
+/// }
+/// let third = Nanos::from_secs(20);
+/// conduct.strike(&penalty, third);
+/// let ban = conduct.ban(third).unwrap();
+/// assert_eq!(ban.lasts(third), Some(Nanos::from_secs(300)));
+/// assert_eq!(penalty.span(1), Nanos::from_secs(600), "the next one");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Penalty {
     /// So many refusals are a ban.
@@ -47,6 +70,17 @@ impl Penalty {
 }
 
 /// A ban that is in force.
+///
+/// ```
+/// use loudou_limiter::{Ban, Nanos, ban::Conduct};
+///
+/// let (now, hour) = (Nanos::from_secs(10), Nanos::from_secs(3_600));
+/// let mut conduct = Conduct::default();
+/// conduct.impose(now, Some(hour));
+/// assert_eq!(conduct.ban(now).unwrap().until, Some(now.saturating_add(hour)));
+/// conduct.impose(now, None);
+/// assert_eq!(conduct.ban(now), Some(Ban::ENDLESS));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
     /// Its end; `None` when it has none.

@@ -35,6 +35,13 @@ impl Carry {
     pub const NAMES: [&'static str; 3] = ["keep", "proportional", "reset"];
 
     /// The carry of that name.
+    ///
+    /// ```
+    /// use loudou_limiter::Carry;
+    ///
+    /// assert_eq!(Carry::parse("keep"), Some(Carry::Keep));
+    /// assert_eq!(Carry::parse("forget"), None);
+    /// ```
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "keep" => Some(Self::Keep),
@@ -57,6 +64,22 @@ impl Carry {
 
 /// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Who waits passes when
 /// it was promised, and nobody who comes later passes before that.
+///
+/// ```
+/// use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, carry::convert};
+///
+/// let funnel = |capacity| {
+///     let funnel = Funnel::new(capacity, Rate::parse("1/s").unwrap()).unwrap();
+///     Limits::new(vec![Limit::new("burst", funnel)]).unwrap()
+/// };
+/// let (old, new) = (funnel(10), funnel(20));
+/// let mut bucket = old.start(Nanos::ZERO);
+/// old.decide(&mut bucket, 4, Nanos::ZERO);
+/// for (carry, used) in [(Carry::Keep, 4), (Carry::Proportional, 8), (Carry::Reset, 0)] {
+///     let converted = convert(&old, &new, carry, &bucket, Clock::at(Nanos::ZERO));
+///     assert_eq!(new.used(&converted, Nanos::ZERO), [used]);
+/// }
+/// ```
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let clock = clock.moved_to(clock.now.max(bucket.last));
     // It was last touched by the edit: an earlier `now` must not move its clock back.

@@ -16,6 +16,22 @@ pub enum Verdict {
 
 /// The five values of a decision (`CL.THROTTLE`'s limited, limit, remaining, retry-after and
 /// reset-after) and the wait of one that holds, as of the instant it was taken.
+///
+/// ```
+/// use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+///
+/// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+/// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+/// let mut bucket = limits.start(Nanos::ZERO);
+/// limits.decide(&mut bucket, 4, Nanos::ZERO);
+///
+/// let answer = limits.decide(&mut bucket, 3, Nanos::ZERO);
+/// let decision = answer.reported().unwrap();
+/// assert_eq!(decision.verdict, Verdict::Refuse);
+/// assert_eq!((decision.capacity, decision.remaining), (5, 1));
+/// assert_eq!(decision.retry_after, Some(Nanos::from_secs(2)));
+/// assert_eq!(decision.reset_after, Nanos::from_secs(4));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Admitted, held or refused.

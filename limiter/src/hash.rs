@@ -8,6 +8,13 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// A number that has nothing to do with `number` for the eye, and of which each bit depends on each of
 /// its bits: the finaliser of `SplitMix64`. No secret is in it.
+///
+/// ```
+/// use loudou_limiter::mix;
+///
+/// assert_eq!(mix(1), mix(1));
+/// assert!((mix(1) ^ mix(2)).count_ones() > 16, "half of the bits change, more or less");
+/// ```
 pub const fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,6 +28,13 @@ pub struct HashSeed([u8; 16]);
 
 impl HashSeed {
     /// A seed from random bytes.
+    ///
+    /// ```
+    /// use loudou_limiter::HashSeed;
+    ///
+    /// let seed = HashSeed::new([7; 16]);
+    /// assert_eq!(format!("{seed:?}"), "HashSeed(…)", "it is kept out of logs");
+    /// ```
     pub const fn new(random: [u8; 16]) -> Self {
         Self(random)
     }
@@ -81,6 +95,13 @@ impl StableHasher {
 
 /// A number that is the same in every process, for telling texts apart in logs. It hides nothing:
 /// who knows the texts can find theirs.
+///
+/// ```
+/// use loudou_limiter::fingerprint;
+///
+/// assert_eq!(fingerprint("alice"), fingerprint("alice"));
+/// assert_ne!(fingerprint("alice"), fingerprint("bob"));
+/// ```
 pub fn fingerprint(text: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(text.as_bytes());

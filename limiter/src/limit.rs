@@ -9,11 +9,15 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Algorithm, Meter, USED_ONE};
 use crate::ask::Ask;
-use crate::decision::{Decision, Verdict};
+use crate::decision::Verdict;
 use crate::time::{Clock, Nanos};
 
+mod answer;
 mod line;
 mod surplus;
+
+pub use answer::BucketDecision;
+use answer::reported;
 
 /// The most limits in one rule.
 pub const MAX_LIMITS: usize = 8;
@@ -34,6 +38,15 @@ pub struct Limit {
 
 impl Limit {
     /// A limit called `name`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(15, Rate::parse("30/m").unwrap()).unwrap();
+    /// let limit = Limit::new("burst", funnel);
+    /// assert_eq!(limit.name(), "burst");
+    /// assert_eq!(limit.algorithm().capacity(), 15);
+    /// ```
     pub fn new(name: impl Into<String>, algorithm: impl Into<Algorithm>) -> Self {
         Self {
             name: name.into(),
@@ -80,71 +93,6 @@ impl Bucket {
     }
 }
 
-/// What a bucket answered: the verdict, and the decision of every limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketDecision {
-    at: Nanos,
-    decisions: [Option<Decision>; MAX_LIMITS],
-    reported: usize,
-}
-
-impl BucketDecision {
-    /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
-    /// have admitted show their numbers as they stay: nothing was taken.
-    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.decisions.iter().flatten()
-    }
-
-    /// The instant it was taken at, on the bucket's clock.
-    pub const fn at(&self) -> Nanos {
-        self.at
-    }
-
-    /// The index of the limit to report: the refusing one with the longest wait, else the one with
-    /// the smallest share left.
-    pub const fn reported_index(&self) -> usize {
-        self.reported
-    }
-
-    /// The reported limit's decision; `None` only for an empty set.
-    pub fn reported(&self) -> Option<&Decision> {
-        self.decisions().nth(self.reported)
-    }
-
-    /// Whether any limit refused.
-    pub fn is_refused(&self) -> bool {
-        self.decisions().any(Decision::is_refused)
-    }
-
-    /// What happens to the request: refused if any limit refuses, else held if any holds.
-    pub fn verdict(&self) -> Verdict {
-        if self.is_refused() {
-            Verdict::Refuse
-        } else if self.wait() > Nanos::ZERO {
-            Verdict::Hold
-        } else {
-            Verdict::Admit
-        }
-    }
-
-    /// How long the request is held: the longest wait of the limits; zero when it is refused.
-    pub fn wait(&self) -> Nanos {
-        if self.is_refused() {
-            return Nanos::ZERO;
-        }
-        let waits = self.decisions().map(|decision| decision.wait);
-        waits.max().unwrap_or(Nanos::ZERO)
-    }
-
-    /// The time until every limit is as good as new.
-    pub fn reset_after(&self) -> Nanos {
-        self.decisions()
-            .map(|d| d.reset_after)
-            .max()
-            .unwrap_or(Nanos::ZERO)
-    }
-}
-
 /// What is done to each limit: to its index, its meter and its words.
 type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 
@@ -157,6 +105,21 @@ pub struct Limits(Vec<Limit>);
 impl Limits {
     /// A set; `None` when it is empty, too large, has a name twice, or needs more than
     /// [`MAX_BUCKET_WORDS`] of state.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::{Align, FixedWindow, Funnel}};
+    ///
+    /// let burst = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let daily = FixedWindow::new(1000, Nanos::from_secs(86_400), Align::First).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", burst), Limit::new("daily", daily)]).unwrap();
+    ///
+    /// // The burst does not take three, so nothing is taken of the day.
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let answer = limits.decide(&mut bucket, 3, Nanos::ZERO);
+    /// assert!(answer.is_refused());
+    /// assert_eq!(answer.reported_index(), 0);
+    /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0, 0]);
+    /// ```
     pub fn new(limits: Vec<Limit>) -> Option<Self> {
         let unique = limits.iter().enumerate().all(|(i, limit)| {
             limits
@@ -217,11 +180,33 @@ impl Limits {
     }
 
     /// A bucket first touched at `now`, where the wall clock started together with the monotonic one.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
+    /// let bucket = limits.start(Nanos::from_secs(7));
+    /// assert_eq!(bucket.last, Nanos::from_secs(7));
+    /// ```
     pub fn start(&self, now: Nanos) -> Bucket {
         self.start_at(Clock::at(now))
     }
 
     /// A bucket first touched at `clock`.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
+    /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate};
+    ///
+    /// // It starts with nothing, and is full at the end of the minute on the wall clock.
+    /// let tokens = TokenBucket::new(5, Rate::parse("5/m").unwrap(), Refill::Interval, 0).unwrap();
+    /// let tokens = tokens.aligned(Grid::Clock).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("minute", tokens)]).unwrap();
+    /// let clock = Clock { now: Nanos::ZERO, wall: Nanos::from_secs(50) };
+    /// let bucket = limits.start_at(clock);
+    /// assert_eq!(limits.peek(&bucket, 0, clock.now).reset_after(), Nanos::from_secs(10));
+    /// ```
     pub fn start_at(&self, clock: Clock) -> Bucket {
         let mut bucket = Bucket {
             last: clock.now,
@@ -366,27 +351,5 @@ impl<'a> IntoIterator for &'a Limits {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
-    }
-}
-
-fn reported(decisions: &[Option<Decision>; MAX_LIMITS]) -> usize {
-    let mut best: Option<(usize, &Decision)> = None;
-    for (index, decision) in decisions.iter().flatten().enumerate() {
-        if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {
-            best = Some((index, decision));
-        }
-    }
-    best.map_or(0, |(index, _)| index)
-}
-
-fn is_reported_before(a: &Decision, b: &Decision) -> bool {
-    match (a.is_refused(), b.is_refused()) {
-        // "Never" (no retry_after) is the longest wait.
-        (true, true) => {
-            let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
-            wait(a) > wait(b)
-        }
-        (false, false) => a.is_tighter_than(b),
-        (refused, _) => refused,
     }
 }

@@ -19,6 +19,14 @@ pub const RATE_FORM: &str = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/
 
 impl Rate {
     /// A rate, unless the amount or the period is zero.
+    ///
+    /// ```
+    /// use loudou_limiter::{Nanos, Rate};
+    ///
+    /// let rate = Rate::new(30, Nanos::from_secs(60)).unwrap();
+    /// assert_eq!(rate.to_string(), "30/m");
+    /// assert_eq!(Rate::new(0, Nanos::from_secs(60)), None);
+    /// ```
     pub const fn new(amount: u32, period: Nanos) -> Option<Self> {
         if amount == 0 || period.get() == 0 {
             return None;
@@ -37,6 +45,14 @@ impl Rate {
     }
 
     /// Reads `30/60s`, or `10/s` for a period of one unit.
+    ///
+    /// ```
+    /// use loudou_limiter::{Nanos, Rate};
+    ///
+    /// assert_eq!(Rate::parse("10/s"), Rate::new(10, Nanos::from_secs(1)));
+    /// // It is not reduced: thirty a minute come back more coarsely than one every two seconds.
+    /// assert_ne!(Rate::parse("30/60s"), Rate::parse("1/2s"));
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let (amount, period) = text.split_once('/')?;
         if !amount.bytes().all(|b| b.is_ascii_digit()) {

@@ -21,6 +21,21 @@ pub struct Taken {
 
 impl Taken {
     /// What `ask` is about to take from `bucket`, if it is admitted.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    ///
+    /// let ask = Ask::new(3, Nanos::ZERO);
+    /// let taken = Taken::new(&bucket, &ask);
+    /// limits.answer(&mut bucket, &ask);
+    /// // A later rule refused the request.
+    /// assert!(limits.give_back(&mut bucket, &taken));
+    /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0]);
+    /// ```
     pub fn new(bucket: &Bucket, ask: &Ask) -> Self {
         Self {
             before: bucket.clone(),

@@ -60,6 +60,19 @@ impl Flight {
 
 impl Concurrency {
     /// At most `capacity` in flight; what is not given back expires after `lease`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::Concurrency};
+    ///
+    /// let in_flight = Concurrency::new(1, Nanos::from_secs(300)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("in-flight", in_flight)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let first = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert!(limits.decide(&mut bucket, 1, Nanos::from_secs(1)).is_refused());
+    /// // The first request ends.
+    /// limits.release(&mut bucket, 1, first.at(), Nanos::from_secs(2));
+    /// assert!(!limits.decide(&mut bucket, 1, Nanos::from_secs(2)).is_refused());
+    /// ```
     pub fn new(capacity: u64, lease: Nanos) -> Result<Self, BadNumbers> {
         if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
             return Err(BadNumbers::Capacity);

@@ -78,6 +78,19 @@ impl Running {
 
 impl FixedWindow {
     /// `capacity` per `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
+    ///
+    /// let minute = Nanos::from_secs(60);
+    /// let window = FixedWindow::new(3, minute, Align::First).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 3, Nanos::from_secs(10));
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(30));
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(40)));
+    /// assert!(!limits.decide(&mut bucket, 3, Nanos::from_secs(70)).is_refused());
+    /// ```
     pub fn new(capacity: u64, window: Nanos, align: Align) -> Result<Self, BadNumbers> {
         check(capacity, window)?;
         Ok(Self {

@@ -50,6 +50,19 @@ const fn is_longest(max_wait: &Nanos) -> bool {
 impl LeakyQueue {
     /// A queue with `capacity` places for those who wait, which lets one pass at a time, at `rate`.
     /// None of a backlog passes without waiting, and none waits longer than [`MAX_WAIT`].
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// for second in 0..3 {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    ///     assert_eq!(answer.wait(), Nanos::from_secs(second));
+    /// }
+    /// assert!(limits.decide(&mut bucket, 1, Nanos::ZERO).is_refused(), "both places are taken");
+    /// ```
     pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
         check(capacity, rate)?;
         let queue = Self {
@@ -65,12 +78,33 @@ impl LeakyQueue {
     }
 
     /// The same of whose backlog the first `immediate` do not wait.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(2, Rate::parse("1/s").unwrap()).unwrap().immediate(1);
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let waits = [(); 3].map(|()| limits.decide(&mut bucket, 1, Nanos::ZERO).wait());
+    /// assert_eq!(waits, [0, 0, 1].map(Nanos::from_secs));
+    /// ```
     #[must_use]
     pub const fn immediate(self, immediate: u32) -> Self {
         Self { immediate, ..self }
     }
 
     /// The same that refuses what would wait longer than `max_wait`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limit = Limit::new("queue", queue.waiting(Nanos::from_secs(1)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let refused = [(); 3].map(|()| limits.decide(&mut bucket, 1, Nanos::ZERO).is_refused());
+    /// assert_eq!(refused, [false, false, true]);
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })

@@ -49,6 +49,18 @@ struct State {
 
 impl SlidingCounter {
     /// About `capacity` in any `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingCounter};
+    ///
+    /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("counter", counter)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::from_secs(59));
+    /// // Half of the window before still overlaps, so half of its ten count.
+    /// let look = limits.peek(&bucket, 0, Nanos::from_secs(90));
+    /// assert_eq!(look.reported().unwrap().remaining, 5);
+    /// ```
     pub fn new(capacity: u64, window: Nanos) -> Result<Self, BadNumbers> {
         check(capacity, window)?;
         Ok(Self {
@@ -59,6 +71,19 @@ impl SlidingCounter {
     }
 
     /// The same whose windows begin at multiples of their length on that clock.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, SlidingCounter};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    ///
+    /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("counter", counter.aligned(Grid::Clock))]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // At the end of a minute: after ten seconds of the next one, five sixths count.
+    /// let ask = Ask::new(6, Nanos::ZERO).at_wall(Nanos::from_secs(59));
+    /// limits.answer(&mut bucket, &ask);
+    /// assert_eq!(limits.used(&bucket, Nanos::from_secs(11)), [5]);
+    /// ```
     #[must_use]
     pub const fn aligned(self, align: Grid) -> Self {
         Self { align, ..self }

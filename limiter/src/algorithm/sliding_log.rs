@@ -36,6 +36,18 @@ pub struct SlidingLog {
 
 impl SlidingLog {
     /// `capacity` in any `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingLog};
+    ///
+    /// let log = SlidingLog::new(2, Nanos::from_secs(60), false).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("login", log)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// for (second, is_refused) in [(0, false), (30, false), (59, true), (60, false), (89, true)] {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(second));
+    ///     assert_eq!(answer.is_refused(), is_refused);
+    /// }
+    /// ```
     pub fn new(capacity: u64, window: Nanos, count_refused: bool) -> Result<Self, BadNumbers> {
         check(capacity, window)?;
         if capacity > u64::from(MAX_ENTRIES) {

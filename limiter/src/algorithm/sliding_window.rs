@@ -56,6 +56,20 @@ type Counts = [u64; 64];
 impl SlidingWindow {
     /// `capacity` per `window` of so many slots, and at most `slot_capacity` in one slot; `None` for
     /// twice its share.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
+    ///
+    /// // Slots of twenty seconds, of which each takes at most four.
+    /// let window = SlidingWindow::new(6, Nanos::from_secs(60), 3, None).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// assert!(!limits.decide(&mut bucket, 4, Nanos::from_secs(19)).is_refused());
+    /// assert!(!limits.decide(&mut bucket, 2, Nanos::from_secs(20)).is_refused());
+    /// // The first slot leaves when the fourth begins.
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(40));
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(20)));
+    /// ```
     pub fn new(
         capacity: u64,
         window: Nanos,
@@ -83,6 +97,20 @@ impl SlidingWindow {
     }
 
     /// The same whose slots begin at multiples of their length on that clock.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, SlidingWindow};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    ///
+    /// // A day that moves on at every full hour.
+    /// let day = SlidingWindow::new(1000, Nanos::from_secs(86_400), 24, Some(1000)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("day", day.aligned(Grid::Clock))]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // At 00:50 UTC.
+    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(3_000));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(86_400 - 3_000));
+    /// ```
     #[must_use]
     pub const fn aligned(self, align: Grid) -> Self {
         Self { align, ..self }

@@ -40,6 +40,19 @@ pub struct SmoothBursty {
 
 impl SmoothBursty {
     /// A limiter that stores the permits of up to `burst_seconds` and holds nobody.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
+    ///
+    /// let rate = Rate::parse("2/s").unwrap();
+    /// let jobs = SmoothBursty::new(rate, Decimal::parse("1").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("jobs", jobs)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Any cost passes, and the next request waits until it is paid for.
+    /// assert!(!limits.decide(&mut bucket, 10, Nanos::ZERO).is_refused());
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(5)));
+    /// ```
     pub fn new(rate: Rate, burst_seconds: Decimal) -> Result<Self, BadNumbers> {
         check(1, rate)?;
         let bursty = Self {
@@ -54,6 +67,18 @@ impl SmoothBursty {
     }
 
     /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
+    ///
+    /// let rate = Rate::parse("2/s").unwrap();
+    /// let jobs = SmoothBursty::new(rate, Decimal::parse("1").unwrap()).unwrap();
+    /// let limit = Limit::new("jobs", jobs.waiting(Nanos::from_secs(10)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait(), Nanos::from_secs(5));
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })

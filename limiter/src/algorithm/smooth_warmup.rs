@@ -67,6 +67,20 @@ struct State {
 /// to 1000, all are below 2^110.
 impl SmoothWarmup {
     /// A limiter that is warm after `warmup` and holds nobody.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
+    ///
+    /// let (rate, factor) = (Rate::parse("1/s").unwrap(), Decimal::parse("3").unwrap());
+    /// let smooth = SmoothWarmup::new(rate, Nanos::from_secs(1_000), factor).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("cache", smooth)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Cold: the first permit takes nearly three seconds instead of one.
+    /// limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// let wait = answer.reported().unwrap().retry_after.unwrap();
+    /// assert_eq!(wait.as_millis(), 2_998);
+    /// ```
     pub fn new(rate: Rate, warmup: Nanos, cold_factor: Decimal) -> Result<Self, BadNumbers> {
         check(1, rate)?;
         if warmup == Nanos::ZERO || warmup > MAX_WARMUP {
@@ -85,6 +99,18 @@ impl SmoothWarmup {
     }
 
     /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
+    ///
+    /// let (rate, factor) = (Rate::parse("1/s").unwrap(), Decimal::parse("3").unwrap());
+    /// let smooth = SmoothWarmup::new(rate, Nanos::from_secs(1_000), factor).unwrap();
+    /// let limit = Limit::new("cache", smooth.waiting(Nanos::from_secs(4)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait().as_millis(), 2_998);
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })

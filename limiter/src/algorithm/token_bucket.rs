@@ -60,6 +60,21 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A bucket of `capacity` tokens that refills at `rate` and starts with `initial`.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Refill, TokenBucket};
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate};
+    ///
+    /// let tokens = TokenBucket::new(10, Rate::parse("5/m").unwrap(), Refill::Interval, 10).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("tokens", tokens)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::ZERO);
+    /// let remaining = |second| {
+    ///     let look = limits.peek(&bucket, 0, Nanos::from_secs(second));
+    ///     look.reported().unwrap().remaining
+    /// };
+    /// assert_eq!([0, 59, 60, 120].map(remaining), [0, 0, 5, 10]);
+    /// ```
     pub fn new(
         capacity: u64,
         rate: Rate,
@@ -82,6 +97,21 @@ impl TokenBucket {
 
     /// The same whose refills come at multiples of the period on that clock. Tokens that come back
     /// continuously have no such instants.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate};
+    ///
+    /// let daily = Rate::parse("1000/d").unwrap();
+    /// let tokens = TokenBucket::new(1000, daily, Refill::Interval, 1000).unwrap();
+    /// let limit = Limit::new("daily", tokens.aligned(Grid::Clock).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // All of it at 23:00 UTC: it is back at midnight.
+    /// let ask = Ask::new(1000, Nanos::ZERO).at_wall(Nanos::from_secs(23 * 3_600));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(3_600));
+    /// ```
     pub fn aligned(self, align: Grid) -> Result<Self, BadNumbers> {
         if self.is_greedy() && align == Grid::Clock {
             return Err(BadNumbers::Align);
@@ -90,6 +120,17 @@ impl TokenBucket {
     }
 
     /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Refill, TokenBucket};
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate};
+    ///
+    /// let tokens = TokenBucket::new(1, Rate::parse("1/s").unwrap(), Refill::Greedy, 0).unwrap();
+    /// let limit = Limit::new("tokens", tokens.waiting(Nanos::from_secs(5)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait(), Nanos::from_secs(1));
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })
