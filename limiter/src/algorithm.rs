@@ -56,20 +56,20 @@ pub(crate) type Used = u128;
 /// One cost unit as [`Used`].
 pub(crate) const USED_ONE: Used = 1 << 32;
 
-/// What a request took from one limit.
+/// The cost that a request took from one limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Back<'a> {
-    /// How it was taken.
+    /// The request that took it.
     pub(crate) ask: Ask,
     /// The state that it found.
     pub(crate) before: &'a [u64],
-    /// What other requests gave back since, which it may have found, in cost units.
+    /// The units given back since by other requests, whose costs it may have found.
     pub(crate) given: u64,
-    /// When the bucket was last touched. All that has happened since is that time has passed.
+    /// When the bucket was last touched. Since then only time has passed.
     pub(crate) last: Nanos,
 }
 
-/// What every algorithm can do with its state. `words` always has [`Meter::words`] elements, and
+/// The operations of an algorithm on its state. `words` always has [`Meter::words`] elements, and
 /// `now` is never earlier than the instant of the previous call on the same state. Words that are all
 /// zero at the end of a state are not stored, so what is rare belongs there.
 pub(crate) trait Meter {
@@ -77,7 +77,7 @@ pub(crate) trait Meter {
     fn capacity(&self) -> u64;
     /// The rate in the long run; `None` where time alone gives nothing back.
     fn rate(&self) -> Option<Rate>;
-    /// The time in which a wholly used bucket is as good as new, rounded up.
+    /// The time in which a used-up bucket is full again, rounded up.
     fn drain_time(&self) -> Nanos;
     /// The largest cost that is ever admitted.
     fn max_cost(&self) -> u64 {
@@ -87,20 +87,21 @@ pub(crate) trait Meter {
     fn may_hold(&self) -> bool {
         self.longest_wait() > Nanos::ZERO
     }
-    /// How long such a request is held at most.
+    /// The longest time for which such a request is held.
     fn longest_wait(&self) -> Nanos {
         Nanos::ZERO
     }
-    /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
+    /// Whether the level falls steadily with time, so that it follows from the time until the bucket is
+    /// full.
     fn drains(&self) -> bool {
         false
     }
-    /// Whether it looks at [`Ask::wall`].
+    /// Whether it reads [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
     }
 
-    /// How many words of state it keeps.
+    /// The number of words of state that it keeps.
     fn words(&self) -> usize;
     /// Writes the state of a bucket first touched at `clock`.
     fn start(&self, words: &mut [u64], clock: Clock);
@@ -117,13 +118,13 @@ pub(crate) trait Meter {
     }
     /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back what a request took that came to nothing, as far as nobody is better off for it than
-    /// if it had never been made; whether that changed the state. It is no longer the last one that
-    /// took: of that one, everything is given back without asking.
+    /// Gives back the cost of a request that was abandoned, as far as no other request is better off for
+    /// it than if that one had never been made; whether that changed the state. It is not the last one
+    /// that took: for that one, the whole bucket is restored.
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
-    /// Whether forgetting a bucket that is as good as new loses nothing.
+    /// Whether forgetting a full bucket loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
     }
@@ -137,8 +138,9 @@ pub(crate) trait Meter {
     /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
     /// capacity shrank below what was used; that is remembered for at least [`MAX_REMEMBERED`].
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
-    /// Continues at `clock` from `old`, a state of `from`, where more is known than what is used: when
-    /// it was taken. False when [`Meter::resume`] does as well. `carry` is not `reset`.
+    /// Continues at `clock` from `old`, a state of `from`, where more is known than the used capacity:
+    /// the times at which it was taken. False when [`Meter::resume`] does as well. `carry` is not
+    /// `reset`.
     fn adopt(
         &self,
         _words: &mut [u64],
@@ -150,7 +152,7 @@ pub(crate) trait Meter {
         false
     }
     /// The most words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
-    /// used: what one word for all of it cannot say.
+    /// used, where one word cannot hold all of it.
     fn most_surplus(&self) -> usize {
         0
     }
@@ -177,7 +179,7 @@ macro_rules! algorithms {
                 }
             }
 
-            // Once in the filter, not wherever a limit is asked something.
+            // Once in the filter, not wherever a limit is used.
             #[inline(never)]
             pub(crate) const fn meter(&self) -> &dyn Meter {
                 match self {
@@ -238,7 +240,7 @@ impl Algorithm {
         Some(leak::drain_time(self.capacity(), self.rate()?))
     }
 
-    /// The time in which a wholly used bucket is as good as new, rounded up.
+    /// The time in which a used-up bucket is full again, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
     }
@@ -248,13 +250,13 @@ impl Algorithm {
         self.meter().may_hold()
     }
 
-    /// Whether its level falls steadily with time: then it is the time until it is as good as new, as a
+    /// Whether its level falls steadily with time: then it is the time until the bucket is full, as a
     /// share of [`Algorithm::drain_time`].
     pub fn drains(&self) -> bool {
         self.meter().drains()
     }
 
-    /// Whether it wants to hear of the end of each request that passed.
+    /// Whether it has to be notified of the end of each request that passed.
     pub fn holds_until_end(&self) -> bool {
         self.meter().gives_back()
     }
@@ -270,7 +272,7 @@ impl Algorithm {
     }
 }
 
-/// Why numbers do not make a limit.
+/// The reason why numbers do not make a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadNumbers {
     /// The capacity is 0 or above [`MAX_AMOUNT`].

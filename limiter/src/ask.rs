@@ -1,4 +1,4 @@
-//! What a request asks of a bucket.
+//! A request, as a bucket sees it.
 
 use crate::algorithm::MAX_WAIT;
 use crate::time::{Clock, Nanos};
@@ -6,13 +6,14 @@ use crate::time::{Clock, Nanos};
 /// A cost at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What it takes, in cost units; 0 looks without taking.
+    /// The cost that it takes, in cost units; 0 looks without taking.
     pub cost: u64,
     /// The instant on the process's monotonic clock.
     pub now: Nanos,
-    /// The same instant on the wall clock, since the Unix epoch: only where windows are aligned to it.
+    /// The same instant on the wall clock, since the Unix epoch; only read where periods are aligned to
+    /// it.
     pub wall: Nanos,
-    /// How long this request is ready to wait, instead of what the limits say; at most [`MAX_WAIT`].
+    /// The longest wait that this request accepts, instead of that of the limits; at most [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
 }
 

@@ -1,9 +1,9 @@
 //! Changing the numbers under live buckets: what one conversion does to a bucket.
 //!
-//! What is used is carried limit by limit, found by name. It is counted in cost units, so it leaves at
-//! the new numbers' pace: a slower rate frees nothing sooner, and may make a bucket full later than
-//! before. What is used beyond a smaller capacity is remembered. So conversions there and back hand out
-//! nothing. Which conversions a bucket undergoes is said by [`versions`](crate::versions).
+//! The used capacity is carried limit by limit, found by name. It is counted in cost units, so it comes
+//! back at the new numbers' pace: a slower rate frees nothing sooner, and may make a bucket full later
+//! than before. Use beyond a smaller capacity is remembered. So conversions there and back hand out
+//! nothing. The history of a rule (`versions`) determines which conversions a bucket undergoes.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -16,17 +16,17 @@ use crate::algorithm::{Algorithm, Used};
 use crate::limit::{Bucket, Limit, Limits};
 use crate::time::{Clock, Nanos};
 
-/// What happens to the level of a live bucket when its numbers change.
+/// The level of a live bucket when its numbers change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// The same absolute level: 5 used stays 5 used.
     Keep,
-    /// The same fraction: half full stays half full. What is used beyond the capacity stays used as far
-    /// as the new capacity does not cover it.
+    /// The same fraction: half full stays half full. Use beyond the capacity stays as far as the new
+    /// capacity does not cover it.
     #[default]
     Proportional,
-    /// As new.
+    /// Full, as a new bucket.
     Reset,
 }
 
@@ -51,7 +51,7 @@ impl Carry {
         }
     }
 
-    /// What `used` of `old` becomes when that becomes `new`, rounded up.
+    /// The new value of `used` of `old` when that becomes `new`, rounded up.
     pub(crate) fn apply(self, used: u128, old: u128, new: u128) -> u128 {
         match self {
             Self::Keep => used,
@@ -62,8 +62,8 @@ impl Carry {
     }
 }
 
-/// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Who waits passes when
-/// it was promised, and nobody who comes later passes before that.
+/// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Waiting requests pass
+/// at the instants promised to them, and no later request passes before those.
 ///
 /// ```
 /// use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, carry::convert};
@@ -113,18 +113,18 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     converted
 }
 
-/// A limit of which a used-up bucket is full again later after an edit than before.
+/// A limit whose used-up bucket is full again later after an edit than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Later {
     /// Its name.
     pub limit: String,
-    /// After how long it was full again.
+    /// The time until it was full again.
     pub before: Nanos,
-    /// After how long it is full again, if the edit comes just when all is used.
+    /// The time until it is full again if the edit comes when all is used.
     pub after: Nanos,
 }
 
-/// The limits of which an edit makes a used-up bucket full again later.
+/// The limits whose used-up bucket an edit makes full again later.
 pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     let clock = Clock::at(Nanos::ZERO);
     let reset_after = |limits: &Limits, bucket: &Bucket| -> Vec<Nanos> {
@@ -153,7 +153,7 @@ pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     later
 }
 
-/// How full one limit is.
+/// The level of one limit.
 struct Level<'a> {
     limit: &'a Limit,
     words: Vec<u64>,
@@ -184,7 +184,7 @@ fn levels<'a>(limits: &'a Limits, bucket: &Bucket, clock: Clock) -> Vec<Level<'a
     levels
 }
 
-/// The old level that a new limit goes on from: of the same name, else in the same place if that
+/// The old level that a new limit continues from: of the same name, else in the same place if that
 /// one's name is gone (a renamed limit must not be a fresh one).
 fn counterpart<'a, 'b>(
     levels: &'b [Level<'a>],

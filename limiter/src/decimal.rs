@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 pub struct Decimal(u32);
 
 impl Decimal {
-    /// So many thousandths.
+    /// A number of thousandths.
     ///
     /// ```
     /// use loudou_limiter::Decimal;
@@ -26,7 +26,7 @@ impl Decimal {
         self.0
     }
 
-    /// Whether it is nothing.
+    /// Whether it is zero.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     pub(crate) const fn is_zero(&self) -> bool {
         self.0 == 0

@@ -1,9 +1,9 @@
-//! What a limit answers: the verdict with its numbers.
+//! A limit's decision: the verdict with its numbers.
 
 use crate::algorithm::wide::times;
 use crate::time::Nanos;
 
-/// What happens to the request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It passes now.
@@ -40,13 +40,13 @@ pub struct Decision {
     pub wait: Nanos,
     /// The most that the bucket holds, in cost units.
     pub capacity: u64,
-    /// What is left after this decision, in cost units; rounded down.
+    /// The units left after this decision; rounded down.
     pub remaining: u64,
     /// When refused: the time until the same cost is admitted, if nothing else takes from the
-    /// bucket. `None` when admitted, when that cost never fits, and when only the end of other
-    /// requests could tell (`concurrency`).
+    /// bucket. `None` when admitted, when that cost never fits, and when it depends on the end of
+    /// other requests (`concurrency`).
     pub retry_after: Option<Nanos>,
-    /// The time until the bucket is as good as new.
+    /// The time until the bucket is full again.
     pub reset_after: Nanos,
 }
 

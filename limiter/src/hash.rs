@@ -6,8 +6,8 @@ use core::hash::Hasher;
 use sha2::{Digest as _, Sha256};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// A number that has nothing to do with `number` for the eye, and of which each bit depends on each of
-/// its bits: the finaliser of `SplitMix64`. No secret is in it.
+/// A number that looks unrelated to `number`; each of its bits depends on each bit of that. It is the
+/// finaliser of `SplitMix64`, without a secret.
 ///
 /// ```
 /// use loudou_limiter::mix;
@@ -22,7 +22,7 @@ pub const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The secret of one Envoy process, so that nobody outside can choose keys that share a page.
+/// The secret of one Envoy process, so that keys that share a page cannot be chosen from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSeed([u8; 16]);
 
@@ -74,8 +74,8 @@ impl SeqHasher {
 }
 
 /// Hashes byte strings one after the other as [`SeqHasher`] does, to the same in every process: the
-/// first 128 bits of SHA-256. It has no secret, so whoever could find a second sequence with the hash
-/// of a given one could pass it off as that. It takes 2^128 attempts; 2^64 make two with one hash.
+/// first 128 bits of SHA-256. It has no secret: a second sequence with the hash of a given one could be
+/// passed off as that, but takes 2^128 attempts to find; 2^64 find two sequences with one hash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StableHasher(Sha256);
 
@@ -93,8 +93,8 @@ impl StableHasher {
     }
 }
 
-/// A number that is the same in every process, for telling texts apart in logs. It hides nothing:
-/// who knows the texts can find theirs.
+/// A number that is the same in every process, to distinguish texts in logs. It hides nothing: a known
+/// text can be recognised by it.
 ///
 /// ```
 /// use loudou_limiter::fingerprint;
@@ -108,7 +108,7 @@ pub fn fingerprint(text: &str) -> u64 {
     hasher.finish128().h1
 }
 
-/// A 32-bit tag that is the same in every process: tells versions of rules and limits apart. Never 0.
+/// A 32-bit tag that is the same in every process, to distinguish versions of rules and limits. Never 0.
 pub(crate) fn tag(bytes: &[u8]) -> u32 {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);

@@ -70,14 +70,15 @@ impl Limit {
 pub struct Bucket {
     /// The latest instant at which it was touched. Decisions never see an earlier `now`.
     pub last: Nanos,
-    /// What was given back by requests after which others took, in cost units. It wraps around at
+    /// The units given back by requests after which others took. It wraps around at
     /// [`GIVEN`].
     pub(crate) given: u64,
-    /// The instant at which the last of those who wait passes; nobody who comes later passes before it.
-    /// The limits see to that by themselves until their numbers change.
+    /// The instant at which the last waiting request passes; no later request passes before it. The
+    /// limits ensure that by themselves until their numbers change.
     pub(crate) line: Nanos,
-    /// Zeros at the end may be missing. Behind the words of all limits is what is too long for the place
-    /// of a limit whose capacity shrank: for each that can have such a surplus, how many words, and these.
+    /// Zeros at the end may be missing. After the words of all limits come those that do not fit into the
+    /// place of a limit whose capacity shrank: for each that can have such a surplus, their number and
+    /// these.
     pub(crate) words: Words,
 }
 
@@ -93,7 +94,7 @@ impl Bucket {
     }
 }
 
-/// What is done to each limit: to its index, its meter and its words.
+/// An operation on each limit: on its index, its meter and its words.
 type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 
 /// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
@@ -153,13 +154,13 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.may_hold())
     }
 
-    /// Whether any limit wants [`Limits::release`] when a request that passed has ended.
+    /// Whether any limit needs [`Limits::release`] when a request that passed has ended.
     pub fn holds_until_end(&self) -> bool {
         self.0.iter().any(|limit| limit.algorithm.holds_until_end())
     }
 
-    /// How long what is taken until the end of requests stays taken if none of them ends, by an answer of
-    /// these limits; `None` when nothing is.
+    /// The time for which units that are taken until the end of requests stay taken if none of them ends,
+    /// by an answer of these limits; `None` when there are none.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
         let limits = self.0.iter().zip(answer.decisions());
         let held = limits.filter(|(limit, _)| limit.algorithm.holds_until_end());
@@ -172,7 +173,7 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
-    /// Whether forgetting a bucket that is as good as new loses nothing.
+    /// Whether forgetting a full bucket loses nothing.
     pub fn forgets_losslessly(&self) -> bool {
         self.0
             .iter()
@@ -225,9 +226,8 @@ impl Limits {
         self.answer(bucket, &Ask::new(cost, now))
     }
 
-    /// Decides for all limits from the same state, and takes the cost from all of them or none. A
-    /// refusal changes only [`Bucket::last`] and what an algorithm notes of refusals, a cost of 0
-    /// nothing.
+    /// Decides for all limits from the same state, and takes the cost from all of them or none. A refusal
+    /// changes only [`Bucket::last`] and the refusals that an algorithm notes, a cost of 0 nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let ask = ask.not_before(bucket.last);
         let now = ask.now;
@@ -264,8 +264,7 @@ impl Limits {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
-    /// What is taken of each limit at `now`, in cost units, rounded up; above the capacity where requests
-    /// wait.
+    /// The units taken from each limit at `now`, rounded up; above the capacity where requests wait.
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
         let mut used = Vec::with_capacity(self.0.len());
@@ -292,8 +291,8 @@ impl Limits {
         }
     }
 
-    /// The answer to a refused request: what the limits say after they have noted the refusal. Those
-    /// that would have admitted took nothing.
+    /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
+    /// Those that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
         let refused = if self.note_refusal(bucket, ask) {
             self.decide_in_line(&mut bucket.clone(), ask)
@@ -325,8 +324,8 @@ impl Limits {
         is_noted
     }
 
-    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all that
-    /// is done to limits.
+    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all
+    /// operations on limits.
     pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         let own = self.words();
         if bucket.words.len() > own {

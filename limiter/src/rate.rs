@@ -14,7 +14,7 @@ pub struct Rate {
     period: Nanos,
 }
 
-/// What a rate looks like, for error messages.
+/// The form of a rate, for error messages.
 pub const RATE_FORM: &str = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms";
 
 impl Rate {
@@ -34,7 +34,7 @@ impl Rate {
         Some(Self { amount, period })
     }
 
-    /// How much per period; at least 1.
+    /// The amount per period; at least 1.
     pub const fn amount(self) -> u32 {
         self.amount
     }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// An instant on the process's monotonic clock, or a span of it, in nanoseconds.
 ///
-/// There are no operators: every operation says whether it saturates.
+/// There are no operators: the name of every operation shows whether it saturates.
 ///
 /// ```
 /// use loudou_limiter::Nanos;
@@ -70,11 +70,11 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// What a duration looks like, for error messages.
+/// The form of a duration, for error messages.
 pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
 
 impl Nanos {
-    /// No time at all; also the origin of a clock.
+    /// The empty span; also the origin of a clock.
     pub const ZERO: Self = Self(0);
     /// The end of time: about 584 years.
     pub const MAX: Self = Self(u64::MAX);
@@ -117,7 +117,7 @@ impl Nanos {
         self.0
     }
 
-    /// Whether it is no time at all.
+    /// Whether it is zero.
     #[cfg_attr(
         target_pointer_width = "64",
         expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")
@@ -138,7 +138,7 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Whole seconds, rounded up: what a `Retry-After` may say without being early.
+    /// Whole seconds, rounded up, so that a `Retry-After` is never early.
     pub const fn secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }

@@ -1,4 +1,4 @@
-//! `fixed_window`: so many per window, counted from zero in each.
+//! `fixed_window`: a number of units per window, counted from zero in each.
 //!
 //! For quotas that people reason about ("a thousand a day"). A window begins with the first request
 //! that is admitted after the one before has ended (`first`), or ends at the next multiple of its
@@ -11,9 +11,8 @@
 //! The end of a running window is an instant on the monotonic clock. A jump of the wall clock never
 //! moves it; only the window that begins next is longer or shorter, never longer than `window`.
 //!
-//! What an edit brings over from other numbers is kept apart from the window that runs, because it has
-//! an end of its own: it must not last longer than it did, and the end of a window must not depend on
-//! it.
+//! An edit leaves the window that runs, with its count. Where the numbers of the window change, its end
+//! follows them: a count must not last longer than the new window does.
 
 use serde::Serialize;
 
@@ -49,7 +48,8 @@ pub struct FixedWindow {
     align: Align,
 }
 
-/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is zero.
+/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is
+/// zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Running {
     count: u64,
@@ -107,7 +107,7 @@ impl FixedWindow {
         Running::new(*count, Nanos::new(*end).since(now).min(self.window))
     }
 
-    /// How long a window lasts that begins at an instant of the wall clock.
+    /// The length of a window that begins at an instant of the wall clock.
     fn length(&self, wall: Nanos) -> Nanos {
         let past = match self.align {
             Align::First => 0,
@@ -116,7 +116,7 @@ impl FixedWindow {
         self.window.since(Nanos::new(past))
     }
 
-    /// What is left of the window that runs, or of the one that begins now.
+    /// The rest of the window that runs, or of the one that begins now.
     fn left(&self, running: Running, ask: &Ask) -> Nanos {
         if running.count == 0 {
             self.length(ask.wall)
@@ -194,7 +194,8 @@ impl Meter for FixedWindow {
         Running::new(units(used), self.length(clock.wall)).write(words, clock.now);
     }
 
-    /// The window goes on, as long as one of these lasts; one on the clock ends where the clock has it.
+    /// The window continues, no longer than one of these lasts; one on the clock ends where the clock has
+    /// it.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,6 +1,6 @@
 //! Periods: multiples of one length on a clock, where refills come and windows and slots begin.
 //!
-//! On the process's clock they are the same for every bucket, and no state says where they are. On the
+//! On the process's clock they are the same for every bucket, and need no state. On the
 //! wall clock a bucket keeps in its last word by how much that is ahead of the process's clock. So it
 //! knows a wall clock that never jumps: that difference is read again only by a request that takes
 //! from a later period than the one before it, or from a bucket in which nothing counts. A jump never
@@ -152,7 +152,7 @@ impl Periods {
         fresh
     }
 
-    /// The time until the period begins that is so many after the current one.
+    /// The time until the period begins that is `ahead` periods after the current one.
     pub(super) fn until(self, place: &Place, ahead: u64) -> Nanos {
         let begin = self.begin(place.number.saturating_add(ahead.into()));
         begin.since(place.at)

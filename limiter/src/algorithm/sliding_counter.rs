@@ -1,4 +1,4 @@
-//! `sliding_counter`: about so many in any window, from two counters.
+//! `sliding_counter`: about a number of units in any window, from two counters.
 //!
 //! Windows lie at multiples of `window` on the process's clock, or on the wall clock (`align: clock`).
 //! All requests of the current window count, and of the window before it the share that still overlaps
@@ -142,8 +142,8 @@ impl SlidingCounter {
         overlap.saturating_add(self.scaled(state.current))
     }
 
-    /// What is left of a window when `count` in the one before it takes up no more than `room`, at the
-    /// earliest.
+    /// The rest of a window at the earliest instant at which `count` in the one before it takes up no
+    /// more than `room`.
     fn left_when(&self, room: u64, count: u64) -> Nanos {
         let left = self.scaled(room).checked_div(count.into());
         Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
@@ -251,7 +251,7 @@ impl Meter for SlidingCounter {
         self.write(words, &state);
     }
 
-    /// With the same window on the same clock both counters go on.
+    /// With the same window on the same clock both counters continue.
     fn adopt(
         &self,
         words: &mut [u64],

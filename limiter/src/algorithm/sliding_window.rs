@@ -1,4 +1,4 @@
-//! `sliding_window`: so many per window, and the window moves on slot by slot.
+//! `sliding_window`: a number of units per window, which moves on slot by slot.
 //!
 //! The window is cut into slots that lie at multiples of `window/slots` on the process's clock, or on
 //! the wall clock (`align: clock`). The current slot and the `slots - 1` before it admit at most
@@ -33,7 +33,7 @@ use crate::time::{Clock, Nanos};
 pub const MIN_SLOTS: u32 = 2;
 /// The most slots.
 pub const MAX_SLOTS: u32 = 64;
-/// The slots of a window that says nothing of them.
+/// The slots of a window without a number of its own.
 pub const DEFAULT_SLOTS: u32 = 10;
 
 /// Numbers of a sliding window.
@@ -50,12 +50,12 @@ pub struct SlidingWindow {
 /// The largest count in half a word.
 const LOW: u64 = 0xffff_ffff;
 
-/// What each slot has admitted, the current one first; nothing beyond the number of slots.
+/// The units admitted in each slot, the current one first; zero beyond the number of slots.
 type Counts = [u64; 64];
 
 impl SlidingWindow {
-    /// `capacity` per `window` of so many slots, and at most `slot_capacity` in one slot; `None` for
-    /// twice its share.
+    /// `capacity` per `window` of that number of slots, and at most `slot_capacity` in one of them;
+    /// `None` for twice its share.
     ///
     /// ```
     /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
@@ -176,7 +176,7 @@ impl SlidingWindow {
             .follow(place, total(counts) == 0, ask.clock())
     }
 
-    /// The time until the slot leaves that is so many before the current one.
+    /// The time until the slot leaves that is `age` slots older than the current one.
     fn leaves(&self, age: usize, place: &Place) -> Nanos {
         let age = u64::try_from(age).unwrap_or(u64::MAX);
         let ahead = u64::from(self.slots).saturating_sub(age);
@@ -314,7 +314,7 @@ impl Meter for SlidingWindow {
         self.write(words, &counts, &self.periods().fresh(clock));
     }
 
-    /// Every slot goes on in the oldest one that does not leave before its requests do, in a window of
+    /// Every slot continues in the oldest one that does not leave before its requests do, in a window of
     /// this length.
     fn adopt(
         &self,
@@ -340,7 +340,7 @@ impl Meter for SlidingWindow {
         let (mut seen, mut taken) = (0_u64, 0);
         for (age, count) in old.iter().enumerate().take(before.slots()) {
             seen = seen.saturating_add(*count);
-            // The share of all that goes on, rounded up: no slot loses what a newer one has gained.
+            // The share of all that continues, rounded up: no slot loses what a newer one has gained.
             let target = clamp(times(seen, goes_on).div_ceil(u128::from(all.max(1))));
             let left = left_after(before.leaves(age, &at), before.window, self.window);
             if let Some(slot) = counts.get_mut(self.leaving_after(left, &place)) {

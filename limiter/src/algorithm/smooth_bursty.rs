@@ -1,7 +1,7 @@
 //! `smooth_bursty`: pay later. A request of any cost passes as soon as the ones before it are paid
 //! for; its own cost is what the next one waits for.
 //!
-//! While nothing is asked for, permits are stored, at most those of `burst_seconds`; stored permits
+//! While no request comes, permits are stored, at most those of `burst_seconds`; stored permits
 //! are free. A new bucket has none. For few large jobs of very different size, which a capacity would
 //! refuse.
 //!
@@ -39,7 +39,7 @@ pub struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    /// A limiter that stores the permits of up to `burst_seconds` and holds nobody.
+    /// A limiter that stores the permits of up to `burst_seconds` and holds no request.
     ///
     /// ```
     /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};

@@ -1,12 +1,12 @@
 //! `token_bucket`: tokens refill continuously (`greedy`) or in whole lumps (`interval`).
 //!
-//! Greedy is the funnel seen from the other end: tokens left are capacity less water, and the same
-//! exact arithmetic (`leak`) runs it. Interval adds `amount` tokens at once at every multiple of the
-//! period, as Bucket4j's intervally-aligned refill does; because the multiples are the same for every
-//! bucket, a full bucket carries no phase and can be forgotten without loss. They lie on the process's
-//! clock, which begins at another time of day in each process, or on the wall clock (`align: clock`). In any window of
-//! length w at most `capacity + amount·(⌊w/period⌋ + 1)` is admitted by interval refill, and an
-//! `amount` more for each jump of the wall clock in it; `capacity + rate·w` by greedy.
+//! Greedy is the funnel seen from the other end: tokens left are capacity less water, and the same exact
+//! arithmetic (`leak`) runs it. Interval adds `amount` tokens at once at every multiple of the period, as
+//! Bucket4j's intervally-aligned refill does; because the multiples are the same for every bucket, a full
+//! bucket carries no phase and can be forgotten without loss. They lie on the process's clock, which
+//! begins at another time of day in each process, or on the wall clock (`align: clock`). In any window of
+//! length w at most `capacity + amount·(⌊w/period⌋ + 1)` is admitted by interval refill, and an `amount`
+//! more for each jump of the wall clock in it; `capacity + rate·w` by greedy.
 //!
 //! With `max_wait` a request for which there are not enough tokens is held until they have come, if
 //! that is soon enough; it takes them at once, so later ones wait behind it. The instants at which
@@ -29,7 +29,7 @@ use crate::decision::Decision;
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
 
-/// How tokens come back.
+/// The way in which tokens come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refill {
@@ -324,7 +324,7 @@ impl Meter for TokenBucket {
         }
     }
 
-    /// Periods of the same length on the same clock go on.
+    /// Periods of the same length on the same clock continue.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -40,7 +40,7 @@ impl BucketDecision {
         self.decisions().any(Decision::is_refused)
     }
 
-    /// What happens to the request: refused if any limit refuses, else held if any holds.
+    /// The outcome of the request: refused if any limit refuses, else held if any holds.
     pub fn verdict(&self) -> Verdict {
         if self.is_refused() {
             Verdict::Refuse
@@ -51,7 +51,7 @@ impl BucketDecision {
         }
     }
 
-    /// How long the request is held: the longest wait of the limits; zero when it is refused.
+    /// The time for which the request is held: the longest wait of the limits; zero when it is refused.
     pub fn wait(&self) -> Nanos {
         if self.is_refused() {
             return Nanos::ZERO;
@@ -60,7 +60,7 @@ impl BucketDecision {
         waits.max().unwrap_or(Nanos::ZERO)
     }
 
-    /// The time until every limit is as good as new.
+    /// The time until every limit is full again.
     pub fn reset_after(&self) -> Nanos {
         self.decisions()
             .map(|d| d.reset_after)

@@ -55,6 +55,24 @@ fn a_token_bucket_refills_on_the_clock() {
     );
 }
 
+/// A request that is held has been promised an instant, so it leaves the periods where they are.
+#[test]
+fn a_held_request_moves_no_refill() {
+    run(
+        &json!([{
+            "algorithm": "token_bucket", "capacity": 1, "rate": "1/m", "refill": "interval",
+            "align": "clock", "max_wait": "5m"
+        }]),
+        &[
+            (100 * S, 607 * S, 1, (0, 1, 0, NONE, 53 * S)),
+            (110 * S, 617 * S, 1, (0, 1, 0, NONE, 103 * S)),
+            // The wall clock is 20 s ahead; this one passes at 213 s.
+            (160 * S, 687 * S, 1, (0, 1, 0, NONE, 113 * S)),
+            (214 * S, 741 * S, 0, (0, 1, 0, NONE, 59 * S)),
+        ],
+    );
+}
+
 /// Five slots of two seconds, and at most four in one of them.
 #[test]
 fn a_sliding_window_has_its_slots_on_the_clock() {
