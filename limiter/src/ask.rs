@@ -1,6 +1,6 @@
 //! A request, as a bucket sees it.
 
-use crate::algorithm::MAX_WAIT;
+use crate::bounds::MAX_WAIT;
 use crate::time::{Clock, Nanos};
 
 /// A cost at an instant.

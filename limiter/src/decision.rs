@@ -1,7 +1,7 @@
 //! A limit's decision: the verdict with its numbers.
 
-use crate::algorithm::wide::times;
 use crate::time::Nanos;
+use crate::wide::times;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -28,18 +28,18 @@
 //! assert_eq!(decision.retry_after, Some(Nanos::from_secs(1)));
 //! ```
 //!
-//! [`algorithm`] has all of them. [`Ask`] is a request with more than a cost and an instant: a wall clock,
-//! for limits with `align: clock`, and a longest wait.
+//! [`algorithm`] has all of them. [`Ask`] is a request with more than a cost and an instant: a wall
+//! clock, for limits with `align: clock`, and a longest wait.
 //!
 //! # One bucket
 //!
 //! A [`Bucket`] is the state of all limits that hold for one key. Each request passes all of them or
 //! takes from none; the answer reports the limit that matters most. Numbers can change under a live
-//! bucket: [`carry`] converts it, so that no edit gives anything away.
+//! bucket: [`convert`](fn@convert) carries it over, so that no edit gives anything away.
 //!
 //! ```
 //! use loudou_limiter::algorithm::{Align, FixedWindow, Funnel};
-//! use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, carry::convert};
+//! use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, convert};
 //!
 //! let day = Nanos::from_secs(86_400);
 //! let limits = |quota| {
@@ -80,37 +80,35 @@
 
 extern crate alloc;
 
-mod active_rule;
 pub mod algorithm;
-mod ask;
+pub mod ask;
 pub mod ban;
+pub mod bounds;
 pub mod carry;
-pub mod config;
-mod decimal;
-mod decision;
-pub mod evaluate;
-pub mod explain;
-mod hash;
-pub mod health;
-mod index;
-mod limit;
-mod rate;
-pub mod request;
-pub mod rule;
-mod rule_set;
-pub mod store;
-mod taken;
-mod time;
-pub mod top;
-pub mod versions;
+pub mod convert;
+pub mod decimal;
+pub mod decision;
+pub mod hash;
+mod leak;
+pub mod limit;
+mod meter;
+pub mod rate;
+pub mod taken;
+pub mod time;
+mod used;
+pub mod wide;
 
 pub use ask::Ask;
 pub use ban::{Ban, Penalty};
+pub use bounds::BadNumbers;
 pub use carry::Carry;
+pub use convert::{Later, convert, full_later};
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};
-pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
+pub use limit::{
+    Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Words,
+};
 pub use rate::{RATE_FORM, Rate};
 pub use taken::Taken;
 pub use time::{Clock, DURATION_FORM, Nanos};

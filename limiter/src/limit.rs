@@ -7,10 +7,12 @@ use core::array;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, Meter, USED_ONE};
+use crate::algorithm::Algorithm;
 use crate::ask::Ask;
 use crate::decision::Verdict;
+use crate::meter::Meter;
 use crate::time::{Clock, Nanos};
+use crate::used::USED_ONE;
 
 mod answer;
 mod line;
@@ -26,7 +28,7 @@ pub const MAX_LIMITS: usize = 8;
 pub const MAX_BUCKET_WORDS: usize = 1024;
 
 /// State words; those of most buckets fit in without an allocation.
-pub(crate) type Words = SmallVec<[u64; 8]>;
+pub type Words = SmallVec<[u64; 8]>;
 
 /// One algorithm with its numbers and a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -72,18 +74,18 @@ pub struct Bucket {
     pub last: Nanos,
     /// The units given back by requests after which others took. It wraps around at
     /// [`GIVEN`].
-    pub(crate) given: u64,
+    pub given: u64,
     /// The instant at which the last waiting request passes; no later request passes before it. The
     /// limits ensure that by themselves until their numbers change.
-    pub(crate) line: Nanos,
+    pub line: Nanos,
     /// Zeros at the end may be missing. After the words of all limits come those that do not fit into the
     /// place of a limit whose capacity shrank: for each that can have such a surplus, their number and
     /// these.
-    pub(crate) words: Words,
+    pub words: Words,
 }
 
 /// The largest number in [`Bucket::given`]: five bytes.
-pub(crate) const GIVEN: u64 = (1 << 40) - 1;
+pub const GIVEN: u64 = (1 << 40) - 1;
 
 impl Bucket {
     /// The words, in the order of the limits, without zeros at the end.

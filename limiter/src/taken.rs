@@ -7,10 +7,10 @@
 //! and a queue in which requests may be waiting gives nothing back, because these were promised their
 //! instants and later requests cannot fill a gap before them.
 
-use crate::algorithm::Back;
 use crate::ask::Ask;
 use crate::limit::{Bucket, GIVEN, Limits};
 use crate::time::Nanos;
+use crate::used::Back;
 
 /// The cost that a request took from a bucket, so that it can be given back.
 #[derive(Clone, Debug, PartialEq, Eq)]

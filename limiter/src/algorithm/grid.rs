@@ -12,9 +12,9 @@
 
 use serde::Serialize;
 
-use super::leak::{div_ceil, div_rem};
-use super::wide::{clamp, product, times};
+use crate::leak::{div_ceil, div_rem};
 use crate::time::{Clock, Nanos};
+use crate::wide::{clamp, product, times};
 
 /// The clock on which periods begin at multiples of their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -17,15 +17,17 @@
 
 use serde::Serialize;
 
-use super::grid::{Periods, Place};
-use super::wide::{clamp, mul_div_ceil, times};
+use super::grid::{Grid, Periods, Place};
 use super::window::{check, rate, units};
-use super::{Algorithm, Back, BadNumbers, Grid, Meter, USED_ONE, Used};
 use crate::ask::Ask;
+use crate::bounds::BadNumbers;
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::{clamp, mul_div_ceil, times};
 
 /// Numbers of a sliding counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -255,14 +257,14 @@ impl Meter for SlidingCounter {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let before = match from {
-            Algorithm::SlidingCounter(before) if before.periods() == self.periods() => before,
-            _ => return false,
+        let same = same::<Self>(from).filter(|before| before.periods() == self.periods());
+        let Some(before) = same else {
+            return false;
         };
         let old = before.read(old, clock.now);
         let level = before.level(&old);

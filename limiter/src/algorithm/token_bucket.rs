@@ -17,17 +17,17 @@
 
 use serde::Serialize;
 
-use super::grid::{Periods, Place};
-use super::leak::{Leak, WORDS, drain_time};
-use super::wide::clamp;
-use super::{
-    Algorithm, Back, BadNumbers, Grid, MAX_REMEMBERED, Meter, USED_ONE, Used, check, check_wait,
-};
+use super::grid::{Grid, Periods, Place};
 use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait};
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::leak::{Leak, WORDS, check, drain_time};
+use crate::meter::{Meter, continue_leak, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::clamp;
 
 /// The way in which tokens come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -324,26 +324,27 @@ impl Meter for TokenBucket {
         }
     }
 
+    fn as_leak(&self) -> Option<Leak> {
+        self.is_greedy().then(|| self.leak())
+    }
+
     /// Periods of the same length on the same clock continue.
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
         if self.is_greedy() {
-            let (leak, full) = (self.leak(), self.full());
-            return leak.adopt(words, (from, old), full, (carry, clock.now));
+            let leak = (self.leak(), self.full());
+            return continue_leak(leak, words, (from, old), (carry, clock));
         }
-        let before = match from {
-            Algorithm::TokenBucket(before) if !before.is_greedy() => before,
-            _ => return false,
-        };
-        if before.periods() != self.periods() {
+        let same = same::<Self>(from).filter(|before| !before.is_greedy());
+        let Some(before) = same.filter(|before| before.periods() == self.periods()) else {
             return false;
-        }
+        };
         let place = before.place(old, clock.now);
         let used = before.used_tokens(old, &place);
         let goes_on = carry.apply(used.into(), before.capacity.into(), self.capacity.into());

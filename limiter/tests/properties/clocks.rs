@@ -5,9 +5,8 @@ use super::{config, only, timed, train};
 use loudou_limiter::algorithm::{
     Algorithm, Grid, Refill, SlidingCounter, SlidingWindow, TokenBucket,
 };
-use loudou_limiter::carry::convert;
-use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limit, Limits, Nanos, Taken};
+use loudou_limiter::{Ask, Bucket, Carry, Clock, Limit, Limits, Nanos, Taken, convert};
+use loudou_rules::config::parse_limits;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -269,13 +268,10 @@ fn an_edit_keeps_the_period_that_runs() {
         let bucket = take(old, 4, clock(100, 610));
         convert(old, new, Carry::Keep, &bucket, clock(120, 5_005))
     };
-    for (of, resets) in [
-        (
-            &(|n| tokens(n, "4/m", "clock")) as &dyn Fn(u64) -> Limits,
-            30,
-        ),
-        (&|n| window("sliding_counter", n, "clock"), 90),
-    ] {
+    let tokens = |capacity| tokens(capacity, "4/m", "clock");
+    let counter = |capacity| window("sliding_counter", capacity, "clock");
+    let both: [(&dyn Fn(u64) -> Limits, u64); 2] = [(&tokens, 30), (&counter, 90)];
+    for (of, resets) in both {
         let (old, new) = (of(10), of(20));
         assert_eq!(left(&new, &edited(&old, &new), 120), (16, resets));
     }
