@@ -14,6 +14,7 @@ use crate::time::Nanos;
 pub mod concurrency;
 pub mod fixed_window;
 pub mod funnel;
+mod grid;
 pub mod leaky_queue;
 pub mod sliding_counter;
 pub mod sliding_log;
@@ -26,6 +27,7 @@ mod window;
 pub use concurrency::Concurrency;
 pub use fixed_window::{Align, FixedWindow};
 pub use funnel::Funnel;
+pub use grid::Grid;
 pub use leaky_queue::LeakyQueue;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
@@ -55,7 +57,7 @@ macro_rules! algorithms {
                 }
             }
 
-            // Once in the filter, not wherever a limit is asked something.
+            // Once in the filter, not wherever a limit is used.
             #[inline(never)]
             pub(crate) const fn meter(&self) -> &dyn Meter {
                 match self {
@@ -116,7 +118,7 @@ impl Algorithm {
         Some(drain_time(self.capacity(), self.rate()?))
     }
 
-    /// The time in which a wholly used bucket is as good as new, rounded up.
+    /// The time in which a used-up bucket is full again, rounded up.
     pub fn drain_time(&self) -> Nanos {
         self.meter().drain_time()
     }
@@ -126,13 +128,13 @@ impl Algorithm {
         self.meter().may_hold()
     }
 
-    /// Whether its level falls steadily with time: then it is the time until it is as good as new, as a
+    /// Whether its level falls steadily with time: then it is the time until the bucket is full, as a
     /// share of [`Algorithm::drain_time`].
     pub fn drains(&self) -> bool {
         self.meter().drains()
     }
 
-    /// Whether it wants to hear of the end of each request that passed.
+    /// Whether it has to be notified of the end of each request that passed.
     pub fn holds_until_end(&self) -> bool {
         self.meter().gives_back()
     }
@@ -168,7 +170,7 @@ mod tests {
 
     fn state(meter: &dyn Meter) -> [u64; 2] {
         let mut words = [0; 2];
-        meter.start(&mut words, Nanos::ZERO);
+        meter.start(&mut words, Clock::at(Nanos::ZERO));
         words
     }
 

@@ -1,4 +1,4 @@
-//! What a request asks of a bucket.
+//! A request, as a bucket sees it.
 
 use crate::bounds::MAX_WAIT;
 use crate::time::{Clock, Nanos};
@@ -6,18 +6,29 @@ use crate::time::{Clock, Nanos};
 /// A cost at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What it takes, in cost units; 0 looks without taking.
+    /// The cost that it takes, in cost units; 0 looks without taking.
     pub cost: u64,
     /// The instant on the process's monotonic clock.
     pub now: Nanos,
-    /// The same instant on the wall clock, since the Unix epoch: only where windows are aligned to it.
+    /// The same instant on the wall clock, since the Unix epoch; only read where periods are aligned to
+    /// it.
     pub wall: Nanos,
-    /// How long this request is ready to wait, instead of what the limits say; at most [`MAX_WAIT`].
+    /// The longest wait that this request accepts, instead of that of the limits; at most [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
 }
 
 impl Ask {
     /// `cost` at `now`, with a wall clock that started together with the monotonic one.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let answer = limits.answer(&mut bucket, &Ask::new(3, Nanos::ZERO));
+    /// assert_eq!(answer.reported().unwrap().remaining, 2);
+    /// ```
     pub const fn new(cost: u64, now: Nanos) -> Self {
         Self {
             cost,
@@ -36,12 +47,36 @@ impl Ask {
     }
 
     /// The same when the wall clock shows `wall`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
+    ///
+    /// let window = FixedWindow::new(5, Nanos::from_secs(60), Align::Clock).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("minute", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Ten seconds before the minute is over.
+    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(170));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(10));
+    /// ```
     #[must_use]
     pub const fn at_wall(self, wall: Nanos) -> Self {
         Self { wall, ..self }
     }
 
     /// The same with its own bound on waiting.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let ask = Ask::new(1, Nanos::ZERO).waiting(Some(Nanos::from_secs(1)));
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Admit);
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Hold);
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Refuse);
+    /// ```
     #[must_use]
     pub const fn waiting(self, max_wait: Option<Nanos>) -> Self {
         Self { max_wait, ..self }

@@ -1,10 +1,10 @@
 //! Bans: a key that is refused until a time, by an operator or as a penalty for being refused too often.
 //!
 //! A penalty counts the refusals of a key in windows that begin with a refusal, as fail2ban's `maxretry`
-//! and `findtime` do. Whoever has `after` of them in one window is banned. Each further ban is `factor`
+//! and `findtime` do. A key with `after` of them in one window is banned. Each further ban is `factor`
 //! times as long, up to `max`, and once that long has passed since the end of a ban, all is forgotten.
 //! So no key with fewer than `after` refusals in any `within` is ever banned, and one with twice as many
-//! always is. Refusals during a ban count for nothing: nobody stays banned for asking.
+//! always is. Refusals during a ban do not count: a ban is not prolonged by further requests.
 
 use serde::Serialize;
 
@@ -14,23 +14,46 @@ use crate::time::Nanos;
 /// The end of a ban that has none: as much as five bytes of milliseconds hold, 34 years.
 pub const ENDLESS_MS: u64 = (1 << 40) - 1;
 
-/// How often a key may be refused, and what happens then.
+/// The number of refusals that a key may have, and the bans that follow.
+///
+/// ```
+/// use loudou_limiter::{Decimal, Nanos, Penalty, ban::Conduct};
+///
+/// // Three refusals in a minute: five minutes, then twice as long each time, at most an hour.
+/// let penalty = Penalty {
+///     after: 3,
+///     within: Nanos::from_secs(60),
+///     ban: Nanos::from_secs(300),
+///     factor: Decimal::from_thousandths(2_000),
+///     max: Nanos::from_secs(3_600),
+/// };
+/// let mut conduct = Conduct::default();
+/// for second in [0, 10] {
+///     conduct.strike(&penalty, Nanos::from_secs(second));
+///     assert_eq!(conduct.ban(Nanos::from_secs(second)), None);
+/// }
+/// let third = Nanos::from_secs(20);
+/// conduct.strike(&penalty, third);
+/// let ban = conduct.ban(third).unwrap();
+/// assert_eq!(ban.lasts(third), Some(Nanos::from_secs(300)));
+/// assert_eq!(penalty.span(1), Nanos::from_secs(600), "the next one");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Penalty {
-    /// So many refusals are a ban.
+    /// The number of refusals that trigger a ban.
     pub after: u16,
-    /// In a window of this length.
+    /// The length of the window in which they are counted.
     pub within: Nanos,
-    /// How long the first ban is.
+    /// The length of the first ban.
     pub ban: Nanos,
-    /// How many times as long each further ban is; at least 1.
+    /// The factor by which each further ban is longer; at least 1.
     pub factor: Decimal,
-    /// The longest ban, and how long after a ban it is forgotten.
+    /// The longest ban, and the time after a ban in which it is forgotten.
     pub max: Nanos,
 }
 
 impl Penalty {
-    /// How long a ban is after so many others.
+    /// The length of a ban after that number of earlier ones.
     pub fn span(&self, bans: u8) -> Nanos {
         let mut span = self.ban;
         for _ in 0..bans {
@@ -46,7 +69,18 @@ impl Penalty {
     }
 }
 
-/// A ban that is in force.
+/// A ban in force.
+///
+/// ```
+/// use loudou_limiter::{Ban, Nanos, ban::Conduct};
+///
+/// let (now, hour) = (Nanos::from_secs(10), Nanos::from_secs(3_600));
+/// let mut conduct = Conduct::default();
+/// conduct.impose(now, Some(hour));
+/// assert_eq!(conduct.ban(now).unwrap().until, Some(now.saturating_add(hour)));
+/// conduct.impose(now, None);
+/// assert_eq!(conduct.ban(now), Some(Ban::ENDLESS));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
     /// Its end; `None` when it has none.
@@ -54,17 +88,17 @@ pub struct Ban {
 }
 
 impl Ban {
-    /// One that lasts until somebody lifts it.
+    /// A ban that lasts until it is lifted.
     pub const ENDLESS: Self = Self { until: None };
 
-    /// How long it still lasts at `now`; `None` when it has no end.
+    /// The rest of it at `now`; `None` when it has no end.
     pub fn lasts(&self, now: Nanos) -> Option<Nanos> {
         self.until.map(|until| until.since(now))
     }
 }
 
-/// What a bucket remembers of bans and of what leads to them. Times are in milliseconds on the bucket's
-/// clock, as a page has them.
+/// A bucket's memory of bans and of the refusals that lead to them. Times are in milliseconds on the
+/// bucket's clock, as a page has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
     /// The end of the last ban, rounded up, or [`ENDLESS_MS`].
@@ -72,7 +106,7 @@ pub struct Conduct {
     /// When the window of the refusals that count began. While none counts: the nanoseconds by which
     /// `banned_until_ms` was rounded up, so that a ban lasts exactly as long as configured.
     pub since_ms: u64,
-    /// When nothing of this counts any more.
+    /// When none of this counts any more.
     pub clean_at_ms: u64,
     /// The refusals that count.
     pub strikes: u16,
@@ -93,7 +127,7 @@ impl Conduct {
         (now < until).then_some(Ban { until: Some(until) })
     }
 
-    /// By how much the end of the ban was rounded up.
+    /// The time by which the end of the ban was rounded up.
     const fn rounded_by(&self) -> Nanos {
         match (self.strikes, self.since_ms) {
             (0, ns @ 0..1_000_000) => Nanos::new(ns),
@@ -114,14 +148,14 @@ impl Conduct {
         now_ms < self.banned_until_ms
     }
 
-    /// Forgets what counts for nothing any more.
+    /// Forgets everything once none of it counts any more.
     pub fn settle(&mut self, now: Nanos) {
         if now.as_millis() >= self.clean_at_ms {
             *self = Self::default();
         }
     }
 
-    /// Forgets what counts no longer under a penalty.
+    /// Forgets refusals and bans that no longer count under a penalty.
     pub fn lapse(&mut self, penalty: &Penalty, now: Nanos) {
         let now_ms = now.as_millis();
         let forgets_at = self
@@ -136,7 +170,7 @@ impl Conduct {
         }
     }
 
-    /// Counts a refusal at `now`, which may be one too many.
+    /// Counts a refusal at `now`, and bans if it is one too many.
     pub fn strike(&mut self, penalty: &Penalty, now: Nanos) {
         self.lapse(penalty, now);
         if self.strikes == 0 {
@@ -165,7 +199,7 @@ impl Conduct {
         strikes.max(bans).min(ENDLESS_MS)
     }
 
-    /// Bans from `now` on for `span`, or without an end, whatever it did.
+    /// Bans from `now` on for `span`, or without an end, whatever the key did before.
     pub fn impose(&mut self, now: Nanos, span: Option<Nanos>) {
         *self = Self::default();
         match span {

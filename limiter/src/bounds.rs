@@ -13,7 +13,7 @@ pub const MAX_REMEMBERED: Nanos = Nanos::from_secs(91_500 * 86_400);
 /// The longest time a limit may let a request wait.
 pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
 
-/// Why numbers do not make a limit.
+/// The reason why numbers do not make a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadNumbers {
     /// The capacity is 0 or above [`MAX_AMOUNT`].
@@ -24,6 +24,8 @@ pub enum BadNumbers {
     Drain,
     /// The initial amount is above the capacity.
     Initial,
+    /// Refills that are continuous lie on no clock.
+    Align,
     /// The window is 0 or above [`MAX_PERIOD`].
     Window,
     /// The slots are fewer than [`crate::algorithm::sliding_window::MIN_SLOTS`] or more than
@@ -39,7 +41,8 @@ pub enum BadNumbers {
     ColdFactor,
     /// The lease is 0 or above [`crate::algorithm::concurrency::MAX_LEASE`].
     Lease,
-    /// The burst is above [`crate::algorithm::smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
+    /// The burst is above [`crate::algorithm::smooth_bursty::MAX_BURST`], or its permits are more than
+    /// [`MAX_AMOUNT`].
     Burst,
 }
 

@@ -1,20 +1,20 @@
-//! How much of a level is carried over when the numbers of a live bucket change.
+//! The part of a level that is carried over when the numbers of a live bucket change.
 
 use serde::Serialize;
 
 use crate::wide::mul_div_ceil;
 
-/// What happens to the level of a live bucket when its numbers change.
+/// The level of a live bucket when its numbers change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Carry {
     /// The same absolute level: 5 used stays 5 used.
     Keep,
-    /// The same fraction: half full stays half full. What is used beyond the capacity stays used as far
-    /// as the new capacity does not cover it.
+    /// The same fraction: half full stays half full. Use beyond the capacity stays as far as the new
+    /// capacity does not cover it.
     #[default]
     Proportional,
-    /// As new.
+    /// Full, as a new bucket.
     Reset,
 }
 
@@ -23,6 +23,13 @@ impl Carry {
     pub const NAMES: [&'static str; 3] = ["keep", "proportional", "reset"];
 
     /// The carry of that name.
+    ///
+    /// ```
+    /// use loudou_limiter::Carry;
+    ///
+    /// assert_eq!(Carry::parse("keep"), Some(Carry::Keep));
+    /// assert_eq!(Carry::parse("forget"), None);
+    /// ```
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "keep" => Some(Self::Keep),
@@ -32,7 +39,7 @@ impl Carry {
         }
     }
 
-    /// What `used` of `old` becomes when that becomes `new`, rounded up.
+    /// The new value of `used` of `old` when that becomes `new`, rounded up.
     pub(crate) fn apply(self, used: u128, old: u128, new: u128) -> u128 {
         match self {
             Self::Keep => used,

@@ -15,12 +15,28 @@ use crate::limit::{Bucket, Limit, Limits};
 use crate::time::{Clock, Nanos};
 use crate::used::Used;
 
-/// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Who waits passes when
-/// it was promised, and nobody who comes later passes before that.
+/// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Waiting requests pass
+/// at the instants promised to them, and no later request passes before those.
+///
+/// ```
+/// use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, algorithm::Funnel, convert};
+///
+/// let funnel = |capacity| {
+///     let funnel = Funnel::new(capacity, Rate::parse("1/s").unwrap()).unwrap();
+///     Limits::new(vec![Limit::new("burst", funnel)]).unwrap()
+/// };
+/// let (old, new) = (funnel(10), funnel(20));
+/// let mut bucket = old.start(Nanos::ZERO);
+/// old.decide(&mut bucket, 4, Nanos::ZERO);
+/// for (carry, used) in [(Carry::Keep, 4), (Carry::Proportional, 8), (Carry::Reset, 0)] {
+///     let converted = convert(&old, &new, carry, &bucket, Clock::at(Nanos::ZERO));
+///     assert_eq!(new.used(&converted, Nanos::ZERO), [used]);
+/// }
+/// ```
 pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
     let clock = clock.moved_to(clock.now.max(bucket.last));
     // It was last touched by the edit: an earlier `now` must not move its clock back.
-    let mut converted = new.start(clock.now);
+    let mut converted = new.start_at(clock);
     converted.line = bucket.line;
     if carry == Carry::Reset {
         return converted;
@@ -50,18 +66,18 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     converted
 }
 
-/// A limit of which a used-up bucket is full again later after an edit than before.
+/// A limit whose used-up bucket is full again later after an edit than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Later {
     /// Its name.
     pub limit: String,
-    /// After how long it was full again.
+    /// The time until it was full again.
     pub before: Nanos,
-    /// After how long it is full again, if the edit comes just when all is used.
+    /// The time until it is full again if the edit comes when all is used.
     pub after: Nanos,
 }
 
-/// The limits of which an edit makes a used-up bucket full again later.
+/// The limits whose used-up bucket an edit makes full again later.
 pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     let clock = Clock::at(Nanos::ZERO);
     let reset_after = |limits: &Limits, bucket: &Bucket| -> Vec<Nanos> {
@@ -90,7 +106,7 @@ pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
     later
 }
 
-/// How full one limit is.
+/// The level of one limit.
 struct Level<'a> {
     limit: &'a Limit,
     words: Vec<u64>,
@@ -121,7 +137,7 @@ fn levels<'a>(limits: &'a Limits, bucket: &Bucket, clock: Clock) -> Vec<Level<'a
     levels
 }
 
-/// The old level that a new limit goes on from: of the same name, else in the same place if that
+/// The old level that a new limit continues from: of the same name, else in the same place if that
 /// one's name is gone (a renamed limit must not be a fresh one).
 fn counterpart<'a, 'b>(
     levels: &'b [Level<'a>],

@@ -10,7 +10,13 @@ use serde::{Serialize, Serializer};
 pub struct Decimal(u32);
 
 impl Decimal {
-    /// So many thousandths.
+    /// A number of thousandths.
+    ///
+    /// ```
+    /// use loudou_limiter::Decimal;
+    ///
+    /// assert_eq!(Decimal::from_thousandths(2_500).to_string(), "2.5");
+    /// ```
     pub const fn from_thousandths(thousandths: u32) -> Self {
         Self(thousandths)
     }
@@ -27,6 +33,13 @@ impl Decimal {
 
     /// Reads `2`, `2.5` or `0.125`; `None` when the text has another form, more decimals or is too
     /// large.
+    ///
+    /// ```
+    /// use loudou_limiter::Decimal;
+    ///
+    /// assert_eq!(Decimal::parse("0.125"), Some(Decimal::from_thousandths(125)));
+    /// assert_eq!(Decimal::parse("0.1255"), None, "a fourth decimal would be lost");
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

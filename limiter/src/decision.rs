@@ -1,9 +1,9 @@
-//! What a limit answers: the verdict with its numbers.
+//! A limit's decision: the verdict with its numbers.
 
 use crate::time::Nanos;
 use crate::wide::times;
 
-/// What happens to the request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It passes now.
@@ -16,6 +16,22 @@ pub enum Verdict {
 
 /// The five values of a decision (`CL.THROTTLE`'s limited, limit, remaining, retry-after and
 /// reset-after) and the wait of one that holds, as of the instant it was taken.
+///
+/// ```
+/// use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+///
+/// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+/// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+/// let mut bucket = limits.start(Nanos::ZERO);
+/// limits.decide(&mut bucket, 4, Nanos::ZERO);
+///
+/// let answer = limits.decide(&mut bucket, 3, Nanos::ZERO);
+/// let decision = answer.reported().unwrap();
+/// assert_eq!(decision.verdict, Verdict::Refuse);
+/// assert_eq!((decision.capacity, decision.remaining), (5, 1));
+/// assert_eq!(decision.retry_after, Some(Nanos::from_secs(2)));
+/// assert_eq!(decision.reset_after, Nanos::from_secs(4));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Admitted, held or refused.
@@ -24,13 +40,13 @@ pub struct Decision {
     pub wait: Nanos,
     /// The most that the bucket holds, in cost units.
     pub capacity: u64,
-    /// What is left after this decision, in cost units; rounded down.
+    /// The units left after this decision; rounded down.
     pub remaining: u64,
     /// When refused: the time until the same cost is admitted, if nothing else takes from the
-    /// bucket. `None` when admitted, when that cost never fits, and when only the end of other
-    /// requests could tell (`concurrency`).
+    /// bucket. `None` when admitted, when that cost never fits, and when it depends on the end of
+    /// other requests (`concurrency`).
     pub retry_after: Option<Nanos>,
-    /// The time until the bucket is as good as new.
+    /// The time until the bucket is full again.
     pub reset_after: Nanos,
 }
 

@@ -6,8 +6,15 @@ use core::hash::Hasher;
 use sha2::{Digest as _, Sha256};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// A number that has nothing to do with `number` for the eye, and of which each bit depends on each of
-/// its bits: the finaliser of `SplitMix64`. No secret is in it.
+/// A number that looks unrelated to `number`; each of its bits depends on each bit of that. It is the
+/// finaliser of `SplitMix64`, without a secret.
+///
+/// ```
+/// use loudou_limiter::mix;
+///
+/// assert_eq!(mix(1), mix(1));
+/// assert!((mix(1) ^ mix(2)).count_ones() > 16, "half of the bits change, more or less");
+/// ```
 pub const fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,12 +22,19 @@ pub const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The secret of one Envoy process, so that nobody outside can choose keys that share a page.
+/// The secret of one Envoy process, so that keys that share a page cannot be chosen from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashSeed([u8; 16]);
 
 impl HashSeed {
     /// A seed from random bytes.
+    ///
+    /// ```
+    /// use loudou_limiter::HashSeed;
+    ///
+    /// let seed = HashSeed::new([7; 16]);
+    /// assert_eq!(format!("{seed:?}"), "HashSeed(…)", "it is kept out of logs");
+    /// ```
     pub const fn new(random: [u8; 16]) -> Self {
         Self(random)
     }
@@ -62,8 +76,8 @@ impl SeqHasher {
 }
 
 /// Hashes byte strings one after the other as [`SeqHasher`] does, to the same in every process: the
-/// first 128 bits of SHA-256. It has no secret, so whoever could find a second sequence with the hash
-/// of a given one could pass it off as that. It takes 2^128 attempts; 2^64 make two with one hash.
+/// first 128 bits of SHA-256. It has no secret: a second sequence with the hash of a given one could be
+/// passed off as that, but takes 2^128 attempts to find; 2^64 find two sequences with one hash.
 #[derive(Clone, Debug, Default)]
 pub struct StableHasher(Sha256);
 
@@ -83,15 +97,22 @@ impl StableHasher {
     }
 }
 
-/// A number that is the same in every process, for telling texts apart in logs. It hides nothing:
-/// who knows the texts can find theirs.
+/// A number that is the same in every process, to distinguish texts in logs. It hides nothing: a known
+/// text can be recognised by it.
+///
+/// ```
+/// use loudou_limiter::fingerprint;
+///
+/// assert_eq!(fingerprint("alice"), fingerprint("alice"));
+/// assert_ne!(fingerprint("alice"), fingerprint("bob"));
+/// ```
 pub fn fingerprint(text: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(text.as_bytes());
     hasher.finish128().h1
 }
 
-/// A 32-bit tag that is the same in every process: tells versions of rules and limits apart. Never 0.
+/// A 32-bit tag that is the same in every process, to distinguish versions of rules and limits. Never 0.
 pub fn tag(bytes: &[u8]) -> u32 {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);

@@ -7,9 +7,10 @@
 //! instant at which the level reaches zero, as whole nanoseconds and the remaining drops below one
 //! nanosecond.
 //!
-//! A request that waits takes its cost when it is asked for, so the level rises above the capacity by
-//! what waits: *debt*. It never exceeds what leaks in the longest wait there is. Where a capacity shrinks
-//! below what was used, the level stays above it until that has leaked, for up to 250 years.
+//! A request that waits takes its cost when it arrives, so the level rises above the capacity by the cost
+//! of waiting requests: *debt*. It never exceeds what leaks in the longest wait there is. Where a
+//! capacity shrinks below what was used, the level stays above it until that has leaked, for up to 250
+//! years.
 
 use crate::ask::Ask;
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_PERIOD, MAX_REMEMBERED};
@@ -24,7 +25,7 @@ use crate::wide::{clamp, mul_div_ceil, product, times};
 pub(crate) const WORDS: usize = 2;
 
 /// Divides by a positive number; the hardware's 64-bit division where the dividend allows it.
-fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
+pub(crate) fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     if let Ok(small) = u64::try_from(dividend) {
         let quotient = small.checked_div(divisor).unwrap_or(u64::MAX);
         let rest = small.checked_rem(divisor).unwrap_or(0);
@@ -36,7 +37,7 @@ fn div_rem(dividend: u128, divisor: u64) -> (u128, u64) {
     (quotient, u64::try_from(rest).unwrap_or(u64::MAX))
 }
 
-fn div_ceil(dividend: u128, divisor: u64) -> u128 {
+pub(crate) fn div_ceil(dividend: u128, divisor: u64) -> u128 {
     let (quotient, rest) = div_rem(dividend, divisor);
     quotient.saturating_add(u128::from(rest > 0))
 }
@@ -90,12 +91,12 @@ impl Level {
         clamp(div_rem(drops, self.period()).0)
     }
 
-    /// What leaks in `span`, in drops.
+    /// The drops that leak in `span`.
     pub(crate) fn leaks_in(self, span: Nanos) -> u128 {
         times(span.get(), self.amount())
     }
 
-    /// The time in which so many drops leak away, rounded up.
+    /// The time in which `drops` leak away, rounded up.
     pub(crate) fn leak_time(self, drops: u128) -> Nanos {
         Nanos::new(clamp(div_ceil(drops, self.amount())))
     }
@@ -120,9 +121,9 @@ impl Level {
         }
     }
 
-    /// Gives back what has not leaked away of a cost; what was there before it leaks first. Above
-    /// `free` somebody may be waiting for what is in front of him, and the instants that were
-    /// promised have no gaps that could be filled: nothing then.
+    /// Gives back the part of a cost that has not leaked away; the level that it found leaks first. Above
+    /// `free` other requests may be waiting for it, and the instants promised to them leave no gaps that
+    /// could be filled: nothing then.
     pub(crate) fn give_back(self, words: &mut [u64], back: &Back<'_>, free: u128) -> bool {
         let level = self.read(words, back.last);
         if level > free {
@@ -197,7 +198,7 @@ impl Leak {
         self.at(new).after(wait)
     }
 
-    /// The level of another leak goes on to the drop: a [`Used`] would be rounded.
+    /// The level of another leak continues to the drop: a [`Used`] would be rounded.
     pub(crate) fn adopt(
         self,
         words: &mut [u64],

@@ -1,13 +1,74 @@
-//! The pure core of Loudou: the algorithms, a limit, a bucket. Numbers only.
+//! The numbers of Loudou: algorithms, limits, buckets and decisions, as functions of their arguments.
 //!
-//! Everything here is a function of its arguments. Time is passed in as [`Nanos`]; there is no clock, no
-//! I/O, no host and no text but that of rates and durations. Nothing panics: lints deny it, and
-//! arithmetic is checked or saturating.
+//! Time is passed in as [`Nanos`] and never read, and state is a few words that the caller keeps. So the
+//! same code decides in Envoy, in a replay and in the preview of an edit. Nothing panics: lints deny it,
+//! and arithmetic is checked or saturating. No decision uses a float: rates are ratios, and nothing is
+//! rounded but in favour of the limit.
 //!
-//! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it
-//! ([`algorithm`], of which each is a `meter`), [`carry`] and [`convert`](mod@convert) (live buckets
-//! under changed numbers), [`taken`] (giving back), [`ban`]. The crate `loudou-store` keeps many buckets,
-//! and `loudou-rules` finds the bucket of a request.
+//! # One decision
+//!
+//! An algorithm with its numbers is a [`Limit`]. It decides on a cost at an instant, and the
+//! [`Decision`] has the verdict and the numbers that a client wants to know.
+//!
+//! ```
+//! use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict, algorithm::Funnel};
+//!
+//! // Fifteen at once, then one every two seconds.
+//! let funnel = Funnel::new(15, Rate::parse("30/m").unwrap()).unwrap();
+//! let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+//! let mut bucket = limits.start(Nanos::ZERO);
+//!
+//! let answer = limits.decide(&mut bucket, 15, Nanos::ZERO);
+//! assert_eq!(answer.verdict(), Verdict::Admit);
+//!
+//! let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(1));
+//! assert_eq!(answer.verdict(), Verdict::Refuse);
+//! let decision = answer.reported().unwrap();
+//! assert_eq!(decision.remaining, 0);
+//! assert_eq!(decision.retry_after, Some(Nanos::from_secs(1)));
+//! ```
+//!
+//! [`algorithm`] has all of them. [`Ask`] is a request with more than a cost and an instant: a wall
+//! clock, for limits with `align: clock`, and a longest wait.
+//!
+//! # One bucket
+//!
+//! A [`Bucket`] is the state of all limits that hold for one key. Each request passes all of them or
+//! takes from none; the answer reports the limit that matters most. Numbers can change under a live
+//! bucket: [`convert`](fn@convert) carries it over, so that no edit gives anything away.
+//!
+//! ```
+//! use loudou_limiter::algorithm::{Align, FixedWindow, Funnel};
+//! use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, convert};
+//!
+//! let day = Nanos::from_secs(86_400);
+//! let limits = |quota| {
+//!     let burst = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+//!     let daily = FixedWindow::new(quota, day, Align::First).unwrap();
+//!     Limits::new(vec![Limit::new("burst", burst), Limit::new("daily", daily)]).unwrap()
+//! };
+//! let (old, new) = (limits(6), limits(60));
+//! let mut bucket = old.start(Nanos::ZERO);
+//! old.decide(&mut bucket, 5, Nanos::ZERO);
+//!
+//! // The burst is over in two seconds, the quota of the day tomorrow.
+//! let answer = old.decide(&mut bucket, 2, Nanos::ZERO);
+//! assert_eq!(answer.reported_index(), 1);
+//! assert_eq!(answer.reported().unwrap().retry_after, Some(day));
+//!
+//! // A larger quota: five units are still used of both.
+//! let bucket = convert(&old, &new, Carry::Keep, &bucket, Clock::at(Nanos::ZERO));
+//! assert_eq!(new.used(&bucket, Nanos::ZERO), [5, 5]);
+//! ```
+//!
+//! A request that is abandoned gives back its cost ([`Taken`]), and a key that is refused too often can
+//! be banned ([`ban`]).
+//!
+//! # One rule
+//!
+//! A rule chooses the requests that it limits, makes a key of each, and holds the limits, overrides and
+//! penalty for these keys. Rules, their file and their evaluation are the crate `loudou-rules`; buckets
+//! in bounded memory, shared by all workers, are `loudou-store`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

@@ -9,13 +9,17 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Algorithm;
 use crate::ask::Ask;
-use crate::decision::{Decision, Verdict};
+use crate::decision::Verdict;
 use crate::meter::Meter;
-use crate::time::Nanos;
+use crate::time::{Clock, Nanos};
 use crate::used::USED_ONE;
 
+mod answer;
 mod line;
 mod surplus;
+
+pub use answer::BucketDecision;
+use answer::reported;
 
 /// The most limits in one rule.
 pub const MAX_LIMITS: usize = 8;
@@ -36,6 +40,15 @@ pub struct Limit {
 
 impl Limit {
     /// A limit called `name`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(15, Rate::parse("30/m").unwrap()).unwrap();
+    /// let limit = Limit::new("burst", funnel);
+    /// assert_eq!(limit.name(), "burst");
+    /// assert_eq!(limit.algorithm().capacity(), 15);
+    /// ```
     pub fn new(name: impl Into<String>, algorithm: impl Into<Algorithm>) -> Self {
         Self {
             name: name.into(),
@@ -59,14 +72,15 @@ impl Limit {
 pub struct Bucket {
     /// The latest instant at which it was touched. Decisions never see an earlier `now`.
     pub last: Nanos,
-    /// What was given back by requests after which others took, in cost units. It wraps around at
+    /// The units given back by requests after which others took. It wraps around at
     /// [`GIVEN`].
     pub given: u64,
-    /// The instant at which the last of those who wait passes; nobody who comes later passes before it.
-    /// The limits see to that by themselves until their numbers change.
+    /// The instant at which the last waiting request passes; no later request passes before it. The
+    /// limits ensure that by themselves until their numbers change.
     pub line: Nanos,
-    /// Zeros at the end may be missing. Behind the words of all limits is what is too long for the place
-    /// of a limit whose capacity shrank: for each that can have such a surplus, how many words, and these.
+    /// Zeros at the end may be missing. After the words of all limits come those that do not fit into the
+    /// place of a limit whose capacity shrank: for each that can have such a surplus, their number and
+    /// these.
     pub words: Words,
 }
 
@@ -82,72 +96,7 @@ impl Bucket {
     }
 }
 
-/// What a bucket answered: the verdict, and the decision of every limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketDecision {
-    at: Nanos,
-    decisions: [Option<Decision>; MAX_LIMITS],
-    reported: usize,
-}
-
-impl BucketDecision {
-    /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
-    /// have admitted show their numbers as they stay: nothing was taken.
-    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.decisions.iter().flatten()
-    }
-
-    /// The instant it was taken at, on the bucket's clock.
-    pub const fn at(&self) -> Nanos {
-        self.at
-    }
-
-    /// The index of the limit to report: the refusing one with the longest wait, else the one with
-    /// the smallest share left.
-    pub const fn reported_index(&self) -> usize {
-        self.reported
-    }
-
-    /// The reported limit's decision; `None` only for an empty set.
-    pub fn reported(&self) -> Option<&Decision> {
-        self.decisions().nth(self.reported)
-    }
-
-    /// Whether any limit refused.
-    pub fn is_refused(&self) -> bool {
-        self.decisions().any(Decision::is_refused)
-    }
-
-    /// What happens to the request: refused if any limit refuses, else held if any holds.
-    pub fn verdict(&self) -> Verdict {
-        if self.is_refused() {
-            Verdict::Refuse
-        } else if self.wait() > Nanos::ZERO {
-            Verdict::Hold
-        } else {
-            Verdict::Admit
-        }
-    }
-
-    /// How long the request is held: the longest wait of the limits; zero when it is refused.
-    pub fn wait(&self) -> Nanos {
-        if self.is_refused() {
-            return Nanos::ZERO;
-        }
-        let waits = self.decisions().map(|decision| decision.wait);
-        waits.max().unwrap_or(Nanos::ZERO)
-    }
-
-    /// The time until every limit is as good as new.
-    pub fn reset_after(&self) -> Nanos {
-        self.decisions()
-            .map(|d| d.reset_after)
-            .max()
-            .unwrap_or(Nanos::ZERO)
-    }
-}
-
-/// What is done to each limit: to its index, its meter and its words.
+/// An operation on each limit: on its index, its meter and its words.
 type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 
 /// One to [`MAX_LIMITS`] limits that share a bucket: each request passes all of them or takes from
@@ -159,6 +108,21 @@ pub struct Limits(Vec<Limit>);
 impl Limits {
     /// A set; `None` when it is empty, too large, has a name twice, or needs more than
     /// [`MAX_BUCKET_WORDS`] of state.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::{Align, FixedWindow, Funnel}};
+    ///
+    /// let burst = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let daily = FixedWindow::new(1000, Nanos::from_secs(86_400), Align::First).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", burst), Limit::new("daily", daily)]).unwrap();
+    ///
+    /// // The burst does not take three, so nothing is taken of the day.
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let answer = limits.decide(&mut bucket, 3, Nanos::ZERO);
+    /// assert!(answer.is_refused());
+    /// assert_eq!(answer.reported_index(), 0);
+    /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0, 0]);
+    /// ```
     pub fn new(limits: Vec<Limit>) -> Option<Self> {
         let unique = limits.iter().enumerate().all(|(i, limit)| {
             limits
@@ -192,13 +156,13 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.may_hold())
     }
 
-    /// Whether any limit wants [`Limits::release`] when a request that passed has ended.
+    /// Whether any limit needs [`Limits::release`] when a request that passed has ended.
     pub fn holds_until_end(&self) -> bool {
         self.0.iter().any(|limit| limit.algorithm.holds_until_end())
     }
 
-    /// How long what is taken until the end of requests stays taken if none of them ends, by an answer of
-    /// these limits; `None` when nothing is.
+    /// The time for which units that are taken until the end of requests stay taken if none of them ends,
+    /// by an answer of these limits; `None` when there are none.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
         let limits = self.0.iter().zip(answer.decisions());
         let held = limits.filter(|(limit, _)| limit.algorithm.holds_until_end());
@@ -211,22 +175,51 @@ impl Limits {
         self.0.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
-    /// Whether forgetting a bucket that is as good as new loses nothing.
+    /// Whether forgetting a full bucket loses nothing.
     pub fn forgets_losslessly(&self) -> bool {
         self.0
             .iter()
             .all(|limit| limit.algorithm.meter().forgets_losslessly())
     }
 
-    /// A bucket first touched at `now`.
+    /// A bucket first touched at `now`, where the wall clock started together with the monotonic one.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("pace", funnel)]).unwrap();
+    /// let bucket = limits.start(Nanos::from_secs(7));
+    /// assert_eq!(bucket.last, Nanos::from_secs(7));
+    /// ```
     pub fn start(&self, now: Nanos) -> Bucket {
+        self.start_at(Clock::at(now))
+    }
+
+    /// A bucket first touched at `clock`.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, Refill, TokenBucket};
+    /// use loudou_limiter::{Clock, Limit, Limits, Nanos, Rate};
+    ///
+    /// // It starts with nothing, and is full at the end of the minute on the wall clock.
+    /// let tokens = TokenBucket::new(5, Rate::parse("5/m").unwrap(), Refill::Interval, 0).unwrap();
+    /// let tokens = tokens.aligned(Grid::Clock).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("minute", tokens)]).unwrap();
+    /// let clock = Clock { now: Nanos::ZERO, wall: Nanos::from_secs(50) };
+    /// let bucket = limits.start_at(clock);
+    /// assert_eq!(limits.peek(&bucket, 0, clock.now).reset_after(), Nanos::from_secs(10));
+    /// ```
+    pub fn start_at(&self, clock: Clock) -> Bucket {
         let mut bucket = Bucket {
-            last: now,
+            last: clock.now,
             given: 0,
             line: Nanos::ZERO,
             words: Words::new(),
         };
-        self.each(&mut bucket, &mut |_, meter, words| meter.start(words, now));
+        self.each(&mut bucket, &mut |_, meter, words| {
+            meter.start(words, clock);
+        });
         bucket
     }
 
@@ -235,9 +228,8 @@ impl Limits {
         self.answer(bucket, &Ask::new(cost, now))
     }
 
-    /// Decides for all limits from the same state, and takes the cost from all of them or none. A
-    /// refusal changes only [`Bucket::last`] and what an algorithm notes of refusals, a cost of 0
-    /// nothing.
+    /// Decides for all limits from the same state, and takes the cost from all of them or none. A refusal
+    /// changes only [`Bucket::last`] and the refusals that an algorithm notes, a cost of 0 nothing.
     pub fn answer(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let ask = ask.not_before(bucket.last);
         let now = ask.now;
@@ -274,8 +266,7 @@ impl Limits {
         self.decide(&mut bucket.clone(), cost, now)
     }
 
-    /// What is taken of each limit at `now`, in cost units, rounded up; above the capacity where requests
-    /// wait.
+    /// The units taken from each limit at `now`, rounded up; above the capacity where requests wait.
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
         let mut used = Vec::with_capacity(self.0.len());
@@ -302,8 +293,8 @@ impl Limits {
         }
     }
 
-    /// The answer to a refused request: what the limits say after they have noted the refusal. Those
-    /// that would have admitted took nothing.
+    /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
+    /// Those that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
         let refused = if self.note_refusal(bucket, ask) {
             self.decide_in_line(&mut bucket.clone(), ask)
@@ -335,8 +326,8 @@ impl Limits {
         is_noted
     }
 
-    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all that
-    /// is done to limits.
+    /// Calls `f` with the index, the meter and the words of each limit. One copy of the loop for all
+    /// operations on limits.
     pub(crate) fn each(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         let own = self.words();
         if bucket.words.len() > own {
@@ -361,27 +352,5 @@ impl<'a> IntoIterator for &'a Limits {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
-    }
-}
-
-fn reported(decisions: &[Option<Decision>; MAX_LIMITS]) -> usize {
-    let mut best: Option<(usize, &Decision)> = None;
-    for (index, decision) in decisions.iter().flatten().enumerate() {
-        if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {
-            best = Some((index, decision));
-        }
-    }
-    best.map_or(0, |(index, _)| index)
-}
-
-fn is_reported_before(a: &Decision, b: &Decision) -> bool {
-    match (a.is_refused(), b.is_refused()) {
-        // "Never" (no retry_after) is the longest wait.
-        (true, true) => {
-            let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
-            wait(a) > wait(b)
-        }
-        (false, false) => a.is_tighter_than(b),
-        (refused, _) => refused,
     }
 }

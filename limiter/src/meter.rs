@@ -10,7 +10,7 @@ use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
 use crate::used::{Back, USED_ONE, Used};
 
-/// What every algorithm can do with its state. `words` always has [`Meter::words`] elements, and
+/// The operations of an algorithm on its state. `words` always has [`Meter::words`] elements, and
 /// `now` is never earlier than the instant of the previous call on the same state. Words that are all
 /// zero at the end of a state are not stored, so what is rare belongs there.
 pub(crate) trait Meter: Any {
@@ -18,7 +18,7 @@ pub(crate) trait Meter: Any {
     fn capacity(&self) -> u64;
     /// The rate in the long run; `None` where time alone gives nothing back.
     fn rate(&self) -> Option<Rate>;
-    /// The time in which a wholly used bucket is as good as new, rounded up.
+    /// The time in which a used-up bucket is full again, rounded up.
     fn drain_time(&self) -> Nanos;
     /// The largest cost that is ever admitted.
     fn max_cost(&self) -> u64 {
@@ -28,23 +28,24 @@ pub(crate) trait Meter: Any {
     fn may_hold(&self) -> bool {
         self.longest_wait() > Nanos::ZERO
     }
-    /// How long such a request is held at most.
+    /// The longest time for which such a request is held.
     fn longest_wait(&self) -> Nanos {
         Nanos::ZERO
     }
-    /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
+    /// Whether the level falls steadily with time, so that it follows from the time until the bucket is
+    /// full.
     fn drains(&self) -> bool {
         false
     }
-    /// Whether it looks at [`Ask::wall`].
+    /// Whether it reads [`Ask::wall`].
     fn reads_wall(&self) -> bool {
         false
     }
 
-    /// How many words of state it keeps.
+    /// The number of words of state that it keeps.
     fn words(&self) -> usize;
-    /// Writes the state of a bucket first touched at `now`.
-    fn start(&self, words: &mut [u64], now: Nanos);
+    /// Writes the state of a bucket first touched at `clock`.
+    fn start(&self, words: &mut [u64], clock: Clock);
     /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
     /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
@@ -58,13 +59,13 @@ pub(crate) trait Meter: Any {
     }
     /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
     fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back what a request took that came to nothing, as far as nobody is better off for it than
-    /// if it had never been made; whether that changed the state. It is no longer the last one that
-    /// took: of that one, everything is given back without asking.
+    /// Gives back the cost of a request that was abandoned, as far as no other request is better off for
+    /// it than if that one had never been made; whether that changed the state. It is not the last one
+    /// that took: for that one, the whole bucket is restored.
     fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
         false
     }
-    /// Whether forgetting a bucket that is as good as new loses nothing.
+    /// Whether forgetting a full bucket loses nothing.
     fn forgets_losslessly(&self) -> bool {
         true
     }
@@ -76,10 +77,12 @@ pub(crate) trait Meter: Any {
         Used::from(self.capacity()).saturating_mul(USED_ONE)
     }
     /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
-    /// capacity shrank below what was used; that is remembered for at least [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
+    /// capacity shrank below what was used; that is remembered for at least
+    /// [`MAX_REMEMBERED`](crate::bounds::MAX_REMEMBERED).
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
-    /// Continues at `clock` from `old`, a state of `from`, where more is known than what is used: when
-    /// it was taken. False when [`Meter::resume`] does as well. `carry` is not `reset`.
+    /// Continues at `clock` from `old`, a state of `from`, where more is known than the used capacity:
+    /// the times at which it was taken. False when [`Meter::resume`] does as well. `carry` is not
+    /// `reset`.
     fn adopt(
         &self,
         _words: &mut [u64],
@@ -95,7 +98,7 @@ pub(crate) trait Meter: Any {
         None
     }
     /// The most words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
-    /// used: what one word for all of it cannot say.
+    /// used, where one word cannot hold all of it.
     fn most_surplus(&self) -> usize {
         0
     }

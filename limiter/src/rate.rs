@@ -14,11 +14,19 @@ pub struct Rate {
     period: Nanos,
 }
 
-/// What a rate looks like, for error messages.
+/// The form of a rate, for error messages.
 pub const RATE_FORM: &str = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms";
 
 impl Rate {
     /// A rate, unless the amount or the period is zero.
+    ///
+    /// ```
+    /// use loudou_limiter::{Nanos, Rate};
+    ///
+    /// let rate = Rate::new(30, Nanos::from_secs(60)).unwrap();
+    /// assert_eq!(rate.to_string(), "30/m");
+    /// assert_eq!(Rate::new(0, Nanos::from_secs(60)), None);
+    /// ```
     pub const fn new(amount: u32, period: Nanos) -> Option<Self> {
         if amount == 0 || period.get() == 0 {
             return None;
@@ -26,7 +34,7 @@ impl Rate {
         Some(Self { amount, period })
     }
 
-    /// How much per period; at least 1.
+    /// The amount per period; at least 1.
     pub const fn amount(self) -> u32 {
         self.amount
     }
@@ -37,6 +45,14 @@ impl Rate {
     }
 
     /// Reads `30/60s`, or `10/s` for a period of one unit.
+    ///
+    /// ```
+    /// use loudou_limiter::{Nanos, Rate};
+    ///
+    /// assert_eq!(Rate::parse("10/s"), Rate::new(10, Nanos::from_secs(1)));
+    /// // It is not reduced: thirty a minute come back more coarsely than one every two seconds.
+    /// assert_ne!(Rate::parse("30/60s"), Rate::parse("1/2s"));
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let (amount, period) = text.split_once('/')?;
         if !amount.bytes().all(|b| b.is_ascii_digit()) {

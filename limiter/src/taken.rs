@@ -1,18 +1,18 @@
-//! What a request took, and giving it back when the request comes to nothing: a later rule refused
+//! The cost that a request took, and giving it back when the request is abandoned: a later rule refused
 //! it, or the client left while it waited.
 //!
-//! Nobody may be better off for it than if the request had never been made. If nobody took after it,
-//! the bucket is as it found it. Else each limit gives back what certainly would still be there: what
-//! has drained since is gone (what it found in front of it drains first), and of a queue in which
-//! somebody may be waiting nothing comes back, because those who wait were promised their instants and
-//! a gap in front of them cannot be filled by who comes after them.
+//! No other request may be better off for it than if that one had never been made. If none took after
+//! it, the bucket is restored to the state that it found. Else each limit gives back the units that
+//! certainly would still be there: those that have drained since are gone (earlier ones drain first),
+//! and a queue in which requests may be waiting gives nothing back, because these were promised their
+//! instants and later requests cannot fill a gap before them.
 
 use crate::ask::Ask;
 use crate::limit::{Bucket, GIVEN, Limits};
 use crate::time::Nanos;
 use crate::used::Back;
 
-/// What a request took from a bucket, so that it can be given back.
+/// The cost that a request took from a bucket, so that it can be given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     before: Bucket,
@@ -20,7 +20,22 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What `ask` is about to take from `bucket`, if it is admitted.
+    /// The cost that `ask` is about to take from `bucket`, if it is admitted.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Taken, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(5, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    ///
+    /// let ask = Ask::new(3, Nanos::ZERO);
+    /// let taken = Taken::new(&bucket, &ask);
+    /// limits.answer(&mut bucket, &ask);
+    /// // A later rule refused the request.
+    /// assert!(limits.give_back(&mut bucket, &taken));
+    /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0]);
+    /// ```
     pub fn new(bucket: &Bucket, ask: &Ask) -> Self {
         Self {
             before: bucket.clone(),
@@ -33,18 +48,18 @@ impl Taken {
         self.ask.now
     }
 
-    /// How much, in cost units.
+    /// The cost, in cost units.
     pub const fn cost(&self) -> u64 {
         self.ask.cost
     }
 }
 
 impl Limits {
-    /// Gives back what a request took that came to nothing. Nothing is better after it than if the
-    /// request had never been made, so not all of it may come back; whether anything did. `bucket` was
-    /// only decided on and given back to since.
+    /// Gives back the cost of an abandoned request; whether anything came back. Not all of it may, since
+    /// no other request may be better off than if that one had never been made. Since then there were
+    /// only decisions and returns on `bucket`.
     ///
-    /// If nobody took after it, the bucket is as it was.
+    /// If no other request took after it, the bucket is as it was.
     pub fn give_back(&self, bucket: &mut Bucket, taken: &Taken) -> bool {
         let Taken { before, ask } = taken;
         let mut after = before.clone();

@@ -6,7 +6,16 @@ use serde::{Serialize, Serializer};
 
 /// An instant on the process's monotonic clock, or a span of it, in nanoseconds.
 ///
-/// There are no operators: every operation says whether it saturates.
+/// There are no operators: the name of every operation shows whether it saturates.
+///
+/// ```
+/// use loudou_limiter::Nanos;
+///
+/// let minute = Nanos::from_secs(60);
+/// assert_eq!(minute.to_string(), "1m");
+/// assert_eq!(minute.saturating_add(Nanos::MAX), Nanos::MAX);
+/// assert_eq!(Nanos::ZERO.since(minute), Nanos::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(u64);
 
@@ -21,11 +30,27 @@ pub struct Clock {
 
 impl Clock {
     /// An instant on the monotonic clock, where the wall clock started together with it.
+    ///
+    /// ```
+    /// use loudou_limiter::{Clock, Nanos};
+    ///
+    /// let clock = Clock::at(Nanos::from_secs(5));
+    /// assert_eq!(clock.wall, Nanos::from_secs(5));
+    /// ```
     pub const fn at(now: Nanos) -> Self {
         Self { now, wall: now }
     }
 
     /// The same clocks at the monotonic instant `now`, later or earlier.
+    ///
+    /// ```
+    /// use loudou_limiter::{Clock, Nanos};
+    ///
+    /// // 00:10:00 UTC, an hour after the machine was started.
+    /// let clock = Clock { now: Nanos::from_secs(3_600), wall: Nanos::from_secs(600) };
+    /// let earlier = clock.moved_to(Nanos::from_secs(3_540));
+    /// assert_eq!(earlier.wall, Nanos::from_secs(540));
+    /// ```
     #[must_use]
     pub const fn moved_to(self, now: Nanos) -> Self {
         let wall = self.wall.saturating_add(now.since(self.now));
@@ -45,26 +70,44 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// What a duration looks like, for error messages.
+/// The form of a duration, for error messages.
 pub const DURATION_FORM: &str = "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d";
 
 impl Nanos {
-    /// No time at all; also the origin of a clock.
+    /// The empty span; also the origin of a clock.
     pub const ZERO: Self = Self(0);
     /// The end of time: about 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span or instant of `ns` nanoseconds.
+    ///
+    /// ```
+    /// use loudou_limiter::Nanos;
+    ///
+    /// assert_eq!(Nanos::new(1_500_000_000).to_string(), "1500ms");
+    /// ```
     pub const fn new(ns: u64) -> Self {
         Self(ns)
     }
 
     /// `s` seconds, at most [`Nanos::MAX`].
+    ///
+    /// ```
+    /// use loudou_limiter::Nanos;
+    ///
+    /// assert_eq!(Nanos::from_secs(90).get(), 90_000_000_000);
+    /// ```
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
 
     /// `ms` milliseconds, at most [`Nanos::MAX`].
+    ///
+    /// ```
+    /// use loudou_limiter::Nanos;
+    ///
+    /// assert_eq!(Nanos::from_millis(1_001).secs_ceil(), 2);
+    /// ```
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms.saturating_mul(1_000_000))
     }
@@ -74,7 +117,7 @@ impl Nanos {
         self.0
     }
 
-    /// Whether it is no time at all.
+    /// Whether it is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
@@ -91,7 +134,7 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Whole seconds, rounded up: what a `Retry-After` may say without being early.
+    /// Whole seconds, rounded up, so that a `Retry-After` is never early.
     pub const fn secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
@@ -107,6 +150,13 @@ impl Nanos {
     }
 
     /// Reads `60s`, `250ms` and so on; `None` when the text has another form or is too long a time.
+    ///
+    /// ```
+    /// use loudou_limiter::Nanos;
+    ///
+    /// assert_eq!(Nanos::parse("5m"), Some(Nanos::from_secs(300)));
+    /// assert_eq!(Nanos::parse("5"), None, "a unit belongs to it");
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at_checked(digits)?;

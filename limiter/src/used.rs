@@ -9,15 +9,15 @@ pub(crate) type Used = u128;
 /// One cost unit as [`Used`].
 pub(crate) const USED_ONE: Used = 1 << 32;
 
-/// What a request took from one limit.
+/// The cost that a request took from one limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Back<'a> {
-    /// How it was taken.
+    /// The request that took it.
     pub(crate) ask: Ask,
     /// The state that it found.
     pub(crate) before: &'a [u64],
-    /// What other requests gave back since, which it may have found, in cost units.
+    /// The units given back since by other requests, whose costs it may have found.
     pub(crate) given: u64,
-    /// When the bucket was last touched. All that has happened since is that time has passed.
+    /// When the bucket was last touched. Since then only time has passed.
     pub(crate) last: Nanos,
 }

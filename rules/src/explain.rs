@@ -228,7 +228,7 @@ impl Look<'_, '_> {
         let limits = active.limits_of(key);
         let bucket = match slot {
             Some(slot) => active.bucket_of(key, slot, self.clock),
-            None => limits.start(now),
+            None => limits.start_at(self.clock),
         };
         let ask = Ask {
             cost: price.cost,

@@ -144,7 +144,7 @@ impl History {
             return None;
         }
         if version < self.since {
-            return Some(limits.start(clock.now.max(bucket.last)));
+            return Some(limits.start_at(clock.moved_to(clock.now.max(bucket.last))));
         }
         let steps = self.steps(rule, (key, limits), version);
         let mut brought: Option<Bucket> = None;

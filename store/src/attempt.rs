@@ -187,7 +187,7 @@ impl<'a> Attempt<'a> {
             flags: gain_flag(limits),
             origin,
             conduct: Conduct::default(),
-            bucket: limits.start(ask.now),
+            bucket: limits.start_at(ask.clock()),
         }
     }
 

@@ -140,7 +140,7 @@ impl<'a> Setting<'a> {
             flags: gain_flag(limits),
             origin,
             conduct: Conduct::default(),
-            bucket: limits.start(clock.now),
+            bucket: limits.start_at(clock),
         }
     }
 

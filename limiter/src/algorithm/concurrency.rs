@@ -1,13 +1,13 @@
 //! `concurrency`: requests in flight. A request is admitted if its cost still fits beside those that
-//! have not ended, and gives it back when its stream ends, however it ends. For what can do only so
-//! much at once.
+//! have not ended, and gives it back when its stream ends, however it ends. For a backend that can do
+//! only a certain number of things at once.
 //!
 //! A return that is lost (a worker died, the store was too busy) heals: what is not given back expires
 //! between `lease` and 2·`lease` after it was taken. A request that lives longer is no longer counted,
 //! so the lease is to be longer than any request. At every instant at most `capacity` is in flight of
 //! what is younger than the lease.
 //!
-//! There is no rate and no wait to tell: only the end of others makes room.
+//! There is no rate and no wait to report: only the end of other requests makes room.
 //!
 //! The state is two generations of counters, each as long as the lease: what was taken since an
 //! instant, and what was taken in the lease before it. A return is taken off the generation of the
@@ -37,7 +37,7 @@ pub struct Concurrency {
     lease: Nanos,
 }
 
-/// What is in flight.
+/// The requests in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     /// When the young generation expires: two leases after it began. The old one does a lease before.
@@ -62,6 +62,19 @@ impl Flight {
 
 impl Concurrency {
     /// At most `capacity` in flight; what is not given back expires after `lease`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::Concurrency};
+    ///
+    /// let in_flight = Concurrency::new(1, Nanos::from_secs(300)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("in-flight", in_flight)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let first = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert!(limits.decide(&mut bucket, 1, Nanos::from_secs(1)).is_refused());
+    /// // The first request ends.
+    /// limits.release(&mut bucket, 1, first.at(), Nanos::from_secs(2));
+    /// assert!(!limits.decide(&mut bucket, 1, Nanos::from_secs(2)).is_refused());
+    /// ```
     pub fn new(capacity: u64, lease: Nanos) -> Result<Self, BadNumbers> {
         if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
             return Err(BadNumbers::Capacity);
@@ -119,8 +132,8 @@ impl Concurrency {
         Decision::admit(self.capacity, remaining, self.reset_after(flight, now))
     }
 
-    /// What a limit with another lease has in flight: one generation. It begins where the oldest of what is
-    /// in it did, since what was taken earlier has expired, and stays so. It stays taken for one lease at
+    /// The requests in flight of a limit with another lease, as one generation. It begins where the
+    /// oldest of them did, since earlier ones have expired, and stays so. It stays taken for one lease at
     /// least; under a shorter one, what began before that cannot be given back any more.
     fn taken_over(&self, before: &Self, flight: Flight, now: Nanos) -> Flight {
         if before.lease == self.lease {
@@ -130,7 +143,7 @@ impl Concurrency {
         if flight.old > 0 {
             begun = begun.since(before.lease);
         }
-        // What is taken at this very instant is of it, too.
+        // A request of this very instant belongs to it, too.
         let least = now.saturating_add(self.lease).saturating_add(Nanos::new(1));
         let ends = least.max(begun.saturating_add(self.two_leases()));
         let young = flight.all();
@@ -160,8 +173,8 @@ impl Meter for Concurrency {
         3
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.none(now).write(words);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.none(clock.now).write(words);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -213,8 +226,8 @@ impl Meter for Concurrency {
         Flight { young, ..none }.write(words);
     }
 
-    /// What is in flight stays so, even if it is more than the new capacity. What a rate has used is
-    /// not in flight.
+    /// Requests in flight stay so, even if they are more than the new capacity. The used capacity of a
+    /// rate is not in flight.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -225,7 +238,7 @@ impl Meter for Concurrency {
     ) -> bool {
         let now = clock.now;
         let Some(from) = same::<Self>(from) else {
-            self.start(words, now);
+            self.start(words, clock);
             return true;
         };
         self.taken_over(from, from.read(old, now), now).write(words);

@@ -1,4 +1,4 @@
-//! `fixed_window`: so many per window, counted from zero in each.
+//! `fixed_window`: a number of units per window, counted from zero in each.
 //!
 //! For quotas that people reason about ("a thousand a day"). A window begins with the first request
 //! that is admitted after the one before has ended (`first`), or ends at the next multiple of its
@@ -11,9 +11,8 @@
 //! The end of a running window is an instant on the monotonic clock. A jump of the wall clock never
 //! moves it; only the window that begins next is longer or shorter, never longer than `window`.
 //!
-//! What an edit brings over from other numbers is kept apart from the window that runs, because it has
-//! an end of its own: it must not last longer than it did, and the end of a window must not depend on
-//! it.
+//! An edit leaves the window that runs, with its count. Where the numbers of the window change, its end
+//! follows them: a count must not last longer than the new window does.
 
 use serde::Serialize;
 
@@ -51,7 +50,8 @@ pub struct FixedWindow {
     align: Align,
 }
 
-/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is zero.
+/// The window that runs: a count that comes back as a whole, `left` from now; nothing when `left` is
+/// zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Running {
     count: u64,
@@ -80,6 +80,19 @@ impl Running {
 
 impl FixedWindow {
     /// `capacity` per `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::{Align, FixedWindow}};
+    ///
+    /// let minute = Nanos::from_secs(60);
+    /// let window = FixedWindow::new(3, minute, Align::First).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 3, Nanos::from_secs(10));
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(30));
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(40)));
+    /// assert!(!limits.decide(&mut bucket, 3, Nanos::from_secs(70)).is_refused());
+    /// ```
     pub fn new(capacity: u64, window: Nanos, align: Align) -> Result<Self, BadNumbers> {
         check(capacity, window)?;
         Ok(Self {
@@ -96,7 +109,7 @@ impl FixedWindow {
         Running::new(*count, Nanos::new(*end).since(now).min(self.window))
     }
 
-    /// How long a window lasts that begins at an instant of the wall clock.
+    /// The length of a window that begins at an instant of the wall clock.
     fn length(&self, wall: Nanos) -> Nanos {
         let past = match self.align {
             Align::First => 0,
@@ -105,7 +118,7 @@ impl FixedWindow {
         self.window.since(Nanos::new(past))
     }
 
-    /// What is left of the window that runs, or of the one that begins now.
+    /// The rest of the window that runs, or of the one that begins now.
     fn left(&self, running: Running, ask: &Ask) -> Nanos {
         if running.count == 0 {
             self.length(ask.wall)
@@ -143,7 +156,7 @@ impl Meter for FixedWindow {
         2
     }
 
-    fn start(&self, words: &mut [u64], _now: Nanos) {
+    fn start(&self, words: &mut [u64], _clock: Clock) {
         words.fill(0);
     }
 
@@ -183,7 +196,8 @@ impl Meter for FixedWindow {
         Running::new(units(used), self.length(clock.wall)).write(words, clock.now);
     }
 
-    /// The window goes on, as long as one of these lasts; one on the clock ends where the clock has it.
+    /// The window continues, no longer than one of these lasts; one on the clock ends where the clock has
+    /// it.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -9,17 +9,6 @@
 //! pass keep the same bound, to the nanosecond to which a wait is rounded up.
 //!
 //! Source: the Generic Cell Rate Algorithm, ITU-T I.371; the exact arithmetic is in `leak`.
-//!
-//! ```
-//! use loudou_limiter::{Limit, Limits, Nanos, algorithm::{Algorithm, Funnel}, Rate};
-//! let funnel = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
-//! let limits = Limits::new(vec![Limit::new("burst", Algorithm::Funnel(funnel))]).unwrap();
-//! let mut bucket = limits.start(Nanos::ZERO);
-//! let admitted = |bucket: &mut _, s| !limits.decide(bucket, 1, Nanos::from_secs(s)).is_refused();
-//! assert!(admitted(&mut bucket, 0) && admitted(&mut bucket, 0));
-//! assert!(!admitted(&mut bucket, 0));
-//! assert!(admitted(&mut bucket, 1));
-//! ```
 
 use serde::Serialize;
 
@@ -44,6 +33,19 @@ pub struct Funnel {
 
 impl Funnel {
     /// A funnel that holds `capacity` cost units and leaks at `rate`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Two at once, then one a second.
+    /// for (second, is_refused) in [(0, false), (0, false), (0, true), (1, false), (1, true)] {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(second));
+    ///     assert_eq!(answer.is_refused(), is_refused);
+    /// }
+    /// ```
     pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
         check(capacity, rate)?;
         Ok(Self {
@@ -54,6 +56,18 @@ impl Funnel {
     }
 
     /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+    ///
+    /// let funnel = Funnel::new(1, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limit = Limit::new("pace", funnel.waiting(Nanos::from_secs(1)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let mut wait = || limits.decide(&mut bucket, 1, Nanos::ZERO).wait();
+    /// assert_eq!(wait(), Nanos::ZERO);
+    /// assert_eq!(wait(), Nanos::from_secs(1));
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })
@@ -92,8 +106,8 @@ impl Meter for Funnel {
         WORDS
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().level().write(words, 0, now);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.leak().level().write(words, 0, clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {

@@ -2,8 +2,7 @@
 //!
 //! Every admitted request gets the next free slot of length 1/rate and is held until then; at most
 //! `capacity` requests wait, more are refused. The first `immediate` of a backlog do not wait; they
-//! take their slots all the same. For what smooths a burst instead of letting it through or cutting
-//! it off.
+//! take their slots all the same. It smooths a burst instead of letting it through or cutting it off.
 //!
 //! The level falls at the rate. A request of cost c that finds level V is refused if V + c is above
 //! `capacity` + 1, or if it would wait longer than `max_wait`; else it waits until V has fallen to
@@ -13,7 +12,7 @@
 //! pass have a cost of at most `immediate + rate·w` and the last one's, to the nanosecond to which a
 //! wait is rounded up.
 //!
-//! An edit in proportion scales only the part of the level that nobody waits for.
+//! An edit in proportion scales only the part of the level that no request waits for.
 //!
 //! Source: nginx, `ngx_http_limit_req_module`; the exact arithmetic is in `leak`.
 
@@ -48,8 +47,21 @@ const fn is_longest(max_wait: &Nanos) -> bool {
 }
 
 impl LeakyQueue {
-    /// A queue with `capacity` places for those who wait, which lets one pass at a time, at `rate`.
+    /// A queue with `capacity` slots for waiting requests, which pass one at a time, at `rate`.
     /// None of a backlog passes without waiting, and none waits longer than [`MAX_WAIT`].
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(2, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// for second in 0..3 {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    ///     assert_eq!(answer.wait(), Nanos::from_secs(second));
+    /// }
+    /// assert!(limits.decide(&mut bucket, 1, Nanos::ZERO).is_refused(), "both slots are taken");
+    /// ```
     pub fn new(capacity: u64, rate: Rate) -> Result<Self, BadNumbers> {
         check(capacity, rate)?;
         let queue = Self {
@@ -65,18 +77,39 @@ impl LeakyQueue {
     }
 
     /// The same of whose backlog the first `immediate` do not wait.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(2, Rate::parse("1/s").unwrap()).unwrap().immediate(1);
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let waits = [(); 3].map(|()| limits.decide(&mut bucket, 1, Nanos::ZERO).wait());
+    /// assert_eq!(waits, [0, 0, 1].map(Nanos::from_secs));
+    /// ```
     #[must_use]
     pub const fn immediate(self, immediate: u32) -> Self {
         Self { immediate, ..self }
     }
 
     /// The same that refuses what would wait longer than `max_wait`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limit = Limit::new("queue", queue.waiting(Nanos::from_secs(1)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let refused = [(); 3].map(|()| limits.decide(&mut bucket, 1, Nanos::ZERO).is_refused());
+    /// assert_eq!(refused, [false, false, true]);
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })
     }
 
-    /// The most that the level can be: all places, and the one whose turn it is.
+    /// The highest level: all slots, and the request whose turn it is.
     const fn places(&self) -> u64 {
         self.capacity.saturating_add(1)
     }
@@ -133,8 +166,8 @@ impl Meter for LeakyQueue {
         WORDS
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.leak().level().write(words, 0, now);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.leak().level().write(words, 0, clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -162,7 +195,7 @@ impl Meter for LeakyQueue {
 
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let level = self.leak().level();
-        // Where all places are immediate nobody ever waits.
+        // Where all slots are immediate, no request ever waits.
         let free = match u64::from(self.immediate) {
             immediate if immediate < self.capacity => immediate,
             _ => self.places(),

@@ -1,7 +1,8 @@
-//! `sliding_counter`: about so many in any window, from two counters.
+//! `sliding_counter`: about a number of units in any window, from two counters.
 //!
-//! Windows lie at multiples of `window` on the process's clock. What counts is all of the current
-//! window's requests and, of those of the window before it, the share that still overlaps with a window
+//! Windows lie at multiples of `window` on the process's clock, or on the wall clock (`align: clock`).
+//! All requests of the current window count, and of the window before it the share that still overlaps
+//! with a window
 //! that ends now: `previous·(window - elapsed) + current·window ≤ capacity·window`, in whole numbers.
 //! It is as cheap as a fixed window and has no lump at its end.
 //!
@@ -16,6 +17,7 @@
 
 use serde::Serialize;
 
+use super::grid::{Grid, Periods, Place};
 use super::window::{check, rate, units};
 use crate::ask::Ask;
 use crate::bounds::BadNumbers;
@@ -32,6 +34,8 @@ use crate::wide::{clamp, mul_div_ceil, times};
 pub struct SlidingCounter {
     capacity: u64,
     window: Nanos,
+    #[serde(skip_serializing_if = "Grid::is_process")]
+    align: Grid,
 }
 
 /// The largest count in half a word.
@@ -42,53 +46,91 @@ const LOW: u64 = 0xffff_ffff;
 struct State {
     previous: u64,
     current: u64,
-    /// What is left of the current window; at least 1 ns.
-    left: Nanos,
+    place: Place,
 }
 
 impl SlidingCounter {
     /// About `capacity` in any `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingCounter};
+    ///
+    /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("counter", counter)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::from_secs(59));
+    /// // Half of the window before still overlaps, so half of its ten count.
+    /// let look = limits.peek(&bucket, 0, Nanos::from_secs(90));
+    /// assert_eq!(look.reported().unwrap().remaining, 5);
+    /// ```
     pub fn new(capacity: u64, window: Nanos) -> Result<Self, BadNumbers> {
         check(capacity, window)?;
-        Ok(Self { capacity, window })
+        Ok(Self {
+            capacity,
+            window,
+            align: Grid::Process,
+        })
     }
 
-    fn index(&self, instant: Nanos) -> u64 {
-        instant.get().checked_div(self.window.get()).unwrap_or(0)
+    /// The same whose windows begin at multiples of their length on that clock.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, SlidingCounter};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    ///
+    /// let counter = SlidingCounter::new(10, Nanos::from_secs(60)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("counter", counter.aligned(Grid::Clock))]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // At the end of a minute: after ten seconds of the next one, five sixths count.
+    /// let ask = Ask::new(6, Nanos::ZERO).at_wall(Nanos::from_secs(59));
+    /// limits.answer(&mut bucket, &ask);
+    /// assert_eq!(limits.used(&bucket, Nanos::from_secs(11)), [5]);
+    /// ```
+    #[must_use]
+    pub const fn aligned(self, align: Grid) -> Self {
+        Self { align, ..self }
     }
 
-    fn left(&self, now: Nanos) -> Nanos {
-        let elapsed = now.get().checked_rem(self.window.get()).unwrap_or(0);
-        self.window.since(Nanos::new(elapsed))
+    const fn periods(&self) -> Periods {
+        Periods::of(self.align, self.window)
     }
 
     /// The state is the number of the window that was current, and its count with the one before.
     fn read(&self, words: &[u64], now: Nanos) -> State {
-        let [index, packed] = words else {
-            return self.state(0, 0, now);
+        let (index, packed) = match words {
+            [index, packed, ..] => (*index, *packed),
+            _ => (0, 0),
         };
+        let place = self.periods().place(index.into(), words, now);
         let (current, previous) = (packed & LOW, packed >> 32);
-        match self.index(now).saturating_sub(*index) {
-            0 => self.state(previous, current, now),
-            1 => self.state(current, 0, now),
-            _ => self.state(0, 0, now),
-        }
-    }
-
-    fn state(&self, previous: u64, current: u64, now: Nanos) -> State {
+        let (previous, current) = match place.gone {
+            0 => (previous, current),
+            1 => (current, 0),
+            _ => (0, 0),
+        };
         State {
             previous,
             current,
-            left: self.left(now),
+            place,
         }
     }
 
-    fn write(&self, words: &mut [u64], state: State, now: Nanos) {
+    fn write(&self, words: &mut [u64], state: &State) {
         let packed = state.current.min(LOW) | state.previous.min(LOW) << 32;
-        if let [index, counts] = words {
-            *index = if packed == 0 { 0 } else { self.index(now) };
+        if let [index, counts, ..] = words {
+            *index = if packed == 0 {
+                0
+            } else {
+                clamp(state.place.number)
+            };
             *counts = packed;
         }
+        self.periods().note(words, &state.place);
+    }
+
+    /// The time until the current window ends.
+    fn left(&self, state: &State) -> Nanos {
+        self.periods().until(&state.place, 1)
     }
 
     /// `units` in the 1/window units that levels are counted in.
@@ -96,37 +138,44 @@ impl SlidingCounter {
         times(units, self.window.get())
     }
 
-    fn level(&self, state: State) -> u128 {
-        let overlap = times(state.previous, state.left.get());
+    fn level(&self, state: &State) -> u128 {
+        let left = self.left(state).min(self.window);
+        let overlap = times(state.previous, left.get());
         overlap.saturating_add(self.scaled(state.current))
     }
 
-    /// What is left of a window when `count` in the one before it takes up no more than `room`, at the
-    /// earliest.
+    /// The rest of a window at the earliest instant at which `count` in the one before it takes up no
+    /// more than `room`.
     fn left_when(&self, room: u64, count: u64) -> Nanos {
         let left = self.scaled(room).checked_div(count.into());
         Nanos::new(clamp(left.unwrap_or(u128::MAX))).min(self.window)
     }
 
     /// The time until a cost fits that does not now.
-    fn retry_after(&self, state: State, cost: u64) -> Option<Nanos> {
-        let room = self.capacity.checked_sub(cost)?;
+    fn retry_after(&self, state: &State, cost: u64) -> Option<Nanos> {
+        let (room, left) = (self.capacity.checked_sub(cost)?, self.left(state));
         if let Some(room) = room.checked_sub(state.current) {
             // In this window, as the previous one weighs less and less; or just at its end.
-            return Some(state.left.since(self.left_when(room, state.previous)));
+            return Some(left.since(self.left_when(room, state.previous)));
         }
         let next = self.window.since(self.left_when(room, state.current));
-        Some(state.left.saturating_add(next))
+        Some(left.saturating_add(next))
+    }
+
+    /// Where a request takes.
+    fn taking(&self, state: &State, ask: &Ask) -> Place {
+        let is_idle = state.previous == 0 && state.current == 0;
+        self.periods().follow(state.place, is_idle, ask.clock())
     }
 
     /// The answer that leaves `state`.
-    fn at(&self, state: State) -> Decision {
+    fn at(&self, state: &State) -> Decision {
         let free = self.scaled(self.capacity).saturating_sub(self.level(state));
         let remaining = free.checked_div(self.window.get().into()).unwrap_or(0);
         let reset_after = match (state.current, state.previous) {
             (0, 0) => Nanos::ZERO,
-            (0, _) => state.left,
-            _ => state.left.saturating_add(self.window),
+            (0, _) => self.left(state),
+            _ => self.left(state).saturating_add(self.window),
         };
         Decision::admit(self.capacity, clamp(remaining), reset_after)
     }
@@ -145,44 +194,50 @@ impl Meter for SlidingCounter {
         self.window.saturating_add(self.window)
     }
 
-    fn words(&self) -> usize {
-        2
+    fn reads_wall(&self) -> bool {
+        self.align == Grid::Clock
     }
 
-    fn start(&self, words: &mut [u64], _now: Nanos) {
+    fn words(&self) -> usize {
+        self.periods().words().saturating_add(2)
+    }
+
+    fn start(&self, words: &mut [u64], _clock: Clock) {
         words.fill(0);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
-        let mut state = self.read(words, now);
-        let level = self.level(state).saturating_add(self.scaled(cost));
+        let cost = ask.cost;
+        let mut state = self.read(words, ask.now);
+        let level = self.level(&state).saturating_add(self.scaled(cost));
         if cost > 0 && level > self.scaled(self.capacity) {
-            return self.at(state).refused(self.retry_after(state, cost));
+            let retry_after = self.retry_after(&state, cost);
+            return self.at(&state).refused(retry_after);
         }
         if cost > 0 {
+            state.place = self.taking(&state, ask);
             state.current = state.current.saturating_add(cost);
-            self.write(words, state, now);
+            self.write(words, &state);
         }
-        self.at(state)
+        self.at(&state)
     }
 
     /// In the window in which it was taken.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let Ask { cost, now: at, .. } = back.ask;
+        let taken = self.taking(&self.read(back.before, back.ask.now), &back.ask);
         let mut state = self.read(words, back.last);
-        let counter = match self.index(back.last).saturating_sub(self.index(at)) {
-            0 => &mut state.current,
-            1 => &mut state.previous,
+        let counter = match state.place.since(&taken) {
+            Some(0) => &mut state.current,
+            Some(1) => &mut state.previous,
             _ => return false,
         };
-        *counter = counter.saturating_sub(cost);
-        self.write(words, state, back.last);
+        *counter = counter.saturating_sub(back.ask.cost);
+        self.write(words, &state);
         true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
-        let level = self.level(self.read(words, now));
+        let level = self.level(&self.read(words, now));
         level
             .saturating_mul(USED_ONE)
             .div_ceil(u128::from(self.window.get()).max(1))
@@ -190,11 +245,15 @@ impl Meter for SlidingCounter {
 
     /// In the current window.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
-        let state = self.state(0, units(used), clock.now);
-        self.write(words, state, clock.now);
+        let state = State {
+            previous: 0,
+            current: units(used),
+            place: self.periods().fresh(clock),
+        };
+        self.write(words, &state);
     }
 
-    /// With the same window both counters go on.
+    /// With the same window on the same clock both counters continue.
     fn adopt(
         &self,
         words: &mut [u64],
@@ -203,17 +262,21 @@ impl Meter for SlidingCounter {
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let same = same::<Self>(from).filter(|before| before.window == self.window);
+        let same = same::<Self>(from).filter(|before| before.periods() == self.periods());
         let Some(before) = same else {
             return false;
         };
         let old = before.read(old, clock.now);
-        let level = before.level(old);
+        let level = before.level(&old);
         let full = self.scaled(before.capacity);
         let goes_on = carry.apply(level, full, self.scaled(self.capacity));
         let share = |count: u64| clamp(mul_div_ceil(count.into(), goes_on, level.max(1)));
-        let state = self.state(share(old.previous), share(old.current), clock.now);
-        self.write(words, state, clock.now);
+        let state = State {
+            previous: share(old.previous),
+            current: share(old.current),
+            place: old.place,
+        };
+        self.write(words, &state);
         true
     }
 }

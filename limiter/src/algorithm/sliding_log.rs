@@ -1,4 +1,4 @@
-//! `sliding_log`: so many in any window whatsoever, to the nanosecond.
+//! `sliding_log`: a number of units in any window whatsoever, to the nanosecond.
 //!
 //! For small limits that must be exact ("five passwords in ten minutes"): one entry is kept for each
 //! admitted cost unit. An entry made at t counts while `now < t + window`, so at most `capacity` is
@@ -7,8 +7,8 @@
 //! buckets is read for every request, so the capacity is at most [`MAX_ENTRIES`].
 //!
 //! With `count_refused` a refused request makes entries as well, for its cost or the capacity if that
-//! is less, and the oldest make room for them: who keeps hammering stays out until he has left a
-//! window alone. It makes them also when another limit of the rule refused.
+//! is less, and the oldest make room for them: a client that keeps sending stays out until it has paused
+//! for a window. It makes them also when another limit of the rule refused.
 //!
 //! Source: the sorted set of timestamps in Redis that Figma and others describe, with the end of each
 //! entry instead of its beginning, and without its unbounded growth under refusals.
@@ -38,6 +38,18 @@ pub struct SlidingLog {
 
 impl SlidingLog {
     /// `capacity` in any `window`.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingLog};
+    ///
+    /// let log = SlidingLog::new(2, Nanos::from_secs(60), false).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("login", log)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// for (second, is_refused) in [(0, false), (30, false), (59, true), (60, false), (89, true)] {
+    ///     let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(second));
+    ///     assert_eq!(answer.is_refused(), is_refused);
+    /// }
+    /// ```
     pub fn new(capacity: u64, window: Nanos, count_refused: bool) -> Result<Self, BadNumbers> {
         check(capacity, window)?;
         if capacity > u64::from(MAX_ENTRIES) {
@@ -104,7 +116,7 @@ impl Meter for SlidingLog {
         entries(self.capacity)
     }
 
-    fn start(&self, words: &mut [u64], _now: Nanos) {
+    fn start(&self, words: &mut [u64], _clock: Clock) {
         words.fill(0);
     }
 
@@ -178,8 +190,8 @@ impl Meter for SlidingLog {
         entries(u64::from(MAX_ENTRIES).saturating_sub(self.capacity))
     }
 
-    /// The entries go on, each as long as one of this window lasts; in proportion, every so manieth once
-    /// or more often.
+    /// The entries continue, each no longer than one of this window lasts; in proportion, evenly chosen
+    /// ones are dropped or repeated.
     fn adopt(
         &self,
         words: &mut [u64],

@@ -1,13 +1,14 @@
-//! `sliding_window`: so many per window, and the window moves on slot by slot.
+//! `sliding_window`: a number of units per window, which moves on slot by slot.
 //!
-//! The window is cut into slots that lie at multiples of `window/slots` on the process's clock. What is
-//! admitted in the current slot and the `slots - 1` before it is at most `capacity`, and what is
-//! admitted in one slot at most `slot_capacity`: the second number keeps a whole window from being
-//! spent at once, so a client sees a steady trickle come back instead of one lump. A cost above
-//! `slot_capacity` never fits. What an answer calls left is what could be taken at once: of a new
-//! bucket, that is a slot's capacity.
+//! The window is cut into slots that lie at multiples of `window/slots` on the process's clock, or on
+//! the wall clock (`align: clock`). The current slot and the `slots - 1` before it admit at most
+//! `capacity` together, and one slot at most `slot_capacity`: the second number keeps a whole window from
+//! being spent at once, so a client sees a steady trickle come back instead of one lump. A cost above
+//! `slot_capacity` never fits. The remaining units of an answer are those that could be taken at once: in
+//! a new bucket, a slot's capacity.
 //!
-//! A request counts for between `window - window/slots` and `window`. So a time of length w that
+//! A request counts for between `window - window/slots` and `window`, and up to a slot more or less if
+//! the wall clock has jumped. So a time of length w that
 //! touches k slots admits at most `capacity·⌊k/slots⌋ + min(capacity, slot_capacity·(k mod slots))`;
 //! one of a window's length touches `slots + 1` of them and admits at most `capacity + slot_capacity`.
 //!
@@ -18,6 +19,7 @@ use core::array;
 
 use serde::Serialize;
 
+use super::grid::{Grid, Periods, Place};
 use super::window::{carried, check, left_after, rate, units, used};
 use crate::ask::Ask;
 use crate::bounds::BadNumbers;
@@ -33,7 +35,7 @@ use crate::wide::{clamp, times};
 pub const MIN_SLOTS: u32 = 2;
 /// The most slots.
 pub const MAX_SLOTS: u32 = 64;
-/// The slots of a window that says nothing of them.
+/// The slots of a window without a number of its own.
 pub const DEFAULT_SLOTS: u32 = 10;
 
 /// Numbers of a sliding window.
@@ -43,17 +45,33 @@ pub struct SlidingWindow {
     window: Nanos,
     slots: u32,
     slot_capacity: u64,
+    #[serde(skip_serializing_if = "Grid::is_process")]
+    align: Grid,
 }
 
 /// The largest count in half a word.
 const LOW: u64 = 0xffff_ffff;
 
-/// What each slot has admitted, the current one first; nothing beyond the number of slots.
+/// The units admitted in each slot, the current one first; zero beyond the number of slots.
 type Counts = [u64; 64];
 
 impl SlidingWindow {
-    /// `capacity` per `window` of so many slots, and at most `slot_capacity` in one slot; `None` for
-    /// twice its share.
+    /// `capacity` per `window` of that number of slots, and at most `slot_capacity` in one of them;
+    /// `None` for twice its share.
+    ///
+    /// ```
+    /// use loudou_limiter::{Limit, Limits, Nanos, algorithm::SlidingWindow};
+    ///
+    /// // Slots of twenty seconds, of which each takes at most four.
+    /// let window = SlidingWindow::new(6, Nanos::from_secs(60), 3, None).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("window", window)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// assert!(!limits.decide(&mut bucket, 4, Nanos::from_secs(19)).is_refused());
+    /// assert!(!limits.decide(&mut bucket, 2, Nanos::from_secs(20)).is_refused());
+    /// // The first slot leaves when the fourth begins.
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::from_secs(40));
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(20)));
+    /// ```
     pub fn new(
         capacity: u64,
         window: Nanos,
@@ -76,48 +94,60 @@ impl SlidingWindow {
             window,
             slots,
             slot_capacity,
+            align: Grid::Process,
         })
+    }
+
+    /// The same whose slots begin at multiples of their length on that clock.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Grid, SlidingWindow};
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos};
+    ///
+    /// // A day that moves on at every full hour.
+    /// let day = SlidingWindow::new(1000, Nanos::from_secs(86_400), 24, Some(1000)).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("day", day.aligned(Grid::Clock))]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // At 00:50 UTC.
+    /// let ask = Ask::new(1, Nanos::ZERO).at_wall(Nanos::from_secs(3_000));
+    /// let answer = limits.answer(&mut bucket, &ask);
+    /// assert_eq!(answer.reset_after(), Nanos::from_secs(86_400 - 3_000));
+    /// ```
+    #[must_use]
+    pub const fn aligned(self, align: Grid) -> Self {
+        Self { align, ..self }
+    }
+
+    const fn periods(&self) -> Periods {
+        Periods {
+            grid: self.align,
+            window: self.window,
+            parts: self.slots,
+        }
     }
 
     fn slots(&self) -> usize {
         usize::try_from(self.slots).unwrap_or(0)
     }
 
-    /// The number of the slot that `instant` is in.
-    fn index(&self, instant: u128) -> u128 {
-        let scaled = instant.saturating_mul(self.slots.into());
-        scaled.checked_div(self.window.get().into()).unwrap_or(0)
-    }
-
-    /// The first instant of a slot.
-    fn begin(&self, index: u128) -> u128 {
-        let scaled = index.saturating_mul(self.window.get().into());
-        scaled.div_ceil(u128::from(self.slots).max(1))
-    }
-
-    fn current(&self, now: Nanos) -> u128 {
-        self.index(now.get().into())
-    }
-
-    /// The time from `now` until the slot `ahead` of the current one begins.
-    fn until(&self, ahead: usize, now: Nanos) -> Nanos {
-        let ahead = u128::try_from(ahead).unwrap_or(0);
-        let begin = self.begin(self.current(now).saturating_add(ahead));
-        Nanos::new(clamp(begin.saturating_sub(now.get().into())))
+    /// The words that hold counts, two in each.
+    fn pairs(&self) -> usize {
+        self.slots().div_ceil(2)
     }
 
     /// The state is the first instant of the newest slot, and the counts from that slot on backwards,
     /// two to a word.
-    fn read(&self, words: &[u64], now: Nanos) -> Counts {
+    fn place(&self, words: &[u64], now: Nanos) -> Place {
+        let newest = Nanos::new(words.first().copied().unwrap_or(0));
+        let written = self.periods().number(newest);
+        self.periods().place(written, words, now)
+    }
+
+    fn read(&self, words: &[u64], place: &Place) -> Counts {
         let mut counts = [0; 64];
-        let Some((newest, packed)) = words.split_first() else {
-            return counts;
-        };
-        let gone = self
-            .current(now)
-            .saturating_sub(self.index((*newest).into()));
-        let gone = usize::try_from(gone).unwrap_or(usize::MAX);
-        let stored = packed.iter().flat_map(|pair| [pair & LOW, pair >> 32]);
+        let gone = usize::try_from(place.gone).unwrap_or(usize::MAX);
+        let packed = words.iter().skip(1);
+        let stored = packed.flat_map(|pair| [pair & LOW, pair >> 32]);
         let slots = counts.iter_mut().take(self.slots()).skip(gone);
         for (slot, count) in slots.zip(stored) {
             *slot = count;
@@ -125,39 +155,47 @@ impl SlidingWindow {
         counts
     }
 
-    fn write(&self, words: &mut [u64], counts: &Counts, now: Nanos) {
-        let is_new = counts.iter().all(|count| *count == 0);
-        let begin = clamp(self.begin(self.current(now)));
+    fn write(&self, words: &mut [u64], counts: &Counts, place: &Place) {
+        let is_new = total(counts) == 0;
+        self.periods().note(words, place);
         let Some((newest, packed)) = words.split_first_mut() else {
             return;
         };
-        *newest = if is_new { 0 } else { begin };
-        for (word, pair) in packed.iter_mut().zip(counts.chunks(2)) {
+        *newest = if is_new {
+            0
+        } else {
+            self.periods().begin(place.number).get()
+        };
+        for (word, pair) in packed.iter_mut().take(self.pairs()).zip(counts.chunks(2)) {
             let [low, high] = array::from_fn(|i| pair.get(i).map_or(0, |count| (*count).min(LOW)));
             *word = low | high << 32;
         }
     }
 
-    /// The answer that leaves `counts`.
-    fn at(&self, counts: &Counts, now: Nanos) -> Decision {
-        let in_window = self.capacity.saturating_sub(total(counts));
-        let in_slot = self.slot_capacity.saturating_sub(first(counts));
-        Decision::admit(
-            self.capacity,
-            in_window.min(in_slot),
-            self.reset_after(counts, now),
-        )
+    /// Where a request takes that finds these counts.
+    fn taking(&self, place: Place, counts: &Counts, ask: &Ask) -> Place {
+        self.periods()
+            .follow(place, total(counts) == 0, ask.clock())
     }
 
-    fn reset_after(&self, counts: &Counts, now: Nanos) -> Nanos {
+    /// The time until the slot leaves that is `age` slots older than the current one.
+    fn leaves(&self, age: usize, place: &Place) -> Nanos {
+        let age = u64::try_from(age).unwrap_or(u64::MAX);
+        let ahead = u64::from(self.slots).saturating_sub(age);
+        self.periods().until(place, ahead)
+    }
+
+    /// The answer that leaves `counts`.
+    fn at(&self, counts: &Counts, place: &Place) -> Decision {
+        let in_window = self.capacity.saturating_sub(total(counts));
+        let in_slot = self.slot_capacity.saturating_sub(first(counts));
         let newest = counts.iter().position(|count| *count > 0);
-        newest.map_or(Nanos::ZERO, |age| {
-            self.until(self.slots().saturating_sub(age), now)
-        })
+        let reset_after = newest.map_or(Nanos::ZERO, |age| self.leaves(age, place));
+        Decision::admit(self.capacity, in_window.min(in_slot), reset_after)
     }
 
     /// The time until a cost fits that does not now: until enough slots have left.
-    fn retry_after(&self, counts: &Counts, cost: u64, now: Nanos) -> Option<Nanos> {
+    fn retry_after(&self, counts: &Counts, cost: u64, place: &Place) -> Option<Nanos> {
         if cost > self.slot_capacity {
             return None;
         }
@@ -168,15 +206,15 @@ impl SlidingWindow {
         });
         // However little is taken, the current slot has to be over.
         let stay = stay.count().min(self.slots().saturating_sub(1));
-        Some(self.until(self.slots().saturating_sub(stay), now))
+        Some(self.leaves(stay, place))
     }
 
     /// The oldest slot, counted backwards from the current one, that leaves no earlier than `left` from
     /// now; the current one if none does.
-    fn leaving_after(&self, left: Nanos, now: Nanos) -> usize {
-        let ages = (0..self.slots()).rev();
-        let mut late =
-            ages.filter(|age| self.until(self.slots().saturating_sub(*age), now) >= left);
+    fn leaving_after(&self, left: Nanos, place: &Place) -> usize {
+        let mut late = (0..self.slots())
+            .rev()
+            .filter(|age| self.leaves(*age, place) >= left);
         late.next().unwrap_or(0)
     }
 }
@@ -207,48 +245,60 @@ impl Meter for SlidingWindow {
         self.slot_capacity
     }
 
-    fn words(&self) -> usize {
-        self.slots().div_ceil(2).saturating_add(1)
+    fn reads_wall(&self) -> bool {
+        self.align == Grid::Clock
     }
 
-    fn start(&self, words: &mut [u64], _now: Nanos) {
+    fn words(&self) -> usize {
+        let words = self.pairs().saturating_add(1);
+        words.saturating_add(self.periods().words())
+    }
+
+    fn start(&self, words: &mut [u64], _clock: Clock) {
         words.fill(0);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
-        let Ask { cost, now, .. } = *ask;
-        let mut counts = self.read(words, now);
+        let cost = ask.cost;
+        let place = self.place(words, ask.now);
+        let mut counts = self.read(words, &place);
         let in_slot = first(&counts).saturating_add(cost);
         let in_window = total(&counts).saturating_add(cost);
-        if cost > 0 && (in_slot > self.slot_capacity || in_window > self.capacity) {
-            let retry_after = self.retry_after(&counts, cost, now);
-            return self.at(&counts, now).refused(retry_after);
+        if cost == 0 {
+            return self.at(&counts, &place);
         }
-        if cost > 0 {
-            if let Some(current) = counts.first_mut() {
-                *current = in_slot;
-            }
-            self.write(words, &counts, now);
+        if in_slot > self.slot_capacity || in_window > self.capacity {
+            let retry_after = self.retry_after(&counts, cost, &place);
+            return self.at(&counts, &place).refused(retry_after);
         }
-        self.at(&counts, now)
+        let place = self.taking(place, &counts, ask);
+        if let Some(current) = counts.first_mut() {
+            *current = in_slot;
+        }
+        self.write(words, &counts, &place);
+        self.at(&counts, &place)
     }
 
     /// In the slot in which it was taken.
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
-        let Ask { cost, now: at, .. } = back.ask;
-        let age = self.current(back.last).saturating_sub(self.current(at));
+        let found = self.place(back.before, back.ask.now);
+        let taken = self.taking(found, &self.read(back.before, &found), &back.ask);
+        let place = self.place(words, back.last);
+        let Some(age) = place.since(&taken) else {
+            return false;
+        };
+        let mut counts = self.read(words, &place);
         let age = usize::try_from(age).unwrap_or(usize::MAX);
-        let mut counts = self.read(words, back.last);
         let Some(slot) = counts.get_mut(age).filter(|count| **count > 0) else {
             return false;
         };
-        *slot = slot.saturating_sub(cost);
-        self.write(words, &counts, back.last);
+        *slot = slot.saturating_sub(back.ask.cost);
+        self.write(words, &counts, &place);
         true
     }
 
     fn used(&self, words: &[u64], now: Nanos) -> Used {
-        used(total(&self.read(words, now)))
+        used(total(&self.read(words, &self.place(words, now))))
     }
 
     /// As late as it may leave, and no more in a slot than it takes: behind the current slot, whose
@@ -263,10 +313,10 @@ impl Meter for SlidingWindow {
         if let Some(current) = counts.first_mut() {
             *current = left;
         }
-        self.write(words, &counts, clock.now);
+        self.write(words, &counts, &self.periods().fresh(clock));
     }
 
-    /// Every slot goes on in the oldest one that does not leave before its requests do, in a window of
+    /// Every slot continues in the oldest one that does not leave before its requests do, in a window of
     /// this length.
     fn adopt(
         &self,
@@ -279,24 +329,28 @@ impl Meter for SlidingWindow {
         let Some(before) = same::<Self>(from) else {
             return false;
         };
-        let at = clock.now;
-        let old = before.read(old, at);
+        let at = before.place(old, clock.now);
+        let old = before.read(old, &at);
+        let place = if before.periods() == self.periods() {
+            at
+        } else {
+            self.periods().fresh(clock)
+        };
         let mut counts = [0_u64; 64];
         let all = total(&old);
         let goes_on = carried(all, carry, before.capacity, self.capacity);
         let (mut seen, mut taken) = (0_u64, 0);
         for (age, count) in old.iter().enumerate().take(before.slots()) {
             seen = seen.saturating_add(*count);
-            // The share of all that goes on, rounded up: no slot loses what a newer one has gained.
+            // The share of all that continues, rounded up: no slot loses what a newer one has gained.
             let target = clamp(times(seen, goes_on).div_ceil(u128::from(all.max(1))));
-            let left = before.until(before.slots().saturating_sub(age), at);
-            let left = left_after(left, before.window, self.window);
-            if let Some(slot) = counts.get_mut(self.leaving_after(left, at)) {
+            let left = left_after(before.leaves(age, &at), before.window, self.window);
+            if let Some(slot) = counts.get_mut(self.leaving_after(left, &place)) {
                 *slot = slot.saturating_add(target.saturating_sub(taken));
             }
             taken = target;
         }
-        self.write(words, &counts, at);
+        self.write(words, &counts, &place);
         true
     }
 }

@@ -1,7 +1,7 @@
 //! `smooth_bursty`: pay later. A request of any cost passes as soon as the ones before it are paid
 //! for; its own cost is what the next one waits for.
 //!
-//! While nothing is asked for, permits are stored, at most those of `burst_seconds`; stored permits
+//! While no request comes, permits are stored, at most those of `burst_seconds`; stored permits
 //! are free. A new bucket has none. For few large jobs of very different size, which a capacity would
 //! refuse.
 //!
@@ -41,7 +41,20 @@ pub struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    /// A limiter that stores the permits of up to `burst_seconds` and holds nobody.
+    /// A limiter that stores the permits of up to `burst_seconds` and holds no request.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
+    ///
+    /// let rate = Rate::parse("2/s").unwrap();
+    /// let jobs = SmoothBursty::new(rate, Decimal::parse("1").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("jobs", jobs)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Any cost passes, and the next request waits until it is paid for.
+    /// assert!(!limits.decide(&mut bucket, 10, Nanos::ZERO).is_refused());
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert_eq!(answer.reported().unwrap().retry_after, Some(Nanos::from_secs(5)));
+    /// ```
     pub fn new(rate: Rate, burst_seconds: Decimal) -> Result<Self, BadNumbers> {
         check(1, rate)?;
         let bursty = Self {
@@ -56,6 +69,18 @@ impl SmoothBursty {
     }
 
     /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothBursty};
+    ///
+    /// let rate = Rate::parse("2/s").unwrap();
+    /// let jobs = SmoothBursty::new(rate, Decimal::parse("1").unwrap()).unwrap();
+    /// let limit = Limit::new("jobs", jobs.waiting(Nanos::from_secs(10)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 10, Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait(), Nanos::from_secs(5));
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })
@@ -120,8 +145,8 @@ impl Meter for SmoothBursty {
         WORDS
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.level().write(words, self.even(), now);
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.level().write(words, self.even(), clock.now);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {

@@ -1,7 +1,7 @@
 //! `smooth_warmup`: pay later, and slowly while cold. As `smooth_bursty`, a request of any cost passes
-//! as soon as the ones before it are paid for; but stored permits are no reserve, they say how cold
-//! what is behind is, and cost more time the colder it is. For what has to fill caches or open
-//! connections before it is fast.
+//! as soon as the ones before it are paid for; but stored permits are no reserve, they measure how cold
+//! the backend is, and cost more time the colder it is. For backends that have to fill caches or open
+//! connections before they are fast.
 //!
 //! A new bucket is cold: the most is stored. In steady use the interval between permits falls from
 //! `cold_factor`/rate to 1/rate within `warmup`, and it takes `warmup` without requests to be as cold
@@ -60,14 +60,28 @@ pub struct SmoothWarmup {
 struct State {
     /// The time until everything is paid for.
     debt: u128,
-    /// What is missing to the most that can be stored; it comes back once the debt is paid.
+    /// The distance to the most that can be stored; it shrinks once the debt is paid.
     missing: u128,
 }
 
 /// All numbers, in drops. With amounts up to 10^9, periods and warm-ups up to 2^55 ns and factors up
 /// to 1000, all are below 2^110.
 impl SmoothWarmup {
-    /// A limiter that is warm after `warmup` and holds nobody.
+    /// A limiter that is warm after `warmup` and holds no request.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
+    ///
+    /// let (rate, factor) = (Rate::parse("1/s").unwrap(), Decimal::parse("3").unwrap());
+    /// let smooth = SmoothWarmup::new(rate, Nanos::from_secs(1_000), factor).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("cache", smooth)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// // Cold: the first permit takes nearly three seconds instead of one.
+    /// limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// let answer = limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// let wait = answer.reported().unwrap().retry_after.unwrap();
+    /// assert_eq!(wait.as_millis(), 2_998);
+    /// ```
     pub fn new(rate: Rate, warmup: Nanos, cold_factor: Decimal) -> Result<Self, BadNumbers> {
         check(1, rate)?;
         if warmup == Nanos::ZERO || warmup > MAX_WARMUP {
@@ -86,6 +100,18 @@ impl SmoothWarmup {
     }
 
     /// The same that holds requests for up to `max_wait` instead of refusing them.
+    ///
+    /// ```
+    /// use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate, algorithm::SmoothWarmup};
+    ///
+    /// let (rate, factor) = (Rate::parse("1/s").unwrap(), Decimal::parse("3").unwrap());
+    /// let smooth = SmoothWarmup::new(rate, Nanos::from_secs(1_000), factor).unwrap();
+    /// let limit = Limit::new("cache", smooth.waiting(Nanos::from_secs(4)).unwrap());
+    /// let limits = Limits::new(vec![limit]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// limits.decide(&mut bucket, 1, Nanos::ZERO);
+    /// assert_eq!(limits.decide(&mut bucket, 1, Nanos::ZERO).wait().as_millis(), 2_998);
+    /// ```
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })
@@ -104,7 +130,7 @@ impl SmoothWarmup {
         product(self.warmup.get().into(), self.amount())
     }
 
-    /// What makes all products whole: 2·(1 + f), in thousandths.
+    /// The factor that makes all products whole: 2·(1 + f), in thousandths.
     fn scale(&self) -> u128 {
         self.factor().saturating_add(ONE).saturating_mul(2)
     }
@@ -124,7 +150,7 @@ impl SmoothWarmup {
         product(self.warmup(), self.factor().saturating_add(ONE))
     }
 
-    /// How much is stored in one [`SmoothWarmup::scale`]-th of a nanosecond, times the amount:
+    /// The amount stored in one [`SmoothWarmup::scale`]-th of a nanosecond, times the amount:
     /// 1/2 + 2/(1+f) of it.
     fn restores(&self) -> u128 {
         self.factor().saturating_add(ONE.saturating_mul(5))
@@ -148,7 +174,7 @@ impl SmoothWarmup {
         Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// What comes back in so many drops of time, rounded up.
+    /// The amount that comes back in that many drops of time, rounded up.
     fn restored_in(&self, time: u128) -> u128 {
         // Saturated, it is more than can be missing.
         product(time, self.restores()).div_ceil(self.scale().max(1))
@@ -163,7 +189,7 @@ impl SmoothWarmup {
         not_yet.saturating_add(1)
     }
 
-    /// What the first `stored` cost, taken last, rounded by `divide`.
+    /// The cost of the first `stored`, taken last, rounded by `divide`.
     fn price_of(&self, stored: u128, divide: fn(u128, u128, u128) -> u128) -> u128 {
         let above = stored.saturating_sub(self.threshold());
         let steep = self.factor().saturating_sub(ONE);
@@ -265,8 +291,8 @@ impl Meter for SmoothWarmup {
         4
     }
 
-    fn start(&self, words: &mut [u64], now: Nanos) {
-        self.resume(words, 0, Clock::at(now));
+    fn start(&self, words: &mut [u64], clock: Clock) {
+        self.resume(words, 0, clock);
     }
 
     fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision {
@@ -285,12 +311,12 @@ impl Meter for SmoothWarmup {
         self.at(new).after(wait)
     }
 
-    /// What is owed; how warm it is is nothing that is used up.
+    /// The debt; warmth is not used up.
     fn used(&self, words: &[u64], now: Nanos) -> Used {
         mul_div_ceil(self.read(words, now).debt, USED_ONE, self.permit())
     }
 
-    /// Cold: that is as good as new.
+    /// Cold, as a new bucket is.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let debt = mul_div_ceil(used, self.permit(), USED_ONE);
         self.write(words, State { debt, missing: 0 }, clock.now);

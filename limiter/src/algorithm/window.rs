@@ -1,4 +1,4 @@
-//! What the algorithms with a window have in common.
+//! Arithmetic that the algorithms with a window share.
 
 use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
 use crate::carry::Carry;
@@ -23,7 +23,7 @@ pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {
     Rate::new(u32::try_from(capacity).ok()?, window)
 }
 
-/// So many cost units.
+/// A number of cost units.
 pub(super) fn used(units: u64) -> Used {
     Used::from(units).saturating_mul(USED_ONE)
 }
@@ -38,8 +38,8 @@ pub(super) fn carried(count: u64, carry: Carry, old: u64, new: u64) -> u64 {
     clamp(carry.apply(count.into(), old.into(), new.into()))
 }
 
-/// The time for which a count goes on that had `left` in a window of `old`, in one of `new`. In a longer
-/// window what was taken counts for longer, and in a shorter one not for longer than that.
+/// The time for which a count continues in a window of `new` that had `left` in one of `old`. In a longer
+/// window units count for longer, and in a shorter one for no longer than it lasts.
 pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
     left.saturating_add(new.since(old)).min(new)
 }
@@ -77,7 +77,7 @@ mod tests {
         for algorithm in all() {
             let meter = algorithm.meter();
             let mut words = vec![7; meter.words()];
-            meter.start(&mut words, Nanos::ZERO);
+            meter.start(&mut words, Clock::at(Nanos::ZERO));
             assert_eq!(words, vec![0; meter.words()]);
             let decide = |words: &mut [u64], cost, now| meter.decide(words, &Ask::new(cost, now));
             assert!(!decide(&mut words, 2, Nanos::ZERO).is_refused());

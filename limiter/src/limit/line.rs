@@ -1,11 +1,12 @@
-//! The line of those who wait, which edits leave as it is.
+//! The queue of waiting requests, which edits leave as it is.
 
 use super::{Bucket, BucketDecision, Limits, reported};
 use crate::ask::Ask;
 
 impl Limits {
-    /// Decides for each limit; but nobody passes before those who wait already, whose limits may have had
-    /// other numbers: he waits as long as they do, or is refused if no limit holds a request for so long.
+    /// Decides for each limit; but no request passes before those that wait already, whose limits may
+    /// have had other numbers: it waits as long as they do, or is refused if no limit holds a request for
+    /// that long.
     pub(super) fn decide_in_line(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
         let line = bucket.line.since(ask.now);
         let mut answer = self.decide_each(bucket, ask);

@@ -8,7 +8,7 @@ use super::{Bucket, Each, Limits, MAX_BUCKET_WORDS};
 const MOST: u64 = 1024;
 
 impl Limits {
-    /// The same, and each limit may write the most words that it can ever need.
+    /// As [`Limits::each`], and each limit may write the most words that it can ever need.
     pub(crate) fn each_with_surplus(&self, bucket: &mut Bucket, f: &mut Each<'_>) {
         self.each_of_long(bucket, true, f);
     }

@@ -5,6 +5,7 @@ use loudou_limiter::{Decision, Limits, Nanos};
 use loudou_rules::config::parse_limits;
 use serde_json::Value;
 
+mod clocks;
 mod extremes;
 mod in_flight;
 mod many;

@@ -58,11 +58,12 @@ impl Spec {
         let bucket = |refill| {
             TokenBucket::new(capacity, rate, refill, capacity - self.used_at_first())
                 .and_then(|bucket| bucket.waiting(max_wait))
-                .map(Into::into)
         };
         match self.kind {
-            Kind::HoldingGreedy => bucket(Refill::Greedy),
-            Kind::HoldingInterval => bucket(Refill::Interval),
+            Kind::HoldingGreedy => bucket(Refill::Greedy).map(Into::into),
+            Kind::HoldingInterval => bucket(Refill::Interval)
+                .and_then(|bucket| bucket.aligned(self.align()))
+                .map(Into::into),
             Kind::Queue => LeakyQueue::new(capacity, rate)
                 .and_then(|queue| queue.immediate(self.immediate()).waiting(max_wait))
                 .map(Into::into),

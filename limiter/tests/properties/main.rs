@@ -9,6 +9,7 @@ use proptest::test_runner::FileFailurePersistence;
 mod carried;
 mod carry;
 mod changing;
+mod clocks;
 mod cold;
 mod edits;
 mod exact;

@@ -3,7 +3,7 @@
 //! A new kind is a variant here with its arms below, and a model in `naive`.
 
 use loudou_limiter::algorithm::{
-    Algorithm, Align, FixedWindow, Funnel, Refill, SlidingCounter, SlidingLog, SlidingWindow,
+    Algorithm, Align, FixedWindow, Funnel, Grid, Refill, SlidingCounter, SlidingLog, SlidingWindow,
     TokenBucket,
 };
 use loudou_limiter::{Limit, Nanos, Rate};
@@ -103,6 +103,11 @@ impl Spec {
         least + (self.capacity - least) * (self.seed / 5 % 5) / 4
     }
 
+    /// Half of the limits with periods have them on the wall clock.
+    pub(super) fn align(&self) -> Grid {
+        [Grid::Process, Grid::Clock][usize::try_from(self.seed / 25 % 2).expect("small")]
+    }
+
     /// The same, but a slot takes all of the capacity.
     pub(super) fn with_wide_slots(self) -> Self {
         let seed = self.seed % 5 + 20;
@@ -112,22 +117,26 @@ impl Spec {
     pub(super) fn algorithm(&self) -> Algorithm {
         let bucket = |refill| {
             let initial = self.capacity - self.used_at_first();
-            TokenBucket::new(self.capacity, self.rate(), refill, initial).map(Into::into)
+            TokenBucket::new(self.capacity, self.rate(), refill, initial)
         };
         let (capacity, window) = (self.capacity, Nanos::new(self.period));
         let algorithm = match self.kind {
             Kind::Funnel => Funnel::new(self.capacity, self.rate()).map(Into::into),
-            Kind::Greedy => bucket(Refill::Greedy),
-            Kind::Interval => bucket(Refill::Interval),
+            Kind::Greedy => bucket(Refill::Greedy).map(Into::into),
+            Kind::Interval => bucket(Refill::Interval)
+                .and_then(|bucket| bucket.aligned(self.align()))
+                .map(Into::into),
             Kind::FixedFirst => FixedWindow::new(capacity, window, Align::First).map(Into::into),
             Kind::FixedClock => FixedWindow::new(capacity, window, Align::Clock).map(Into::into),
             Kind::SlidingWindow => {
                 let slot_capacity = Some(self.slot_capacity());
-                SlidingWindow::new(capacity, window, self.slots(), slot_capacity).map(Into::into)
+                SlidingWindow::new(capacity, window, self.slots(), slot_capacity)
+                    .map(|limit| limit.aligned(self.align()).into())
             }
             Kind::Log => SlidingLog::new(capacity, window, false).map(Into::into),
             Kind::StrictLog => SlidingLog::new(capacity, window, true).map(Into::into),
-            Kind::Counter => SlidingCounter::new(capacity, window).map(Into::into),
+            Kind::Counter => SlidingCounter::new(capacity, window)
+                .map(|limit| limit.aligned(self.align()).into()),
             _ => self.holder(),
         };
         algorithm.expect("in range")

@@ -202,6 +202,10 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_, '_>, numbers: &Numbers<'_, '
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
+        BadNumbers::Align => {
+            let allowed = "process, or refill: interval".to_string();
+            ("align", "continuous refills lie on no clock", allowed)
+        }
         BadNumbers::Window => ("window", "out of range", windows::WINDOW.form.allowed()),
         BadNumbers::Slots => ("slots", "out of range", windows::SLOTS.form.allowed()),
         BadNumbers::SlotCapacity => {

@@ -141,9 +141,9 @@ fn windows_and_places_grow_and_keep_their_times() {
             json!({ "capacity": 5, "window": "1d", "align": "clock" }),
         ),
         (
-            json!({ "algorithm": "sliding_counter", "capacity": 3, "window": "1d" }),
+            json!({ "algorithm": "sliding_counter", "capacity": 3, "window": "1d", "align": "clock" }),
             10_000,
-            json!({ "capacity": 30, "window": "1d" }),
+            json!({ "capacity": 30, "window": "1d", "align": "clock" }),
         ),
         (
             json!({ "algorithm": "sliding_log", "capacity": 3, "window": "1d", "count_refused": true }),

@@ -2,7 +2,7 @@
 
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{
-    Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    Algorithm, Align, FixedWindow, Grid, SlidingCounter, SlidingLog, SlidingWindow,
 };
 use loudou_rules::config::{Form, limit_fields, parse_limits};
 use serde_json::{Value, json};
@@ -37,7 +37,11 @@ fn fields_and_defaults() {
         Algorithm::from(window.expect("valid"))
     };
     let log = |count| Algorithm::from(SlidingLog::new(15, minute, count).expect("valid"));
-    let counter = Algorithm::from(SlidingCounter::new(15, minute).expect("valid"));
+    let counter = |align| {
+        let counter = SlidingCounter::new(15, minute).expect("valid");
+        Algorithm::from(counter.aligned(align))
+    };
+    let slots = SlidingWindow::new(15, minute, 10, None).expect("valid");
     for (algorithm, given, expected) in [
         ("fixed_window", json!({}), fixed(Align::First)),
         (
@@ -66,7 +70,26 @@ fn fields_and_defaults() {
         ("sliding_log", json!({}), log(false)),
         ("sliding_log", json!({ "count_refused": false }), log(false)),
         ("sliding_log", json!({ "count_refused": true }), log(true)),
-        ("sliding_counter", json!({ "window": "60s" }), counter),
+        (
+            "sliding_window",
+            json!({ "align": "clock" }),
+            slots.aligned(Grid::Clock).into(),
+        ),
+        (
+            "sliding_counter",
+            json!({ "window": "60s" }),
+            counter(Grid::Process),
+        ),
+        (
+            "sliding_counter",
+            json!({ "align": "process" }),
+            counter(Grid::Process),
+        ),
+        (
+            "sliding_counter",
+            json!({ "align": "clock" }),
+            counter(Grid::Clock),
+        ),
     ] {
         assert_eq!(
             read(&limit(algorithm, &given)),
@@ -178,9 +201,15 @@ fn numbers_of_one_algorithm() {
                 .to_string(),
         ),
         (
-            "sliding_counter",
+            "sliding_log",
             json!({ "align": "clock" }),
-            "align: unknown field; allowed: name, algorithm, capacity, window".to_string(),
+            "align: unknown field; allowed: name, algorithm, capacity, window, count_refused"
+                .to_string(),
+        ),
+        (
+            "sliding_counter",
+            json!({ "align": "first" }),
+            "align: \"first\": unknown value; allowed: process, clock".to_string(),
         ),
     ] {
         assert_eq!(wrong(&limit(algorithm, &given)), [said], "{algorithm}");
@@ -219,12 +248,12 @@ fn the_tables_of_fields() {
     assert_eq!(names("fixed_window"), ["capacity", "window", "align"]);
     assert_eq!(
         names("sliding_window"),
-        ["capacity", "window", "slots", "slot_capacity"]
+        ["capacity", "window", "slots", "slot_capacity", "align"]
     );
     assert_eq!(
         names("sliding_log"),
         ["capacity", "window", "count_refused"]
     );
-    assert_eq!(names("sliding_counter"), ["capacity", "window"]);
+    assert_eq!(names("sliding_counter"), ["capacity", "window", "align"]);
     assert_eq!(limit_fields("sliding_log")[0].form, Form::Integer(1, 256));
 }

@@ -175,6 +175,19 @@ fn token_buckets() {
     );
     assert_eq!(bucket(json!("interval"), json!(5)), [""; 0]);
     assert_eq!(bucket(json!("greedy"), json!(0)), [""; 0]);
+    let aligned = |refill: &str| {
+        of_limit(&json!({
+            "algorithm": "token_bucket", "capacity": 5, "rate": "1/s",
+            "refill": refill, "align": "clock"
+        }))
+    };
+    assert_eq!(aligned("interval"), [""; 0]);
+    assert_eq!(
+        aligned("greedy"),
+        [
+            "align: \"clock\": continuous refills lie on no clock; allowed: process, or refill: interval"
+        ]
+    );
 }
 
 #[test]

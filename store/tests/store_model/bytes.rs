@@ -150,6 +150,7 @@ fn limits() -> Vec<Value> {
         json!([slots]),
         json!([{ "algorithm": "sliding_log", "capacity": 256, "window": "366d" }]),
         json!([{ "algorithm": "sliding_counter", "capacity": 9, "window": "7ns" }]),
+        json!([{ "algorithm": "sliding_counter", "capacity": 9, "window": "7s", "align": "clock" }]),
         large("fixed_window"),
         large("sliding_window"),
         large("sliding_counter"),

@@ -39,6 +39,12 @@ fn all() -> Vec<Limits> {
                     ),
                     with(
                         &leak,
+                        &json!({
+                            "algorithm": "token_bucket", "refill": "interval", "align": "clock"
+                        }),
+                    ),
+                    with(
+                        &leak,
                         &json!({ "algorithm": "leaky_queue", "immediate": 1 }),
                     ),
                 ]);
@@ -56,6 +62,14 @@ fn all() -> Vec<Limits> {
                         with(
                             &window,
                             &json!({ "algorithm": "sliding_window", "slots": 64 }),
+                        ),
+                        with(
+                            &window,
+                            &json!({ "algorithm": "sliding_window", "align": "clock", "slots": 7 }),
+                        ),
+                        with(
+                            &window,
+                            &json!({ "algorithm": "sliding_counter", "align": "clock" }),
                         ),
                         with(&window, &json!({ "algorithm": "sliding_log" })),
                         with(&window, &json!({ "algorithm": "sliding_counter" })),

@@ -206,7 +206,12 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     (
         "algorithms.rs",
         "clock_windows_end_together",
-        &["limits.fixed_window.align"],
+        &[
+            "limits.fixed_window.align",
+            "limits.token_bucket.align",
+            "limits.sliding_window.align",
+            "limits.sliding_counter.align",
+        ],
     ),
     (
         "retry.rs",

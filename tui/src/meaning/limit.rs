@@ -134,8 +134,9 @@ impl Numbers {
                 _ => format!("{} come", self.some(amount)),
             };
             format!(
-                "{may} at once, and {back} back every {}, in one go",
-                time(rate.period())
+                "{may} at once, and {back} back every {}, in one go{}",
+                time(rate.period()),
+                self.by_clock()
             )
         } else {
             format!("{may} at once, then {}", self.pace(self.rate()?))
@@ -149,6 +150,15 @@ impl Numbers {
         }
         said.push_str(&self.early()?);
         Some(said)
+    }
+
+    /// The clock of refills, slots and sliding windows, unless it is the process's.
+    fn by_clock(&self) -> &'static str {
+        if self.is("align", "clock") {
+            ", by the wall clock in UTC"
+        } else {
+            ""
+        }
     }
 
     fn fixed_window(&self) -> Option<String> {
@@ -183,6 +193,7 @@ impl Numbers {
             let more = format!(", at most {in_slot} of them in one slot");
             said.push_str(&more);
         }
+        said.push_str(self.by_clock());
         Some(said)
     }
 
@@ -202,7 +213,8 @@ impl Numbers {
         let may = may.replacen("may take ", "may take about ", 1);
         let worst = self.capacity.saturating_mul(2);
         Some(format!(
-            "{may} in any {window} (estimated from two counters; at worst {worst})"
+            "{may} in any {window} (estimated from two counters; at worst {worst}){}",
+            self.by_clock()
         ))
     }
 

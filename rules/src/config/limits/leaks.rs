@@ -5,6 +5,7 @@ use loudou_limiter::algorithm::{Funnel, Refill, TokenBucket};
 use loudou_limiter::bounds::MAX_AMOUNT;
 
 use super::field::{Field, Form, Numbers, about};
+use super::windows::{ALIGN, align};
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
 
 const REFILLS: [(&str, Refill); 2] = [("greedy", Refill::Greedy), ("interval", Refill::Interval)];
@@ -35,6 +36,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
                 "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
             ),
         },
+        ALIGN,
         Field {
             name: "initial",
             form: Form::Integer(0, MAX_AMOUNT),
@@ -48,13 +50,15 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
         let rate = numbers.rate("rate", report);
         let refill = numbers.word("refill", &REFILLS, report);
         let refill = numbers.or("refill", refill, Refill::Greedy);
+        let align = align(numbers, report);
         let most = capacity.unwrap_or(MAX_AMOUNT);
         let initial = numbers.integer_up_to("initial", most, report);
         let initial = numbers.or("initial", initial, most);
         let max_wait = numbers.max_wait(Nanos::ZERO, report);
         let (capacity, initial) = (capacity?.into(), initial?.into());
-        let (rate, refill, max_wait) = (rate?, refill?, max_wait?);
+        let (rate, refill, align, max_wait) = (rate?, refill?, align?, max_wait?);
         let bucket = TokenBucket::new(capacity, rate, refill, initial)
+            .and_then(|bucket| bucket.aligned(align))
             .and_then(|bucket| bucket.waiting(max_wait));
         Some(bucket.map(Into::into))
     },

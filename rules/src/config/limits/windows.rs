@@ -3,13 +3,17 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::sliding_log::MAX_ENTRIES;
 use loudou_limiter::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
-use loudou_limiter::algorithm::{Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow};
+use loudou_limiter::algorithm::{
+    Align, FixedWindow, Grid, SlidingCounter, SlidingLog, SlidingWindow,
+};
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 
+use super::super::reader::Report;
 use super::field::{Field, Form, Numbers, about};
 use super::{CAPACITY, Entry};
 
 const ALIGNS: [(&str, Align); 2] = [("first", Align::First), ("clock", Align::Clock)];
+const GRIDS: [(&str, Grid); 2] = [("process", Grid::Process), ("clock", Grid::Clock)];
 
 pub(super) const WINDOW: Field = Field {
     name: "window",
@@ -23,6 +27,20 @@ pub(super) const SLOTS: Field = Field {
     default: Some("10"),
     doc: about("The number of steps in which the window moves on."),
 };
+
+pub(super) const ALIGN: Field = Field {
+    name: "align",
+    form: Form::Word(&Grid::NAMES),
+    default: Some("process"),
+    doc: about(
+        "Periods begin at multiples of their length on Envoy's monotonic clock (process), or on the wall clock (clock).",
+    ),
+};
+
+pub(super) fn align(numbers: &Numbers<'_, '_>, report: &mut Report) -> Option<Grid> {
+    let align = numbers.word("align", &GRIDS, report);
+    numbers.or("align", align, Grid::Process)
+}
 
 pub(super) const FIXED_WINDOW: Entry = Entry {
     name: "fixed_window",
@@ -59,6 +77,7 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
             default: Some("twice capacity/slots, rounded up"),
             doc: about("The most that is admitted in one slot, in cost units."),
         },
+        ALIGN,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -69,8 +88,11 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
         let slot_capacity = numbers.integer_up_to("slot_capacity", most, report);
         let slot_capacity = slot_capacity.map(|capacity| Some(capacity.into()));
         let slot_capacity = numbers.or("slot_capacity", slot_capacity, None);
+        let align = align(numbers, report);
         let (capacity, window, slots) = (capacity?.into(), window?, slots?);
-        Some(SlidingWindow::new(capacity, window, slots, slot_capacity?).map(Into::into))
+        let (slot_capacity, align) = (slot_capacity?, align?);
+        let limit = SlidingWindow::new(capacity, window, slots, slot_capacity);
+        Some(limit.map(|limit| limit.aligned(align).into()))
     },
 };
 
@@ -100,10 +122,13 @@ pub(super) const SLIDING_LOG: Entry = Entry {
 
 pub(super) const SLIDING_COUNTER: Entry = Entry {
     name: "sliding_counter",
-    fields: &[CAPACITY, WINDOW],
+    fields: &[CAPACITY, WINDOW, ALIGN],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
         let window = numbers.duration("window", report);
-        Some(SlidingCounter::new(capacity?.into(), window?).map(Into::into))
+        let align = align(numbers, report);
+        let (capacity, window, align) = (capacity?.into(), window?, align?);
+        let limit = SlidingCounter::new(capacity, window);
+        Some(limit.map(|limit| limit.aligned(align).into()))
     },
 };

@@ -29,6 +29,7 @@ fn limits() -> Vec<Value> {
         json!([{ "algorithm": "sliding_log", "capacity": 4, "window": "3s" }]),
         json!([{ "algorithm": "sliding_window", "capacity": 6, "window": "4s", "slots": 4 }]),
         json!([{ "algorithm": "sliding_counter", "capacity": 4, "window": "3s" }]),
+        json!([{ "algorithm": "sliding_counter", "capacity": 4, "window": "3s", "align": "clock" }]),
         json!([{ "algorithm": "fixed_window", "capacity": 3, "window": "2s", "align": "clock" }]),
         json!([{ "algorithm": "leaky_queue", "capacity": 5, "rate": "1/s", "immediate": 2 }]),
         json!([{ "algorithm": "smooth_bursty", "rate": "2/s", "burst_seconds": 2, "max_wait": "2s" }]),

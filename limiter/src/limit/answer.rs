@@ -1,0 +1,93 @@
+//! The answer of a bucket, and which of its limits it reports.
+
+use super::MAX_LIMITS;
+use crate::decision::{Decision, Verdict};
+use crate::time::Nanos;
+
+/// A bucket's answer: the verdict, and the decision of every limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketDecision {
+    pub(super) at: Nanos,
+    pub(super) decisions: [Option<Decision>; MAX_LIMITS],
+    pub(super) reported: usize,
+}
+
+impl BucketDecision {
+    /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
+    /// have admitted show their numbers as they stay: nothing was taken.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.iter().flatten()
+    }
+
+    /// The instant it was taken at, on the bucket's clock.
+    pub const fn at(&self) -> Nanos {
+        self.at
+    }
+
+    /// The index of the limit to report: the refusing one with the longest wait, else the one with
+    /// the smallest share left.
+    pub const fn reported_index(&self) -> usize {
+        self.reported
+    }
+
+    /// The reported limit's decision; `None` only for an empty set.
+    pub fn reported(&self) -> Option<&Decision> {
+        self.decisions().nth(self.reported)
+    }
+
+    /// Whether any limit refused.
+    pub fn is_refused(&self) -> bool {
+        self.decisions().any(Decision::is_refused)
+    }
+
+    /// The outcome of the request: refused if any limit refuses, else held if any holds.
+    pub fn verdict(&self) -> Verdict {
+        if self.is_refused() {
+            Verdict::Refuse
+        } else if self.wait() > Nanos::ZERO {
+            Verdict::Hold
+        } else {
+            Verdict::Admit
+        }
+    }
+
+    /// The time for which the request is held: the longest wait of the limits; zero when it is refused.
+    pub fn wait(&self) -> Nanos {
+        if self.is_refused() {
+            return Nanos::ZERO;
+        }
+        let waits = self.decisions().map(|decision| decision.wait);
+        waits.max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// The time until every limit is full again.
+    pub fn reset_after(&self) -> Nanos {
+        self.decisions()
+            .map(|d| d.reset_after)
+            .max()
+            .unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// The index of the limit to report.
+pub(super) fn reported(decisions: &[Option<Decision>; MAX_LIMITS]) -> usize {
+    let mut best: Option<(usize, &Decision)> = None;
+    for (index, decision) in decisions.iter().flatten().enumerate() {
+        if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {
+            best = Some((index, decision));
+        }
+    }
+    best.map_or(0, |(index, _)| index)
+}
+
+fn is_reported_before(a: &Decision, b: &Decision) -> bool {
+    match (a.is_refused(), b.is_refused()) {
+        // "Never" (no retry_after) is the longest wait.
+        (true, true) => {
+            let wait = |d: &Decision| d.retry_after.unwrap_or(Nanos::MAX);
+            wait(a) > wait(b)
+        }
+        (false, false) => a.is_tighter_than(b),
+        (refused, _) => refused,
+    }
+}
