@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+pub use loudou_replay::num::counted;
+
 /// `text` with everything that a terminal might act on spelled out: control characters, and the
 /// invisible and direction-changing characters of Unicode.
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -68,12 +70,6 @@ pub fn humanise(ns: u64) -> String {
         3_540_000_000_001..=82_800_000_000_000 => two(ns.div_ceil(M), 60, "h", "m", 10),
         _ => two(ns.div_ceil(H), 24, "d", "h", 10),
     }
-}
-
-/// A number of things: `1 key`, `2 keys`.
-pub fn counted(n: u64, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
 }
 
 /// `total` small units as large and small ones; the small ones only below `most` large ones.

@@ -92,6 +92,7 @@ fn unit() -> Result<()> {
         "loudou-limiter",
         "loudou-api",
         "loudou-filter",
+        "loudou-replay",
         "loudou",
         "xtask",
     ];

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use loudou_replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
+
 use super::compared;
 use super::plot::{self, Axis};
 use crate::cells::wrap;
 use crate::cli::table::{Cell, Paint, Set, Table, bar, csv, fit};
 use crate::cli::world::Style;
-use crate::replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
 use crate::text::{counted, date, escape, humanise};
 
 /// From here on an instant is one of the calendar, after 1973.
@@ -239,7 +240,7 @@ fn notes(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()>
         let bad = bad_lines(trace.bad_lines);
         writeln!(out, "\n{}", Paint::Bad.on(&bad, style))?;
         for bad in &trace.first_bad_lines {
-            writeln!(out, "  line {}: {}", bad.line, escape(&bad.message))?;
+            writeln!(out, "  line {}: {}", bad.number, escape(&bad.message))?;
             if !bad.text.is_empty() {
                 let text = escape(&bad.text);
                 let text = style.marks(&fit(&text, WIDEST.saturating_sub(4), style));

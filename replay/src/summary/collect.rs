@@ -1,78 +1,24 @@
-//! A whole run as a document: `--output json`, and what the tables are made from.
+//! Collects the document from the structures of a run.
 
 use loudou_limiter::rule::Rule;
 use loudou_limiter::{Nanos, Verdict};
-use serde::Serialize;
 
-use super::changes::Changes;
-use super::format::Form;
-use super::input::Input;
-use super::notes::notes;
-use super::run::{Run, Side};
-use super::tally::{RuleCounts, Tally};
-use super::timeline::Counts;
+use super::{
+    ChangedKey, ChangesSummary, Compare, RefusedKey, RefusedKeys, Requests, RuleSummary,
+    SideSummary, Slot, Store, Summary, TimelineSummary, Trace, WaitStep, WaitsSummary,
+};
+use crate::changes::Changes;
+use crate::format::Form;
+use crate::input::Input;
+use crate::notes::notes;
+use crate::run::{Run, Side};
+use crate::tally::{RuleCounts, Tally};
+use crate::timeline::Counts;
 
 /// How many keys are named.
-pub(crate) const KEYS: usize = 10;
+const KEYS: usize = 10;
 /// How many slots of time the document has.
 const SLOTS: usize = 64;
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Summary {
-    /// The form of this document; always 1.
-    version: u8,
-    pub(crate) trace: Trace,
-    #[serde(flatten)]
-    pub(crate) side: SideSummary,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) compare: Option<Compare>,
-    /// What to know before these numbers are believed.
-    pub(crate) notes: Vec<String>,
-}
-
-/// What was read.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Trace {
-    pub(crate) name: String,
-    pub(crate) format: Option<&'static str>,
-    pub(crate) bytes: u64,
-    pub(crate) lines: u64,
-    pub(crate) requests: u64,
-    pub(crate) edits: u64,
-    pub(crate) first_ns: Option<u64>,
-    pub(crate) last_ns: Option<u64>,
-    pub(crate) steps_back: u64,
-    pub(crate) longest_step_back_ns: u64,
-    pub(crate) bad_lines: u64,
-    pub(crate) first_bad_lines: Vec<BadLine>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct BadLine {
-    pub(crate) line: u64,
-    pub(crate) message: String,
-    pub(crate) text: String,
-}
-
-/// What one rule file made of it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct SideSummary {
-    pub(crate) config: String,
-    pub(crate) requests: Requests,
-    pub(crate) rules: Vec<RuleSummary>,
-    pub(crate) refused_keys: RefusedKeys,
-    pub(crate) timeline: TimelineSummary,
-    pub(crate) waits: WaitsSummary,
-    pub(crate) store: Store,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Requests {
-    pub(crate) total: u64,
-    pub(crate) admitted: u64,
-    pub(crate) held: u64,
-    pub(crate) refused: u64,
-}
 
 impl From<Counts> for Requests {
     fn from(counts: Counts) -> Self {
@@ -85,113 +31,9 @@ impl From<Counts> for Requests {
     }
 }
 
-/// What one rule said; see [`RuleCounts`].
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct RuleSummary {
-    pub(crate) rule: String,
-    pub(crate) mode: &'static str,
-    pub(crate) matched: u64,
-    pub(crate) admitted: u64,
-    pub(crate) held: u64,
-    pub(crate) refused: u64,
-    pub(crate) overruled: u64,
-    pub(crate) shadow_refused: u64,
-    pub(crate) shadow_held: u64,
-    pub(crate) skipped: u64,
-    pub(crate) gave_up: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct RefusedKeys {
-    /// Whether no count is too large.
-    pub(crate) exact: bool,
-    /// How many keys were refused; at least, when not exact.
-    pub(crate) keys: u64,
-    pub(crate) most: Vec<RefusedKey>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct RefusedKey {
-    pub(crate) rule: String,
-    pub(crate) key: String,
-    /// Refusals, those in shadow mode included, and by how much this may be too many.
-    pub(crate) refused: u64,
-    pub(crate) surplus: u64,
-    /// How many of them were in shadow mode; at least, when there is a surplus.
-    pub(crate) shadow_refused: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct TimelineSummary {
-    pub(crate) start_ns: u64,
-    pub(crate) slot_ns: u64,
-    pub(crate) slots: Vec<Slot>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Slot {
-    pub(crate) admitted: u64,
-    pub(crate) held: u64,
-    pub(crate) refused: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct WaitsSummary {
-    pub(crate) held: u64,
-    pub(crate) mean_ns: u64,
-    pub(crate) longest_ns: u64,
-    pub(crate) steps: Vec<WaitStep>,
-}
-
-/// Waits longer than the step before, and no longer than this one.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct WaitStep {
-    pub(crate) up_to_ns: Option<u64>,
-    pub(crate) held: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Store {
-    pub(crate) buckets: u64,
-    pub(crate) created: u64,
-    pub(crate) evicted_lossless: u64,
-    pub(crate) evicted_lossy: u64,
-}
-
-/// Another rule file, and what it does otherwise.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Compare {
-    #[serde(flatten)]
-    pub(crate) side: SideSummary,
-    pub(crate) changes: ChangesSummary,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ChangesSummary {
-    /// Requests with another verdict.
-    pub(crate) changed: u64,
-    /// By what was and what would be: `admit_refuse` was admitted and would be refused.
-    pub(crate) admit_hold: u64,
-    pub(crate) admit_refuse: u64,
-    pub(crate) hold_admit: u64,
-    pub(crate) hold_refuse: u64,
-    pub(crate) refuse_admit: u64,
-    pub(crate) refuse_hold: u64,
-    pub(crate) exact: bool,
-    pub(crate) keys: Vec<ChangedKey>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ChangedKey {
-    pub(crate) rule: String,
-    pub(crate) key: String,
-    pub(crate) newly_refused: u64,
-    pub(crate) no_longer_refused: u64,
-    pub(crate) surplus: u64,
-}
-
 impl Summary {
-    pub(crate) fn new(name: &str, input: &Input, run: &Run) -> Self {
+    /// The document of a run over the trace `name`.
+    pub fn new(name: &str, input: &Input, run: &Run) -> Self {
         let compare = run.other.as_ref().map(|(side, changes)| Compare {
             side: SideSummary::new(side),
             changes: ChangesSummary::new(changes),
@@ -208,11 +50,6 @@ impl Summary {
 
 impl Trace {
     fn new(name: &str, input: &Input, run: &Run) -> Self {
-        let bad = input.first_bad.iter().map(|bad| BadLine {
-            line: bad.number,
-            message: bad.message.clone(),
-            text: bad.text.clone(),
-        });
         Self {
             name: name.to_owned(),
             format: input.form.map(Form::name),
@@ -225,7 +62,7 @@ impl Trace {
             steps_back: run.time.steps_back,
             longest_step_back_ns: run.time.longest_step_back.get(),
             bad_lines: input.bad,
-            first_bad_lines: bad.collect(),
+            first_bad_lines: input.first_bad.clone(),
         }
     }
 }

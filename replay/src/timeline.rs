@@ -6,7 +6,7 @@
 use loudou_limiter::Nanos;
 use loudou_limiter::Verdict;
 
-use crate::num::count;
+use super::num::count;
 
 /// The most slots; even.
 pub(crate) const SLOTS: usize = 512;

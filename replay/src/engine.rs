@@ -147,26 +147,29 @@ impl Engine {
 /// What is reported of an outcome: the rule that refused, else of the enforced rules that decided the
 /// one that holds for longest, else the one with the smallest share left. Shadow rules never are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reported<'a> {
-    pub(crate) verdict: Verdict,
+pub struct Reported<'a> {
+    /// What happens to the request.
+    pub verdict: Verdict,
     /// `None` when no enforced rule had a say.
-    pub(crate) rule: Option<ReportedRule<'a>>,
+    pub rule: Option<ReportedRule<'a>>,
 }
 
 /// The rule that is reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReportedRule<'a> {
+pub struct ReportedRule<'a> {
     /// Its index.
-    pub(crate) index: usize,
-    pub(crate) name: &'a str,
-    pub(crate) key: Option<&'a str>,
+    pub index: usize,
+    /// Its name.
+    pub name: &'a str,
+    /// The key of the request; `None` when it lacks a part.
+    pub key: Option<&'a str>,
     /// How long the request waits, whichever rule makes it.
-    pub(crate) wait: Nanos,
+    pub wait: Nanos,
     /// The name and the numbers of the limit; `None` when it refused for another reason, or the key is
     /// unlimited.
-    pub(crate) limit: Option<(&'a str, &'a Decision)>,
+    pub limit: Option<(&'a str, &'a Decision)>,
     /// How long the ban of its key still lasts, if one refuses and has an end.
-    pub(crate) banned_for: Option<Nanos>,
+    pub banned_for: Option<Nanos>,
     bucket: Option<&'a BucketDecision>,
 }
 

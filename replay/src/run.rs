@@ -24,7 +24,7 @@ pub(crate) struct Side {
 
 /// The rule file, another one to compare it with, and the time.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub struct Run {
     pub(crate) side: Side,
     pub(crate) other: Option<(Side, Changes)>,
     pub(crate) time: Time,
@@ -74,7 +74,7 @@ impl Side {
 
 impl Run {
     /// A run of the rules of `config`, and of those of `compare` beside them.
-    pub(crate) fn new(
+    pub fn new(
         config: (&str, &RuleFile),
         compare: Option<(&str, &RuleFile)>,
     ) -> Result<Self, GaveUp> {
@@ -138,7 +138,7 @@ impl Run {
     }
 
     /// Requests so far.
-    pub(crate) const fn requests(&self) -> u64 {
+    pub const fn requests(&self) -> u64 {
         self.side.tally.requests.total()
     }
 }

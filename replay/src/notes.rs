@@ -3,9 +3,9 @@
 use super::format::Form;
 use super::input::Input;
 use super::missing::missing;
+use super::num::counted;
 use super::run::{Run, Side};
 use super::tally::RuleCounts;
-use crate::text::counted;
 
 /// What a log cannot tell, and the rules that ask for it.
 pub(super) fn notes(input: &Input, run: &Run) -> Vec<String> {

@@ -18,7 +18,7 @@ struct Civil {
 }
 
 /// Reads `2016-04-15T20:17:00.310Z`, with any number of decimals and any offset.
-pub(crate) fn rfc3339(text: &[u8]) -> Option<Nanos> {
+pub fn rfc3339(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let year = number(&mut rest, 4)?;
     let month = after(&mut rest, b"-", 2)?;
@@ -40,7 +40,7 @@ pub(crate) fn rfc3339(text: &[u8]) -> Option<Nanos> {
 }
 
 /// Reads `10/Oct/2000:13:55:36 -0700`.
-pub(crate) fn common_log(text: &[u8]) -> Option<Nanos> {
+pub fn common_log(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let day = number(&mut rest, 2)?;
     rest = rest.strip_prefix(b"/")?;
@@ -66,7 +66,7 @@ pub(crate) fn common_log(text: &[u8]) -> Option<Nanos> {
 
 /// Reads a number of seconds, milliseconds, microseconds or nanoseconds since the epoch: which one is
 /// told by its size, as all are of times after 2001.
-pub(crate) fn epoch(text: &[u8]) -> Option<Nanos> {
+pub fn epoch(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     let whole = number(&mut rest, digits).filter(|_| digits > 0)?;

@@ -1,89 +1,97 @@
-//! `loudou replay`: a rule file over recorded traffic, with the filter's own decision code.
-//!
-//! [`lines`] cuts the input into lines in bounded memory, [`mod@format`] and the modules below it read
-//! them as [`record`]s, [`run`] gives each to one or two [`engine`]s, and [`tally`] keeps what came of
-//! it in structures whose size does not depend on the input: [`top`], [`timeline`], [`waits`].
-//! [`summary`] is all of it as a document.
+//! The loop: every line of a trace or log goes through a run.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::{error, fmt};
 
-use anyhow::{Context as _, Result, bail};
-
-pub(crate) mod access;
-pub(crate) mod changes;
-pub(crate) mod decisions;
-pub(crate) mod engine;
-pub(crate) mod envoy_json;
-pub(crate) mod flight;
-pub(crate) mod format;
-pub(crate) mod input;
-pub(crate) mod instant;
-pub(crate) mod json;
-pub(crate) mod lines;
-pub(crate) mod missing;
-mod notes;
-pub(crate) mod record;
-pub(crate) mod run;
-pub(crate) mod summary;
-pub(crate) mod tally;
-pub(crate) mod timeline;
-pub(crate) mod top;
-pub(crate) mod trace;
-pub(crate) mod waits;
-
-use engine::Reported;
-use format::Form;
-use input::{BadLine, Input};
-use lines::{Lines, RawLine};
 use loudou_limiter::Nanos;
-use record::Line;
-use run::Run;
+
+use super::engine::Reported;
+use super::format::Form;
+use super::input::{BadLine, Input};
+use super::lines::{self, Lines, RawLine};
+use super::record::Line;
+use super::run::Run;
 
 /// After how many lines of no known form a file is given up.
 const MAX_UNKNOWN: u64 = 100;
 /// How many lines pass between two looks at the progress.
 const PROGRESS_LINES: u64 = 4_096;
 
-/// Who is told of a run as it goes on.
-pub(crate) trait Observer {
+/// Follows a run.
+pub trait Observer {
     /// A request that came at an instant, and what the first rule file made of it.
-    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> Result<()>;
+    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> io::Result<()>;
     /// Every few thousand lines: the bytes and the requests so far.
-    fn progress(&mut self, bytes: u64, requests: u64) -> Result<()>;
+    fn progress(&mut self, bytes: u64, requests: u64) -> io::Result<()>;
+}
+
+/// Why a run ended before its input did.
+#[derive(Debug)]
+pub enum Error {
+    /// The input could not be read.
+    Read(io::Error),
+    /// The [`Observer`] failed.
+    Observer(io::Error),
+    /// The first bad line of a strict run.
+    Bad(BadLine),
+    /// Too many lines, and none of a known form.
+    Unknown,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(_) => f.write_str("cannot read the trace"),
+            Self::Observer(error) => error.fmt(f),
+            Self::Bad(line) => line.fmt(f),
+            Self::Unknown => f.write_str("the form of the trace is not recognised"),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Read(error) => Some(error),
+            Self::Observer(error) => error.source(),
+            Self::Bad(_) | Self::Unknown => None,
+        }
+    }
 }
 
 /// Runs all lines of `reader` through `run`. With `strict` the first bad line ends it.
-pub(crate) fn replay(
+pub fn replay(
     reader: &mut dyn Read,
     form: Option<Form>,
     strict: bool,
     run: &mut Run,
     observer: &mut dyn Observer,
-) -> Result<Input> {
+) -> Result<Input, Error> {
     let mut lines = Lines::new(reader);
     let mut input = Input::new(form);
     loop {
         let number = lines.number() + 1;
         if number.is_multiple_of(PROGRESS_LINES) {
-            observer.progress(lines.bytes_done(), run.requests())?;
+            let (bytes, requests) = (lines.bytes_done(), run.requests());
+            observer
+                .progress(bytes, requests)
+                .map_err(Error::Observer)?;
         }
-        let Some(line) = lines.next().context("cannot read the trace")? else {
+        let Some(line) = lines.next().map_err(Error::Read)? else {
             break;
         };
-        if let Err(wrong) = one(line, &mut input, run, observer)? {
+        let done = one(line, &mut input, run, observer).map_err(Error::Observer)?;
+        if let Err(wrong) = done {
             let text = match line {
                 RawLine::Bytes(text) => text,
                 RawLine::TooLong => &[],
             };
-            input.bad(number, wrong, text);
             if strict {
-                bail!("{}", BadLine::said(&input.first_bad));
+                return Err(Error::Bad(BadLine::new(number, wrong, text)));
             }
+            input.bad(number, wrong, text);
             if input.form.is_none() && input.bad >= MAX_UNKNOWN {
-                let names = Form::ALL.map(Form::name).join(", ");
-                bail!(
-                    "the form of the trace is not recognised; write --format with one of {names}"
-                );
+                return Err(Error::Unknown);
             }
         }
     }
@@ -98,7 +106,7 @@ fn one(
     input: &mut Input,
     run: &mut Run,
     observer: &mut dyn Observer,
-) -> Result<Result<(), String>> {
+) -> io::Result<Result<(), String>> {
     let line = match line {
         RawLine::TooLong => {
             return Ok(Err(format!("longer than {} KiB", lines::MAX_LINE >> 10)));

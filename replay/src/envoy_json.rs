@@ -11,8 +11,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
 use super::json::{self, Scalar, Str};
+use super::num::whole;
 use super::record::{Record, Text, last_address, without_port};
-use crate::num::whole;
 
 /// A line, and whether it said when.
 struct Wire<'a> {

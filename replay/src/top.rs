@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::num::count;
+use super::num::count;
 
 /// How many keys have a place.
 const PLACES: usize = 8_192;

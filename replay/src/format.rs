@@ -5,17 +5,23 @@ use super::{access, envoy_json, trace};
 
 /// The form of a trace or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
+    /// JSON Lines with `at_ns`.
     Trace,
+    /// Envoy's default access log, or Istio's.
     Envoy,
+    /// Envoy's access log as JSON.
     EnvoyJson,
+    /// NGINX's `combined` or `main`.
     Nginx,
 }
 
 impl Form {
-    pub(crate) const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Its name in options and documents.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
             Self::Envoy => "envoy",
