@@ -6,7 +6,7 @@ use loudou_limiter::{Nanos, Verdict};
 
 use super::engine::Reported;
 use super::timeline::{Counts, Timeline};
-use super::top::Top;
+use super::top::TopKeys;
 use super::waits::Waits;
 
 /// The kinds of refusals in [`Tally::refused_keys`].
@@ -39,7 +39,7 @@ pub(crate) struct RuleCounts {
 pub(crate) struct Tally {
     pub(crate) requests: Counts,
     pub(crate) rules: Vec<RuleCounts>,
-    pub(crate) refused_keys: Top,
+    pub(crate) refused_keys: TopKeys,
     pub(crate) timeline: Timeline,
     pub(crate) waits: Waits,
 }
@@ -49,7 +49,7 @@ impl Tally {
         Self {
             requests: Counts::default(),
             rules: vec![RuleCounts::default(); rules],
-            refused_keys: Top::new(rules),
+            refused_keys: TopKeys::new(),
             timeline: Timeline::default(),
             waits: Waits::default(),
         }
