@@ -32,6 +32,7 @@ pub mod evaluate;
 pub mod explain;
 mod hash;
 pub mod health;
+pub mod hex;
 mod index;
 mod limit;
 mod rate;

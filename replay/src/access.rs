@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::Nanos;
-use loudou_limiter::request::Sample;
+use loudou_limiter::request::{Sample, bare_address};
+use loudou_limiter::{Nanos, hex};
 
 use super::instant;
-use super::record::{Record, Text, last_address, without_port};
+use super::record::{Record, Text, last_address};
 
 /// Reads a line of Envoy's default format, or of Istio's, which has more columns.
 ///
@@ -31,7 +31,7 @@ pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
     let (forwarded_for, user_agent, id, host, tail) = client(quoted).ok_or("too few columns")?;
     let istio: Vec<&[u8]> = tail.split(|b| *b == b' ').skip(1).collect();
     let source = match istio.as_slice() {
-        [_cluster, _upstream, _local, remote, _name, ..] => Some(without_port(remote)),
+        [_cluster, _upstream, _local, remote, _name, ..] => Some(bare_address(remote)),
         _ => known(forwarded_for).map(last_address),
     };
     let route = istio.get(5).copied();
@@ -147,30 +147,7 @@ fn cut_last<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 
 /// NGINX writes `"`, `\` and what is not printable as `\xXX`.
 fn unescape(text: &[u8]) -> Text<'_> {
-    if !text.contains(&b'\\') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = match rest {
-            [b'\\', b'x', high, low, ..] => digit(*high).zip(digit(*low)),
-            _ => None,
-        };
-        if let Some((high, low)) = escaped {
-            out.push(high << 4 | low);
-            rest = rest.get(4..).unwrap_or_default();
-        } else {
-            out.push(*first);
-            rest = tail;
-        }
-    }
-    Cow::Owned(out)
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    let digit = char::from(hex).to_digit(16)?;
-    u8::try_from(digit).ok()
+    hex::unescaped(text, b"\\x", |b| b)
 }
 
 #[cfg(test)]

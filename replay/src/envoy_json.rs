@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::request::Sample;
+use loudou_limiter::request::{Sample, bare_address};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
 use super::json::{self, Scalar, Str};
 use super::num::whole;
-use super::record::{Record, Text, last_address, without_port};
+use super::record::{Record, Text, last_address};
 
 /// A line, and whether it said when.
 struct Wire<'a> {
@@ -64,7 +64,7 @@ impl<'a> Wire<'a> {
             "path" | ":path" | "request_path" => record.request.path = text(value),
             "authority" | ":authority" | "host" => record.request.host = text(value),
             "downstream_remote_address"
-            | "downstream_remote_address_without_port"
+            | "downstream_remote_address_bare_address"
             | "remote_address"
             | "source_address"
             | "client_ip" => record.request.source = text(value).map(bare),
@@ -112,8 +112,8 @@ fn text(value: Scalar<'_>) -> Option<Text<'_>> {
 
 fn bare(address: Text<'_>) -> Text<'_> {
     match address {
-        Cow::Borrowed(address) => Cow::Borrowed(without_port(address)),
-        Cow::Owned(address) => Cow::Owned(without_port(&address).to_vec()),
+        Cow::Borrowed(address) => Cow::Borrowed(bare_address(address)),
+        Cow::Owned(address) => Cow::Owned(bare_address(&address).to_vec()),
     }
 }
 
