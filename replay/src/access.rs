@@ -6,13 +6,13 @@ use loudou_limiter::request::{Sample, bare_address};
 use loudou_limiter::{Nanos, hex};
 
 use super::instant;
-use super::record::{Record, Text, last_address};
+use super::record::{LoggedRequest, Text, last_address};
 
 /// Reads a line of Envoy's default format, or of Istio's, which has more columns.
 ///
 /// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM_TIME
 /// "X-FORWARDED-FOR" "USER-AGENT" "X-REQUEST-ID" "AUTHORITY" "UPSTREAM_HOST"`
-pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
+pub(crate) fn envoy(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     let rest = line.strip_prefix(b"[").ok_or("it begins with no `[`")?;
     let (time, rest) = cut(rest, b"] \"").ok_or("no request after the time")?;
     let at = instant::rfc3339(time).ok_or("the time is none like 2016-04-15T20:17:00.310Z")?;
@@ -49,7 +49,7 @@ pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
         headers: headers(named.map(|(name, value)| (name, Cow::Borrowed(value)))),
         ..Sample::default()
     };
-    Ok(Record {
+    Ok(LoggedRequest {
         at,
         request,
         duration,
@@ -74,7 +74,7 @@ fn client(quoted: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8], &[u8])> {
 /// Reads a line of NGINX's `combined`, or of `main`, which ends with the `x-forwarded-for`.
 ///
 /// `ADDRESS - USER [TIME] "METHOD PATH PROTOCOL" STATUS SENT "REFERER" "USER-AGENT"`
-pub(crate) fn nginx(line: &[u8]) -> Result<Record<'_>, String> {
+pub(crate) fn nginx(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     let (source, rest) = cut(line, b" ").ok_or("no columns")?;
     let (before, rest) = cut(rest, b"] \"").ok_or("no request after the time")?;
     let (_user, time) = cut_last(before, b" [").ok_or("no time")?;
@@ -99,7 +99,7 @@ pub(crate) fn nginx(line: &[u8]) -> Result<Record<'_>, String> {
         headers: headers(named),
         ..Sample::default()
     };
-    Ok(Record {
+    Ok(LoggedRequest {
         at,
         request,
         duration: None,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::format::Form;
+use super::format::LogFormat;
 
 /// How many bad lines are kept to be shown.
 const SHOWN: usize = 5;
@@ -13,9 +13,9 @@ const EXCERPT: usize = 120;
 
 /// The input as far as it was read.
 #[derive(Debug, Default)]
-pub struct Input {
+pub struct Intake {
     /// `None` until a line shows it.
-    pub form: Option<Form>,
+    pub form: Option<LogFormat>,
     /// Lines read.
     pub lines: u64,
     /// Bytes read.
@@ -59,8 +59,8 @@ impl fmt::Display for BadLine {
     }
 }
 
-impl Input {
-    pub(crate) fn new(form: Option<Form>) -> Self {
+impl Intake {
+    pub(crate) fn new(form: Option<LogFormat>) -> Self {
         Self {
             form,
             ..Self::default()
@@ -68,9 +68,9 @@ impl Input {
     }
 
     /// The form of all lines, as far as it is known when `line` is there too.
-    pub(crate) fn form_of(&mut self, line: &[u8]) -> Option<Form> {
+    pub(crate) fn form_of(&mut self, line: &[u8]) -> Option<LogFormat> {
         if self.form.is_none() {
-            self.form = Form::of(line);
+            self.form = LogFormat::of(line);
         }
         self.form
     }

@@ -4,11 +4,11 @@
 //! `loudou replay` command draws them.
 //!
 //! A [`Run`] is made of one rule file, or of two that are compared. [`replay()`] passes every line of a
-//! trace or log through it and reports to an [`Observer`] on the way. [`Summary`] is the result as a
+//! trace or log through it and reports to an [`Observer`] on the way. [`RunSummary`] is the result as a
 //! document, [`decisions`] are JSON Lines, one per request.
 //!
 //! ```
-//! use loudou_replay::{Observer, Run, Summary, engine::Reported, replay};
+//! use loudou_replay::{Observer, Run, RunSummary, engine::Reported, replay};
 //! # use loudou_limiter::{Nanos, config};
 //!
 //! /// Wants the summary alone.
@@ -31,7 +31,7 @@
 //!
 //! let mut trace = &b"{\"at_ns\":0}\n{\"at_ns\":1}\n"[..];
 //! let input = replay(&mut trace, None, false, &mut run, &mut Quiet)?;
-//! let summary = Summary::new("two requests", &input, &run);
+//! let summary = RunSummary::new("two requests", &input, &run);
 //! assert_eq!(summary.side.requests.refused, 1);
 //! # Ok::<(), loudou_replay::Error>(())
 //! ```
@@ -72,7 +72,7 @@ mod top;
 mod trace;
 mod waits;
 
-pub use format::Form;
+pub use format::LogFormat;
 pub use play::{Error, Observer, replay};
 pub use run::Run;
-pub use summary::Summary;
+pub use summary::RunSummary;

@@ -6,10 +6,10 @@ use std::{error, fmt};
 use loudou_limiter::Nanos;
 
 use super::engine::Reported;
-use super::format::Form;
-use super::input::{BadLine, Input};
+use super::format::LogFormat;
+use super::input::{BadLine, Intake};
 use super::lines::{self, Lines, RawLine};
-use super::record::Line;
+use super::record::LogLine;
 use super::run::Run;
 
 /// After how many lines of no known form a file is given up.
@@ -62,13 +62,13 @@ impl error::Error for Error {
 /// Runs all lines of `reader` through `run`. With `strict` the first bad line ends it.
 pub fn replay(
     reader: &mut dyn Read,
-    form: Option<Form>,
+    form: Option<LogFormat>,
     strict: bool,
     run: &mut Run,
     observer: &mut dyn Observer,
-) -> Result<Input, Error> {
+) -> Result<Intake, Error> {
     let mut lines = Lines::new(reader);
-    let mut input = Input::new(form);
+    let mut input = Intake::new(form);
     loop {
         let number = lines.number() + 1;
         if number.is_multiple_of(PROGRESS_LINES) {
@@ -103,7 +103,7 @@ pub fn replay(
 /// Runs a line. The inner error is what is wrong with the line.
 fn one(
     line: RawLine<'_>,
-    input: &mut Input,
+    input: &mut Intake,
     run: &mut Run,
     observer: &mut dyn Observer,
 ) -> io::Result<Result<(), String>> {
@@ -119,8 +119,8 @@ fn one(
     };
     match form.parse(line) {
         Err(wrong) => Ok(Err(wrong)),
-        Ok(Line::Set(set)) => Ok(run.set(&set)),
-        Ok(Line::Request(mut record)) => {
+        Ok(LogLine::Edit(set)) => Ok(run.set(&set)),
+        Ok(LogLine::Request(mut record)) => {
             let at = record.at;
             run.request(&mut record, |reported| observer.decided(at, reported))?;
             Ok(Ok(()))

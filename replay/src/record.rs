@@ -8,14 +8,14 @@ pub(crate) use loudou_limiter::request::Text;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
-    Request(Record<'a>),
-    Set(Set),
+pub(crate) enum LogLine<'a> {
+    Request(LoggedRequest<'a>),
+    Edit(TraceEdit),
 }
 
 /// A request, and when it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
+pub(crate) struct LoggedRequest<'a> {
     /// When it came, on the clock of its trace.
     pub(crate) at: Nanos,
     pub(crate) request: Sample<'a>,
@@ -25,7 +25,7 @@ pub(crate) struct Record<'a> {
 
 /// An edit of a rule in mid-trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Set {
+pub(crate) struct TraceEdit {
     pub(crate) at: Nanos,
     pub(crate) rule: String,
     pub(crate) edit: RuleEdit,

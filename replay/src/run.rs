@@ -7,8 +7,8 @@ use loudou_limiter::store::table::GaveUp;
 
 use super::changes::Changes;
 use super::engine::{Engine, Reported};
-use super::record::{Record, Set};
-use super::tally::Tally;
+use super::record::{LoggedRequest, TraceEdit};
+use super::tally::SideTally;
 
 /// Instants from here on are counted from the first one: pages have room for 34 years.
 const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
@@ -19,7 +19,7 @@ pub(crate) struct Side {
     /// The name of the file.
     pub(crate) config: String,
     pub(crate) engine: Engine,
-    pub(crate) tally: Tally,
+    pub(crate) tally: SideTally,
 }
 
 /// The rule file, another one to compare it with, and the time.
@@ -67,7 +67,7 @@ impl Side {
         Ok(Self {
             config: config.to_owned(),
             engine: Engine::new(file)?,
-            tally: Tally::new(file.rules.len()),
+            tally: SideTally::new(file.rules.len()),
         })
     }
 }
@@ -95,7 +95,7 @@ impl Run {
     /// Decides on a request; what the first rule file makes of it goes to `sink`.
     pub(crate) fn request<T>(
         &mut self,
-        record: &mut Record<'_>,
+        record: &mut LoggedRequest<'_>,
         sink: impl FnOnce(&Reported<'_>) -> T,
     ) -> T {
         let clock = self.pass(record.at);
@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// Edits a rule, in both files if both have it.
-    pub(crate) fn set(&mut self, set: &Set) -> Result<(), String> {
+    pub(crate) fn set(&mut self, set: &TraceEdit) -> Result<(), String> {
         let now = self.pass(set.at).now;
         let mut found = self.side.engine.edit(set, now);
         if let Some((other, _)) = &mut self.other {

@@ -8,7 +8,7 @@ mod collect;
 
 /// A run as a document.
 #[derive(Clone, Debug, Serialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The form of this document; always 1.
     version: u8,
     /// What was read.
@@ -68,7 +68,7 @@ pub struct SideSummary {
     /// How long requests were held.
     pub waits: WaitsSummary,
     /// The buckets.
-    pub store: Store,
+    pub store: StoreSummary,
 }
 
 /// Requests by verdict.
@@ -183,7 +183,7 @@ pub struct WaitStep {
 
 /// The buckets at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Store {
+pub struct StoreSummary {
     /// The bound on their number.
     pub buckets: u64,
     /// Buckets created in free slots.

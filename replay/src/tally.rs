@@ -5,11 +5,11 @@ use loudou_limiter::rule::Mode;
 use loudou_limiter::{Nanos, Verdict};
 
 use super::engine::Reported;
-use super::timeline::{Counts, Timeline};
+use super::timeline::{Timeline, VerdictCounts};
 use super::top::TopKeys;
 use super::waits::Waits;
 
-/// The kinds of refusals in [`Tally::refused_keys`].
+/// The kinds of refusals in [`SideTally::refused_keys`].
 pub(crate) const REFUSED: usize = 0;
 pub(crate) const SHADOW_REFUSED: usize = 1;
 
@@ -36,18 +36,18 @@ pub(crate) struct RuleCounts {
 
 /// What became of all requests.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    pub(crate) requests: Counts,
+pub(crate) struct SideTally {
+    pub(crate) requests: VerdictCounts,
     pub(crate) rules: Vec<RuleCounts>,
     pub(crate) refused_keys: TopKeys,
     pub(crate) timeline: Timeline,
     pub(crate) waits: Waits,
 }
 
-impl Tally {
+impl SideTally {
     pub(crate) fn new(rules: usize) -> Self {
         Self {
-            requests: Counts::default(),
+            requests: VerdictCounts::default(),
             rules: vec![RuleCounts::default(); rules],
             refused_keys: TopKeys::new(),
             timeline: Timeline::default(),

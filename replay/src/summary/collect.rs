@@ -5,23 +5,23 @@ use loudou_limiter::{Nanos, Verdict};
 
 use super::{
     ChangedKey, ChangesSummary, Compare, RefusedKey, RefusedKeys, Requests, RuleSummary,
-    SideSummary, Slot, Store, Summary, TimelineSummary, Trace, WaitStep, WaitsSummary,
+    RunSummary, SideSummary, Slot, StoreSummary, TimelineSummary, Trace, WaitStep, WaitsSummary,
 };
 use crate::changes::Changes;
-use crate::format::Form;
-use crate::input::Input;
+use crate::format::LogFormat;
+use crate::input::Intake;
 use crate::notes::notes;
 use crate::run::{Run, Side};
-use crate::tally::{RuleCounts, Tally};
-use crate::timeline::Counts;
+use crate::tally::{RuleCounts, SideTally};
+use crate::timeline::VerdictCounts;
 
 /// How many keys are named.
 const KEYS: usize = 10;
 /// How many slots of time the document has.
 const SLOTS: usize = 64;
 
-impl From<Counts> for Requests {
-    fn from(counts: Counts) -> Self {
+impl From<VerdictCounts> for Requests {
+    fn from(counts: VerdictCounts) -> Self {
         Self {
             total: counts.total(),
             admitted: counts.admitted,
@@ -31,9 +31,9 @@ impl From<Counts> for Requests {
     }
 }
 
-impl Summary {
+impl RunSummary {
     /// The document of a run over the trace `name`.
-    pub fn new(name: &str, input: &Input, run: &Run) -> Self {
+    pub fn new(name: &str, input: &Intake, run: &Run) -> Self {
         let compare = run.other.as_ref().map(|(side, changes)| Compare {
             side: SideSummary::new(side),
             changes: ChangesSummary::new(changes),
@@ -49,10 +49,10 @@ impl Summary {
 }
 
 impl Trace {
-    fn new(name: &str, input: &Input, run: &Run) -> Self {
+    fn new(name: &str, input: &Intake, run: &Run) -> Self {
         Self {
             name: name.to_owned(),
-            format: input.form.map(Form::name),
+            format: input.form.map(LogFormat::name),
             bytes: input.bytes,
             lines: input.lines,
             requests: run.requests(),
@@ -85,7 +85,7 @@ impl SideSummary {
             refused_keys: refused_keys(side),
             timeline: timeline(tally),
             waits: waits(tally),
-            store: Store {
+            store: StoreSummary {
                 buckets: engine.buckets(),
                 created: stats.created,
                 evicted_lossless: stats.evicted_lossless,
@@ -134,7 +134,7 @@ fn refused_keys(side: &Side) -> RefusedKeys {
     }
 }
 
-fn timeline(tally: &Tally) -> TimelineSummary {
+fn timeline(tally: &SideTally) -> TimelineSummary {
     let (slot_ns, slots) = tally.timeline.slots(SLOTS);
     let slots = slots.into_iter().map(|counts| Slot {
         admitted: counts.admitted,
@@ -148,7 +148,7 @@ fn timeline(tally: &Tally) -> TimelineSummary {
     }
 }
 
-fn waits(tally: &Tally) -> WaitsSummary {
+fn waits(tally: &SideTally) -> WaitsSummary {
     let waits = &tally.waits;
     let steps = waits.steps().into_iter();
     WaitsSummary {

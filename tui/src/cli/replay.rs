@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use loudou_limiter::Nanos;
 use loudou_replay::engine::Reported;
-use loudou_replay::format::Form;
-use loudou_replay::input::{BadLine, Input};
+use loudou_replay::format::LogFormat;
+use loudou_replay::input::{BadLine, Intake};
 use loudou_replay::run::Run;
-use loudou_replay::summary::Summary;
+use loudou_replay::summary::RunSummary;
 use loudou_replay::{Error, Observer, decisions, replay};
 
 use super::Outcome;
@@ -63,7 +63,7 @@ enum FormArg {
     Nginx,
 }
 
-impl From<FormArg> for Form {
+impl From<FormArg> for LogFormat {
     fn from(form: FormArg) -> Self {
         match form {
             FormArg::Trace => Self::Trace,
@@ -122,7 +122,7 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
 }
 
 /// Runs the trace.
-fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Input> {
+fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Intake> {
     let jsonl = context.format() == Format::Jsonl;
     let style = Style {
         width: context.io.width,
@@ -154,7 +154,7 @@ fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Resu
         progress: shows.then(|| Progress::new(&mut **err, total, style)),
     };
     let mut reader = reader;
-    let form = args.format.map(Form::from);
+    let form = args.format.map(LogFormat::from);
     let played = replay(&mut reader, form, args.strict, run, &mut watch);
     // What was decided before a failure is still wanted.
     watch.finish()?;
@@ -168,7 +168,7 @@ fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
         Error::Unknown => {
-            let names = Form::ALL.map(Form::name).join(", ");
+            let names = LogFormat::ALL.map(LogFormat::name).join(", ");
             anyhow!("{error}; write --format with one of {names}")
         }
         Error::Observer(error) => error.into(),
@@ -221,8 +221,13 @@ impl Watch<'_> {
     }
 }
 
-fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &Run) -> Result<()> {
-    let summary = Summary::new(&name_of(&args.trace), input, run);
+fn print(
+    context: &mut Context<'_, '_>,
+    args: &ReplayArgs,
+    input: &Intake,
+    run: &Run,
+) -> Result<()> {
+    let summary = RunSummary::new(&name_of(&args.trace), input, run);
     let style = context.style;
     match context.format() {
         Format::Jsonl => {}
@@ -234,7 +239,7 @@ fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &
 }
 
 /// Says on standard error what was passed over, where standard output has no place for it.
-fn bad_lines(context: &mut Context<'_, '_>, input: &Input) -> Result<()> {
+fn bad_lines(context: &mut Context<'_, '_>, input: &Intake) -> Result<()> {
     if input.bad > 0 {
         let lines = first_lines(&input.first_bad);
         let bad = view::bad_lines(input.bad);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use loudou_replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
+use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, TimelineSummary, Trace};
 
 use super::compared;
 use super::plot::{self, Axis};
@@ -20,7 +20,7 @@ const WIDE: usize = 76;
 /// How far notes are indented.
 const MARGIN: usize = 6;
 
-pub(super) fn print(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     heading(&summary.trace, out, style)?;
     match &summary.compare {
         None => one(&summary.side, out, style)?,
@@ -223,7 +223,7 @@ fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What to know, and what could not be read.
-fn notes(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let trace = &summary.trace;
     for note in &summary.notes {
         print_note(note, out, style)?;
@@ -282,7 +282,7 @@ pub(super) fn share(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-pub(super) fn csv_lines(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn csv_lines(summary: &RunSummary, out: &mut dyn Write) -> io::Result<()> {
     let heading = "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
                    shadow_held,skipped,gave_up";
     csv(out, heading.split(','))?;
