@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::request::{Request, bare_address};
+use loudou_rules::request::{Request, bare_address};
 
 use crate::host::Host;
 use crate::upstream;

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::request::{Sample, bare_address};
-use loudou_limiter::{Nanos, hex};
+use loudou_limiter::Nanos;
+use loudou_rules::hex;
+use loudou_rules::request::{Sample, bare_address};
 
 use super::instant;
 use super::record::{LoggedRequest, Text, last_address};

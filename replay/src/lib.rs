@@ -9,7 +9,8 @@
 //!
 //! ```
 //! use loudou_replay::{Observer, Run, RunSummary, engine::Reported, replay};
-//! # use loudou_limiter::{Nanos, config};
+//! # use loudou_limiter::Nanos;
+//! # use loudou_rules::config;
 //!
 //! /// Wants the summary alone.
 //! struct Quiet;

@@ -1,7 +1,7 @@
 //! The keys that were counted most, in bounded memory: the filter's own counters with more places.
 
 use loudou_limiter::fingerprint;
-use loudou_limiter::top::summary::{Entry, Summary};
+use loudou_store::top::summary::{Entry, Summary};
 
 use super::num::count;
 

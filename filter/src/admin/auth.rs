@@ -1,8 +1,8 @@
 //! Who may call, and what they may do.
 
 use loudou_api::Access;
-use loudou_limiter::config::AdminSettings;
-use loudou_limiter::request::bare_address;
+use loudou_rules::config::AdminSettings;
+use loudou_rules::request::bare_address;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 

@@ -1,7 +1,7 @@
 //! Collects the document from the structures of a run.
 
-use loudou_limiter::rule::Rule;
 use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::rule::Rule;
 
 use super::{
     ChangedKey, ChangesSummary, Compare, RefusedKey, RefusedKeys, Requests, RuleSummary,
