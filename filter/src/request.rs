@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
-use loudou_rules::request::Request;
+use loudou_rules::request::{Request, bare_address};
 
 use crate::host::Host;
 use crate::upstream;
@@ -66,7 +66,7 @@ impl Request for HostRequest<'_> {
     fn source(&mut self) -> Option<Cow<'_, [u8]>> {
         self.value(SOURCE, &|host| {
             host.property("source\0address")
-                .map(|address| without_port(&address).to_vec())
+                .map(|address| bare_address(&address).to_vec())
         })
     }
 
@@ -93,30 +93,5 @@ impl Request for HostRequest<'_> {
 
     fn max_wait(&mut self) -> Option<Nanos> {
         (!self.may_wait).then_some(Nanos::ZERO)
-    }
-}
-
-/// The address in `1.2.3.4:567` or `[::1]:567`.
-pub(crate) fn without_port(address: &[u8]) -> &[u8] {
-    let host = address
-        .iter()
-        .rposition(|b| *b == b':')
-        .and_then(|colon| address.get(..colon));
-    let host = host.unwrap_or(address);
-    host.strip_prefix(b"[")
-        .and_then(|inner| inner.strip_suffix(b"]"))
-        .unwrap_or(host)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_and_brackets_go() {
-        assert_eq!(without_port(b"1.2.3.4:567"), b"1.2.3.4");
-        assert_eq!(without_port(b"[2001:db8::1]:0"), b"2001:db8::1");
-        assert_eq!(without_port(b"pipe"), b"pipe");
-        assert_eq!(without_port(b""), b"");
     }
 }

@@ -22,6 +22,7 @@ pub mod active_rule;
 pub mod config;
 pub mod evaluate;
 pub mod explain;
+pub mod hex;
 mod index;
 pub mod request;
 pub mod rule;

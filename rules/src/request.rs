@@ -152,9 +152,40 @@ pub(crate) fn without_query(path: &[u8]) -> &[u8] {
         .unwrap_or(path)
 }
 
+/// `example.com:80` without the port. An IPv6 address keeps its brackets.
+pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
+    let colon = authority.iter().rposition(|b| *b == b':');
+    let parts = colon.and_then(|at| authority.split_at_checked(at));
+    match parts {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.contains(&b']') => host,
+        _ => authority,
+    }
+}
+
+/// The address in `1.2.3.4:567` or `[::1]:567`; one without a port is as it is.
+pub fn bare_address(address: &[u8]) -> &[u8] {
+    if let Some(inner) = address.strip_prefix(b"[") {
+        return inner.split(|b| *b == b']').next().unwrap_or(inner);
+    }
+    let host = without_port(address);
+    // More colons are those of an IPv6 address.
+    if host.contains(&b':') { address } else { host }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_without_ports() {
+        assert_eq!(bare_address(b"1.2.3.4:567"), b"1.2.3.4");
+        assert_eq!(bare_address(b"1.2.3.4"), b"1.2.3.4");
+        assert_eq!(bare_address(b"[2001:db8::1]:0"), b"2001:db8::1");
+        assert_eq!(bare_address(b"2001:db8::1"), b"2001:db8::1");
+        assert_eq!(bare_address(b"pipe"), b"pipe");
+        assert_eq!(bare_address(b""), b"");
+    }
 
     #[test]
     fn names_of_headers() {

@@ -11,7 +11,6 @@ mod limit_edit;
 mod live;
 mod meaning;
 mod num;
-mod replay;
 pub mod runtime;
 mod term;
 pub mod text;

@@ -1,5 +1,7 @@
 //! Conversions between counts and what is drawn, in one place because they round.
 
+pub(crate) use loudou_replay::num::{count, whole};
+
 /// `n` as a floating-point number; exact up to 2^53, and close enough for a picture beyond.
 #[expect(
     clippy::as_conversions,
@@ -8,17 +10,6 @@
 )]
 pub(crate) const fn float(n: u64) -> f64 {
     n as f64
-}
-
-/// `x` as a whole number: rounded down, negative and not-a-number to 0, bounded above.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a cast from floating point saturates, which is what is wanted"
-)]
-pub(crate) const fn whole(x: f64) -> u64 {
-    x as u64
 }
 
 /// A share of `total` cells.
@@ -32,11 +23,6 @@ pub(crate) fn share(fraction: f64, total: u16) -> u16 {
 /// `n` as a number of cells, saturating.
 pub(crate) fn cells(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
-}
-
-/// `n` as a 64-bit count.
-pub(crate) fn count(n: usize) -> u64 {
-    u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 /// How much of `whole_ns` is `part_ns`, from 0 to 1; 0 of nothing.

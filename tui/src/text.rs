@@ -7,6 +7,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+
+pub use loudou_replay::num::counted;
+
 /// `text` with everything that a terminal might act on spelled out: control characters, and the
 /// invisible and direction-changing characters of Unicode.
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -70,12 +74,6 @@ pub fn humanise(ns: u64) -> String {
     }
 }
 
-/// A number of things: `1 key`, `2 keys`.
-pub fn counted(n: u64, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
-}
-
 /// `total` small units as large and small ones; the small ones only below `most` large ones.
 fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
     let whole = total.checked_div(per).unwrap_or(0);
@@ -107,34 +105,12 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A time of the wall clock, in UTC: `2026-11-21 14:03:07Z`.
+/// A time of the wall clock, in UTC: `2026-11-21 14:03:07Z`. What is later than the year 9999 is
+/// shown as its end.
 pub fn date(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days since 1 March of year 0, in eras of 400 years of 146 097 days, so that a leap day is the
-    // last day of its year.
-    let shifted = days.saturating_add(719_468);
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era
-        .saturating_sub(of_era / 1_460)
-        .saturating_add(of_era / 36_524)
-        .saturating_sub(of_era / 146_096))
-        / 365;
-    let year_start = (year_of_era.saturating_mul(365))
-        .saturating_add(year_of_era / 4)
-        .saturating_sub(year_of_era / 100);
-    let of_year = of_era.saturating_sub(year_start);
-    let month_from_march = (of_year.saturating_mul(5).saturating_add(2)) / 153;
-    let before_month = (month_from_march.saturating_mul(153).saturating_add(2)) / 5;
-    let day = of_year.saturating_sub(before_month).saturating_add(1);
-    let january = month_from_march >= 10;
-    let month = (month_from_march.saturating_add(2) % 12).saturating_add(1);
-    let year = era
-        .saturating_mul(400)
-        .saturating_add(year_of_era)
-        .saturating_add(u64::from(january));
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+    let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+    let time = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ fn unit() -> Result<()> {
         "loudou-rules",
         "loudou-api",
         "loudou-filter",
+        "loudou-replay",
         "loudou",
         "xtask",
     ];

@@ -2,12 +2,12 @@
 
 use loudou_api::Access;
 use loudou_rules::config::AdminSettings;
+use loudou_rules::request::bare_address;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Failure;
 use crate::host::Host;
-use crate::request::without_port;
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 /// header, which anybody can write.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     let source = host.property("source\0address").unwrap_or_default();
-    let address = std::str::from_utf8(without_port(&source)).ok();
+    let address = std::str::from_utf8(bare_address(&source)).ok();
     let address = address.and_then(|a| a.parse::<std::net::IpAddr>().ok());
     let from_header = source.ends_with(b":0");
     if address.is_some_and(|a| a.to_canonical().is_loopback()) && !from_header {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::matches::several;
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
+use crate::hex;
 use crate::rule::StoreSettings;
 
 /// The fields of an admin configuration.
@@ -116,12 +117,11 @@ fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Token> {
 
 fn hex32(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    let mut digits = text.chars().map(|c| c.to_digit(16));
+    let mut rest = text.as_bytes();
     for byte in &mut bytes {
-        let (high, low) = (digits.next()??, digits.next()??);
-        *byte = u8::try_from(high << 4 | low).ok()?;
+        (*byte, rest) = hex::byte(rest)?;
     }
-    digits.next().is_none().then_some(bytes)
+    rest.is_empty().then_some(bytes)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::request::Request;
+use crate::hex;
+use crate::request::{Request, without_port};
 
 /// The first value of a query parameter, decoded. Whoever escapes a letter that needs no escape means
 /// the same value, and gets the same bucket.
@@ -44,16 +45,6 @@ pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     Some(host.to_ascii_lowercase())
 }
 
-fn without_port(authority: &[u8]) -> &[u8] {
-    let colon = authority.iter().rposition(|b| *b == b':');
-    let parts = colon.and_then(|at| authority.split_at_checked(at));
-    match parts {
-        // The colons of an IPv6 address stand in brackets.
-        Some((host, port)) if !port.contains(&b']') => host,
-        _ => authority,
-    }
-}
-
 /// A part of a text that may be borrowed.
 fn map<'a>(
     text: Cow<'a, [u8]>,
@@ -74,30 +65,7 @@ fn cut(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
 
 /// `%41` as `A` and `+` as a space; what is no such escape stays as it is.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
-    if !text.iter().any(|b| matches!(b, b'%' | b'+')) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = match rest {
-            [b'%', high, low, ..] => digit(*high).zip(digit(*low)),
-            _ => None,
-        };
-        if let Some((high, low)) = escaped {
-            out.push((high << 4) | low);
-            rest = rest.get(3..).unwrap_or_default();
-        } else {
-            out.push(if *first == b'+' { b' ' } else { *first });
-            rest = tail;
-        }
-    }
-    Cow::Owned(out)
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    let digit = char::from(hex).to_digit(16)?;
-    u8::try_from(digit).ok()
+    hex::unescaped(text, b"%", |b| if b == b'+' { b' ' } else { b })
 }
 
 #[cfg(test)]

@@ -12,7 +12,10 @@
 //! - `error <= floor <= N / K`. So every key with more than N / K has a counter, and with at most K
 //!   keys in all, counts are exact.
 //!
-//! The last holds because `K * floor + Σ (count - floor) <= N`: to count adds to both sides alike,
+//! An entry may carry a mark: anything else that is counted of its key, since it has its counter. The
+//! filter has none and a replay tells kinds of requests apart with it.
+//!
+//! The last bound holds because `K * floor + Σ (count - floor) <= N`: to count adds to both sides alike,
 //! to merge adds both, and where the floor rises by n, more than K counters lose n of their height.
 
 use alloc::collections::BinaryHeap;
@@ -38,7 +41,7 @@ pub(super) const fn bytes(entries: usize, key: usize) -> usize {
 
 /// A key, and how often it was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct Entry<M = ()> {
     /// The tag of its rule.
     pub rule_tag: u32,
     /// Its number in the table of buckets: no two keys have the same one, but by bad luck.
@@ -49,23 +52,25 @@ pub struct Entry {
     pub count: u64,
     /// How much of that may be too much.
     pub error: u64,
+    /// What else was counted of it; of `count - error`, so it may be too little.
+    pub mark: M,
 }
 
 /// The most counted keys.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct Summary<M = ()> {
     places: usize,
     floor: u64,
     /// Those behind the first `used` are there for their memory.
-    entries: Vec<Entry>,
+    entries: Vec<Entry<M>>,
     used: usize,
     /// A hash table of places in `entries`, probed one after the other.
     index: Vec<u16>,
 }
 
-impl Summary {
-    /// Nothing counted, with a place for so many keys.
-    pub fn new(places: usize) -> Self {
+impl<M: Default> Summary<M> {
+    /// Nothing counted, with a place for so many keys and a mark for each.
+    pub fn marked(places: usize) -> Self {
         // An index that has no number for an entry would lose it.
         let places = places.clamp(1, usize::from(NONE) / INDEX_PER_PLACE);
         let slots = places
@@ -86,7 +91,7 @@ impl Summary {
     }
 
     /// The keys with a counter, in no particular order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[Entry<M>] {
         self.entries.get(..self.used).unwrap_or_default()
     }
 
@@ -102,47 +107,35 @@ impl Summary {
         self.index.fill(NONE);
     }
 
-    /// Counts a key `times` times.
-    pub fn add(&mut self, rule_tag: u32, fingerprint: u64, key: &str, times: u64) {
+    /// Counts a key `times` times, and changes its mark.
+    pub fn add_marked(
+        &mut self,
+        rule_tag: u32,
+        fingerprint: u64,
+        key: &str,
+        times: u64,
+        change: impl FnOnce(&mut M),
+    ) {
         let error = self.floor;
         let count = error.saturating_add(times);
         match self.find(rule_tag, fingerprint) {
-            Ok(entry) => entry.count = entry.count.saturating_add(times),
-            Err(slot) => self.insert(slot, rule_tag, fingerprint, key, [count, error]),
+            Ok(entry) => {
+                entry.count = entry.count.saturating_add(times);
+                change(&mut entry.mark);
+            }
+            Err(slot) => {
+                let mut mark = M::default();
+                change(&mut mark);
+                self.insert(slot, rule_tag, fingerprint, key, [count, error], mark);
+            }
         }
         if self.used >= self.places.saturating_mul(2) {
             self.cut();
         }
     }
 
-    /// Adds what `other` counted.
-    pub fn merge(&mut self, other: &Self) {
-        let (own, others) = (self.floor, other.floor);
-        // Who has no counter there was counted there up to its floor; who has one is put right below.
-        for entry in self.entries.iter_mut().take(self.used) {
-            entry.count = entry.count.saturating_add(others);
-            entry.error = entry.error.saturating_add(others);
-        }
-        for entry in other.entries() {
-            match self.find(entry.rule_tag, entry.fingerprint) {
-                Ok(found) => {
-                    found.count = found.count.saturating_sub(others);
-                    found.count = found.count.saturating_add(entry.count);
-                    found.error = found.error.saturating_sub(others);
-                    found.error = found.error.saturating_add(entry.error);
-                }
-                Err(slot) => {
-                    let numbers = [entry.count, entry.error].map(|n| n.saturating_add(own));
-                    self.insert(slot, entry.rule_tag, entry.fingerprint, &entry.key, numbers);
-                }
-            }
-        }
-        self.floor = own.saturating_add(others);
-        self.cut();
-    }
-
     /// The most counted ones that are `wanted`, most first; among equals by rule and key.
-    pub fn most(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<&Entry> {
+    pub fn most(&self, wanted: impl Fn(&Entry<M>) -> bool) -> Vec<&Entry<M>> {
         let all = self.entries().iter().enumerate();
         let found = all.filter(|(_, entry)| wanted(entry)).map(|(place, e)| {
             let rank = (Reverse(e.count), e.rule_tag, e.key.as_str());
@@ -211,7 +204,7 @@ impl Summary {
     }
 
     /// The entry of a key, or the slot of the index where it belongs.
-    fn find(&mut self, rule_tag: u32, fingerprint: u64) -> Result<&mut Entry, usize> {
+    fn find(&mut self, rule_tag: u32, fingerprint: u64) -> Result<&mut Entry<M>, usize> {
         let place = self.probe(rule_tag, fingerprint)?;
         self.entries.get_mut(place).ok_or(usize::MAX)
     }
@@ -249,6 +242,7 @@ impl Summary {
         fingerprint: u64,
         key: &str,
         [count, error]: [u64; 2],
+        mark: M,
     ) {
         let place = self.used;
         if place == self.entries.len() {
@@ -265,8 +259,54 @@ impl Summary {
         entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
+        entry.mark = mark;
         self.used = place.saturating_add(1);
         self.point(slot, place);
+    }
+}
+
+impl Summary {
+    /// Nothing counted, with a place for so many keys.
+    pub fn new(places: usize) -> Self {
+        Self::marked(places)
+    }
+
+    /// Counts a key `times` times.
+    pub fn add(&mut self, rule_tag: u32, fingerprint: u64, key: &str, times: u64) {
+        self.add_marked(rule_tag, fingerprint, key, times, |()| {});
+    }
+
+    /// Adds what `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        let (own, others) = (self.floor, other.floor);
+        // Who has no counter there was counted there up to its floor; who has one is put right below.
+        for entry in self.entries.iter_mut().take(self.used) {
+            entry.count = entry.count.saturating_add(others);
+            entry.error = entry.error.saturating_add(others);
+        }
+        for entry in other.entries() {
+            match self.find(entry.rule_tag, entry.fingerprint) {
+                Ok(found) => {
+                    found.count = found.count.saturating_sub(others);
+                    found.count = found.count.saturating_add(entry.count);
+                    found.error = found.error.saturating_sub(others);
+                    found.error = found.error.saturating_add(entry.error);
+                }
+                Err(slot) => {
+                    let numbers = [entry.count, entry.error].map(|n| n.saturating_add(own));
+                    self.insert(
+                        slot,
+                        entry.rule_tag,
+                        entry.fingerprint,
+                        &entry.key,
+                        numbers,
+                        (),
+                    );
+                }
+            }
+        }
+        self.floor = own.saturating_add(others);
+        self.cut();
     }
 
     /// Writes it behind `out`.
@@ -313,7 +353,7 @@ impl Summary {
             if error > count {
                 return None;
             }
-            summary.insert(slot, tag, fingerprint, key, [count, error]);
+            summary.insert(slot, tag, fingerprint, key, [count, error], ());
         }
         summary.floor = u64::from_le_bytes(*floor);
         rest.is_empty().then_some(summary)

@@ -4,21 +4,21 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use loudou_limiter::Nanos;
+use loudou_replay::engine::Reported;
+use loudou_replay::format::LogFormat;
+use loudou_replay::input::{BadLine, Intake};
+use loudou_replay::run::Run;
+use loudou_replay::summary::RunSummary;
+use loudou_replay::{Error, Observer, decisions, replay};
 
 use super::Outcome;
 use super::args::Format;
 use super::check::{name_of, rules_of};
 use super::context::Context;
 use super::world::{Io, Style, Usage, json};
-use crate::replay::engine::Reported;
-use crate::replay::format::Form;
-use crate::replay::input::{BadLine, Input};
-use crate::replay::run::Run;
-use crate::replay::summary::Summary;
-use crate::replay::{Observer, decisions, replay};
 use crate::text::escape;
 
 mod compared;
@@ -63,7 +63,7 @@ enum FormArg {
     Nginx,
 }
 
-impl From<FormArg> for Form {
+impl From<FormArg> for LogFormat {
     fn from(form: FormArg) -> Self {
         match form {
             FormArg::Trace => Self::Trace,
@@ -89,10 +89,10 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ReplayArgs) -> Result<Ou
     let name = name_of(&args.config);
     let compare = other.as_ref().map(|(name, other)| (name.as_str(), other));
     let run = Run::new((&name, &file), compare);
-    let mut run = run.map_err(|gave_up| anyhow::anyhow!("no room for buckets: {gave_up:?}"))?;
+    let mut run = run.map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
     let input = play(context, args, &mut run)?;
     if run.requests() == 0 && input.bad > 0 {
-        let lines = BadLine::said(&input.first_bad);
+        let lines = first_lines(&input.first_bad);
         bail!("no line of {} is a request\n{lines}", shown(&args.trace));
     }
     print(context, args, &input, &run)?;
@@ -122,7 +122,7 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
 }
 
 /// Runs the trace.
-fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Input> {
+fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Result<Intake> {
     let jsonl = context.format() == Format::Jsonl;
     let style = Style {
         width: context.io.width,
@@ -154,11 +154,34 @@ fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Resu
         progress: shows.then(|| Progress::new(&mut **err, total, style)),
     };
     let mut reader = reader;
-    let form = args.format.map(Form::from);
+    let form = args.format.map(LogFormat::from);
     let played = replay(&mut reader, form, args.strict, run, &mut watch);
     // What was decided before a failure is still wanted.
     watch.finish()?;
-    played.with_context(|| shown(&args.trace))
+    played
+        .map_err(explained)
+        .with_context(|| shown(&args.trace))
+}
+
+/// Why a run ended early, safe to print, with the option that helps.
+fn explained(error: Error) -> anyhow::Error {
+    match error {
+        Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
+        Error::Unknown => {
+            let names = LogFormat::ALL.map(LogFormat::name).join(", ");
+            anyhow!("{error}; write --format with one of {names}")
+        }
+        Error::Observer(error) => error.into(),
+        Error::Read(_) => error.into(),
+    }
+}
+
+/// Bad lines, safe to print.
+fn first_lines(lines: &[BadLine]) -> String {
+    let lines = lines
+        .iter()
+        .map(|line| escape(&line.to_string()).into_owned());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Writes decisions and shows the progress.
@@ -169,7 +192,7 @@ struct Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
-    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> Result<()> {
+    fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> io::Result<()> {
         let Some(out) = &mut self.out else {
             return Ok(());
         };
@@ -181,7 +204,7 @@ impl Observer for Watch<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, bytes: u64, requests: u64) -> Result<()> {
+    fn progress(&mut self, bytes: u64, requests: u64) -> io::Result<()> {
         if let Some(progress) = &mut self.progress {
             progress.show(bytes, requests)?;
         }
@@ -198,8 +221,13 @@ impl Watch<'_> {
     }
 }
 
-fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &Run) -> Result<()> {
-    let summary = Summary::new(&name_of(&args.trace), input, run);
+fn print(
+    context: &mut Context<'_, '_>,
+    args: &ReplayArgs,
+    input: &Intake,
+    run: &Run,
+) -> Result<()> {
+    let summary = RunSummary::new(&name_of(&args.trace), input, run);
     let style = context.style;
     match context.format() {
         Format::Jsonl => {}
@@ -211,9 +239,9 @@ fn print(context: &mut Context<'_, '_>, args: &ReplayArgs, input: &Input, run: &
 }
 
 /// Says on standard error what was passed over, where standard output has no place for it.
-fn bad_lines(context: &mut Context<'_, '_>, input: &Input) -> Result<()> {
+fn bad_lines(context: &mut Context<'_, '_>, input: &Intake) -> Result<()> {
     if input.bad > 0 {
-        let lines = BadLine::said(&input.first_bad);
+        let lines = first_lines(&input.first_bad);
         let bad = view::bad_lines(input.bad);
         context.note(&format!("{bad}\n{lines}"))?;
     }

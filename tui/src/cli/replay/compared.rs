@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use loudou_replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary};
+
 use super::view::over_time;
 use crate::cli::table::{Cell, Paint, Set, Table};
 use crate::cli::world::Style;
-use crate::replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary};
 use crate::text::{counted, escape};
 
 pub(super) fn print(

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, TimelineSummary, Trace};
+
 use super::compared;
 use super::plot::{self, Axis};
 use crate::cells::wrap;
 use crate::cli::table::{Cell, Paint, Set, Table, bar, csv, fit};
 use crate::cli::world::Style;
-use crate::replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
 use crate::text::{counted, date, escape, humanise};
 
 /// From here on an instant is one of the calendar, after 1973.
@@ -19,7 +20,7 @@ const WIDE: usize = 76;
 /// How far notes are indented.
 const MARGIN: usize = 6;
 
-pub(super) fn print(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     heading(&summary.trace, out, style)?;
     match &summary.compare {
         None => one(&summary.side, out, style)?,
@@ -222,7 +223,7 @@ fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What to know, and what could not be read.
-fn notes(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()> {
+fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let trace = &summary.trace;
     for note in &summary.notes {
         print_note(note, out, style)?;
@@ -239,7 +240,7 @@ fn notes(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()>
         let bad = bad_lines(trace.bad_lines);
         writeln!(out, "\n{}", Paint::Bad.on(&bad, style))?;
         for bad in &trace.first_bad_lines {
-            writeln!(out, "  line {}: {}", bad.line, escape(&bad.message))?;
+            writeln!(out, "  line {}: {}", bad.number, escape(&bad.message))?;
             if !bad.text.is_empty() {
                 let text = escape(&bad.text);
                 let text = style.marks(&fit(&text, WIDEST.saturating_sub(4), style));
@@ -281,7 +282,7 @@ pub(super) fn share(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-pub(super) fn csv_lines(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn csv_lines(summary: &RunSummary, out: &mut dyn Write) -> io::Result<()> {
     let heading = "config,rule,mode,matched,admitted,held,refused,overruled,shadow_refused,\
                    shadow_held,skipped,gave_up";
     csv(out, heading.split(','))?;

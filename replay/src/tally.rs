@@ -6,11 +6,11 @@ use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::rule::Mode;
 
 use super::engine::Reported;
-use super::timeline::{Counts, Timeline};
-use super::top::Top;
+use super::timeline::{Timeline, VerdictCounts};
+use super::top::TopKeys;
 use super::waits::Waits;
 
-/// The kinds of refusals in [`Tally::refused_keys`].
+/// The kinds of refusals in [`SideTally::refused_keys`].
 pub(crate) const REFUSED: usize = 0;
 pub(crate) const SHADOW_REFUSED: usize = 1;
 
@@ -37,20 +37,20 @@ pub(crate) struct RuleCounts {
 
 /// What became of all requests.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    pub(crate) requests: Counts,
+pub(crate) struct SideTally {
+    pub(crate) requests: VerdictCounts,
     pub(crate) rules: Vec<RuleCounts>,
-    pub(crate) refused_keys: Top,
+    pub(crate) refused_keys: TopKeys,
     pub(crate) timeline: Timeline,
     pub(crate) waits: Waits,
 }
 
-impl Tally {
+impl SideTally {
     pub(crate) fn new(rules: usize) -> Self {
         Self {
-            requests: Counts::default(),
+            requests: VerdictCounts::default(),
             rules: vec![RuleCounts::default(); rules],
-            refused_keys: Top::new(rules),
+            refused_keys: TopKeys::new(),
             timeline: Timeline::default(),
             waits: Waits::default(),
         }

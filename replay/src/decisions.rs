@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::engine::Reported;
 
 /// The words of verdicts.
-pub(crate) const fn word(verdict: Verdict) -> &'static str {
+const fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Admit => "admit",
         Verdict::Hold => "hold",
@@ -29,11 +29,7 @@ struct DecisionLine<'a> {
 }
 
 /// Writes the line of a decision behind what `out` has.
-pub(crate) fn write(
-    out: &mut Vec<u8>,
-    at: Nanos,
-    reported: &Reported<'_>,
-) -> serde_json::Result<()> {
+pub fn write(out: &mut Vec<u8>, at: Nanos, reported: &Reported<'_>) -> serde_json::Result<()> {
     let rule = reported.rule.as_ref();
     let limit = rule.and_then(|rule| rule.limit);
     let numbers = limit.map(|(_, decision)| decision);

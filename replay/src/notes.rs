@@ -1,14 +1,14 @@
 //! What to know before the numbers of a run are believed.
 
-use super::format::Form;
-use super::input::Input;
+use super::format::LogFormat;
+use super::input::Intake;
 use super::missing::missing;
+use super::num::counted;
 use super::run::{Run, Side};
 use super::tally::RuleCounts;
-use crate::text::counted;
 
 /// What a log cannot tell, and the rules that ask for it.
-pub(super) fn notes(input: &Input, run: &Run) -> Vec<String> {
+pub(super) fn notes(input: &Intake, run: &Run) -> Vec<String> {
     let Some(form) = input.form else {
         return Vec::new();
     };
@@ -21,19 +21,19 @@ pub(super) fn notes(input: &Input, run: &Run) -> Vec<String> {
         }
     }
     let about_form = match form {
-        Form::Nginx => {
+        LogFormat::Nginx => {
             "the times are whole seconds, of the end of each request: bursts look sharper"
         }
-        Form::Envoy => {
+        LogFormat::Envoy => {
             "the source is the last address of x-forwarded-for, unless the log has a column for it"
         }
-        Form::Trace | Form::EnvoyJson => return notes,
+        LogFormat::Trace | LogFormat::EnvoyJson => return notes,
     };
     notes.push(about_form.to_owned());
     notes
 }
 
-fn side_notes(name: &str, side: &Side, form: Form, notes: &mut Vec<String>) {
+fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>) {
     let engine = &side.engine;
     for (active, counts) in engine.rules().iter().zip(&side.tally.rules) {
         let rule = active.rule();

@@ -9,9 +9,9 @@ use super::record::Text;
 
 /// A string; borrowed unless it has escapes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
+pub(crate) struct JsonStr<'a>(pub(crate) Cow<'a, str>);
 
-impl<'a> Str<'a> {
+impl<'a> JsonStr<'a> {
     pub(crate) fn bytes(self) -> Text<'a> {
         match self.0 {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -23,22 +23,22 @@ impl<'a> Str<'a> {
 struct StrVisitor;
 
 impl<'a> Visitor<'a> for StrVisitor {
-    type Value = Str<'a>;
+    type Value = JsonStr<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string")
     }
 
-    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<Str<'a>, E> {
-        Ok(Str(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E>(self, text: &'a str) -> Result<JsonStr<'a>, E> {
+        Ok(JsonStr(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Str<'a>, E> {
-        Ok(Str(Cow::Owned(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<JsonStr<'a>, E> {
+        Ok(JsonStr(Cow::Owned(text.to_owned())))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonStr<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(StrVisitor)
     }
@@ -46,27 +46,27 @@ impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
 
 /// Headers by name, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Headers<'a>(pub(crate) Vec<(Cow<'a, str>, Text<'a>)>);
+pub(crate) struct HeaderList<'a>(pub(crate) Vec<(Cow<'a, str>, Text<'a>)>);
 
 struct HeadersVisitor;
 
 impl<'a> Visitor<'a> for HeadersVisitor {
-    type Value = Headers<'a>;
+    type Value = HeaderList<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of strings")
     }
 
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Headers<'a>, A::Error> {
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<HeaderList<'a>, A::Error> {
         let mut headers = Vec::new();
-        while let Some((name, value)) = map.next_entry::<Str<'a>, Str<'a>>()? {
+        while let Some((name, value)) = map.next_entry::<JsonStr<'a>, JsonStr<'a>>()? {
             headers.push((name.0, value.bytes()));
         }
-        Ok(Headers(headers))
+        Ok(HeaderList(headers))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Headers<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for HeaderList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(HeadersVisitor)
     }

@@ -6,54 +6,54 @@ use std::borrow::Cow;
 use std::fmt;
 
 use loudou_limiter::Nanos;
-use loudou_rules::request::Sample;
+use loudou_rules::request::{Sample, bare_address};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
-use super::json::{self, Scalar, Str};
-use super::record::{Record, Text, last_address, without_port};
-use crate::num::whole;
+use super::json::{self, JsonStr, Scalar};
+use super::num::whole;
+use super::record::{LoggedRequest, Text, last_address};
 
 /// A line, and whether it said when.
-struct Wire<'a> {
-    record: Record<'a>,
+struct LogWire<'a> {
+    record: LoggedRequest<'a>,
     at: Option<Nanos>,
 }
 
-struct WireVisitor;
+struct LogWireVisitor;
 
-impl<'a> Visitor<'a> for WireVisitor {
-    type Value = Wire<'a>;
+impl<'a> Visitor<'a> for LogWireVisitor {
+    type Value = LogWire<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Wire<'a>, A::Error> {
-        let mut wire = Wire {
-            record: Record {
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<LogWire<'a>, A::Error> {
+        let mut wire = LogWire {
+            record: LoggedRequest {
                 request: Sample {
                     underscores: true,
                     ..Sample::default()
                 },
-                ..Record::default()
+                ..LoggedRequest::default()
             },
             at: None,
         };
-        while let Some((name, value)) = map.next_entry::<Str<'a>, Scalar<'a>>()? {
+        while let Some((name, value)) = map.next_entry::<JsonStr<'a>, Scalar<'a>>()? {
             wire.member(name.0, value);
         }
         Ok(wire)
     }
 }
 
-impl<'de> Deserialize<'de> for Wire<'de> {
+impl<'de> Deserialize<'de> for LogWire<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(WireVisitor)
+        deserializer.deserialize_map(LogWireVisitor)
     }
 }
 
-impl<'a> Wire<'a> {
+impl<'a> LogWire<'a> {
     fn member(&mut self, name: Cow<'a, str>, value: Scalar<'a>) {
         let record = &mut self.record;
         match &*name {
@@ -64,7 +64,7 @@ impl<'a> Wire<'a> {
             "path" | ":path" | "request_path" => record.request.path = text(value),
             "authority" | ":authority" | "host" => record.request.host = text(value),
             "downstream_remote_address"
-            | "downstream_remote_address_without_port"
+            | "downstream_remote_address_bare_address"
             | "remote_address"
             | "source_address"
             | "client_ip" => record.request.source = text(value).map(bare),
@@ -76,7 +76,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-impl<'a> Record<'a> {
+impl<'a> LoggedRequest<'a> {
     fn add(&mut self, name: Cow<'a, str>, value: Scalar<'a>) {
         if let Some(value) = text(value) {
             self.request.headers.push((name, value));
@@ -85,9 +85,9 @@ impl<'a> Record<'a> {
 }
 
 /// Reads a line.
-pub(crate) fn parse(line: &[u8]) -> Result<Record<'_>, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     use loudou_rules::request::Request as _;
-    let Wire { mut record, at } = json::read(line)?;
+    let LogWire { mut record, at } = json::read(line)?;
     record.at = at.ok_or("no `start_time`, `timestamp` or `time` that is one")?;
     if record.request.method.is_none() && record.request.path.is_none() {
         return Err("no request: neither `method` nor `path`".to_owned());
@@ -103,7 +103,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record<'_>, String> {
 /// What is known of a value as text.
 fn text(value: Scalar<'_>) -> Option<Text<'_>> {
     let text = match value {
-        Scalar::Text(text) => Str(text).bytes(),
+        Scalar::Text(text) => JsonStr(text).bytes(),
         Scalar::Whole(number) => Cow::Owned(number.to_string().into_bytes()),
         Scalar::Float(_) | Scalar::Other => return None,
     };
@@ -112,8 +112,8 @@ fn text(value: Scalar<'_>) -> Option<Text<'_>> {
 
 fn bare(address: Text<'_>) -> Text<'_> {
     match address {
-        Cow::Borrowed(address) => Cow::Borrowed(without_port(address)),
-        Cow::Owned(address) => Cow::Owned(without_port(&address).to_vec()),
+        Cow::Borrowed(address) => Cow::Borrowed(bare_address(address)),
+        Cow::Owned(address) => Cow::Owned(bare_address(&address).to_vec()),
     }
 }
 

@@ -40,12 +40,12 @@ impl<T> PartialEq for Ending<T> {
 
 /// All requests under way, with what they took.
 #[derive(Debug)]
-pub(super) struct Flight<T> {
+pub(super) struct InFlight<T> {
     under_way: BinaryHeap<Reverse<Ending<T>>>,
     number: u64,
 }
 
-impl<T> Flight<T> {
+impl<T> InFlight<T> {
     pub(super) const fn new() -> Self {
         Self {
             under_way: BinaryHeap::new(),
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn they_end_in_order() {
-        let mut flight = Flight::new();
+        let mut flight = InFlight::new();
         for (end, key) in [(7, "b"), (5, "z"), (9, "c"), (5, "a")] {
             assert_eq!(flight.add(Nanos::new(end), key), None);
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn there_are_never_too_many() {
-        let mut flight = Flight::new();
+        let mut flight = InFlight::new();
         let most = u64::try_from(MAX_UNDER_WAY).expect("64 bits");
         for n in 0..most {
             assert_eq!(flight.add(Nanos::new(most - n), n), None);

@@ -2,11 +2,11 @@
 
 use loudou_rules::rule::{KeyPart, Match, Rule};
 
-use super::format::Form;
+use super::format::LogFormat;
 
 /// What of a rule no request of a form can have.
-pub(crate) fn missing(rule: &Rule, form: Form) -> Vec<String> {
-    let mut missing = Missing {
+pub(crate) fn missing(rule: &Rule, form: LogFormat) -> Vec<String> {
+    let mut missing = MissingParts {
         form,
         found: Vec::new(),
     };
@@ -29,12 +29,12 @@ pub(crate) fn missing(rule: &Rule, form: Form) -> Vec<String> {
     missing.found
 }
 
-struct Missing {
-    form: Form,
+struct MissingParts {
+    form: LogFormat,
     found: Vec<String>,
 }
 
-impl Missing {
+impl MissingParts {
     fn of_match(&mut self, matches: &Match) {
         for header in &matches.headers {
             self.header(&header.name);

@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
-use loudou_rules::request::Sample;
+use loudou_rules::hex;
+use loudou_rules::request::{Sample, bare_address};
 
 use super::instant;
-use super::record::{Record, Text, last_address, without_port};
+use super::record::{LoggedRequest, Text, last_address};
 
 /// Reads a line of Envoy's default format, or of Istio's, which has more columns.
 ///
 /// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM_TIME
 /// "X-FORWARDED-FOR" "USER-AGENT" "X-REQUEST-ID" "AUTHORITY" "UPSTREAM_HOST"`
-pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
+pub(crate) fn envoy(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     let rest = line.strip_prefix(b"[").ok_or("it begins with no `[`")?;
     let (time, rest) = cut(rest, b"] \"").ok_or("no request after the time")?;
     let at = instant::rfc3339(time).ok_or("the time is none like 2016-04-15T20:17:00.310Z")?;
@@ -31,7 +32,7 @@ pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
     let (forwarded_for, user_agent, id, host, tail) = client(quoted).ok_or("too few columns")?;
     let istio: Vec<&[u8]> = tail.split(|b| *b == b' ').skip(1).collect();
     let source = match istio.as_slice() {
-        [_cluster, _upstream, _local, remote, _name, ..] => Some(without_port(remote)),
+        [_cluster, _upstream, _local, remote, _name, ..] => Some(bare_address(remote)),
         _ => known(forwarded_for).map(last_address),
     };
     let route = istio.get(5).copied();
@@ -49,7 +50,7 @@ pub(crate) fn envoy(line: &[u8]) -> Result<Record<'_>, String> {
         headers: headers(named.map(|(name, value)| (name, Cow::Borrowed(value)))),
         ..Sample::default()
     };
-    Ok(Record {
+    Ok(LoggedRequest {
         at,
         request,
         duration,
@@ -74,7 +75,7 @@ fn client(quoted: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8], &[u8])> {
 /// Reads a line of NGINX's `combined`, or of `main`, which ends with the `x-forwarded-for`.
 ///
 /// `ADDRESS - USER [TIME] "METHOD PATH PROTOCOL" STATUS SENT "REFERER" "USER-AGENT"`
-pub(crate) fn nginx(line: &[u8]) -> Result<Record<'_>, String> {
+pub(crate) fn nginx(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     let (source, rest) = cut(line, b" ").ok_or("no columns")?;
     let (before, rest) = cut(rest, b"] \"").ok_or("no request after the time")?;
     let (_user, time) = cut_last(before, b" [").ok_or("no time")?;
@@ -99,7 +100,7 @@ pub(crate) fn nginx(line: &[u8]) -> Result<Record<'_>, String> {
         headers: headers(named),
         ..Sample::default()
     };
-    Ok(Record {
+    Ok(LoggedRequest {
         at,
         request,
         duration: None,
@@ -147,30 +148,7 @@ fn cut_last<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 
 /// NGINX writes `"`, `\` and what is not printable as `\xXX`.
 fn unescape(text: &[u8]) -> Text<'_> {
-    if !text.contains(&b'\\') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = match rest {
-            [b'\\', b'x', high, low, ..] => digit(*high).zip(digit(*low)),
-            _ => None,
-        };
-        if let Some((high, low)) = escaped {
-            out.push(high << 4 | low);
-            rest = rest.get(4..).unwrap_or_default();
-        } else {
-            out.push(*first);
-            rest = tail;
-        }
-    }
-    Cow::Owned(out)
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    let digit = char::from(hex).to_digit(16)?;
-    u8::try_from(digit).ok()
+    hex::unescaped(text, b"\\x", |b| b)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use loudou_limiter::Verdict;
 use loudou_rules::rule::Rule;
 
 use super::engine::{Reported, ReportedRule};
-use super::top::Top;
+use super::top::TopKeys;
 
 /// The kinds of changes in [`Changes::keys`].
 pub(crate) const NEWLY_REFUSED: usize = 0;
@@ -20,7 +20,7 @@ pub(crate) struct Changes {
     /// Requests by what the first file said, and the second.
     verdicts: [[u64; 3]; 3],
     /// The keys of requests that only one of the files refuses.
-    pub(crate) keys: Top,
+    pub(crate) keys: TopKeys,
 }
 
 const fn place(verdict: Verdict) -> usize {
@@ -43,7 +43,7 @@ impl Changes {
             }
         }
         Self {
-            keys: Top::new(names.len()),
+            keys: TopKeys::new(),
             names,
             others,
             verdicts: [[0; 3]; 3],

@@ -6,8 +6,8 @@ use loudou_store::GaveUp;
 
 use super::changes::Changes;
 use super::engine::{Engine, Reported};
-use super::record::{Record, Set};
-use super::tally::Tally;
+use super::record::{LoggedRequest, TraceEdit};
+use super::tally::SideTally;
 
 /// Instants from here on are counted from the first one: pages have room for 34 years.
 const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
@@ -18,12 +18,12 @@ pub(crate) struct Side {
     /// The name of the file.
     pub(crate) config: String,
     pub(crate) engine: Engine,
-    pub(crate) tally: Tally,
+    pub(crate) tally: SideTally,
 }
 
 /// The rule file, another one to compare it with, and the time.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub struct Run {
     pub(crate) side: Side,
     pub(crate) other: Option<(Side, Changes)>,
     pub(crate) time: Time,
@@ -66,14 +66,14 @@ impl Side {
         Ok(Self {
             config: config.to_owned(),
             engine: Engine::new(file)?,
-            tally: Tally::new(file.rules.len()),
+            tally: SideTally::new(file.rules.len()),
         })
     }
 }
 
 impl Run {
     /// A run of the rules of `config`, and of those of `compare` beside them.
-    pub(crate) fn new(
+    pub fn new(
         config: (&str, &RuleFile),
         compare: Option<(&str, &RuleFile)>,
     ) -> Result<Self, GaveUp> {
@@ -94,7 +94,7 @@ impl Run {
     /// Decides on a request; what the first rule file makes of it goes to `sink`.
     pub(crate) fn request<T>(
         &mut self,
-        record: &mut Record<'_>,
+        record: &mut LoggedRequest<'_>,
         sink: impl FnOnce(&Reported<'_>) -> T,
     ) -> T {
         let clock = self.pass(record.at);
@@ -113,7 +113,7 @@ impl Run {
     }
 
     /// Edits a rule, in both files if both have it.
-    pub(crate) fn set(&mut self, set: &Set) -> Result<(), String> {
+    pub(crate) fn set(&mut self, set: &TraceEdit) -> Result<(), String> {
         let now = self.pass(set.at).now;
         let mut found = self.side.engine.edit(set, now);
         if let Some((other, _)) = &mut self.other {
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// Requests so far.
-    pub(crate) const fn requests(&self) -> u64 {
+    pub const fn requests(&self) -> u64 {
         self.side.tally.requests.total()
     }
 }

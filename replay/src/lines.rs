@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-use crate::num::count;
+use super::num::count;
 
 /// The longest line, in bytes, without its end.
 pub(crate) const MAX_LINE: usize = 256 << 10;

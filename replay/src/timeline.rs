@@ -5,20 +5,20 @@
 
 use loudou_limiter::{Nanos, Verdict};
 
-use crate::num::count;
+use super::num::count;
 
 /// The most slots; even.
 pub(crate) const SLOTS: usize = 512;
 
 /// Requests of one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct VerdictCounts {
     pub(crate) admitted: u64,
     pub(crate) held: u64,
     pub(crate) refused: u64,
 }
 
-impl Counts {
+impl VerdictCounts {
     pub(crate) const fn add(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Admit => self.admitted += 1,
@@ -45,7 +45,7 @@ impl Counts {
 pub(crate) struct Timeline {
     start: Nanos,
     width: u64,
-    slots: Vec<Counts>,
+    slots: Vec<VerdictCounts>,
 }
 
 impl Default for Timeline {
@@ -73,7 +73,7 @@ impl Timeline {
         }
         let index = usize::try_from(index).unwrap_or(0);
         if index >= self.slots.len() {
-            self.slots.resize(index + 1, Counts::default());
+            self.slots.resize(index + 1, VerdictCounts::default());
         }
         if let Some(slot) = self.slots.get_mut(index) {
             slot.add(verdict);
@@ -91,15 +91,20 @@ impl Timeline {
     }
 
     /// The width of the slots, and what they have, in at most `most` slots.
-    pub(crate) fn slots(&self, most: usize) -> (u64, Vec<Counts>) {
+    pub(crate) fn slots(&self, most: usize) -> (u64, Vec<VerdictCounts>) {
         let each = self.slots.len().div_ceil(most.max(1)).max(1);
         let width = self.width.saturating_mul(count(each));
         (width, merged(&self.slots, each))
     }
 }
 
-fn merged(slots: &[Counts], each: usize) -> Vec<Counts> {
-    let sum = |slots: &[Counts]| slots.iter().copied().fold(Counts::default(), Counts::plus);
+fn merged(slots: &[VerdictCounts], each: usize) -> Vec<VerdictCounts> {
+    let sum = |slots: &[VerdictCounts]| {
+        slots
+            .iter()
+            .copied()
+            .fold(VerdictCounts::default(), VerdictCounts::plus)
+    };
     slots.chunks(each).map(sum).collect()
 }
 
@@ -120,7 +125,7 @@ mod tests {
         }
         let (_, slots) = timeline.slots(10);
         assert!(slots.len() <= 10);
-        let total: u64 = slots.iter().map(Counts::total).sum();
+        let total: u64 = slots.iter().map(VerdictCounts::total).sum();
         assert_eq!((total, slots[0].refused, slots[9].refused), (12, 5, 1));
     }
 

@@ -9,15 +9,15 @@ use loudou_rules::versions::History;
 use loudou_store::paged::PagedStore;
 use loudou_store::{GaveUp, LiveRule, Receipt, StoreStats, Table, Why};
 
-use super::flight::Flight;
-use super::record::{Record, Set};
+use super::flight::InFlight;
+use super::record::{LoggedRequest, TraceEdit};
 
 /// Every run puts the same keys into the same pages, so that its output is the same.
 const SEED: [u8; 16] = *b"loudou replay 01";
 
 /// What a request took from a bucket that wants it back at its end.
 #[derive(Debug)]
-struct Place {
+struct PendingReturn {
     rule: usize,
     key: Box<str>,
     receipt: Receipt,
@@ -30,7 +30,7 @@ pub(crate) struct Engine {
     table: Table,
     store: PagedStore,
     stats: StoreStats,
-    flight: Flight<Place>,
+    flight: InFlight<PendingReturn>,
     /// Requests that a limit counts until their end, and whose duration is unknown: they end as soon
     /// as they pass.
     pub(crate) endless: u64,
@@ -53,14 +53,14 @@ impl Engine {
             table,
             store,
             stats: StoreStats::default(),
-            flight: Flight::new(),
+            flight: InFlight::new(),
             endless: 0,
             ended_early: 0,
         })
     }
 
     /// Decides on a request, and takes its cost.
-    pub(crate) fn decide(&mut self, record: &mut Record<'_>, clock: Clock) -> Outcome {
+    pub(crate) fn decide(&mut self, record: &mut LoggedRequest<'_>, clock: Clock) -> Outcome {
         while let Some((end, place)) = self.flight.next(clock.now) {
             self.release(&place, clock.moved_to(end));
         }
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// Remembers what a request gives back at its end.
-    fn follow(&mut self, record: &Record<'_>, outcome: &Outcome, clock: Clock) {
+    fn follow(&mut self, record: &LoggedRequest<'_>, outcome: &Outcome, clock: Clock) {
         let now = clock.now;
         let mut is_endless = false;
         for said in &outcome.rules {
@@ -98,7 +98,7 @@ impl Engine {
                 let passes = now.saturating_add(outcome.wait(&self.rules));
                 passes.saturating_add(record.duration.unwrap_or_default())
             };
-            let place = Place {
+            let place = PendingReturn {
                 rule: said.rule,
                 key: key.as_str().into(),
                 receipt: receipt.clone(),
@@ -113,7 +113,7 @@ impl Engine {
         self.endless += u64::from(is_endless);
     }
 
-    fn release(&mut self, place: &Place, clock: Clock) {
+    fn release(&mut self, place: &PendingReturn, clock: Clock) {
         let Some(rule) = self.rules.get(place.rule) else {
             return;
         };
@@ -123,8 +123,8 @@ impl Engine {
     }
 
     /// Edits a rule; whether there is one of that name.
-    pub(crate) fn edit(&mut self, set: &Set, now: Nanos) -> bool {
-        let Set {
+    pub(crate) fn edit(&mut self, set: &TraceEdit, now: Nanos) -> bool {
+        let TraceEdit {
             rule, edit, carry, ..
         } = set;
         self.rules.edit(rule, edit, *carry, now)
@@ -147,26 +147,29 @@ impl Engine {
 /// What is reported of an outcome: the rule that refused, else of the enforced rules that decided the
 /// one that holds for longest, else the one with the smallest share left. Shadow rules never are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reported<'a> {
-    pub(crate) verdict: Verdict,
+pub struct Reported<'a> {
+    /// What happens to the request.
+    pub verdict: Verdict,
     /// `None` when no enforced rule had a say.
-    pub(crate) rule: Option<ReportedRule<'a>>,
+    pub rule: Option<ReportedRule<'a>>,
 }
 
 /// The rule that is reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReportedRule<'a> {
+pub struct ReportedRule<'a> {
     /// Its index.
-    pub(crate) index: usize,
-    pub(crate) name: &'a str,
-    pub(crate) key: Option<&'a str>,
+    pub index: usize,
+    /// Its name.
+    pub name: &'a str,
+    /// The key of the request; `None` when it lacks a part.
+    pub key: Option<&'a str>,
     /// How long the request waits, whichever rule makes it.
-    pub(crate) wait: Nanos,
+    pub wait: Nanos,
     /// The name and the numbers of the limit; `None` when it refused for another reason, or the key is
     /// unlimited.
-    pub(crate) limit: Option<(&'a str, &'a Decision)>,
+    pub limit: Option<(&'a str, &'a Decision)>,
     /// How long the ban of its key still lasts, if one refuses and has an end.
-    pub(crate) banned_for: Option<Nanos>,
+    pub banned_for: Option<Nanos>,
     bucket: Option<&'a BucketDecision>,
 }
 

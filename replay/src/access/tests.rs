@@ -12,7 +12,7 @@ fn text(value: Option<Cow<'_, [u8]>>) -> Option<String> {
 }
 
 /// Time, method, path, source, route, and the headers in question.
-fn seen(mut record: Record<'_>, names: &[&str]) -> (u64, Vec<Option<String>>) {
+fn seen(mut record: LoggedRequest<'_>, names: &[&str]) -> (u64, Vec<Option<String>>) {
     let mut values = vec![
         text(record.request.method()),
         text(record.request.path()),

@@ -8,25 +8,25 @@ use loudou_rules::request::Sample;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::json::{self, Headers, Str};
-use super::record::{Line, Record, Set};
+use super::json::{self, HeaderList, JsonStr};
+use super::record::{LogLine, LoggedRequest, TraceEdit};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
     at_ns: u64,
     #[serde(borrow, default)]
-    method: Option<Str<'a>>,
+    method: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
-    path: Option<Str<'a>>,
+    path: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
-    host: Option<Str<'a>>,
+    host: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
-    headers: Option<Headers<'a>>,
+    headers: Option<HeaderList<'a>>,
     #[serde(borrow, default)]
-    source: Option<Str<'a>>,
+    source: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
-    route: Option<Str<'a>>,
+    route: Option<JsonStr<'a>>,
     cost: Option<u64>,
     max_wait_ns: Option<u64>,
     duration_ns: Option<u64>,
@@ -34,28 +34,31 @@ struct Wire<'a> {
 }
 
 /// Reads a line.
-pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, String> {
     let wire: Wire<'_> = json::read(line)?;
     let at = Nanos::new(wire.at_ns);
     if let Some(set) = &wire.set {
         return if wire.is_request() {
             Err("a line with `set` is no request: only `at_ns` goes with it".to_owned())
         } else {
-            parse_set(at, set).map(Line::Set)
+            parse_set(at, set).map(LogLine::Edit)
         };
     }
     let request = Sample {
-        method: Some(wire.method.map_or(Cow::Borrowed(b"GET"), Str::bytes)),
-        path: Some(wire.path.map_or(Cow::Borrowed(b"/"), Str::bytes)),
-        host: wire.host.map(Str::bytes).filter(|host| !host.is_empty()),
-        source: wire.source.map(Str::bytes),
-        route: wire.route.map(Str::bytes),
+        method: Some(wire.method.map_or(Cow::Borrowed(b"GET"), JsonStr::bytes)),
+        path: Some(wire.path.map_or(Cow::Borrowed(b"/"), JsonStr::bytes)),
+        host: wire
+            .host
+            .map(JsonStr::bytes)
+            .filter(|host| !host.is_empty()),
+        source: wire.source.map(JsonStr::bytes),
+        route: wire.route.map(JsonStr::bytes),
         headers: wire.headers.unwrap_or_default().0,
         cost: wire.cost,
         max_wait: wire.max_wait_ns.map(Nanos::new),
         ..Sample::default()
     };
-    Ok(Line::Request(Record {
+    Ok(LogLine::Request(LoggedRequest {
         at,
         request,
         duration: wire.duration_ns.map(Nanos::new),
@@ -79,7 +82,7 @@ impl Wire<'_> {
     }
 }
 
-fn parse_set(at: Nanos, set: &Value) -> Result<Set, String> {
+fn parse_set(at: Nanos, set: &Value) -> Result<TraceEdit, String> {
     let Value::Object(set) = set else {
         return Err("`set` is not an object".to_owned());
     };
@@ -104,7 +107,7 @@ fn parse_set(at: Nanos, set: &Value) -> Result<Set, String> {
         let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
         format!("set: {}", problems.join("; "))
     })?;
-    Ok(Set {
+    Ok(TraceEdit {
         at,
         rule: rule.to_owned(),
         edit,
@@ -119,10 +122,10 @@ mod tests {
 
     use super::*;
 
-    fn request(line: &str) -> Record<'_> {
+    fn request(line: &str) -> LoggedRequest<'_> {
         match parse(line.as_bytes()).expect(line) {
-            Line::Request(record) => record,
-            Line::Set(set) => panic!("{set:?}"),
+            LogLine::Request(record) => record,
+            LogLine::Edit(set) => panic!("{set:?}"),
         }
     }
 
@@ -179,7 +182,7 @@ mod tests {
     fn edits() {
         let line = r#"{"at_ns":5,"set":{"rule":"r","mode":"shadow","carry":"keep",
             "limits":[{"algorithm":"funnel","capacity":2,"rate":"1/s"}]}}"#;
-        let Ok(Line::Set(set)) = parse(line.as_bytes()) else {
+        let Ok(LogLine::Edit(set)) = parse(line.as_bytes()) else {
             panic!("an edit");
         };
         assert_eq!((set.rule.as_str(), set.carry), ("r", Carry::Keep));

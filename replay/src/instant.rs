@@ -1,24 +1,18 @@
 //! Wall times of logs, as nanoseconds since the Unix epoch.
+//!
+//! The columns of a date are read here, because they are few, fixed and read for every line of a log;
+//! the calendar is `jiff`'s.
 
+use jiff::civil::{Date, Time};
+use jiff::tz::Offset;
 use loudou_limiter::Nanos;
 
 const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// A date and a time of day.
-struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-    nanos: u64,
-}
-
 /// Reads `2016-04-15T20:17:00.310Z`, with any number of decimals and any offset.
-pub(crate) fn rfc3339(text: &[u8]) -> Option<Nanos> {
+pub fn rfc3339(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let year = number(&mut rest, 4)?;
     let month = after(&mut rest, b"-", 2)?;
@@ -27,20 +21,12 @@ pub(crate) fn rfc3339(text: &[u8]) -> Option<Nanos> {
     let minute = after(&mut rest, b":", 2)?;
     let second = after(&mut rest, b":", 2)?;
     let nanos = decimals(&mut rest);
-    let civil = Civil {
-        year,
-        month,
-        day,
-        hour,
-        minute,
-        second,
-        nanos,
-    };
-    civil.unix(offset(rest)?)
+    let (date, time) = ([year, month, day], [hour, minute, second]);
+    instant(date, time, nanos, offset(rest)?)
 }
 
 /// Reads `10/Oct/2000:13:55:36 -0700`.
-pub(crate) fn common_log(text: &[u8]) -> Option<Nanos> {
+pub fn common_log(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let day = number(&mut rest, 2)?;
     rest = rest.strip_prefix(b"/")?;
@@ -51,22 +37,13 @@ pub(crate) fn common_log(text: &[u8]) -> Option<Nanos> {
     let hour = after(&mut rest, b":", 2)?;
     let minute = after(&mut rest, b":", 2)?;
     let second = after(&mut rest, b":", 2)?;
-    let offset = offset(rest.strip_prefix(b" ")?)?;
-    let civil = Civil {
-        year,
-        month,
-        day,
-        hour,
-        minute,
-        second,
-        nanos: 0,
-    };
-    civil.unix(offset)
+    let (date, time) = ([year, month, day], [hour, minute, second]);
+    instant(date, time, 0, offset(rest.strip_prefix(b" ")?)?)
 }
 
 /// Reads a number of seconds, milliseconds, microseconds or nanoseconds since the epoch: which one is
 /// told by its size, as all are of times after 2001.
-pub(crate) fn epoch(text: &[u8]) -> Option<Nanos> {
+pub fn epoch(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     let whole = number(&mut rest, digits).filter(|_| digits > 0)?;
@@ -83,36 +60,25 @@ pub(crate) fn epoch(text: &[u8]) -> Option<Nanos> {
     .map(Nanos::new)
 }
 
-impl Civil {
-    /// The instant, when the clock is `offset` seconds ahead of UTC.
-    fn unix(&self, offset: i64) -> Option<Nanos> {
-        let in_range = (1..=12).contains(&self.month)
-            && (1..=31).contains(&self.day)
-            && self.hour < 24
-            && self.minute < 60
-            && self.second <= 60;
-        if !in_range {
-            return None;
-        }
-        let of_day = self.hour * 3_600 + self.minute * 60 + self.second;
-        let seconds = self.days()?.checked_mul(86_400)?.checked_add(of_day)?;
-        let seconds = seconds.checked_add_signed(offset.checked_neg()?)?;
-        let nanos = seconds.checked_mul(1_000_000_000)?;
-        nanos.checked_add(self.nanos).map(Nanos::new)
+/// The instant on a clock that is `offset` from UTC. No date before 1970 has one, in whatever offset.
+fn instant(date: [u64; 3], time: [u64; 3], nanos: u64, offset: Offset) -> Option<Nanos> {
+    let [year, month, day] = date;
+    let [hour, minute, second] = time;
+    if year < 1970 {
+        return None;
     }
+    // A leap second is the first one of the next minute.
+    let leap = u64::from(second == 60);
+    let date = Date::new(i16::try_from(year).ok()?, small(month)?, small(day)?).ok()?;
+    let time = Time::new(small(hour)?, small(minute)?, small(second - leap)?, 0).ok()?;
+    let timestamp = offset.to_timestamp(date.to_datetime(time)).ok()?;
+    let seconds = u64::try_from(timestamp.as_second()).ok()?;
+    let nanos_before = seconds.checked_add(leap)?.checked_mul(1_000_000_000)?;
+    nanos_before.checked_add(nanos).map(Nanos::new)
+}
 
-    /// Days since the epoch; `None` before it. Years begin in March, so that a leap day is the last.
-    fn days(&self) -> Option<u64> {
-        let year = if self.month > 2 {
-            self.year
-        } else {
-            self.year.checked_sub(1)?
-        };
-        let month = (self.month + 9) % 12;
-        let of_year = (153 * month + 2) / 5 + self.day - 1;
-        let leap_days = year / 4 - year / 100 + year / 400;
-        (year * 365 + leap_days + of_year).checked_sub(719_468)
-    }
+fn small(number: u64) -> Option<i8> {
+    i8::try_from(number).ok()
 }
 
 /// A number of exactly `digits` digits, which are taken from `rest`.
@@ -152,18 +118,21 @@ fn decimals(rest: &mut &[u8]) -> u64 {
     nanos
 }
 
-/// The seconds of `Z`, `+02:00` or `-0700`.
-fn offset(text: &[u8]) -> Option<i64> {
+/// Reads `Z`, `+02:00` or `-0700`.
+fn offset(text: &[u8]) -> Option<Offset> {
     let (sign, mut rest) = match text {
-        b"Z" | b"z" => return Some(0),
+        b"Z" | b"z" => return Some(Offset::UTC),
         [b'+', rest @ ..] => (1, rest),
         [b'-', rest @ ..] => (-1, rest),
         _ => return None,
     };
     let hours = number(&mut rest, 2)?;
     let minutes = after(&mut rest, b":", 2).or_else(|| number(&mut rest, 2))?;
-    let seconds = i64::try_from(hours * 3_600 + minutes * 60).ok()?;
-    (rest.is_empty() && hours < 24 && minutes < 60).then_some(sign * seconds)
+    if !rest.is_empty() || hours > 23 || minutes > 59 {
+        return None;
+    }
+    let seconds = i32::try_from(hours * 3_600 + minutes * 60).ok()?;
+    Offset::from_seconds(sign * seconds).ok()
 }
 
 #[cfg(test)]
@@ -197,6 +166,9 @@ mod tests {
             "9999-12-31T23:59:59Z",
             "2016-04-15T20:17:00.Zx",
             "0000-01-01T00:00:00Z",
+            "1969-12-31T23:59:59-01:00",
+            "2023-02-29T00:00:00Z",
+            "2024-04-31T00:00:00Z",
         ] {
             assert_eq!(rfc3339(wrong.as_bytes()), None, "{wrong}");
         }

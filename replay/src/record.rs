@@ -8,14 +8,14 @@ pub(crate) use loudou_rules::request::Text;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
-    Request(Record<'a>),
-    Set(Set),
+pub(crate) enum LogLine<'a> {
+    Request(LoggedRequest<'a>),
+    Edit(TraceEdit),
 }
 
 /// A request, and when it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
+pub(crate) struct LoggedRequest<'a> {
     /// When it came, on the clock of its trace.
     pub(crate) at: Nanos,
     pub(crate) request: Sample<'a>,
@@ -25,23 +25,11 @@ pub(crate) struct Record<'a> {
 
 /// An edit of a rule in mid-trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Set {
+pub(crate) struct TraceEdit {
     pub(crate) at: Nanos,
     pub(crate) rule: String,
     pub(crate) edit: RuleEdit,
     pub(crate) carry: Carry,
-}
-
-/// The address in `1.2.3.4:567` or `[::1]:567`; one without a port is as it is.
-pub(crate) fn without_port(address: &[u8]) -> &[u8] {
-    if let Some(inner) = address.strip_prefix(b"[") {
-        return inner.split(|b| *b == b']').next().unwrap_or(inner);
-    }
-    let mut parts = address.split(|b| *b == b':');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(host), Some(_port), None) => host,
-        _ => address,
-    }
 }
 
 /// The last address of an `x-forwarded-for`: the one that Envoy itself vouches for.
@@ -56,11 +44,6 @@ mod tests {
 
     #[test]
     fn addresses() {
-        assert_eq!(without_port(b"1.2.3.4:567"), b"1.2.3.4");
-        assert_eq!(without_port(b"1.2.3.4"), b"1.2.3.4");
-        assert_eq!(without_port(b"[2001:db8::1]:0"), b"2001:db8::1");
-        assert_eq!(without_port(b"2001:db8::1"), b"2001:db8::1");
-        assert_eq!(without_port(b""), b"");
         assert_eq!(last_address(b"9.9.9.9, 10.0.0.7"), b"10.0.0.7");
         assert_eq!(last_address(b""), b"");
     }

@@ -1,21 +1,27 @@
 //! The forms of traces and logs, and how they are told apart.
 
-use super::record::Line;
+use super::record::LogLine;
 use super::{access, envoy_json, trace};
 
 /// The form of a trace or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum LogFormat {
+    /// JSON Lines with `at_ns`.
     Trace,
+    /// Envoy's default access log, or Istio's.
     Envoy,
+    /// Envoy's access log as JSON.
     EnvoyJson,
+    /// NGINX's `combined` or `main`.
     Nginx,
 }
 
-impl Form {
-    pub(crate) const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
+impl LogFormat {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Its name in options and documents.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
             Self::Envoy => "envoy",
@@ -45,12 +51,12 @@ impl Form {
     }
 
     /// Reads a line that is not empty.
-    pub(crate) fn parse(self, line: &[u8]) -> Result<Line<'_>, String> {
+    pub(crate) fn parse(self, line: &[u8]) -> Result<LogLine<'_>, String> {
         match self {
             Self::Trace => trace::parse(line),
-            Self::Envoy => access::envoy(line).map(Line::Request),
-            Self::EnvoyJson => envoy_json::parse(line).map(Line::Request),
-            Self::Nginx => access::nginx(line).map(Line::Request),
+            Self::Envoy => access::envoy(line).map(LogLine::Request),
+            Self::EnvoyJson => envoy_json::parse(line).map(LogLine::Request),
+            Self::Nginx => access::nginx(line).map(LogLine::Request),
         }
     }
 
@@ -86,21 +92,24 @@ mod tests {
     #[test]
     fn forms_are_told_apart() {
         for (line, form) in [
-            (r#"{"at_ns":"wrong"}"#, Some(Form::Trace)),
+            (r#"{"at_ns":"wrong"}"#, Some(LogFormat::Trace)),
             (
                 r#" {"path":"/","start_time":"2020-11-25T21:26:18Z"}"#,
-                Some(Form::EnvoyJson),
+                Some(LogFormat::EnvoyJson),
             ),
-            (r#"[2016-04-15T20:17:00.310Z] "POST"#, Some(Form::Envoy)),
+            (
+                r#"[2016-04-15T20:17:00.310Z] "POST"#,
+                Some(LogFormat::Envoy),
+            ),
             (
                 r#"::1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1 "-" "-""#,
-                Some(Form::Nginx),
+                Some(LogFormat::Nginx),
             ),
             ("[warn] starting", None),
             ("starting", None),
             (r#"{"message":"starting"}"#, None),
         ] {
-            assert_eq!(Form::of(line.as_bytes()), form, "{line}");
+            assert_eq!(LogFormat::of(line.as_bytes()), form, "{line}");
         }
     }
 }

@@ -1,0 +1,84 @@
+//! What was read, and what of it could not be.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::format::LogFormat;
+
+/// How many bad lines are kept to be shown.
+const SHOWN: usize = 5;
+/// How much of a bad line is kept, in bytes.
+const EXCERPT: usize = 120;
+
+/// The input as far as it was read.
+#[derive(Debug, Default)]
+pub struct Intake {
+    /// `None` until a line shows it.
+    pub form: Option<LogFormat>,
+    /// Lines read.
+    pub lines: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Lines that could not be read.
+    pub bad: u64,
+    /// The first of them.
+    pub first_bad: Vec<BadLine>,
+}
+
+/// A line that could not be read. All of it is hostile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BadLine {
+    /// Its number, from 1.
+    #[serde(rename = "line")]
+    pub number: u64,
+    /// Why it could not be read.
+    pub message: String,
+    /// How it begins.
+    pub text: String,
+}
+
+impl BadLine {
+    pub(crate) fn new(number: u64, message: String, text: &[u8]) -> Self {
+        let excerpt = text.get(..EXCERPT).unwrap_or(text);
+        let mut text = String::from_utf8_lossy(excerpt).into_owned();
+        if excerpt.len() == EXCERPT {
+            text.push('…');
+        }
+        Self {
+            number,
+            message,
+            text,
+        }
+    }
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.number, self.message)
+    }
+}
+
+impl Intake {
+    pub(crate) fn new(form: Option<LogFormat>) -> Self {
+        Self {
+            form,
+            ..Self::default()
+        }
+    }
+
+    /// The form of all lines, as far as it is known when `line` is there too.
+    pub(crate) fn form_of(&mut self, line: &[u8]) -> Option<LogFormat> {
+        if self.form.is_none() {
+            self.form = LogFormat::of(line);
+        }
+        self.form
+    }
+
+    pub(crate) fn bad(&mut self, number: u64, message: String, text: &[u8]) {
+        self.bad += 1;
+        if self.first_bad.len() < SHOWN {
+            self.first_bad.push(BadLine::new(number, message, text));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Numbers: conversions, in one place because they round, and numbers of things in words.
+
+/// `n` as a 64-bit count.
+pub fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// `x` as a whole number: rounded down, negative and not-a-number to 0, bounded above.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast from floating point saturates, which is what is wanted"
+)]
+pub const fn whole(x: f64) -> u64 {
+    x as u64
+}
+
+/// A number of things: `1 key`, `2 keys`.
+pub fn counted(n: u64, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}

@@ -1,0 +1,202 @@
+//! Collects the document from the structures of a run.
+
+use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::rule::Rule;
+
+use super::{
+    ChangedKey, ChangesSummary, Compare, RefusedKey, RefusedKeys, Requests, RuleSummary,
+    RunSummary, SideSummary, Slot, StoreSummary, TimelineSummary, Trace, WaitStep, WaitsSummary,
+};
+use crate::changes::Changes;
+use crate::format::LogFormat;
+use crate::input::Intake;
+use crate::notes::notes;
+use crate::run::{Run, Side};
+use crate::tally::{RuleCounts, SideTally};
+use crate::timeline::VerdictCounts;
+
+/// How many keys are named.
+const KEYS: usize = 10;
+/// How many slots of time the document has.
+const SLOTS: usize = 64;
+
+impl From<VerdictCounts> for Requests {
+    fn from(counts: VerdictCounts) -> Self {
+        Self {
+            total: counts.total(),
+            admitted: counts.admitted,
+            held: counts.held,
+            refused: counts.refused,
+        }
+    }
+}
+
+impl RunSummary {
+    /// The document of a run over the trace `name`.
+    pub fn new(name: &str, input: &Intake, run: &Run) -> Self {
+        let compare = run.other.as_ref().map(|(side, changes)| Compare {
+            side: SideSummary::new(side),
+            changes: ChangesSummary::new(changes),
+        });
+        Self {
+            version: 1,
+            trace: Trace::new(name, input, run),
+            side: SideSummary::new(&run.side),
+            compare,
+            notes: notes(input, run),
+        }
+    }
+}
+
+impl Trace {
+    fn new(name: &str, input: &Intake, run: &Run) -> Self {
+        Self {
+            name: name.to_owned(),
+            format: input.form.map(LogFormat::name),
+            bytes: input.bytes,
+            lines: input.lines,
+            requests: run.requests(),
+            edits: run.edits,
+            first_ns: run.time.first.map(Nanos::get),
+            last_ns: run.time.first.map(|_| run.time.last.get()),
+            steps_back: run.time.steps_back,
+            longest_step_back_ns: run.time.longest_step_back.get(),
+            bad_lines: input.bad,
+            first_bad_lines: input.first_bad.clone(),
+        }
+    }
+}
+
+impl SideSummary {
+    fn new(side: &Side) -> Self {
+        let Side {
+            config,
+            engine,
+            tally,
+        } = side;
+        let rules = engine.rules().iter().zip(&tally.rules);
+        let stats = engine.stats();
+        Self {
+            config: config.clone(),
+            requests: tally.requests.into(),
+            rules: rules
+                .map(|(active, counts)| RuleSummary::new(active.rule(), counts))
+                .collect(),
+            refused_keys: refused_keys(side),
+            timeline: timeline(tally),
+            waits: waits(tally),
+            store: StoreSummary {
+                buckets: engine.buckets(),
+                created: stats.created,
+                evicted_lossless: stats.evicted_lossless,
+                evicted_lossy: stats.evicted_lossy,
+            },
+        }
+    }
+}
+
+impl RuleSummary {
+    fn new(rule: &Rule, counts: &RuleCounts) -> Self {
+        Self {
+            rule: rule.name.clone(),
+            mode: rule.mode.name(),
+            matched: counts.matched,
+            admitted: counts.admitted,
+            held: counts.held,
+            refused: counts.refused,
+            overruled: counts.overruled,
+            shadow_refused: counts.shadow_refused,
+            shadow_held: counts.shadow_held,
+            skipped: counts.skipped,
+            gave_up: counts.gave_up,
+        }
+    }
+}
+
+fn refused_keys(side: &Side) -> RefusedKeys {
+    let rules = side.engine.rules();
+    let top = &side.tally.refused_keys;
+    let most = top.most(KEYS).into_iter().map(|counted| {
+        let [_, shadow_refused] = counted.kinds;
+        let rule = rules.get(counted.group);
+        RefusedKey {
+            rule: rule.map_or_else(String::new, |active| active.rule().name.clone()),
+            key: counted.key.to_string(),
+            refused: counted.total,
+            surplus: counted.surplus,
+            shadow_refused,
+        }
+    });
+    RefusedKeys {
+        exact: top.is_exact(),
+        keys: top.keys(),
+        most: most.collect(),
+    }
+}
+
+fn timeline(tally: &SideTally) -> TimelineSummary {
+    let (slot_ns, slots) = tally.timeline.slots(SLOTS);
+    let slots = slots.into_iter().map(|counts| Slot {
+        admitted: counts.admitted,
+        held: counts.held,
+        refused: counts.refused,
+    });
+    TimelineSummary {
+        start_ns: tally.timeline.start().get(),
+        slot_ns,
+        slots: slots.collect(),
+    }
+}
+
+fn waits(tally: &SideTally) -> WaitsSummary {
+    let waits = &tally.waits;
+    let steps = waits.steps().into_iter();
+    WaitsSummary {
+        held: waits.count,
+        mean_ns: waits.mean().get(),
+        longest_ns: waits.longest.get(),
+        steps: steps
+            .map(|(up_to_ns, held)| WaitStep { up_to_ns, held })
+            .collect(),
+    }
+}
+
+impl ChangesSummary {
+    fn new(changes: &Changes) -> Self {
+        use Verdict::{Admit, Hold, Refuse};
+        let of = |from, to| changes.turned(from, to);
+        let (admit_hold, admit_refuse) = (of(Admit, Hold), of(Admit, Refuse));
+        let (hold_admit, hold_refuse) = (of(Hold, Admit), of(Hold, Refuse));
+        let (refuse_admit, refuse_hold) = (of(Refuse, Admit), of(Refuse, Hold));
+        let keys = changes.keys.most(KEYS).into_iter().map(|counted| {
+            let [newly_refused, no_longer_refused] = counted.kinds;
+            ChangedKey {
+                rule: changes
+                    .names
+                    .get(counted.group)
+                    .cloned()
+                    .unwrap_or_default(),
+                key: counted.key.to_string(),
+                newly_refused,
+                no_longer_refused,
+                surplus: counted.surplus,
+            }
+        });
+        Self {
+            changed: admit_hold
+                + admit_refuse
+                + hold_admit
+                + hold_refuse
+                + refuse_admit
+                + refuse_hold,
+            admit_hold,
+            admit_refuse,
+            hold_admit,
+            hold_refuse,
+            refuse_admit,
+            refuse_hold,
+            exact: changes.keys.is_exact(),
+            keys: keys.collect(),
+        }
+    }
+}

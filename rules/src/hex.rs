@@ -1,0 +1,35 @@
+//! Hexadecimal digits in texts.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+/// The byte that the first two digits of `text` stand for, and what follows them.
+pub(crate) fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
+    let [high, low, rest @ ..] = text else {
+        return None;
+    };
+    Some(((digit(*high)? << 4) | digit(*low)?, rest))
+}
+
+fn digit(hex: u8) -> Option<u8> {
+    let digit = char::from(hex).to_digit(16)?;
+    u8::try_from(digit).ok()
+}
+
+/// `text` with the byte in place of every `mark` and the two digits after it; all other bytes are
+/// mapped by `plain`. A `mark` without digits is no escape.
+pub fn unescaped<'a>(text: &'a [u8], mark: &[u8], plain: impl Fn(u8) -> u8) -> Cow<'a, [u8]> {
+    let is_plain = |b: &u8| Some(b) != mark.first() && plain(*b) == *b;
+    if text.iter().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let escaped = rest.strip_prefix(mark).and_then(byte);
+        let (next, tail) = escaped.unwrap_or_else(|| (plain(*first), tail));
+        out.push(next);
+        rest = tail;
+    }
+    Cow::Owned(out)
+}
