@@ -7,6 +7,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod document;
+mod draw;
 mod limit_edit;
 mod live;
 mod meaning;

@@ -2,16 +2,16 @@
 
 use loudou_api::{LimitView, RuleView};
 
-use super::Theme;
-use super::bars;
 use super::buckets::seen;
 use super::funnel::{self, Water};
-use super::pen::Pen;
 use super::rules::in_words;
-use super::words::{amount, percent, rate, width};
 use crate::app::history::{Rates, Track};
 use crate::app::rows::{Row, level, tone};
 use crate::app::state::State;
+use crate::draw::bars;
+use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
+use crate::draw::words::{amount, percent, rate, width};
 use crate::meaning::stands_out;
 use crate::num::cells;
 use crate::text::humanise;

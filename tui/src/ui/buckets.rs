@@ -3,13 +3,13 @@
 use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
-use super::bars;
-use super::pen::Pen;
-use super::words::{amount, percent, rate};
 use crate::app::columns::{Column, Placed};
 use crate::app::layout;
 use crate::app::rows::Row;
 use crate::app::state::State;
+use crate::draw::bars;
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate};
 use crate::text::humanise;
 
 /// Levels and waits in the table are those that were read, like the numbers beside them; only the
@@ -66,7 +66,7 @@ fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
             }
         }
         // The arrow may use the gap before a column whose title fills it.
-        let wide = super::words::width(&title);
+        let wide = crate::draw::words::width(&title);
         let (x, width) = if wide > width {
             (x.saturating_sub(1), wide)
         } else {
@@ -98,7 +98,7 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
         }
         Column::Key => {
             let mark = row.view.own.as_ref().map_or("", |_| theme.say(" ≠", " ~"));
-            let room = width.saturating_sub(super::words::width(mark));
+            let room = width.saturating_sub(crate::draw::words::width(mark));
             let end = pen.within(x, y, room, &row.id.key, theme.strong);
             pen.text(end, y, mark, theme.warn);
         }

@@ -3,10 +3,10 @@
 use loudou_api::{Event, EventKind};
 
 use super::buckets::seen;
-use super::pen::Pen;
-use super::words::amount;
 use crate::app::layout::table_height;
 use crate::app::state::State;
+use crate::draw::pen::Pen;
+use crate::draw::words::amount;
 
 /// Draws warnings that hold now, then events.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {

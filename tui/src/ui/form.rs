@@ -4,12 +4,12 @@ use loudou_api::RuleView;
 use loudou_limiter::config;
 use ratatui::style::Style;
 
-use super::panel;
-use super::pen::Pen;
-use super::words::{width, wrap};
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
 use crate::app::state::State;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
+use crate::draw::words::{width, wrap};
 use crate::limit_edit;
 use crate::num::cells;
 

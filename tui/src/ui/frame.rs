@@ -1,11 +1,11 @@
 //! What surrounds every screen: the header with connection and totals, the status line, the footer.
 
-use super::pen::Pen;
-use super::words::{amount, percent, rate, width};
 use crate::app::again;
 use crate::app::form::Stage;
 use crate::app::keys::{self, Binding, KEYS};
 use crate::app::state::{Mode, Screen, State};
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate, width};
 use crate::num::{count, fraction};
 use crate::text::humanise;
 use ratatui::style::Style;
@@ -149,7 +149,10 @@ pub(crate) fn waiting(pen: &mut Pen<'_>, state: &State) {
         None => pen.middle(y, "reading the first poll", theme.dim),
         Some(error) => {
             let most = pen.width().saturating_sub(4);
-            for (line, y) in super::words::wrap(error, most).iter().zip(y..pen.height()) {
+            for (line, y) in crate::draw::words::wrap(error, most)
+                .iter()
+                .zip(y..pen.height())
+            {
                 pen.text(2, y, line, theme.bad);
             }
         }

@@ -16,9 +16,9 @@
 use loudou_api::LimitView;
 use loudou_limiter::Nanos;
 
-use super::pen::Pen;
-use super::words::{amount, percent, rate};
 use crate::app::history::Rates;
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate};
 use crate::num::{cells, float, share, whole};
 use ratatui::style::Style;
 
@@ -264,7 +264,8 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     let admitted = format!("admitted {}/s", rate(Some(rates.admitted)));
     if rates.refused > 0.0 {
         let refused = format!("   refused {}/s", rate(Some(rates.refused)));
-        let wide = super::words::width(&admitted).saturating_add(super::words::width(&refused));
+        let wide = crate::draw::words::width(&admitted)
+            .saturating_add(crate::draw::words::width(&refused));
         let x = pen.width().saturating_sub(wide) / 2;
         pen.spans(x, top, &[(&admitted, theme.good), (&refused, theme.bad)]);
     } else {
@@ -316,7 +317,7 @@ fn number_in_water(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     let theme = pen.theme;
     let y = shape.rim.saturating_add(shape.height / 2);
     let text = format!(" {} ", percent(water.level));
-    let half = i32::from(super::words::width(&text)) / 2;
+    let half = i32::from(crate::draw::words::width(&text)) / 2;
     if half >= shape.half(y) {
         return;
     }

@@ -1,9 +1,9 @@
 //! The keys of this screen and what they do, from the key table.
 
-use super::panel;
-use super::pen::Pen;
 use crate::app::keys::{self, Binding, KEYS};
 use crate::app::state::State;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
 use crate::num::cells;
 
 /// Draws the keys of the screen that lies under the help.

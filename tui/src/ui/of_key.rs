@@ -1,9 +1,9 @@
 //! The small form for one key: how long, why, and what it is to get.
 
 use super::form::{field_line, problem_rows_of};
-use super::panel;
-use super::pen::Pen;
 use crate::app::of_key::KeyForm;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
 use crate::num::cells;
 
 /// Draws the form.

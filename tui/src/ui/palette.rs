@@ -1,12 +1,12 @@
 //! Lists to choose from: the command palette and the sort menu.
 
-use super::panel;
-use super::pen::Pen;
 use crate::app::columns::Column;
 use crate::app::keys;
 use crate::app::line::Line;
 use crate::app::palette::search;
 use crate::app::state::State;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
 use crate::num::cells;
 
 /// The palette: what is typed, and the commands that match with their keys.

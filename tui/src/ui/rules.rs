@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::pen::Pen;
-use super::words::{amount, percent, rate};
 use crate::app::history::Track;
 use crate::app::layout::table_height;
 use crate::app::state::{Data, State};
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate};
 use crate::meaning::{self, short};
 use crate::num::{cells, fraction};
 use loudou_api::{RuleTotals, RuleView};
