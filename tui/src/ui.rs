@@ -12,20 +12,16 @@
 use ratatui::Frame;
 
 use crate::app::layout::{FOOT, HEAD, LEAST};
-use crate::app::state::{Mode, Screen, State};
+use crate::app::screens;
+use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 
-mod bucket;
-mod buckets;
-mod events;
 mod form;
 mod frame;
-mod funnel;
 mod help;
 mod of_key;
 mod palette;
 mod question;
-mod rules;
 mod toast;
 
 pub(crate) use crate::draw::theme::Theme;
@@ -60,12 +56,7 @@ fn body(pen: &mut Pen<'_>, state: &State) {
         frame::waiting(pen, state);
         return;
     }
-    match state.screen {
-        Screen::Buckets => buckets::draw(pen, state),
-        Screen::Bucket => bucket::draw(pen, state),
-        Screen::Rules => rules::draw(pen, state),
-        Screen::Events => events::draw(pen, state),
-    }
+    screens::shown(state).draw(pen, state);
     if state.is_stale() {
         pen.dim_all();
     }

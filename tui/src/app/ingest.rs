@@ -7,10 +7,12 @@ use loudou_limiter::Nanos;
 use serde_json::Value;
 
 use super::again;
+use super::columns::Sort;
 use super::history::Track;
 use super::layout::table_height;
 use super::msg::Snapshot;
 use super::rows::{BucketId, Row};
+use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use crate::cells::{safe, width};
 
@@ -80,7 +82,8 @@ fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
     data.status = snapshot.status;
     data.read_at = read_at;
     let last_rule = data.rules.rules.len().saturating_sub(1);
-    state.rule = state.rule.min(last_rule);
+    let rule = state.selected(Screen::Rules).min(last_rule);
+    state.selected.insert(Screen::Rules, rule);
     state.data = Some(data);
     arrange(state);
 }
@@ -204,6 +207,12 @@ pub(crate) fn arrange(state: &mut State) {
     }
     table.visible = shown.into_iter().map(|(index, _)| index).collect();
     scroll(state);
+}
+
+/// Sorts by another column or the other way.
+pub(crate) fn sort(state: &mut State, sort: Sort) {
+    state.table.sort = sort;
+    arrange(state);
 }
 
 /// Moves the window so that the selection is in it.

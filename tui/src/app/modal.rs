@@ -2,19 +2,20 @@
 
 use super::browse;
 use super::columns::{Column, Sort};
+use super::command::{Binding, Command};
 use super::effects::{Change, Edit, Effect};
 use super::filter::Filter;
 use super::form::{Form, Stage};
 use super::ingest;
-use super::keys::{self, Command};
+use super::keys;
 use super::layout::body_height;
 use super::line::Line;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
+use super::screens;
 use super::state::{Mode, SENDING, State};
 use super::undo::{Action, Pending};
-use super::update;
 
 /// A key, with what the key table makes of it here. The mode is taken out, and put back unless the key
 /// ends it.
@@ -103,7 +104,7 @@ fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
     match command {
         Some(Command::Yes) => {
             if let Some(column) = columns.get(at) {
-                browse::sort(state, Sort::by(*column));
+                ingest::sort(state, Sort::by(*column));
             }
         }
         Some(Command::No) => {}
@@ -114,7 +115,7 @@ fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
 
 fn help(state: &mut State, top: usize, command: Option<Command>) {
     let page = usize::from(body_height(state.size)).saturating_sub(2);
-    let most = keys::KEYS.len().saturating_sub(page).saturating_add(1);
+    let most = keys::all().count().saturating_sub(page).saturating_add(1);
     match command {
         Some(Command::No) => {}
         Some(motion) => state.mode = Mode::Help(browse::moved(top, most, page, motion)),
@@ -149,12 +150,12 @@ fn palette(
     }
 }
 
-fn palette_run(state: &mut State, binding: &keys::Binding, effects: &mut Vec<Effect>) {
+fn palette_run(state: &mut State, binding: &Binding, effects: &mut Vec<Effect>) {
     if binding.places & keys::place(state) == 0 {
-        let screens = keys::screens(binding.places);
-        state.toast(true, format!("{} works on: {screens}", binding.short));
+        let names = screens::names(binding.places);
+        state.toast(true, format!("{} works on: {names}", binding.short));
     } else {
-        update::run(state, binding.command, effects);
+        browse::run(state, binding.command, effects);
     }
 }
 

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
 use super::rows::{BucketId, Row};
+use super::screen::Screen;
 use super::undo::{Pending, Undo};
 use crate::live::ledger::Ledger;
 
@@ -33,20 +34,6 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
     /// How often to poll.
     pub(crate) interval: Nanos,
-}
-
-/// Which screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Screen {
-    /// All buckets.
-    #[default]
-    Buckets,
-    /// One bucket.
-    Bucket,
-    /// All rules.
-    Rules,
-    /// Edits and warnings.
-    Events,
 }
 
 /// What keys go to. Each mode has its own data, so no two can be on at once.
@@ -155,10 +142,8 @@ pub(crate) struct State {
     pub(crate) open: Option<BucketId>,
     /// The limit drawn on the Bucket screen; the reported one when none was chosen.
     pub(crate) limit: Option<usize>,
-    /// The selected rule on the Rules screen.
-    pub(crate) rule: usize,
-    /// The first event on the Events screen.
-    pub(crate) event: usize,
+    /// The selected line of screens that are plain lists.
+    pub(crate) selected: BTreeMap<Screen, usize>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) toasts: Vec<Toast>,
     /// Own edits that can be taken back, newest last.
@@ -273,30 +258,9 @@ impl State {
         self.data.as_ref()?.rows.get(*index)
     }
 
-    /// The bucket that keys act on: the open one, or the selected one.
-    pub(crate) fn target(&self) -> Option<BucketId> {
-        match self.screen {
-            Screen::Bucket => self.open.clone(),
-            Screen::Buckets => self.selected_row().map(|row| row.id.clone()),
-            Screen::Rules | Screen::Events => None,
-        }
-    }
-
-    /// The rule that keys act on.
-    pub(crate) fn target_rule(&self) -> Option<String> {
-        match self.screen {
-            Screen::Rules => self.rule_view(self.rule).map(|rule| rule.name.clone()),
-            _ => self.target().map(|id| id.rule),
-        }
-    }
-
-    /// The row of the bucket that keys act on.
-    pub(crate) fn target_row(&self) -> Option<&Row> {
-        match self.screen {
-            Screen::Bucket => self.open_row(),
-            Screen::Buckets => self.selected_row(),
-            Screen::Rules | Screen::Events => None,
-        }
+    /// The selected line of a screen that is a plain list.
+    pub(crate) fn selected(&self, screen: Screen) -> usize {
+        self.selected.get(&screen).copied().unwrap_or(0)
     }
 
     /// The row of the open bucket, if it still lives.

@@ -8,7 +8,8 @@ use super::effects::{Change, Edit, Effect};
 use super::fixture::{feed, state, type_keys};
 use super::msg::{Failure, Msg};
 use super::press::{Mouse, MouseAction};
-use super::state::{Exit, Mode, Screen, State};
+use super::screen::Screen;
+use super::state::{Exit, Mode, State};
 use super::update::update;
 
 pub(crate) mod again;

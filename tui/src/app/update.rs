@@ -5,15 +5,17 @@ use loudou_limiter::Nanos;
 use super::again;
 use super::answers;
 use super::browse;
+use super::command::Command;
 use super::effects::{Effect, Goal, PollRequest};
 use super::form::Stage;
 use super::ingest;
 use super::keys;
-use super::keys::Command;
 use super::modal;
 use super::msg::{Failure, Msg, Snapshot};
 use super::press::Press;
-use super::state::{Exit, Mode, Screen, State};
+use super::screen::BROWSE;
+use super::screens;
+use super::state::{Exit, Mode, State};
 
 /// Applies one message at the time `now`.
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
@@ -58,7 +60,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 
 /// When to call with [`Msg::Tick`] if nothing happens before: for ages, and for water that falls.
 pub(crate) fn tick_after(state: &State) -> Nanos {
-    let moving = state.screen == Screen::Bucket && state.frozen.is_none() && !state.is_stale();
+    let moving = screens::shown(state).moves() && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
     if state.link.in_flight.is_some() {
         return tick;
@@ -126,24 +128,16 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
-        _ if place & keys::BROWSE == 0 => modal::pressed(state, press, command, effects),
-        Some(command) => run(state, command, effects),
+        _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
+        Some(command) => browse::run(state, command, effects),
         None => {
             if let Some(binding) = keys::elsewhere(press) {
-                let screens = keys::screens(binding.places);
+                let names = screens::names(binding.places);
                 state.toast(
                     true,
-                    format!("{press} ({}) works on: {screens}", binding.short),
+                    format!("{press} ({}) works on: {names}", binding.short),
                 );
             }
         }
-    }
-}
-
-/// Runs a command of the screens, or says why it does not apply.
-pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
-    match keys::obstacle(state, command) {
-        Some(why) => state.toast(true, why),
-        None => browse::run(state, command, effects),
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     super::form::field(&mut pen, 1, 0, ":", line, theme.plain);
     let height = pen.height().saturating_sub(1);
     let first = panel::first_line(found.len(), height, at);
-    let (under, width) = (keys::on(&state.screen), pen.width());
+    let (under, width) = (state.screen.place(), pen.width());
     for (index, binding) in found
         .iter()
         .enumerate()

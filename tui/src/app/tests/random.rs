@@ -10,7 +10,8 @@ use crate::app::fixture::{rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::of_key::KeyAnswer;
 use crate::app::press::keys;
-use crate::app::state::{Mode, Screen, State};
+use crate::app::screen::Screen;
+use crate::app::state::{Mode, State};
 use crate::app::update::update;
 use crate::live::apply::Done;
 

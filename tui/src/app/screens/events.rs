@@ -2,14 +2,51 @@
 
 use loudou_api::{Event, EventKind};
 
-use super::buckets::seen;
+use super::view::View;
+use crate::app::command::Command as C;
+use crate::app::command::{Binding, bind, c};
 use crate::app::layout::table_height;
+use crate::app::screen::{BROWSE, Screen};
 use crate::app::state::State;
 use crate::draw::pen::Pen;
-use crate::draw::words::amount;
+use crate::draw::words::{amount, seen};
+
+const TAB: Binding = bind((
+    C::Show(Screen::Events),
+    &[c('5')],
+    BROWSE,
+    13,
+    "events",
+    "go to edits and warnings",
+));
+
+/// Edits and warnings.
+pub(super) struct Events;
+
+impl View for Events {
+    fn screen(&self) -> Screen {
+        Screen::Events
+    }
+
+    fn title(&self) -> &'static str {
+        "Events"
+    }
+
+    fn tab(&self) -> &'static Binding {
+        &TAB
+    }
+
+    fn draw(&self, pen: &mut Pen<'_>, state: &State) {
+        draw(pen, state);
+    }
+
+    fn lines(&self, state: &State) -> usize {
+        state.data.as_ref().map_or(0, |data| data.events.len())
+    }
+}
 
 /// Draws warnings that hold now, then events.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
     pen.style_line(0, theme.head);
@@ -39,7 +76,8 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
         pen.middle(pen.height() / 2, "no events yet", theme.dim);
     }
     let now = state.server_ns().saturating_add(state.age().get());
-    let first = state.event.saturating_sub(table_height(state.size) / 2);
+    let selected = state.selected(Screen::Events);
+    let first = selected.saturating_sub(table_height(state.size) / 2);
     for ((index, event), y) in data
         .events
         .iter()
@@ -48,7 +86,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
         .zip(y..pen.height())
     {
         line(pen, y, event, now);
-        if index == state.event {
+        if index == selected {
             pen.select_line(y);
         }
     }
