@@ -1,5 +1,6 @@
 //! What a command reads from and writes to, and how: so that tests can stand in for a terminal.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -8,6 +9,7 @@ use loudou_limiter::Nanos;
 use serde::Serialize;
 
 use super::args::{ColorWhen, Format, Global};
+use crate::cells::fit;
 use crate::text::is_unsafe;
 
 /// The world of one run.
@@ -83,6 +85,11 @@ impl Style {
         } else {
             text.to_owned()
         }
+    }
+
+    /// `text` in at most `width` cells, with a mark where something was cut off.
+    pub(crate) fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
+        fit(text, width, if self.ascii { '~' } else { '…' })
     }
 }
 

@@ -1,25 +1,102 @@
-//! Bars: a level from left to right, and counts through time from the bottom up.
+//! Bars in eighths of a cell: a level from left to right, and counts through time from the bottom up. In
+//! ASCII other characters stand for them.
 
 use ratatui::style::Style;
 
 use super::pen::Pen;
 use crate::num::{share, whole};
 
+/// A cell filled from the bottom, by eighths; and what stands for that in ASCII.
+const RISING: [(char, char); 9] = [
+    (' ', ' '),
+    ('▁', '.'),
+    ('▂', '.'),
+    ('▃', '.'),
+    ('▄', '-'),
+    ('▅', '-'),
+    ('▆', '='),
+    ('▇', '='),
+    ('█', '#'),
+];
+
+/// A cell filled from the left, by eighths; and what stands for that in ASCII.
+const GROWING: [(char, char); 9] = [
+    (' ', ' '),
+    ('▏', ' '),
+    ('▎', ' '),
+    ('▍', '-'),
+    ('▌', '-'),
+    ('▋', '='),
+    ('▊', '='),
+    ('▉', '#'),
+    ('█', '#'),
+];
+
+/// A cell filled from the bottom by `eighths`.
+pub(crate) fn rising(eighths: u16, ascii: bool) -> char {
+    glyph(&RISING, eighths, ascii)
+}
+
+/// A cell filled from the left by `eighths`.
+fn growing(eighths: u16, ascii: bool) -> char {
+    glyph(&GROWING, eighths, ascii)
+}
+
+fn glyph(glyphs: &[(char, char); 9], eighths: u16, ascii: bool) -> char {
+    let at = usize::from(eighths.min(8));
+    let (glyph, plain) = glyphs.get(at).copied().unwrap_or((' ', ' '));
+    if ascii { plain } else { glyph }
+}
+
+/// The eighths of `cells` cells that `part` of `total` fills, rounded up so that something is seen; in
+/// ASCII whole cells.
+pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
+    let step = if ascii { 8 } else { 1 };
+    let steps = cells.saturating_mul(8) / step;
+    let scaled = u128::from(part.min(total)).saturating_mul(u128::from(steps));
+    let filled = scaled.div_ceil(u128::from(total).max(1));
+    let filled = u16::try_from(filled).unwrap_or(steps);
+    filled.saturating_mul(step)
+}
+
+/// The eighths of `cells` cells that a level of 0 to 1 fills. A little is never drawn as nothing.
+pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
+    if level > 0.0 {
+        share(level, cells.saturating_mul(8)).max(1)
+    } else {
+        0
+    }
+}
+
+/// Of so many eighths, those that are in the cell with this number.
+pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
+    eighths.saturating_sub(cell.saturating_mul(8)).min(8)
+}
+
+/// `part` of `total` as text of `cells` cells.
+pub(crate) fn text(part: u64, total: u64, cells: u16, ascii: bool) -> String {
+    let eighths = filled(part, total, cells, ascii);
+    let empty = if ascii { '.' } else { '·' };
+    let cell = |cell| match in_cell(eighths, cell) {
+        0 => empty,
+        filled => growing(filled, ascii),
+    };
+    (0..cells).map(cell).collect()
+}
+
 /// A level of 0 to 1 in `width` cells at `x`, `y`, in the colour of the level `tone`.
 pub(crate) fn level(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, level: f64, tone: f64) {
     let theme = pen.theme;
-    let eighths = share(level, width.saturating_mul(8));
-    // A little is never drawn as nothing.
-    let eighths = if level > 0.0 { eighths.max(1) } else { 0 };
+    let eighths = filled_by_level(level, width);
     let style = theme.water(tone, 0.4);
     let empty = theme.pick('·', '.');
     for cell in 0..width {
-        let filled = eighths.saturating_sub(cell.saturating_mul(8)).min(8);
+        let filled = in_cell(eighths, cell);
         let at = i32::from(x.saturating_add(cell));
         if filled == 0 {
             pen.cell(at, i32::from(y), empty, theme.track);
         } else {
-            pen.cell(at, i32::from(y), theme.growing(filled), style);
+            pen.cell(at, i32::from(y), growing(filled, theme.ascii), style);
         }
     }
 }
@@ -47,10 +124,10 @@ pub(crate) fn columns(pen: &mut Pen<'_>, values: &[Option<f64>], top: f64, style
         };
         let eighths = u16::try_from(whole(eighths.ceil())).unwrap_or(0);
         for row in 0..height {
-            let filled = eighths.saturating_sub(row.saturating_mul(8)).min(8);
+            let filled = in_cell(eighths, row);
             let y = i32::from(height.saturating_sub(row).saturating_sub(1));
             if filled > 0 {
-                pen.cell(x, y, theme.rising(filled), style);
+                pen.cell(x, y, rising(filled, theme.ascii), style);
             } else if row == 0 {
                 pen.cell(x, y, theme.pick('▁', '_'), theme.track);
             }

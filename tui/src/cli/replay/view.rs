@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::compared;
 use super::plot::{self, Axis};
 use crate::cells::wrap;
-use crate::cli::table::{Cell, Paint, Set, Table, bar, csv, fit};
+use crate::cli::table::{Cell, Paint, Set, Table, bar, csv};
 use crate::cli::world::Style;
 use crate::replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
 use crate::text::{counted, date, escape, humanise};
@@ -242,7 +242,7 @@ fn notes(summary: &Summary, out: &mut dyn Write, style: Style) -> io::Result<()>
             writeln!(out, "  line {}: {}", bad.line, escape(&bad.message))?;
             if !bad.text.is_empty() {
                 let text = escape(&bad.text);
-                let text = style.marks(&fit(&text, WIDEST.saturating_sub(4), style));
+                let text = style.marks(&style.fit(&text, WIDEST.saturating_sub(4)));
                 writeln!(out, "    {}", Paint::Dim.on(&text, style))?;
             }
         }

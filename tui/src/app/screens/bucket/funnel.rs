@@ -19,9 +19,10 @@ use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
 use crate::app::history::Rates;
+use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, width};
-use crate::num::{cells, float, share, whole};
+use crate::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
 const ABOVE: u16 = 3;
@@ -125,12 +126,7 @@ fn walls(pen: &mut Pen<'_>, shape: &Shape) {
 fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
     let theme = pen.theme;
     let height = cells(usize::try_from(shape.height).unwrap_or(0));
-    let eighths = share(water.level, height.saturating_mul(8));
-    let eighths = if water.level > 0.0 {
-        i32::from(eighths.max(1))
-    } else {
-        0
-    };
+    let eighths = i32::from(bars::filled_by_level(water.level, height));
     let bottom = shape.rim.saturating_add(shape.height).saturating_sub(1);
     let surface = bottom.saturating_sub((eighths.saturating_sub(1)).max(0) / 8);
     let depth = f64::from(height.max(1));
@@ -149,7 +145,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
                 0
             };
             let filled = here.saturating_add(wave).clamp(1, 8);
-            let glyph = theme.rising(u16::try_from(filled).unwrap_or(8));
+            let glyph = bars::rising(u16::try_from(filled).unwrap_or(8), theme.ascii);
             pen.cell(
                 shape.centre.saturating_add(dx),
                 y,
