@@ -1,7 +1,7 @@
 //! Commands, and the keys that are bound to them.
 
 use super::press::{Code, Press};
-use super::screen::{Places, Screen};
+use super::screen::{BROWSE, Places, Screen};
 
 /// What a key can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,17 @@ pub(crate) const fn bind(row: Row) -> Binding {
         help,
         rank,
     }
+}
+
+/// The line for going to a screen.
+pub(crate) const fn tab(
+    screen: Screen,
+    keys: &'static [Press],
+    rank: u8,
+    short: &'static str,
+    help: &'static str,
+) -> Binding {
+    bind((Command::Show(screen), keys, BROWSE, rank, short, help))
 }
 
 /// A key that is no character.

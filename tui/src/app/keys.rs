@@ -16,8 +16,8 @@ mod table;
 /// Every key, in the order of help and palette: what the screens share, each screen's own, and the tabs
 /// where they belong.
 pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
-    let own = SCREENS.iter().flat_map(|view| view.keys());
-    let tabs = SCREENS.iter().map(|view| view.tab());
+    let own = SCREENS.iter().flat_map(|view| view.about().keys);
+    let tabs = SCREENS.iter().map(|view| &view.about().tab);
     table::OPEN_AND_EDIT
         .iter()
         .chain(own)

@@ -11,7 +11,7 @@ mod events;
 mod rules;
 mod view;
 
-pub(crate) use view::View;
+pub(crate) use view::{About, View};
 
 /// All screens, in the order of their tabs.
 pub(crate) static SCREENS: [&dyn View; 4] = [
@@ -24,7 +24,7 @@ pub(crate) static SCREENS: [&dyn View; 4] = [
 /// What a screen does.
 pub(crate) fn view(screen: Screen) -> &'static dyn View {
     let mut all = SCREENS.iter().copied();
-    all.find(|view| view.screen() == screen)
+    all.find(|view| view.about().screen == screen)
         .unwrap_or(&buckets::Buckets)
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn shown(state: &State) -> &'static dyn View {
 pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     let turns: Vec<Screen> = SCREENS
         .iter()
-        .filter(|view| view.takes_turns())
-        .map(|view| view.screen())
+        .filter(|view| view.about().takes_turns)
+        .map(|view| view.about().screen)
         .collect();
     let at = turns.iter().position(|screen| *screen == from).unwrap_or(0);
     let next = match at.checked_add_signed(step) {
@@ -53,9 +53,9 @@ pub(crate) fn turn(from: Screen, step: isize) -> Screen {
 pub(crate) fn names(places: Places) -> String {
     let views = SCREENS
         .iter()
-        .filter(|view| places & view.screen().place() != 0);
+        .filter(|view| places & view.about().screen.place() != 0);
     views
-        .map(|view| view.title())
+        .map(|view| view.about().title)
         .collect::<Vec<_>>()
         .join(", ")
 }

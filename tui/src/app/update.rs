@@ -60,7 +60,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 
 /// When to call with [`Msg::Tick`] if nothing happens before: for ages, and for water that falls.
 pub(crate) fn tick_after(state: &State) -> Nanos {
-    let moving = screens::shown(state).moves() && state.frozen.is_none() && !state.is_stale();
+    let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
     if state.link.in_flight.is_some() {
         return tick;

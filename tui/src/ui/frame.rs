@@ -5,7 +5,7 @@ use crate::app::command::{ALWAYS, Binding};
 use crate::app::form::Stage;
 use crate::app::keys;
 use crate::app::screen::Screen;
-use crate::app::screens::{self, SCREENS, View};
+use crate::app::screens::{self, About, SCREENS};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, width};
@@ -18,7 +18,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let mut x = pen.text(0, 0, theme.say(" 漏斗 loudou ", " loudou "), theme.name);
     let (text, style) = connection(pen, state);
-    let tabs = SCREENS.map(|view| (tab(view), view.screen()));
+    let tabs = SCREENS.map(|view| (tab(view.about()), view.about().screen));
     let wide: u16 = tabs
         .iter()
         .map(|(name, _)| width(name).saturating_add(3))
@@ -45,9 +45,9 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
 }
 
 /// The key and the name of a screen.
-fn tab(view: &dyn View) -> String {
-    let key = view.tab().keys.first().map(ToString::to_string);
-    format!("{} {}", key.unwrap_or_default(), view.title())
+fn tab(about: &About) -> String {
+    let key = about.tab.keys.first().map(ToString::to_string);
+    format!("{} {}", key.unwrap_or_default(), about.title)
 }
 
 fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {

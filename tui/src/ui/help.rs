@@ -13,7 +13,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {
     let theme = pen.theme;
     let place = state.screen.place();
     let here: Vec<&Binding> = keys::all().filter(|b| b.places & place != 0).collect();
-    let title = format!("keys on {}", screens::shown(state).title());
+    let title = format!("keys on {}", screens::shown(state).about().title);
     let height = cells(here.len()).saturating_add(2);
     let width = pen.width().saturating_sub(2).min(70);
     let mut pen = panel::open(pen, &title, width, height);

@@ -4,12 +4,11 @@ use loudou_api::{LimitView, RuleView};
 use ratatui::style::Style;
 
 use super::rules::in_words;
-use super::view::View;
-use crate::app::command::Command as C;
-use crate::app::command::{Binding, bind, c};
+use super::view::{About, View};
+use crate::app::command::{c, tab};
 use crate::app::history::{Rates, Track};
 use crate::app::rows::{BucketId, Row, level, tone};
-use crate::app::screen::{BROWSE, Screen};
+use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
@@ -23,37 +22,27 @@ use funnel::Water;
 
 mod funnel;
 
-const TAB: Binding = bind((
-    C::Show(Screen::Bucket),
-    &[c('2')],
-    BROWSE,
-    0,
-    "bucket",
-    "go to the selected bucket",
-));
+static ABOUT: About = About {
+    screen: Screen::Bucket,
+    title: "Bucket",
+    tab: tab(
+        Screen::Bucket,
+        &[c('2')],
+        0,
+        "bucket",
+        "go to the selected bucket",
+    ),
+    keys: &[],
+    takes_turns: false,
+    moves: true,
+};
 
 /// One bucket.
 pub(super) struct Bucket;
 
 impl View for Bucket {
-    fn screen(&self) -> Screen {
-        Screen::Bucket
-    }
-
-    fn title(&self) -> &'static str {
-        "Bucket"
-    }
-
-    fn tab(&self) -> &'static Binding {
-        &TAB
-    }
-
-    fn takes_turns(&self) -> bool {
-        false
-    }
-
-    fn moves(&self) -> bool {
-        true
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn draw(&self, pen: &mut Pen<'_>, state: &State) {

@@ -4,16 +4,16 @@ use loudou_limiter::Nanos;
 use ratatui::style::Style;
 
 use super::bucket::Bucket;
-use super::view::View;
+use super::view::{About, View};
 use crate::app::columns::{Column, Placed, Sort, place};
 use crate::app::command::Command as C;
-use crate::app::command::{Binding, bind, c};
+use crate::app::command::{Binding, bind, c, tab};
 use crate::app::filter::Filter;
 use crate::app::ingest;
 use crate::app::layout::{HEAD, body_height};
 use crate::app::line::Line;
 use crate::app::rows::Row;
-use crate::app::screen::{BROWSE, Places, Screen};
+use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::bars;
 use crate::draw::pen::Pen;
@@ -23,14 +23,20 @@ use crate::text::humanise;
 
 const HERE: Places = Screen::Buckets.place();
 
-const TAB: Binding = bind((
-    C::Show(Screen::Buckets),
-    &[c('1')],
-    BROWSE,
-    0,
-    "buckets",
-    "go to all buckets",
-));
+static ABOUT: About = About {
+    screen: Screen::Buckets,
+    title: "Buckets",
+    tab: tab(
+        Screen::Buckets,
+        &[c('1')],
+        0,
+        "buckets",
+        "go to all buckets",
+    ),
+    keys: KEYS,
+    takes_turns: true,
+    moves: false,
+};
 
 #[rustfmt::skip]
 const KEYS: &[Binding] = &[
@@ -45,20 +51,8 @@ const KEYS: &[Binding] = &[
 pub(super) struct Buckets;
 
 impl View for Buckets {
-    fn screen(&self) -> Screen {
-        Screen::Buckets
-    }
-
-    fn title(&self) -> &'static str {
-        "Buckets"
-    }
-
-    fn tab(&self) -> &'static Binding {
-        &TAB
-    }
-
-    fn keys(&self) -> &'static [Binding] {
-        KEYS
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn draw(&self, pen: &mut Pen<'_>, state: &State) {

@@ -2,38 +2,35 @@
 
 use loudou_api::{Event, EventKind};
 
-use super::view::View;
-use crate::app::command::Command as C;
-use crate::app::command::{Binding, bind, c};
+use super::view::{About, View};
+use crate::app::command::{c, tab};
 use crate::app::layout::table_height;
-use crate::app::screen::{BROWSE, Screen};
+use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, seen};
 
-const TAB: Binding = bind((
-    C::Show(Screen::Events),
-    &[c('5')],
-    BROWSE,
-    13,
-    "events",
-    "go to edits and warnings",
-));
+static ABOUT: About = About {
+    screen: Screen::Events,
+    title: "Events",
+    tab: tab(
+        Screen::Events,
+        &[c('5')],
+        13,
+        "events",
+        "go to edits and warnings",
+    ),
+    keys: &[],
+    takes_turns: true,
+    moves: false,
+};
 
 /// Edits and warnings.
 pub(super) struct Events;
 
 impl View for Events {
-    fn screen(&self) -> Screen {
-        Screen::Events
-    }
-
-    fn title(&self) -> &'static str {
-        "Events"
-    }
-
-    fn tab(&self) -> &'static Binding {
-        &TAB
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn draw(&self, pen: &mut Pen<'_>, state: &State) {

@@ -4,41 +4,32 @@ use loudou_api::{RuleTotals, RuleView};
 use ratatui::style::Style;
 use serde_json::Value;
 
-use super::view::View;
-use crate::app::command::Command as C;
-use crate::app::command::{Binding, bind, c};
+use super::view::{About, View};
+use crate::app::command::{c, tab};
 use crate::app::history::Track;
 use crate::app::layout::table_height;
-use crate::app::screen::{BROWSE, Screen};
+use crate::app::screen::Screen;
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate};
 use crate::meaning::{self, short};
 use crate::num::{cells, fraction};
 
-const TAB: Binding = bind((
-    C::Show(Screen::Rules),
-    &[c('3')],
-    BROWSE,
-    12,
-    "rules",
-    "go to the rules",
-));
+static ABOUT: About = About {
+    screen: Screen::Rules,
+    title: "Rules",
+    tab: tab(Screen::Rules, &[c('3')], 12, "rules", "go to the rules"),
+    keys: &[],
+    takes_turns: true,
+    moves: false,
+};
 
 /// All rules.
 pub(super) struct Rules;
 
 impl View for Rules {
-    fn screen(&self) -> Screen {
-        Screen::Rules
-    }
-
-    fn title(&self) -> &'static str {
-        "Rules"
-    }
-
-    fn tab(&self) -> &'static Binding {
-        &TAB
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn draw(&self, pen: &mut Pen<'_>, state: &State) {

@@ -6,31 +6,26 @@ use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
 
-/// A screen: its name, its keys, what they act on, and its drawing.
-pub(crate) trait View: Sync {
+/// What is fixed of a screen.
+pub(crate) struct About {
     /// Its name in the code.
-    fn screen(&self) -> Screen;
-
+    pub(crate) screen: Screen,
     /// Its name on its tab.
-    fn title(&self) -> &'static str;
-
+    pub(crate) title: &'static str,
     /// The key that leads to it.
-    fn tab(&self) -> &'static Binding;
-
+    pub(crate) tab: Binding,
     /// The keys that only it has.
-    fn keys(&self) -> &'static [Binding] {
-        &[]
-    }
-
+    pub(crate) keys: &'static [Binding],
     /// Whether the keys for the next and the previous screen stop at it.
-    fn takes_turns(&self) -> bool {
-        true
-    }
-
+    pub(crate) takes_turns: bool,
     /// Whether it moves between polls.
-    fn moves(&self) -> bool {
-        false
-    }
+    pub(crate) moves: bool,
+}
+
+/// A screen: its keys, what they act on, and its drawing.
+pub(crate) trait View: Sync {
+    /// Its name and its keys.
+    fn about(&self) -> &'static About;
 
     /// Draws its body.
     fn draw(&self, pen: &mut Pen<'_>, state: &State);
@@ -47,12 +42,12 @@ pub(crate) trait View: Sync {
 
     /// The selected line.
     fn at(&self, state: &State) -> usize {
-        state.selected(self.screen())
+        state.selected(self.about().screen)
     }
 
     /// Selects a line.
     fn select(&self, state: &mut State, at: usize) {
-        state.selected.insert(self.screen(), at);
+        state.selected.insert(self.about().screen, at);
     }
 
     /// The row of the bucket that keys act on, if it still lives.
@@ -77,7 +72,7 @@ pub(crate) trait View: Sync {
 
     /// Goes to it.
     fn enter(&self, state: &mut State) {
-        state.screen = self.screen();
+        state.screen = self.about().screen;
     }
 
     /// Goes back from it.
