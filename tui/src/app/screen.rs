@@ -1,6 +1,6 @@
 //! The names of the screens, and the places where a key can work.
 
-/// A screen. [`screens`](super::screens) has the table of what each of them does.
+/// A screen. What each of them does is in the table in `screens.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Screen {
     /// All buckets.
