@@ -5,7 +5,7 @@ use loudou_limiter::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, Sou
 mod answers;
 mod bucket;
 mod limit;
-mod own;
+mod per_key;
 mod requests;
 pub(crate) mod short;
 mod upstream;
@@ -129,8 +129,8 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
         (false, _) => {}
     }
-    notes.extend(own::overrides(rule));
-    notes.extend(rule.penalty.as_ref().map(own::penalty));
+    notes.extend(per_key::overrides(rule));
+    notes.extend(rule.penalty.as_ref().map(per_key::penalty));
     if rule.mode == Mode::Enforce {
         notes.extend(answers::refuse(&rule.refuse));
         notes.extend(answers::respond(rule.respond));

@@ -8,7 +8,7 @@ use super::form::{Form, Stage};
 use super::key_undo::KeyUndo;
 use super::msg::Failure;
 use super::of_key::{KeyAnswer, KeyChange, What};
-use super::rows::BucketId;
+use super::rows::BucketName;
 use super::state::{Mode, State};
 use super::undo::{self, Action, EditUndo, Pending, Undo};
 
@@ -249,7 +249,7 @@ fn refused(state: &mut State, edit: &Edit, failure: &Failure) {
 }
 
 /// A reset was answered.
-pub(crate) fn reset(state: &mut State, id: &BucketId, result: Result<Box<ResetAnswer>, Failure>) {
+pub(crate) fn reset(state: &mut State, id: &BucketName, result: Result<Box<ResetAnswer>, Failure>) {
     match result {
         Ok(answer) => {
             let key = &id.key;

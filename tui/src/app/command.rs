@@ -63,7 +63,7 @@ pub(crate) struct Binding {
 }
 
 /// Command, keys, places, rank, and the words of footer and help.
-pub(crate) type Row = (
+pub(crate) type Spec = (
     Command,
     &'static [Press],
     Places,
@@ -73,8 +73,8 @@ pub(crate) type Row = (
 );
 
 /// A line of the table.
-pub(crate) const fn bind(row: Row) -> Binding {
-    let (command, keys, places, rank, short, help) = row;
+pub(crate) const fn bind(spec: Spec) -> Binding {
+    let (command, keys, places, rank, short, help) = spec;
     Binding {
         command,
         keys,

@@ -5,7 +5,7 @@ use loudou_limiter::{Carry, Nanos};
 use serde_json::Value;
 
 use super::of_key::KeyChange;
-use super::rows::BucketId;
+use super::rows::BucketName;
 use crate::live::Item;
 
 /// One wish.
@@ -18,7 +18,7 @@ pub(crate) enum Effect {
     /// Edit a rule, or drop its edit.
     Edit(Box<Edit>),
     /// Make a bucket as good as new.
-    Reset(BucketId),
+    Reset(BucketName),
     /// Ban a key, let it free, or give it other limits.
     OfKey(Box<KeyChange>),
     /// Apply again what a restart took.

@@ -11,7 +11,7 @@ use super::columns::Sort;
 use super::history::Track;
 use super::layout::table_height;
 use super::msg::Snapshot;
-use super::rows::{BucketId, Row};
+use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use crate::cells::{safe, width};
@@ -125,11 +125,11 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
 
 /// Rows with their rates. Tracks of buckets that are not there any more are dropped, so the history is
 /// bounded as the poll is.
-fn rows(tracks: &mut BTreeMap<BucketId, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
+fn rows(tracks: &mut BTreeMap<BucketName, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
     let mut old = std::mem::take(tracks);
     let mut rows = Vec::with_capacity(buckets.len());
     for (as_of_ns, view) in buckets {
-        let id = BucketId::new(&view.rule, &view.key);
+        let id = BucketName::new(&view.rule, &view.key);
         // A bucket may move between two pages and be read twice.
         if tracks.contains_key(&id) {
             continue;

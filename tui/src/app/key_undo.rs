@@ -5,14 +5,14 @@ use loudou_limiter::Nanos;
 use serde_json::Value;
 
 use super::of_key::{KeyAnswer, KeyChange, What};
-use super::rows::BucketId;
+use super::rows::BucketName;
 use super::undo::{Action, Pending};
 use crate::meaning::{banned, imposed};
 
 /// How an own change for a key is taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyUndo {
-    pub(crate) id: BucketId,
+    pub(crate) id: BucketName,
     back: Back,
     /// Whether it was a ban.
     bans: bool,

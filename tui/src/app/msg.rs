@@ -7,7 +7,7 @@ use loudou_api::{
 use super::effects::{Edit, Goal};
 use super::of_key::{KeyAnswer, KeyChange};
 use super::press::{Mouse, Press};
-use super::rows::BucketId;
+use super::rows::BucketName;
 use crate::live::Item;
 use crate::live::apply::Done;
 
@@ -31,7 +31,7 @@ pub(crate) enum Msg {
     /// An edit was answered.
     Edited(Box<Edit>, Result<Box<EditAnswer>, Failure>),
     /// A reset was answered.
-    Reset(BucketId, Result<Box<ResetAnswer>, Failure>),
+    Reset(BucketName, Result<Box<ResetAnswer>, Failure>),
     /// A change for one key was answered.
     OfKey(Box<KeyChange>, Result<KeyAnswer, Failure>),
     /// What became of what was to be applied again.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::form::{Field, Input, Kind, choose, field_problem};
 use super::press::Press;
-use super::rows::BucketId;
+use super::rows::BucketName;
 use super::undo::{Action, Pending};
 use crate::meaning::short;
 
@@ -17,7 +17,7 @@ const GIVES: [&str; 4] = ["scale", "unlimited", "banned", "remove"];
 /// A change for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyChange {
-    pub(crate) id: BucketId,
+    pub(crate) id: BucketName,
     pub(crate) what: What,
     pub(crate) reason: String,
     /// Whether this takes an own change back.
@@ -62,7 +62,7 @@ pub(crate) enum KeyAnswer {
 /// The form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyForm {
-    pub(crate) id: BucketId,
+    pub(crate) id: BucketName,
     /// The rule that the override is in; `None` for a ban.
     rule: Option<Box<RuleView>>,
     pub(crate) fields: Vec<Field>,
@@ -71,7 +71,7 @@ pub(crate) struct KeyForm {
 
 impl KeyForm {
     /// Asks for a ban.
-    pub(crate) fn ban(id: BucketId) -> Self {
+    pub(crate) fn ban(id: BucketName) -> Self {
         let fields = vec![
             Field::text(Kind::Lasts, "for".to_owned(), ""),
             Field::text(Kind::Reason, "reason".to_owned(), ""),
@@ -86,7 +86,7 @@ impl KeyForm {
     }
 
     /// Asks for an override, beginning with the one in force.
-    pub(crate) fn own(id: BucketId, rule: RuleView) -> Self {
+    pub(crate) fn own(id: BucketName, rule: RuleView) -> Self {
         let own = rule.rule.get("overrides").and_then(|all| all.get(&id.key));
         let scale = own.and_then(|own| own.get("scale")).map(Value::to_string);
         let gives = own.and_then(Value::as_str).unwrap_or("scale");
@@ -189,7 +189,7 @@ impl KeyForm {
     /// The limits that the scale makes of them.
     fn scaled(&self) -> Option<String> {
         let scale = Decimal::parse(&self.value(Kind::Scale))?;
-        Some(short::own(&scaled(&self.limits()?, scale)?))
+        Some(short::of_limits(&scaled(&self.limits()?, scale)?))
     }
 
     /// What the key is to get; `None` to remove that.
@@ -260,7 +260,7 @@ impl KeyForm {
 }
 
 /// The question before a banned key is let free.
-pub(crate) fn ask_unban(id: BucketId, ban: &BanView) -> Pending {
+pub(crate) fn ask_unban(id: BucketName, ban: &BanView) -> Pending {
     let by = match ban.by {
         BanBy::Penalty => "Its penalties are forgotten.",
         BanBy::Operator | BanBy::Override => "What led to it is forgotten.",

@@ -1,7 +1,7 @@
 //! The table of screens. A new one is a file here, a line in the table, and a name in
 //! [`screen`](super::screen).
 
-use super::rows::{BucketId, Row};
+use super::rows::{BucketName, Row};
 use super::screen::{Places, Screen};
 use super::state::State;
 
@@ -61,7 +61,7 @@ pub(crate) fn names(places: Places) -> String {
 }
 
 /// The bucket that keys act on: the open one, or the selected one.
-pub(crate) fn target(state: &State) -> Option<BucketId> {
+pub(crate) fn target(state: &State) -> Option<BucketName> {
     shown(state).bucket(state)
 }
 

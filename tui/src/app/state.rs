@@ -14,7 +14,7 @@ use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
-use super::rows::{BucketId, Row};
+use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::undo::{Pending, Undo};
 use crate::live::ledger::Ledger;
@@ -78,7 +78,7 @@ pub(crate) struct Data {
 /// Counters through time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    pub(crate) buckets: BTreeMap<BucketId, Track>,
+    pub(crate) buckets: BTreeMap<BucketName, Track>,
     pub(crate) rules: BTreeMap<String, Track>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Table {
     /// Indices of the rows that pass, in order.
     pub(crate) visible: Vec<usize>,
     /// The bucket the selection sticks to; the top row while nobody moved.
-    pub(crate) pinned: Option<BucketId>,
+    pub(crate) pinned: Option<BucketName>,
     /// Where in `visible` the selection is.
     pub(crate) at: usize,
     /// The first row on screen.
@@ -139,7 +139,7 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) table: Table,
     /// The bucket of the Bucket screen.
-    pub(crate) open: Option<BucketId>,
+    pub(crate) open: Option<BucketName>,
     /// The limit drawn on the Bucket screen; the reported one when none was chosen.
     pub(crate) limit: Option<usize>,
     /// The selected line of screens that are plain lists.
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// What the last poll, shown or not, tells of the ban of a bucket as it is after `after_ns`.
-    pub(crate) fn seen_after(&self, id: &BucketId, after_ns: u64) -> Seen {
+    pub(crate) fn seen_after(&self, id: &BucketName, after_ns: u64) -> Seen {
         let (found, all) = if let Some(waiting) = self.waiting() {
             let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
             let mut buckets = waiting.buckets.iter();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::effects::{Change, Edit};
 use super::key_undo::KeyUndo;
 use super::of_key::KeyChange;
-use super::rows::BucketId;
+use super::rows::BucketName;
 use crate::live::Item;
 
 /// The most edits that can be taken back.
@@ -118,7 +118,7 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Edit(Box<Edit>),
-    Reset(BucketId),
+    Reset(BucketName),
     OfKey(Box<KeyChange>),
     /// Apply again what a restart took.
     Again(Vec<Item>),

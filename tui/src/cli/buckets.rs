@@ -9,7 +9,7 @@ use loudou_api::{BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
 use super::args::{BucketsArgs, Format, GetArgs, Sort};
 use super::bans;
 use super::context::Context;
-use super::table::{Cell, Paint, Set, Table, bar, csv};
+use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::world::{Style, json, json_list};
 use crate::client::{BucketsQuery, Client};
 use crate::text::humanise;
@@ -105,7 +105,7 @@ pub(super) fn print(
     }
 }
 
-fn table(page: &BucketsPage, style: Style) -> Table {
+fn table(page: &BucketsPage, style: Style) -> TextTable {
     // A column for the limit's name only where there is a choice.
     let several = page.buckets.iter().any(|bucket| bucket.limits.len() > 1);
     let mut columns = vec![("RULE", Set::Shrink), ("KEY", Set::Shrink)];
@@ -129,7 +129,7 @@ fn table(page: &BucketsPage, style: Style) -> Table {
     if any_own {
         columns.push(("OVERRIDE", Set::Shrink));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for bucket in &page.buckets {
         let limit = reported(bucket);
         let mut row = vec![bucket.rule.as_str().into(), bucket.key.as_str().into()];
@@ -263,7 +263,7 @@ pub(super) fn one(
         let ago = humanise(now.saturating_sub(bucket.last_seen_ns));
         format!("{ago} ago")
     });
-    let mut head = Table::new(&[
+    let mut head = TextTable::new(&[
         ("RULE", Set::Left),
         ("KEY", Set::Left),
         ("STATE", Set::Left),
@@ -282,7 +282,7 @@ pub(super) fn one(
     head.print(out, style)?;
     bans::print_lines(bucket, now_ns, out)?;
     writeln!(out)?;
-    let mut limits = Table::new(&[
+    let mut limits = TextTable::new(&[
         ("LIMIT", Set::Left),
         ("ALGORITHM", Set::Left),
         ("RATE", Set::Right),

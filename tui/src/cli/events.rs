@@ -8,7 +8,7 @@ use loudou_api::{Event, Events};
 
 use super::args::Format;
 use super::context::Context;
-use super::table::{Cell, Paint, Set, Table, csv};
+use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json_list};
 use crate::live::gone;
 use crate::text::date;
@@ -18,27 +18,27 @@ mod follow;
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
     /// Only events after this number; with INSTANCE- before it, of that start of Envoy
-    #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = place)]
-    pub(crate) after: Place,
+    #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = event_number)]
+    pub(crate) after: EventNumber,
     /// Go on, and print events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
 
-/// A place among the events.
+/// The number of an event, and the process that gave it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct EventNumber {
     /// The process that counts them; empty for whichever it is.
     pub(crate) instance: String,
     pub(crate) seq: u64,
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn event_number(text: &str) -> Result<EventNumber, String> {
     let (instance, seq) = text.rsplit_once('-').unwrap_or(("", text));
     let seq = seq
         .parse()
         .map_err(|_no_number| "not a number of an event; write 120 or INSTANCE-120")?;
-    Ok(Place {
+    Ok(EventNumber {
         instance: instance.to_owned(),
         seq,
     })
@@ -46,7 +46,7 @@ fn place(text: &str) -> Result<Place, String> {
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()> {
     let client = context.client()?;
-    let Place { instance, seq } = &args.after;
+    let EventNumber { instance, seq } = &args.after;
     let events = client.events(instance, *seq)?;
     if is_other(&events, instance) {
         let started = gone(std::iter::empty(), events.started_unix_ms);
@@ -95,8 +95,8 @@ pub(super) fn print(
     }
 }
 
-fn table(events: &[Event]) -> Table {
-    let mut table = Table::new(&[
+fn table(events: &[Event]) -> TextTable {
+    let mut table = TextTable::new(&[
         ("SEQ", Set::Right),
         ("TIME", Set::Left),
         ("KIND", Set::Left),

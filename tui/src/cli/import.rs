@@ -13,7 +13,7 @@ use super::args::Format;
 use super::context::Context;
 use super::edit::{from_file, problems};
 use super::report::Report;
-use super::table::{Set, Table};
+use super::table::{Set, TextTable};
 use super::world::json_list;
 use crate::live::apply::{Done, Target};
 use crate::live::{Item, Left, document};
@@ -35,7 +35,7 @@ pub(crate) struct ImportArgs {
 
 /// An item and what became of it, as it is printed in JSON.
 #[derive(Clone, Debug, Serialize)]
-struct Line<'a> {
+struct ResultLine<'a> {
     kind: &'static str,
     rule: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,8 @@ fn apply(target: &mut Target<'_>, items: &[(Path, Item)]) -> Results {
 fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Result<()> {
     let format = context.format();
     if format != Format::Table {
-        let lines: Vec<Line<'_>> = results.iter().map(|result| line(result, dry_run)).collect();
+        let lines: Vec<ResultLine<'_>> =
+            results.iter().map(|result| line(result, dry_run)).collect();
         json_list(context.io.out, format, &lines, &lines)?;
         return Ok(());
     }
@@ -154,7 +155,7 @@ fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<
     if results.is_empty() {
         return Ok(String::new());
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("RULE", Set::Left),
         ("WHAT", Set::Shrink),
         ("FOR", Set::Left),
@@ -178,7 +179,7 @@ fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> Line<'_> {
+fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> ResultLine<'_> {
     let (outcome, detail) = match done {
         Done::Applied(change) if dry_run => ("would_apply", change.clone()),
         Done::Applied(change) => ("applied", change.clone()),
@@ -190,7 +191,7 @@ fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> Line<'_
         ),
         Done::Failed(why) => ("failed", why.clone()),
     };
-    Line {
+    ResultLine {
         kind: item.kind().name(),
         rule: &item.rule,
         key: item.key(),

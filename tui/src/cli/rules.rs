@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::args::{ExportArgs, Format, RulesArgs};
 use super::context::Context;
-use super::table::{Paint, Set, Table, csv};
+use super::table::{Paint, Set, TextTable, csv};
 use super::words;
 use super::world::{Style, json, json_list};
 use crate::live::collect::collect;
@@ -84,8 +84,8 @@ pub(super) fn print(
     }
 }
 
-fn table(rules: &Rules) -> Table {
-    let mut table = Table::new(&[
+fn table(rules: &Rules) -> TextTable {
+    let mut table = TextTable::new(&[
         ("RULE", Set::Left),
         ("MODE", Set::Left),
         ("KEY", Set::Shrink),
@@ -210,7 +210,7 @@ fn overrides(
         return Ok(());
     };
     writeln!(out)?;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("OVERRIDE OF", Set::Left),
         ("GIVES", Set::Left),
         ("EDIT", Set::Left),
@@ -239,9 +239,9 @@ fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
 }
 
 /// The limits, the mode and the penalty of two versions of a rule, side by side.
-pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> Table {
+pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> TextTable {
     let [first, second] = names;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("LIMIT", Set::Left),
         (first, Set::Left),
         (second, Set::Left),

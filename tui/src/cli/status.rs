@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::args::Format;
 use super::context::Context;
-use super::table::{Cell, Paint, Set, Table, csv};
+use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json};
 use crate::meaning;
 use crate::text::{date, escape, humanise};
@@ -170,8 +170,8 @@ pub(super) fn upstreams<'a>(
     Ok(())
 }
 
-fn totals(rules: &[RuleTotals]) -> Table {
-    let mut table = Table::new(&[
+fn totals(rules: &[RuleTotals]) -> TextTable {
+    let mut table = TextTable::new(&[
         ("RULE", Set::Shrink),
         ("MODE", Set::Left),
         ("ADMITTED", Set::Right),

@@ -102,12 +102,12 @@ pub(crate) enum Set {
 }
 
 /// A table.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<(&'static str, Set)>,
     rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(columns: &[(&'static str, Set)]) -> Self {
         Self {
             columns: columns.to_vec(),
@@ -208,14 +208,14 @@ mod tests {
         width: None,
     };
 
-    fn printed(table: &Table, style: Style) -> String {
+    fn printed(table: &TextTable, style: Style) -> String {
         let mut out = Vec::new();
         table.print(&mut out, style).expect("writes");
         String::from_utf8(out).expect("UTF-8")
     }
 
-    fn table(key: &str) -> Table {
-        let mut table = Table::new(&[("KEY", Set::Shrink), ("N", Set::Right)]);
+    fn table(key: &str) -> TextTable {
+        let mut table = TextTable::new(&[("KEY", Set::Shrink), ("N", Set::Right)]);
         table.row(vec![key.into(), 7.into()]);
         table.row(vec![String::new().into(), 12345.into()]);
         table

@@ -10,7 +10,7 @@ use loudou_limiter::Nanos;
 
 use super::args::{Format, span};
 use super::context::{Context, duration};
-use super::table::{Cell, Paint, Set, Table, csv};
+use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
 use crate::runtime;
@@ -101,7 +101,7 @@ fn heading(top: &Top) -> String {
     format!("most {by} in the last {window}, of {more}{keys}")
 }
 
-fn table(top: &Top) -> Table {
+fn table(top: &Top) -> TextTable {
     let (by, paint) = match top.by {
         TopBy::Refused => ("REFUSED", Paint::Bad),
         TopBy::Admitted => ("ADMITTED", Paint::Plain),
@@ -116,7 +116,7 @@ fn table(top: &Top) -> Table {
     if !is_exact {
         columns.push(("AT LEAST", Set::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for entry in &top.top {
         let mut row = vec![
             entry.rule.as_str().into(),

@@ -9,7 +9,7 @@ use loudou_limiter::Nanos;
 use super::panic_if_asked;
 use crate::app::effects::PollRequest;
 use crate::app::msg::{Failure, Msg, Snapshot};
-use crate::app::rows::BucketId;
+use crate::app::rows::BucketName;
 use crate::client::{BucketsQuery, Client, ClientError};
 use crate::clock::Clock;
 use crate::num::count;
@@ -159,7 +159,7 @@ struct Reading<'a> {
     instance: &'a str,
     start: Nanos,
     pages: usize,
-    seen: BTreeSet<BucketId>,
+    seen: BTreeSet<BucketName>,
     buckets: Buckets,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Reading<'a> {
             }
             self.pages = self.pages.saturating_add(1);
             for bucket in page.buckets {
-                if self.seen.insert(BucketId::new(&bucket.rule, &bucket.key)) {
+                if self.seen.insert(BucketName::new(&bucket.rule, &bucket.key)) {
                     self.buckets.push((page.now_ns, bucket));
                 }
             }

@@ -6,7 +6,7 @@ use super::poller::failure;
 use crate::app::effects::{Change, Edit, Effect};
 use crate::app::msg::Msg;
 use crate::app::of_key::{KeyAnswer, KeyChange, What};
-use crate::app::rows::BucketId;
+use crate::app::rows::BucketName;
 use crate::client::{Client, ClientError, DropRequest, EditRequest, OverrideRequest};
 use crate::live::Item;
 use crate::live::apply::{Done, Target};
@@ -55,7 +55,7 @@ fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientE
 
 fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
     let KeyChange { id, reason, .. } = change.as_ref();
-    let BucketId { rule, key } = id;
+    let BucketName { rule, key } = id;
     let result = match &change.what {
         What::Ban(span) => client
             .ban(rule, key, *span, reason)

@@ -7,7 +7,7 @@ use super::rules::in_words;
 use super::view::{About, View};
 use crate::app::command::{c, tab};
 use crate::app::history::{Rates, Track};
-use crate::app::rows::{BucketId, Row, level, tone};
+use crate::app::rows::{BucketName, Row, level, tone};
 use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::bars;
@@ -66,7 +66,7 @@ impl View for Bucket {
         state.open_row()
     }
 
-    fn bucket(&self, state: &State) -> Option<BucketId> {
+    fn bucket(&self, state: &State) -> Option<BucketName> {
         state.open.clone()
     }
 

@@ -1,7 +1,7 @@
 //! What a screen is. Most of it has a default, so that a screen that is a list says little.
 
 use crate::app::command::{Binding, Command};
-use crate::app::rows::{BucketId, Row};
+use crate::app::rows::{BucketName, Row};
 use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
@@ -56,7 +56,7 @@ pub(crate) trait View: Sync {
     }
 
     /// The bucket that keys act on.
-    fn bucket(&self, state: &State) -> Option<BucketId> {
+    fn bucket(&self, state: &State) -> Option<BucketName> {
         self.row(state).map(|row| row.id.clone())
     }
 

@@ -8,7 +8,7 @@ use super::{SIZE, said, send};
 use crate::app::fixture::{S, banned, snapshot, state, type_keys};
 use crate::app::msg::Msg;
 use crate::app::of_key::{KeyAnswer, KeyChange, What};
-use crate::app::rows::BucketId;
+use crate::app::rows::BucketName;
 use crate::app::state::{Mode, State};
 
 /// The server does as asked: the ban of the bucket before and after.
@@ -137,7 +137,7 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
     let second = ban(BanBy::Operator, 2_203);
     // Banned as it is, the key would be let free: the second ban comes as another one did.
     let longer = Box::new(KeyChange {
-        id: BucketId::new("reply-per-user", "mallory"),
+        id: BucketName::new("reply-per-user", "mallory"),
         what: What::Ban(Some(Nanos::from_secs(1_200))),
         reason: String::new(),
         is_undo: false,

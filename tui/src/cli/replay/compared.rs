@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::view::over_time;
-use crate::cli::table::{Cell, Paint, Set, Table};
+use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 use crate::replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary};
 use crate::text::{counted, escape};
@@ -33,7 +33,7 @@ fn counts(
     out: &mut dyn Write,
     style: Style,
 ) -> io::Result<()> {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("RULE", Set::Shrink),
         ("REQUESTS", Set::Left),
         ("A", Set::Right),
@@ -68,7 +68,7 @@ fn counts(
     table.print(out, style)
 }
 
-fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut Table) {
+fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut TextTable) {
     type Count = fn(&RuleSummary) -> u64;
     let counts: [(&str, Count); 8] = [
         ("asked", |rule| rule.matched),
@@ -142,7 +142,7 @@ fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::R
     if !changes.exact {
         columns.push(("~", Set::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for key in &changes.keys {
         let mut row: Vec<Cell> = vec![
             key.rule.as_str().into(),

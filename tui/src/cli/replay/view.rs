@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::compared;
 use super::plot::{self, Axis};
 use crate::cells::wrap;
-use crate::cli::table::{Cell, Paint, Set, Table, bar, csv};
+use crate::cli::table::{Cell, Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
 use crate::replay::summary::{RuleSummary, SideSummary, Summary, TimelineSummary, Trace};
 use crate::text::{counted, date, escape, humanise};
@@ -91,7 +91,7 @@ fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result
     columns.extend(is_wide.then_some(("MODE", Set::Left)));
     columns.extend(shown.iter().map(|(_, (name, ..))| (*name, Set::Right)));
     columns.extend(is_wide.then_some(("REFUSES", Set::Right)));
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for rule in rules {
         let mut row: Vec<Cell> = vec![rule.rule.as_str().into()];
         row.extend(is_wide.then(|| rule.mode.into()));
@@ -134,7 +134,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     if !keys.exact {
         columns.push(("~", Set::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for key in &keys.most {
         let mut row: Vec<Cell> = vec![
             key.rule.as_str().into(),

@@ -34,7 +34,7 @@ fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
     match own {
         Override::Scale(scale) => {
             let limits = scaled(&rule.limits, *scale);
-            let numbers = limits.map(|limits| format!(": {}", short::own(&limits)));
+            let numbers = limits.map(|limits| format!(": {}", short::of_limits(&limits)));
             let numbers = numbers.unwrap_or_default();
             format!("{who} may do {scale} times as much{numbers}")
         }
