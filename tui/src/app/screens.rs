@@ -14,7 +14,7 @@ mod view;
 pub(crate) use view::{About, View};
 
 /// All screens, in the order of their tabs.
-pub(crate) static SCREENS: [&dyn View; 4] = [
+pub(crate) static SCREENS: &[&dyn View] = &[
     &buckets::Buckets,
     &bucket::Bucket,
     &rules::Rules,

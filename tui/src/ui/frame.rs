@@ -18,7 +18,10 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let mut x = pen.text(0, 0, theme.say(" 漏斗 loudou ", " loudou "), theme.name);
     let (text, style) = connection(pen, state);
-    let tabs = SCREENS.map(|view| (tab(view.about()), view.about().screen));
+    let tabs: Vec<_> = SCREENS
+        .iter()
+        .map(|view| (tab(view.about()), view.about().screen))
+        .collect();
     let wide: u16 = tabs
         .iter()
         .map(|(name, _)| width(name).saturating_add(3))
