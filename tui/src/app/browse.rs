@@ -1,4 +1,4 @@
-//! Commands that the screens share: moving, going places, and opening what lies over them.
+//! Commands that all screens share: moving, changing the screen, and opening dialogs.
 
 use loudou_api::BanBy;
 
@@ -175,7 +175,7 @@ pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usi
     to.min(last)
 }
 
-/// The mouse: the wheel moves, and what a click does is up to the screen.
+/// The mouse: the wheel moves the selection, a click is handled by the screen.
 pub(crate) fn moused(state: &mut State, mouse: Mouse) {
     if !matches!(state.mode, Mode::Browse) {
         return;

@@ -96,7 +96,7 @@ pub(crate) const fn tab(
     bind((Command::Show(screen), keys, BROWSE, rank, short, help))
 }
 
-/// A key that is no character.
+/// A key that is not a character.
 pub(crate) const fn k(code: Code) -> Press {
     Press::plain(code)
 }

@@ -13,8 +13,7 @@ use crate::live::is_lost;
 
 mod table;
 
-/// Every key, in the order of help and palette: what the screens share, each screen's own, and the tabs
-/// where they belong.
+/// All keys, in the order of help and palette: shared keys, then each screen's own, then the rest.
 pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
     let own = SCREENS.iter().flat_map(|view| view.about().keys);
     let tabs = SCREENS.iter().map(|view| &view.about().tab);

@@ -1,6 +1,6 @@
 //! The names of the screens, and the places where a key can work.
 
-/// A screen. What each of them does is in the table in `screens.rs`.
+/// A screen. The table in `screens.rs` holds their implementations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Screen {
     /// All buckets.
@@ -37,7 +37,7 @@ impl Screen {
     /// The screen that the app starts with, and that `Esc` leads back to.
     pub(crate) const HOME: Self = Self::Buckets;
 
-    /// The place that it is.
+    /// Its place in the key table.
     pub(crate) const fn place(self) -> Places {
         match self {
             Self::Buckets => 1 << 10,

@@ -21,19 +21,19 @@ pub(crate) static SCREENS: &[&dyn View] = &[
     &events::Events,
 ];
 
-/// What a screen does.
+/// The implementation of a screen.
 pub(crate) fn view(screen: Screen) -> &'static dyn View {
     let mut all = SCREENS.iter().copied();
     all.find(|view| view.about().screen == screen)
         .unwrap_or(&buckets::Buckets)
 }
 
-/// What the shown screen does.
+/// The implementation of the current screen.
 pub(crate) fn shown(state: &State) -> &'static dyn View {
     view(state.screen)
 }
 
-/// The screen that is `step` further, of those that take turns.
+/// The screen `step` places after `from`, among those that take turns.
 pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     let turns: Vec<Screen> = SCREENS
         .iter()

@@ -13,7 +13,7 @@ use super::world::{Style, json};
 use crate::meaning;
 use crate::text::{date, escape, humanise};
 
-/// What of the store has a line in words.
+/// The values of the store that have a line of their own.
 const IN_WORDS: [&str; 10] = [
     "buckets",
     "used",
@@ -128,8 +128,7 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
     lines.into_iter().chain(others).collect()
 }
 
-/// Everything that is known of the store, by its name in the API: a counter that is added there comes out
-/// here without further ado.
+/// All numbers of the store by their names in the API, so that a new counter there needs no change here.
 fn counters(store: &StoreStatus) -> Vec<(String, u64)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(store) else {
         return Vec::new();
@@ -140,7 +139,7 @@ fn counters(store: &StoreStatus) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// What the store counted and no line puts in words.
+/// Counters above zero that have no line of their own.
 fn others(store: &StoreStatus) -> Vec<(String, u64)> {
     let counters = counters(store).into_iter();
     counters

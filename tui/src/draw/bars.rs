@@ -48,8 +48,8 @@ fn glyph(glyphs: &[(char, char); 9], eighths: u16, ascii: bool) -> char {
     if ascii { plain } else { glyph }
 }
 
-/// The eighths of `cells` cells that `part` of `total` fills, rounded up so that something is seen; in
-/// ASCII whole cells.
+/// The number of eighths that `part` of `total` fills in `cells` cells, rounded up so that a little is
+/// visible; in ASCII only whole cells.
 pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     let step = if ascii { 8 } else { 1 };
     let steps = cells.saturating_mul(8) / step;
@@ -59,7 +59,7 @@ pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     filled.saturating_mul(step)
 }
 
-/// The eighths of `cells` cells that a level of 0 to 1 fills. A little is never drawn as nothing.
+/// The number of eighths that a level of 0 to 1 fills in `cells` cells. A little is never drawn as nothing.
 pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     if level > 0.0 {
         share(level, cells.saturating_mul(8)).max(1)
@@ -68,7 +68,7 @@ pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     }
 }
 
-/// Of so many eighths, those that are in the cell with this number.
+/// The part of `eighths` that falls into cell number `cell`.
 pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
     eighths.saturating_sub(cell.saturating_mul(8)).min(8)
 }

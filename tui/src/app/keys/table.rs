@@ -16,8 +16,7 @@ const AWAY: Places = BROWSE & !BUCKETS;
 const LISTS: Places = BROWSE | SORT | HELP;
 const ALL: Places = Places::MAX;
 
-/// The first of the keys that screens share. Of two lines with the same key, the first that works in a
-/// place wins.
+/// The first of the shared keys. If two lines have the same key, the first that works in a place wins.
 #[rustfmt::skip]
 pub(super) const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Open, &[k(Enter)], BUCKETS, 1, "open", "open the bucket: its funnel and numbers")),
@@ -25,7 +24,7 @@ pub(super) const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Edit, &[c('e'), c('4')], A_RULE, 2, "edit", "edit the limits of the rule")),
 ];
 
-/// The others that act on something. The tabs of the screens come behind them.
+/// The remaining shared keys that act on something. The tabs of the screens follow them.
 #[rustfmt::skip]
 pub(super) const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze the screen, and let it go on")),
@@ -38,7 +37,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "drop the filter; never out")),
 ];
 
-/// What is left: between screens, in lists, and in what lies over the screens.
+/// Keys for changing screens, in lists, and in dialogs over the screens.
 #[rustfmt::skip]
 pub(super) const REST: &[Binding] = &[
     bind((C::NextScreen, &[k(Tab)], BROWSE, 0, "next", "go to the next screen")),

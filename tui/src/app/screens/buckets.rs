@@ -84,7 +84,7 @@ impl View for Buckets {
         state.selected_row()
     }
 
-    /// Nothing is behind the first screen; the filter goes.
+    /// There is no screen to go back to, so the filter is dropped.
     fn back(&self, state: &mut State) {
         state.table.filter_text.clear();
         state.table.filter = Filter::default();
@@ -127,7 +127,7 @@ impl View for Buckets {
         }
     }
 
-    /// A click selects, a click on the selection opens it, a click on a header sorts.
+    /// A click selects a row, on the selected row it opens the bucket, on a header it sorts.
     fn clicked(&self, state: &mut State, x: u16, y: u16) {
         match hit(state, x, y) {
             Some(Hit::Row(at)) if at == state.table.at && state.table.pinned.is_some() => {

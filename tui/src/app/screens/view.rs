@@ -1,4 +1,4 @@
-//! What a screen is. Most of it has a default, so that a screen that is a list says little.
+//! The trait of all screens. Most methods have a default that suits a plain list.
 
 use crate::app::command::{Binding, Command};
 use crate::app::rows::{BucketName, Row};
@@ -6,17 +6,17 @@ use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
 
-/// What is fixed of a screen.
+/// The properties of a screen that never change.
 pub(crate) struct About {
-    /// Its name in the code.
+    /// Its identifier.
     pub(crate) screen: Screen,
     /// Its name on its tab.
     pub(crate) title: &'static str,
-    /// The key that leads to it.
+    /// The key that opens it.
     pub(crate) tab: Binding,
-    /// The keys that only it has.
+    /// Its own keys.
     pub(crate) keys: &'static [Binding],
-    /// Whether the keys for the next and the previous screen stop at it.
+    /// Whether the keys for the next and the previous screen include it.
     pub(crate) takes_turns: bool,
     /// Whether it moves between polls.
     pub(crate) moves: bool,
@@ -30,7 +30,7 @@ pub(crate) trait View: Sync {
     /// Draws its body.
     fn draw(&self, pen: &mut Pen<'_>, state: &State);
 
-    /// What the status line tells of it.
+    /// Its text in the status line.
     fn status(&self, _state: &State) -> String {
         String::new()
     }
@@ -65,12 +65,12 @@ pub(crate) trait View: Sync {
         self.bucket(state).map(|id| id.rule)
     }
 
-    /// Why one cannot go to it; `None` when one can.
+    /// The reason why it cannot be opened now, if any.
     fn closed(&self, _state: &State) -> Option<String> {
         None
     }
 
-    /// Goes to it.
+    /// Opens it.
     fn enter(&self, state: &mut State) {
         state.screen = self.about().screen;
     }
@@ -80,7 +80,7 @@ pub(crate) trait View: Sync {
         state.screen = Screen::HOME;
     }
 
-    /// Why one of its own commands does not apply now; `None` when it does.
+    /// The reason why one of its own commands does not apply now, if any.
     fn obstacle(&self, _state: &State, _command: Command) -> Option<String> {
         None
     }
@@ -88,6 +88,6 @@ pub(crate) trait View: Sync {
     /// Runs one of its own commands.
     fn run(&self, _state: &mut State, _command: Command) {}
 
-    /// A click into its body, at a place of the whole screen.
+    /// Handles a click into the body, at coordinates of the whole terminal.
     fn clicked(&self, _state: &mut State, _x: u16, _y: u16) {}
 }

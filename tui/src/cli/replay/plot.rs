@@ -64,7 +64,7 @@ pub(super) fn print(
     writeln!(out, "{:>10}{from}{}{to}", "", " ".repeat(gap))
 }
 
-/// A line, counted from below, of the column for `n` of `most`. What is not nothing is seen.
+/// The cell of the column for `n` of `most` in the line `row`, counted from below.
 fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
     let eighths = bars::filled(n, most, LINES, style.ascii);
     bars::rising(bars::in_cell(eighths, row), style.ascii)
