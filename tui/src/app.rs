@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Everything here is a function of its arguments: no I/O, no clock, no terminal. Tests drive it with
-//! key strings.
+//! key strings. A screen is one file under `screens/`, with its keys, its behaviour and its drawing; `ui`
+//! draws the frame around it and the dialogs over it.
 
 pub(crate) mod again;
 pub(crate) mod answers;
