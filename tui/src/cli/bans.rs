@@ -7,14 +7,21 @@ use clap::Args;
 use loudou_api::{BanAnswer, BanView, BucketView};
 use loudou_limiter::Nanos;
 
-use super::args::{AskArgs, Format, span};
+use super::buckets;
 use super::context::Context;
-use super::world::json as print_json;
-use super::{Outcome, buckets};
+use super::options::{AskArgs, Format, span};
+use super::world::{Outcome, json as print_json};
 use crate::meaning::stands_out;
 use crate::text::{escape, humanise};
 
+const BAN_EXAMPLES: &str = "\
+Examples:
+  loudou ban per-user mallory --for 10m --reason 'scraping'
+  loudou ban per-user mallory                     until somebody lifts it
+  loudou buckets --state banned                   who is banned";
+
 #[derive(Debug, Args)]
+#[command(before_help = BAN_EXAMPLES)]
 pub(crate) struct BanArgs {
     /// The rule
     pub(crate) rule: String,
@@ -28,7 +35,12 @@ pub(crate) struct BanArgs {
     pub(crate) ask: AskArgs,
 }
 
+const UNBAN_EXAMPLES: &str = "\
+Examples:
+  loudou unban per-user mallory --reason 'ticket 4711'";
+
 #[derive(Debug, Args)]
+#[command(before_help = UNBAN_EXAMPLES)]
 pub(crate) struct UnbanArgs {
     /// The rule
     pub(crate) rule: String,

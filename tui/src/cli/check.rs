@@ -2,22 +2,36 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use clap::Args;
 use loudou_limiter::config::{self, MAX_FILE_BYTES};
 use loudou_limiter::rule::RuleFile;
 
-use super::Outcome;
-use super::args::{CheckArgs, Format};
 use super::context::Context;
+use super::options::Format;
 use super::report::{FileProblem, Report};
 use super::table::csv;
-use super::world::json_list;
+use super::world::{Outcome, json_list};
 use crate::text::escape;
 use summary::{Content, FileReport};
 
 mod summary;
+
+const EXAMPLES: &str = "\
+Examples:
+  loudou check rules.yaml other.json
+  loudou export | loudou check -
+  loudou check --output json rules.yaml           for an editor or a pipeline";
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct CheckArgs {
+    /// Rule files, JSON or YAML; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Outcome> {
     let mut files: Vec<FileReport> = Vec::new();

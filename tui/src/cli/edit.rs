@@ -1,24 +1,115 @@
 //! `loudou set`, `unset` and `reset`: changes, with what was before and what is after.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use clap::Args;
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::config::{self, Problem};
-use loudou_limiter::{Carry, Nanos};
+use loudou_limiter::rule::Mode;
+use loudou_limiter::{Carry, Nanos, RATE_FORM, Rate};
 use serde_json::{Map, Value, json};
 
-use super::args::{EditArgs, Format, ResetArgs, SetArgs, UnsetArgs};
 use super::check;
 use super::context::Context;
+use super::options::{AskArgs, FieldValue, Format, field_value, span};
 use super::report::Report;
-use super::world::{Usage, json as print_json};
-use super::{Outcome, buckets, rules};
+use super::world::{Outcome, Usage, json as print_json};
+use super::{buckets, rules};
 use crate::client::{ClientError, DropRequest, EditRequest};
 use crate::limit_edit::{self, full_later};
 use crate::text::escape;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  loudou set per-user --capacity 100 --rate 200/60s
+  loudou set per-user --limit burst --capacity 30 --for 30m --reason 'launch day'
+  loudou set per-user --limit daily window=1h slots=6
+  loudou set per-user --mode shadow --dry-run
+  loudou set per-user --file limits.yaml --carry keep";
+
+#[derive(Debug, Args)]
+#[command(before_help = SET_EXAMPLES)]
+#[command(override_usage = "loudou set [OPTIONS] <RULE> [FIELD=VALUE]...")]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
+    .args(["fields", "capacity", "rate", "mode", "file"]))]
+pub(crate) struct SetArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= for its default
+    #[arg(value_name = "FIELD=VALUE", value_parser = field_value, conflicts_with = "file")]
+    pub(crate) fields: Vec<FieldValue>,
+    /// The most the limit holds
+    #[arg(long, value_name = "N", conflicts_with = "file")]
+    pub(crate) capacity: Option<u32>,
+    /// The rate at which it empties: 30/60s, 10/s, 1000/d
+    #[arg(long, value_parser = rate, conflicts_with = "file")]
+    pub(crate) rate: Option<Rate>,
+    /// Which limit, when the rule has several
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub(crate) limit: Option<String>,
+    /// enforce, shadow (count but let pass) or off
+    #[arg(long, value_parser = mode)]
+    pub(crate) mode: Option<Mode>,
+    /// All limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
+    /// input
+    #[arg(long)]
+    pub(crate) file: Option<PathBuf>,
+    /// Take it back by itself after this time, such as 30m
+    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    pub(crate) expires_after: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) edit: EditArgs,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+const UNSET_EXAMPLES: &str = "\
+Examples:
+  loudou unset per-user
+  loudou unset per-user --carry reset --reason 'launch is over'";
+
+#[derive(Debug, Args)]
+#[command(before_help = UNSET_EXAMPLES)]
+pub(crate) struct UnsetArgs {
+    /// The rule
+    pub(crate) rule: String,
+    #[command(flatten)]
+    pub(crate) edit: EditArgs,
+}
+
+const RESET_EXAMPLES: &str = "\
+Examples:
+  loudou reset per-user alice --reason 'ticket 4711'";
+
+#[derive(Debug, Args)]
+#[command(before_help = RESET_EXAMPLES)]
+pub(crate) struct ResetArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+/// Options of what changes a rule.
+#[derive(Debug, Args)]
+pub(crate) struct EditArgs {
+    /// What live buckets keep: keep (what is used), proportional (how full they are), reset (nothing)
+    #[arg(long, default_value = "proportional", value_parser = carry)]
+    pub(crate) carry: CarryArg,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+/// A [`Carry`] that can be shown as a default.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarryArg(pub(crate) Carry);
 
 pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outcome> {
     context.no_csv()?;
@@ -351,4 +442,21 @@ pub(super) fn stale(
          again to change that"
     ))?;
     Ok(Outcome::Failed)
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text).ok_or_else(|| format!("not a rate; write {RATE_FORM}"))
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    [Mode::Enforce, Mode::Shadow, Mode::Off]
+        .into_iter()
+        .find(|mode| mode.name() == text)
+        .ok_or_else(|| "not a mode; write enforce, shadow or off".to_owned())
+}
+
+fn carry(text: &str) -> Result<CarryArg, String> {
+    Carry::parse(text)
+        .map(CarryArg)
+        .ok_or_else(|| format!("not a way; write {}", Carry::NAMES.join(", ")))
 }

@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::Args;
 use loudou_api::{Event, Events};
 
-use super::args::Format;
 use super::context::Context;
+use super::options::Format;
 use super::table::{Cell, Paint, Set, Table, csv};
 use super::world::{Style, json_list};
 use crate::live::gone;
@@ -15,7 +15,14 @@ use crate::text::date;
 
 mod follow;
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou events
+  loudou events --follow
+  loudou events --after 120 --output jsonl";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct EventsArgs {
     /// Only events after this number; with INSTANCE- before it, of that start of Envoy
     #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = place)]

@@ -8,16 +8,24 @@ use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Nanos, config};
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
-use super::args::{AskArgs, FieldValue, Format, field_value, span};
 use super::context::Context;
 use super::edit::{changed_limits, from_file, problems, stale};
+use super::options::{AskArgs, FieldValue, Format, field_value, span};
 use super::report::Report;
-use super::world::{Usage, json as print_json};
+use super::world::{Outcome, Usage, json as print_json};
 use crate::client::OverrideRequest;
 use crate::text::escape;
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou override per-user alice scale=10 --for 30m --reason 'launch day'
+  loudou override per-user 'team-*' unlimited
+  loudou override per-user alice capacity=100 rate=5/s --limit burst --dry-run
+  loudou override per-user alice --limits limits.yaml
+  loudou override per-user alice --remove";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 #[command(
     override_usage = "loudou override [OPTIONS] <RULE> <KEY> <scale=N|unlimited|banned|FIELD=VALUE...>\n       \
                             loudou override [OPTIONS] <RULE> <KEY> --limits <FILE>\n       \

@@ -5,12 +5,17 @@ use std::io::{self, Write};
 use anyhow::Result;
 use loudou_api::{Access, RuleTotals, Status};
 
-use super::args::Format;
 use super::context::Context;
+use super::options::Format;
 use super::table::{Cell, Paint, Set, Table, csv};
 use super::world::{Style, json};
 use crate::meaning;
 use crate::text::{date, escape, humanise};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  loudou status
+  loudou status --output json | jq .store";
 
 pub(super) fn run(context: &mut Context<'_, '_>) -> Result<()> {
     let client = context.client()?;

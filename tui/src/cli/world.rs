@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 use loudou_limiter::Nanos;
 use serde::Serialize;
 
-use super::args::{ColorWhen, Format, Global};
+use super::options::{ColorWhen, Format, Global};
 use crate::text::is_unsafe;
 
 /// The world of one run.
@@ -82,6 +82,24 @@ impl Style {
             text.replace('→', "->").replace('…', "...")
         } else {
             text.to_owned()
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Failed,
+    Misused,
+}
+
+impl Outcome {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Misused => 2,
         }
     }
 }

@@ -10,7 +10,7 @@ use loudou_limiter::rule::{Override, Rule, RuleFile};
 use loudou_limiter::store::size::{self, Memory};
 use serde::Serialize;
 
-use super::Report;
+use crate::cli::report::Report;
 use crate::meaning;
 use crate::text::{bytes, escape};
 
