@@ -8,7 +8,7 @@ use super::effects::Effect;
 use super::form::Form;
 use super::ingest;
 use super::key_undo::Seen;
-use super::keys::Command;
+use super::keys::{self, Command};
 use super::layout::{self, Hit, table_height};
 use super::line::Line;
 use super::of_key::{KeyForm, ask_unban};
@@ -19,8 +19,15 @@ use super::undo::{Action, Pending, Undo};
 /// How many rows a turn of the wheel is.
 const WHEEL: usize = 3;
 
-/// Runs a command that applies.
+/// Runs a command of the screens, or says why it does not apply.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
+    match keys::obstacle(state, command) {
+        Some(why) => state.toast(true, why),
+        None => apply(state, command, effects),
+    }
+}
+
+fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match command {
         Command::Quit => state.exit = Some(Exit::Quit),
         Command::Suspend => effects.push(Effect::Suspend),

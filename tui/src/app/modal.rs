@@ -14,7 +14,6 @@ use super::palette;
 use super::press::Press;
 use super::state::{Mode, SENDING, State};
 use super::undo::{Action, Pending};
-use super::update;
 
 /// A key, with what the key table makes of it here. The mode is taken out, and put back unless the key
 /// ends it.
@@ -154,7 +153,7 @@ fn palette_run(state: &mut State, binding: &keys::Binding, effects: &mut Vec<Eff
         let screens = keys::screens(binding.places);
         state.toast(true, format!("{} works on: {screens}", binding.short));
     } else {
-        update::run(state, binding.command, effects);
+        browse::run(state, binding.command, effects);
     }
 }
 

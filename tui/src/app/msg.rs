@@ -8,6 +8,7 @@ use super::effects::{Edit, Goal};
 use super::of_key::{KeyAnswer, KeyChange};
 use super::press::{Mouse, Press};
 use super::rows::BucketId;
+use crate::client::ClientError;
 use crate::live::Item;
 use crate::live::apply::Done;
 
@@ -74,4 +75,23 @@ pub(crate) struct Failure {
     pub(crate) problem: Option<Box<ProblemAnswer>>,
     /// Whether what was asked for may have been done all the same.
     pub(crate) in_doubt: bool,
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let text = error.to_string();
+        let in_doubt = matches!(
+            error,
+            ClientError::TimedOut { .. } | ClientError::Unexpected { .. }
+        );
+        let problem = match error {
+            ClientError::Problem { problem, .. } => Some(problem),
+            _ => None,
+        };
+        Self {
+            text,
+            problem,
+            in_doubt,
+        }
+    }
 }

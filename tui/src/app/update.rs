@@ -127,7 +127,7 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
         _ if place & keys::BROWSE == 0 => modal::pressed(state, press, command, effects),
-        Some(command) => run(state, command, effects),
+        Some(command) => browse::run(state, command, effects),
         None => {
             if let Some(binding) = keys::elsewhere(press) {
                 let screens = keys::screens(binding.places);
@@ -137,13 +137,5 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
                 );
             }
         }
-    }
-}
-
-/// Runs a command of the screens, or says why it does not apply.
-pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
-    match keys::obstacle(state, command) {
-        Some(why) => state.toast(true, why),
-        None => browse::run(state, command, effects),
     }
 }

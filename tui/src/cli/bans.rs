@@ -1,18 +1,15 @@
-//! `loudou ban` and `loudou unban`; and what is printed of bans, penalties and overrides of a bucket.
-
-use std::io::{self, Write};
+//! `loudou ban` and `loudou unban`.
 
 use anyhow::Result;
 use clap::Args;
-use loudou_api::{BanAnswer, BanView, BucketView};
+use loudou_api::BanAnswer;
 use loudou_limiter::Nanos;
 
 use super::buckets;
 use super::context::Context;
 use super::options::{AskArgs, Format, span};
 use super::world::{Outcome, json as print_json};
-use crate::meaning::stands_out;
-use crate::text::{escape, humanise};
+use crate::text::escape;
 
 const BAN_EXAMPLES: &str = "\
 Examples:
@@ -115,25 +112,4 @@ fn print(context: &mut Context<'_, '_>, answer: &BanAnswer, said: &str) -> Resul
         buckets::one(bucket, Some(answer.now_ns), context.style, context.io.out)?;
     }
     Ok(Outcome::Done)
-}
-
-/// How long a ban still lasts, and whose it is: `4m, penalty`.
-pub(super) fn in_short(ban: &BanView, now_ns: u64) -> String {
-    let left = match ban.until_ns {
-        None => "no end".to_owned(),
-        Some(until) => format!("{} left", humanise(until.saturating_sub(now_ns))),
-    };
-    format!("{left}, {}", ban.by.name())
-}
-
-/// Prints what stands out of a bucket besides its level.
-pub(super) fn print_lines(
-    bucket: &BucketView,
-    now_ns: Option<u64>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    for line in stands_out(bucket, now_ns) {
-        writeln!(out, "{}", escape(&line))?;
-    }
-    Ok(())
 }

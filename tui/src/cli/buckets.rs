@@ -5,15 +5,15 @@ use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use loudou_api::{BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
+use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
 
-use super::bans;
 use super::context::Context;
 use super::options::Format;
 use super::table::{Cell, Paint, Set, Table, bar, csv};
 use super::world::{Style, json, json_list};
 use crate::client::{BucketsQuery, Client};
-use crate::text::humanise;
+use crate::meaning::stands_out;
+use crate::text::{escape, humanise};
 
 /// The most buckets that are read to find the first ones.
 const MAX_READ: usize = 200_000;
@@ -218,7 +218,7 @@ fn table(page: &BucketsPage, style: Style) -> Table {
             state(bucket.state),
         ]);
         let ban = bucket.ban.as_ref();
-        let ban = ban.map(|ban| bans::in_short(ban, page.now_ns));
+        let ban = ban.map(|ban| ban_in_short(ban, page.now_ns));
         let own = bucket.own.as_ref();
         let own = own.map(|own| format!("{} ({})", own.gives.name(), own.pattern));
         row.extend(any_ban.then(|| ban.into()));
@@ -346,7 +346,7 @@ pub(super) fn one(
         seen.into(),
     ]);
     head.print(out, style)?;
-    bans::print_lines(bucket, now_ns, out)?;
+    stand_out(bucket, now_ns, out)?;
     writeln!(out)?;
     let mut limits = Table::new(&[
         ("LIMIT", Set::Left),
@@ -377,4 +377,21 @@ fn state_named(text: &str) -> Result<BucketState, String> {
         .into_iter()
         .find(|state| state.name() == text)
         .ok_or_else(|| format!("not a state; write {}", BucketState::NAMES.join(", ")))
+}
+
+/// How long a ban still lasts, and whose it is: `4m, penalty`.
+fn ban_in_short(ban: &BanView, now_ns: u64) -> String {
+    let left = match ban.until_ns {
+        None => "no end".to_owned(),
+        Some(until) => format!("{} left", humanise(until.saturating_sub(now_ns))),
+    };
+    format!("{left}, {}", ban.by.name())
+}
+
+/// Prints what stands out of a bucket besides its level.
+fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
+    for line in stands_out(bucket, now_ns) {
+        writeln!(out, "{}", escape(&line))?;
+    }
+    Ok(())
 }

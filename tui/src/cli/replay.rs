@@ -21,6 +21,7 @@ use crate::replay::{Observer, decisions, replay};
 use crate::text::escape;
 
 mod compared;
+mod over_time;
 mod plot;
 mod progress;
 mod view;

@@ -2,9 +2,8 @@
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use super::poller::failure;
 use crate::app::effects::{Change, Edit, Effect};
-use crate::app::msg::Msg;
+use crate::app::msg::{Failure, Msg};
 use crate::app::of_key::{KeyAnswer, KeyChange, What};
 use crate::app::rows::BucketId;
 use crate::client::{Client, ClientError, DropRequest, EditRequest, OverrideRequest};
@@ -29,16 +28,16 @@ pub(super) fn run(client: &Client, jobs: &Receiver<Effect>, answers: &SyncSender
 fn work(client: &Client, job: Effect) -> Option<Msg> {
     match job {
         Effect::ReadRule(rule) => {
-            let result = client.rule(&rule).map(Box::new).map_err(failure);
+            let result = client.rule(&rule).map(Box::new).map_err(Failure::from);
             Some(Msg::RuleRead(rule, result))
         }
         Effect::Edit(edit) => Some(send(client, edit)),
         Effect::Reset(id) => {
             let result = client.reset(&id.rule, &id.key, RESET_REASON);
-            Some(Msg::Reset(id, result.map(Box::new).map_err(failure)))
+            Some(Msg::Reset(id, result.map(Box::new).map_err(Failure::from)))
         }
         Effect::OfKey(change) => Some(of_key(client, change)),
-        Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(failure))),
+        Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(Failure::from))),
         Effect::Poll(_) | Effect::Suspend | Effect::Resume => None,
     }
 }
@@ -79,7 +78,7 @@ fn of_key(client: &Client, change: Box<KeyChange>) -> Msg {
             answer.map(|answer| KeyAnswer::Override(Box::new(answer)))
         }
     };
-    Msg::OfKey(change, result.map_err(failure))
+    Msg::OfKey(change, result.map_err(Failure::from))
 }
 
 fn send(client: &Client, edit: Box<Edit>) -> Msg {
@@ -109,5 +108,5 @@ fn send(client: &Client, edit: Box<Edit>) -> Msg {
             client.delete_rule(&edit.rule, &request)
         }
     };
-    Msg::Edited(edit, result.map(Box::new).map_err(failure))
+    Msg::Edited(edit, result.map(Box::new).map_err(Failure::from))
 }
