@@ -1,20 +1,21 @@
 //! Commands on the screens themselves: moving, sorting, going places, and opening what lies over them.
 
-use loudou_api::BanBy;
-
 use super::again;
 use super::columns::{Column, Sort};
 use super::effects::Effect;
 use super::form::Form;
 use super::ingest;
-use super::key_undo::Seen;
 use super::keys::{self, Command};
 use super::layout::{self, Hit, table_height};
 use super::line::Line;
-use super::of_key::{KeyForm, ask_unban};
+use super::of_key::KeyForm;
 use super::press::{Mouse, MouseAction};
+use super::question::Pending;
+use super::rows::BucketId;
 use super::state::{Exit, Frozen, Mode, Screen, State};
-use super::undo::{Action, Pending, Undo};
+use crate::change::ban_undo::Seen;
+use crate::change::form::Place;
+use crate::change::{Begun, Start};
 
 /// How many rows a turn of the wheel is.
 const WHEEL: usize = 3;
@@ -65,9 +66,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         }
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),
-        Command::Reset => ask_reset(state),
-        Command::Ban => ban(state),
-        Command::Override => own(state),
+        Command::Start(what) => start(state, what),
         Command::Again => again::ask(state),
         _ => go(state, command),
     }
@@ -149,53 +148,37 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
 /// Asks whether to take the last own change back. Those that are over drop off.
 fn ask_undo(state: &mut State) {
     while let Some(undo) = state.undos.last() {
-        let server_ns = state.polled_ns();
-        let (pending, change) = match undo {
-            Undo::Edit(undo) => (Some(undo.ask(server_ns)), &undo.change),
-            Undo::Key(undo) => {
-                let after = undo.made_at_ns();
-                let seen = after.map_or(Seen::Unknown, |after| state.seen_after(&undo.id, after));
-                (undo.ask(server_ns, seen), &undo.change)
+        let seen = match (undo.of(), undo.made_at_ns()) {
+            ((rule, Some(key)), Some(after_ns)) => {
+                state.seen_after(&BucketId::new(rule, key), after_ns)
             }
+            _ => Seen::Unknown,
         };
-        if let Some(pending) = pending {
-            state.mode = Mode::Confirm(Box::new(pending));
+        if let Some((question, change)) = undo.ask(state.polled_ns(), seen) {
+            state.mode = Mode::Confirm(Box::new(Pending::undo(question, change)));
             return;
         }
-        let text = format!("nothing is left to undo of: {change}");
+        let text = format!("nothing is left to undo of: {}", undo.change());
         state.toast(false, text);
         state.undos.pop();
     }
 }
 
-/// Asks for how long to ban a key, or whether to let it free.
-fn ban(state: &mut State) {
-    let Some(id) = state.target() else { return };
-    let ban = state.target_row().and_then(|row| row.view.ban);
-    state.mode = match ban.filter(|ban| ban.by != BanBy::Override) {
-        Some(ban) => Mode::Confirm(Box::new(ask_unban(id, &ban))),
-        None => Mode::OfKey(Box::new(KeyForm::ban(id))),
+/// Begins a change for the key that keys act on: with a form, or with its question.
+fn start(state: &mut State, start: Start) {
+    let Some(BucketId { rule, key }) = state.target() else {
+        return;
     };
-}
-
-/// Asks what a key is to get.
-fn own(state: &mut State) {
-    let Some(id) = state.target() else { return };
-    if let Some(rule) = state.rule_named(&id.rule).cloned() {
-        state.mode = Mode::OfKey(Box::new(KeyForm::own(id, rule)));
-    }
-}
-
-fn ask_reset(state: &mut State) {
-    let Some(id) = state.target() else { return };
-    state.mode = Mode::Confirm(Box::new(Pending {
-        question: format!("Reset the bucket of {}?", id.key),
-        detail: vec![
-            format!("rule {}", id.rule),
-            "It becomes as good as new. This cannot be undone.".to_owned(),
-        ],
-        action: Action::Reset(id),
-    }));
+    let place = Place {
+        seen: state.rule_named(&rule).cloned().map(Box::new),
+        bucket: state.target_row().map(|row| Box::new(row.view.clone())),
+        rule,
+        key,
+    };
+    state.mode = match start.begin(&place) {
+        Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),
+        Begun::Form(asked) => Mode::OfKey(Box::new(KeyForm::new(start, place, &asked))),
+    };
 }
 
 /// Moves in the list of the screen.

@@ -3,6 +3,7 @@
 use super::form::Stage;
 use super::press::Press;
 use super::state::{Mode, Screen, State};
+use crate::change::Start;
 use crate::live::is_lost;
 
 mod table;
@@ -41,9 +42,8 @@ pub(crate) enum Command {
     Poll,
     Edit,
     Undo,
-    Reset,
-    Ban,
-    Override,
+    /// Begin a change for a key.
+    Start(Start),
     Again,
     NextField,
     PreviousField,
@@ -156,12 +156,10 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             let gone = state.open.is_none() && state.selected_row().is_none();
             gone.then(|| "no bucket is selected".to_owned())
         }
-        Command::Reset => locked.or_else(no_bucket),
-        Command::Ban => locked.or_else(no_bucket).or_else(|| lost_name(state)),
-        Command::Override => locked
+        Command::Start(start) => locked
             .or_else(no_bucket)
-            .or_else(|| lost_name(state))
-            .or_else(|| unread_rule(state)),
+            .or_else(|| start.needs_name().then(|| lost_name(state)).flatten())
+            .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten()),
         Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();

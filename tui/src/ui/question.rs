@@ -3,7 +3,7 @@
 use super::panel;
 use super::pen::Pen;
 use super::words::wrap;
-use crate::app::undo::Pending;
+use crate::app::question::Pending;
 use crate::num::cells;
 
 /// Draws the question.

@@ -9,6 +9,7 @@ use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
 };
 use crate::app::press::{Code, Press};
+use crate::change::Start;
 
 const DETAIL: Places = BUCKETS | BUCKET | RULES;
 const ALL: Places = Places::MAX;
@@ -52,9 +53,9 @@ pub(crate) const KEYS: &[Binding] = &[
     bind((C::SortRight, &[c('>')], BUCKETS, 0, "sort right", "sort by the column to the right")),
     bind((C::Invert, &[c('i')], BUCKETS, 9, "invert", "turn the order round")),
     bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze the screen, and let it go on")),
-    bind((C::Reset, &[c('x')], BUCKETS | BUCKET, 6, "reset", "make the bucket as good as new")),
-    bind((C::Ban, &[c('b')], BUCKETS | BUCKET, 8, "ban", "ban the key, or let it free")),
-    bind((C::Override, &[c('o')], BUCKETS | BUCKET, 8, "override", "give the key other limits")),
+    bind((C::Start(Start::Reset), &[c('x')], BUCKETS | BUCKET, 6, "reset", "make the bucket as good as new")),
+    bind((C::Start(Start::Ban), &[c('b')], BUCKETS | BUCKET, 8, "ban", "ban the key, or let it free")),
+    bind((C::Start(Start::Override), &[c('o')], BUCKETS | BUCKET, 8, "override", "give the key other limits")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "take the last own edit back")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "apply again what a restart of Envoy took")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "poll", "read everything now")),
