@@ -13,14 +13,16 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use loudou_limiter::{Nanos, config};
 
-mod bans;
 mod buckets;
+mod changes;
 mod check;
 mod context;
 mod edit;
 mod events;
 mod explain;
+mod files;
 mod import;
+mod on_key;
 mod options;
 mod overrides;
 mod replay;
@@ -31,6 +33,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod top;
+mod typed_limits;
 mod words;
 mod world;
 
@@ -103,11 +106,11 @@ enum Command {
     /// Drop the edit of a rule: back to the plugin configuration
     Unset(edit::UnsetArgs),
     /// Make a bucket as good as new
-    Reset(edit::ResetArgs),
+    Reset(on_key::ResetArgs),
     /// Refuse all requests of a key, for a while or until it is let free
-    Ban(bans::BanArgs),
+    Ban(on_key::BanArgs),
     /// Lift the ban of a key, and forget what led to it
-    Unban(bans::UnbanArgs),
+    Unban(on_key::UnbanArgs),
     /// Give one key, or all that begin alike, other limits than its rule has
     Override(overrides::OverrideArgs),
     /// Show who changed what, and warnings
@@ -211,9 +214,9 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Explain(args)) => return explain::run(context, args),
         Some(Command::Set(args)) => return edit::set(context, args),
         Some(Command::Unset(args)) => return edit::unset(context, args),
-        Some(Command::Reset(args)) => return edit::reset(context, args),
-        Some(Command::Ban(args)) => return bans::ban(context, args),
-        Some(Command::Unban(args)) => return bans::unban(context, args),
+        Some(Command::Reset(args)) => return on_key::reset(context, args),
+        Some(Command::Ban(args)) => return on_key::ban(context, args),
+        Some(Command::Unban(args)) => return on_key::unban(context, args),
         Some(Command::Override(args)) => return overrides::run(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export(args)) => rules::export(context, args)?,

@@ -1,15 +1,15 @@
 //! `loudou check`: everything that is wrong with rule files, or in words what they do.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
-use loudou_limiter::config::{self, MAX_FILE_BYTES};
+use loudou_limiter::config;
 use loudou_limiter::rule::RuleFile;
 
 use super::context::Context;
+use super::files::{bytes_of, name_of};
 use super::options::Format;
 use super::report::{FileProblem, Report};
 use super::table::csv;
@@ -106,31 +106,6 @@ pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Opt
         None => writeln!(context.io.err, "{}", report.count())?,
     }
     Ok(None)
-}
-
-/// What a file is called in messages.
-pub(super) fn name_of(path: &Path) -> String {
-    if path == Path::new("-") {
-        "(standard input)".to_owned()
-    } else {
-        path.display().to_string()
-    }
-}
-
-/// The bytes of a file, or for `-` of standard input; one more than a rule file may have at most.
-pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
-    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    let mut read = |reader: &mut dyn Read| -> io::Result<usize> {
-        reader.take(most.saturating_add(1)).read_to_end(&mut bytes)
-    };
-    let read = if path == Path::new("-") {
-        read(&mut context.io.input)
-    } else {
-        File::open(path).and_then(|mut file| read(&mut file))
-    };
-    read.with_context(|| format!("cannot read {}", escape(&name_of(path))))?;
-    Ok(bytes)
 }
 
 fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {

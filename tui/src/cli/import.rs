@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::context::Context;
-use super::edit::{from_file, problems};
+use super::files::{problems, report_of};
 use super::options::Format;
 use super::report::Report;
 use super::table::{Set, Table};
@@ -60,7 +60,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
     if !args.dry_run {
         context.may_change()?;
     }
-    let report = from_file(context, &args.file)?;
+    let report = report_of(context, &args.file)?;
     let Some(value) = report.document.as_ref().map(|document| &document.value) else {
         problems(context, report, &[])?;
         return Ok(Outcome::Failed);

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use loudou_limiter::Nanos;
 
-use super::check::{name_of, rules_of};
+use super::check::rules_of;
 use super::context::Context;
+use super::files::name_of;
 use super::options::Format;
 use super::world::{Io, Outcome, Style, Usage, json};
 use crate::replay::engine::Reported;
