@@ -11,7 +11,8 @@ use anyhow::Result;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use loudou_limiter::{Nanos, config};
+use loudou_limiter::Nanos;
+use loudou_rules::config;
 
 mod buckets;
 mod changes;

@@ -1,8 +1,8 @@
 //! What a key gets instead of its rule's limits, and dropping that.
 
 use loudou_api::{EditAnswer, RuleView};
-use loudou_limiter::config::{parse_limits, parse_override, scaled};
 use loudou_limiter::{Decimal, Limits, Nanos};
+use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
 use super::form::{Asked, Place, Prompt, Typed, Wrong};

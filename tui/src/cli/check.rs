@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use loudou_limiter::config;
-use loudou_limiter::rule::RuleFile;
+use loudou_rules::config;
+use loudou_rules::rule::RuleFile;
 
 use super::context::Context;
 use super::files::{bytes_of, name_of};

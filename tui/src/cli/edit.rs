@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use loudou_api::RuleView;
-use loudou_limiter::config;
-use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, Nanos, RATE_FORM, Rate};
+use loudou_rules::config;
+use loudou_rules::rule::Mode;
 use serde_json::{Map, Value, json};
 
 use super::changes;

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use loudou_limiter::config::{MAX_FILE_BYTES, Problem};
+use loudou_rules::config::{MAX_FILE_BYTES, Problem};
 
 use super::context::Context;
 use super::report::Report;

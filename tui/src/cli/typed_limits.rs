@@ -1,7 +1,7 @@
 //! Fields of a limit as typed on the command line, put into the limits of a rule.
 
 use anyhow::{Context as _, Result, bail};
-use loudou_limiter::config;
+use loudou_rules::config;
 use serde_json::{Map, Value};
 
 use super::world::Usage;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loudou_limiter::config::{Path, Severity, Step};
+use loudou_rules::config::{Path, Severity, Step};
 use saphyr_parser::Marker;
 use serde_json::Value;
 
