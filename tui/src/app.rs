@@ -19,7 +19,6 @@ pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod history;
 pub(crate) mod ingest;
-pub(crate) mod key_undo;
 pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod line;
@@ -29,11 +28,11 @@ pub(crate) mod msg;
 pub(crate) mod of_key;
 pub(crate) mod palette;
 pub(crate) mod press;
+pub(crate) mod question;
 pub(crate) mod rows;
 pub(crate) mod screen;
 pub(crate) mod screens;
 pub(crate) mod state;
-pub(crate) mod undo;
 pub(crate) mod update;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod app;
 mod cells;
+mod change;
 pub mod cli;
 pub mod client;
 pub mod clock;

@@ -5,10 +5,13 @@ use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, Sourc
 mod answers;
 mod bucket;
 mod limit;
+mod list;
 mod per_key;
 mod requests;
 pub(crate) mod short;
 mod upstream;
+
+use list::list;
 
 pub(crate) use bucket::{banned, imposed, stands_out};
 pub(crate) use requests::requests;
@@ -165,18 +168,6 @@ fn missing(rule: &Rule) -> Option<String> {
         (OnMissingKey::Refuse, Mode::Enforce) => format!("requests {without} are refused"),
         (OnMissingKey::Refuse, _) => format!("requests {without} count as refused"),
     })
-}
-
-/// `a, b and c`.
-fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
-    match items {
-        [] => String::new(),
-        [only] => only.as_ref().to_owned(),
-        [first @ .., end] => {
-            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
-            format!("{} {last} {}", first.join(", "), end.as_ref())
-        }
-    }
 }
 
 #[cfg(test)]

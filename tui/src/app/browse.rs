@@ -1,22 +1,23 @@
 //! Commands that all screens share: moving, changing the screen, and opening dialogs.
 
-use loudou_api::BanBy;
-
 use super::again;
 use super::command::Command;
 use super::effects::Effect;
 use super::form::Form;
 use super::ingest;
-use super::key_undo::Seen;
 use super::keys;
 use super::layout::table_height;
 use super::line::Line;
-use super::of_key::{KeyForm, ask_unban};
+use super::of_key::KeyForm;
 use super::press::{Mouse, MouseAction};
+use super::question::Pending;
+use super::rows::BucketName;
 use super::screen::Screen;
 use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
-use super::undo::{Action, Pending, Undo};
+use crate::change::ban_undo::Seen;
+use crate::change::form::Place;
+use crate::change::{Begun, Start};
 
 /// How many rows a turn of the wheel is.
 const WHEEL: usize = 3;
@@ -48,9 +49,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         }
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),
-        Command::Reset => ask_reset(state),
-        Command::Ban => ban(state),
-        Command::Override => override_form(state),
+        Command::Start(what) => start(state, what),
         Command::Again => again::ask(state),
         Command::Down
         | Command::Up
@@ -94,59 +93,37 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
 /// Asks whether to take the last own change back. Those that are over drop off.
 fn ask_undo(state: &mut State) {
     while let Some(undo) = state.undos.last() {
-        let server_ns = state.polled_ns();
-        let (pending, change) = match undo {
-            Undo::Edit(undo) => (Some(undo.ask(server_ns)), &undo.change),
-            Undo::Key(undo) => {
-                let after = undo.made_at_ns();
-                let seen = after.map_or(Seen::Unknown, |after| state.seen_after(&undo.id, after));
-                (undo.ask(server_ns, seen), &undo.change)
+        let seen = match (undo.of(), undo.made_at_ns()) {
+            ((rule, Some(key)), Some(after_ns)) => {
+                state.seen_after(&BucketName::new(rule, key), after_ns)
             }
+            _ => Seen::Unknown,
         };
-        if let Some(pending) = pending {
-            state.mode = Mode::Confirm(Box::new(pending));
+        if let Some((question, change)) = undo.ask(state.polled_ns(), seen) {
+            state.mode = Mode::Confirm(Box::new(Pending::undo(question, change)));
             return;
         }
-        let text = format!("nothing is left to undo of: {change}");
+        let text = format!("nothing is left to undo of: {}", undo.change());
         state.toast(false, text);
         state.undos.pop();
     }
 }
 
-/// Asks for how long to ban a key, or whether to let it free.
-fn ban(state: &mut State) {
-    let Some(id) = screens::target(state) else {
+/// Begins a change for the key that keys act on: with a form, or with its question.
+fn start(state: &mut State, start: Start) {
+    let Some(BucketName { rule, key }) = screens::target(state) else {
         return;
     };
-    let ban = screens::target_row(state).and_then(|row| row.view.ban);
-    state.mode = match ban.filter(|ban| ban.by != BanBy::Override) {
-        Some(ban) => Mode::Confirm(Box::new(ask_unban(id, &ban))),
-        None => Mode::OfKey(Box::new(KeyForm::ban(id))),
+    let place = Place {
+        seen: state.rule_named(&rule).cloned().map(Box::new),
+        bucket: screens::target_row(state).map(|row| Box::new(row.view.clone())),
+        rule,
+        key,
     };
-}
-
-/// Asks what a key is to get.
-fn override_form(state: &mut State) {
-    let Some(id) = screens::target(state) else {
-        return;
+    state.mode = match start.begin(&place) {
+        Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),
+        Begun::Form(asked) => Mode::OfKey(Box::new(KeyForm::new(start, place, &asked))),
     };
-    if let Some(rule) = state.rule_named(&id.rule).cloned() {
-        state.mode = Mode::OfKey(Box::new(KeyForm::own(id, rule)));
-    }
-}
-
-fn ask_reset(state: &mut State) {
-    let Some(id) = screens::target(state) else {
-        return;
-    };
-    state.mode = Mode::Confirm(Box::new(Pending {
-        question: format!("Reset the bucket of {}?", id.key),
-        detail: vec![
-            format!("rule {}", id.rule),
-            "It becomes as good as new. This cannot be undone.".to_owned(),
-        ],
-        action: Action::Reset(id),
-    }));
 }
 
 /// Moves in the list of the screen.

@@ -2,6 +2,7 @@
 
 use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
+use crate::change::Start;
 
 /// What a key can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +34,8 @@ pub(crate) enum Command {
     Poll,
     Edit,
     Undo,
-    Reset,
-    Ban,
-    Override,
+    /// Begin a change for a key.
+    Start(Start),
     Again,
     NextField,
     PreviousField,

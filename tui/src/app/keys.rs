@@ -67,12 +67,10 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     match command {
         Command::Open => screens::view(Screen::Bucket).closed(state),
         Command::Show(screen) => screens::view(screen).closed(state),
-        Command::Reset => locked.or_else(no_bucket),
-        Command::Ban => locked.or_else(no_bucket).or_else(|| lost_name(state)),
-        Command::Override => locked
+        Command::Start(start) => locked
             .or_else(no_bucket)
-            .or_else(|| lost_name(state))
-            .or_else(|| unread_rule(state)),
+            .or_else(|| start.needs_name().then(|| lost_name(state)).flatten())
+            .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten()),
         Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();

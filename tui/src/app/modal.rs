@@ -3,7 +3,7 @@
 use super::browse;
 use super::columns::{Column, Sort};
 use super::command::{Binding, Command};
-use super::effects::{Change, Edit, Effect};
+use super::effects::{Effect, Sending};
 use super::filter::Filter;
 use super::form::{Form, Stage};
 use super::ingest;
@@ -13,9 +13,11 @@ use super::line::Line;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
+use super::question::{Action, Pending};
 use super::screens;
 use super::state::{Mode, SENDING, State};
-use super::undo::{Action, Pending};
+use crate::change::Change;
+use crate::change::edit::{Edit, EditTo};
 
 /// A key, with what the key table makes of it here. The mode is taken out, and put back unless the key
 /// ends it.
@@ -167,14 +169,9 @@ fn confirm(
 ) {
     match command {
         Some(Command::Yes) => match pending.action {
-            Action::Edit(edit) => {
+            Action::Change(sending) => {
                 state.toast(false, SENDING);
-                effects.push(Effect::Edit(edit));
-            }
-            Action::Reset(id) => effects.push(Effect::Reset(id)),
-            Action::OfKey(change) => {
-                state.toast(false, SENDING);
-                effects.push(Effect::OfKey(change));
+                effects.push(Effect::Change(sending));
             }
             Action::Again(items) => {
                 state.offers = false;
@@ -197,11 +194,15 @@ fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Opti
         Some(Command::No) => return,
         Some(Command::NextField) => form.step(1),
         Some(Command::PreviousField) => form.step(-1),
-        Some(Command::Send) if form.check() => {
-            state.mode = Mode::Confirm(Box::new(form.question()));
-            return;
+        Some(Command::Send) => {
+            if form.check()
+                && let Some(question) = form.question()
+            {
+                state.mode = Mode::Confirm(Box::new(question));
+                return;
+            }
+            state.toast(true, "not sent: see what is wrong");
         }
-        Some(Command::Send) => state.toast(true, "not sent: see what is wrong"),
         _ => form.press(press),
     }
     state.mode = Mode::OfKey(form);
@@ -224,7 +225,10 @@ fn form_key(
         }
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;
-            effects.push(Effect::Edit(Box::new(edit_of(&form))));
+            effects.push(Effect::Change(Box::new(Sending {
+                change: Change::Edit(edit_of(&form)),
+                is_undo: false,
+            })));
         }
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
         (Stage::Conflict(theirs), Some(Command::Yes)) => {
@@ -254,14 +258,12 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
 fn edit_of(form: &Form) -> Edit {
     Edit {
         rule: form.base.name.clone(),
-        change: Change::Put {
+        to: EditTo::Put {
             body: form.body(),
             expires_after: form.expires_after(),
         },
-        seen: form.base.clone(),
+        seen: Box::new(form.base.clone()),
         carry: form.carry(),
         reason: form.reason(),
-        is_undo: false,
-        retries: 0,
     }
 }

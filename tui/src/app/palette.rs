@@ -53,7 +53,10 @@ mod tests {
         let first = |text| search(text).first().map(|binding| binding.command);
         assert_eq!(first("undo"), Some(Command::Undo));
         assert_eq!(first("frz"), Some(Command::Freeze));
-        assert_eq!(first("as good"), Some(Command::Reset));
+        assert_eq!(
+            first("as good"),
+            Some(Command::Start(crate::change::Start::Reset))
+        );
         assert_eq!(first("zzzz"), None);
         assert!(search("").len() > 20);
     }

@@ -9,14 +9,15 @@ use super::columns::Sort;
 use super::filter::Filter;
 use super::form::Form;
 use super::history::{Rates, Track};
-use super::key_undo::Seen;
 use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
+use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
-use super::undo::{Pending, Undo};
+use crate::change::Undo;
+use crate::change::ban_undo::Seen;
 use crate::live::ledger::Ledger;
 
 /// The most events that are kept.

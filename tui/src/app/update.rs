@@ -21,11 +21,7 @@ use super::state::{Exit, Mode, State};
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.now = state.now.max(now);
     let mut effects = Vec::new();
-    if let Msg::Edited(..)
-    | Msg::OfKey(..)
-    | Msg::Again(_)
-    | Msg::Busy(Goal::Edit(_) | Goal::Other) = &msg
-    {
+    if let Msg::Changed(..) | Msg::Again(_) | Msg::Busy(Goal::Change(_) | Goal::Other) = &msg {
         state.sent();
     }
     match msg {
@@ -39,9 +35,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Tick => {}
         Msg::Polled(result) => polled(state, result),
         Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
-        Msg::Edited(edit, result) => answers::edited(state, *edit, result, &mut effects),
-        Msg::Reset(id, result) => answers::reset(state, &id, result),
-        Msg::OfKey(change, result) => answers::of_key(state, *change, result, &mut effects),
+        Msg::Changed(sending, result) => answers::changed(state, *sending, result),
         Msg::Again(result) => again::answered(state, result),
         Msg::Busy(goal) => busy(state, goal),
         Msg::Quit => state.exit = Some(Exit::Quit),
@@ -110,9 +104,10 @@ fn busy(state: &mut State, goal: Goal) {
         Goal::Poll => state
             .link
             .failed(state.now, "the poller is busy".to_owned()),
-        Goal::Edit(edit) => {
+        Goal::Change(sending) => {
             if let Mode::Edit(form) = &mut state.mode
-                && form.base.name == edit.rule
+                && sending.change.verb().key().is_none()
+                && form.base.name == sending.change.verb().rule()
             {
                 form.stage = Stage::Editing;
             }

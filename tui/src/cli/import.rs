@@ -8,19 +8,26 @@ use loudou_rules::config::{Path, Problem};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Outcome;
-use super::args::Format;
 use super::context::Context;
-use super::edit::{from_file, problems};
+use super::files::{problems, report_of};
+use super::options::Format;
 use super::report::Report;
 use super::table::{Set, TextTable};
-use super::world::json_list;
+use super::world::{Outcome, json_list};
 use crate::live::apply::{Done, Target};
 use crate::live::{Item, Left, document};
 use crate::num::count;
 use crate::text::{counted, escape, humanise};
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou export --live > live.json                before Envoy restarts
+  loudou import live.json --dry-run               after it: what would be applied again
+  loudou import live.json
+  loudou --url http://10.0.0.7:9911 export --live | loudou import -    from one Envoy to another";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
     /// What `loudou export --live` printed, JSON or YAML; - for standard input
     #[arg(value_name = "FILE")]
@@ -53,7 +60,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
     if !args.dry_run {
         context.may_change()?;
     }
-    let report = from_file(context, &args.file)?;
+    let report = report_of(context, &args.file)?;
     let Some(value) = report.document.as_ref().map(|document| &document.value) else {
         problems(context, report, &[])?;
         return Ok(Outcome::Failed);

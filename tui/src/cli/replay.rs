@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use loudou_limiter::Nanos;
 
-use super::Outcome;
-use super::args::Format;
-use super::check::{name_of, rules_of};
+use super::check::rules_of;
 use super::context::Context;
-use super::world::{Io, Style, Usage, json};
+use super::files::name_of;
+use super::options::Format;
+use super::world::{Io, Outcome, Style, Usage, json};
 use crate::replay::engine::Reported;
 use crate::replay::format::Form;
 use crate::replay::input::{BadLine, Input};
@@ -22,6 +22,7 @@ use crate::replay::{Observer, decisions, replay};
 use crate::text::escape;
 
 mod compared;
+mod over_time;
 mod plot;
 mod progress;
 mod view;
@@ -31,7 +32,15 @@ use progress::Progress;
 /// How many bytes of decisions are written at once.
 const CHUNK: usize = 64 << 10;
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou replay --config rules.yaml --trace access.log
+  loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
+  zcat access.log.gz | loudou replay --config rules.yaml --output json
+  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    each decision";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
     /// The rule file, JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE")]

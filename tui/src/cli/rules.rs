@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use clap::Args;
 use loudou_api::{EditView, RuleView, Rules};
 use serde_json::Value;
 
-use super::args::{ExportArgs, Format, RulesArgs};
 use super::context::Context;
+use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
 use super::words;
 use super::world::{Style, json, json_list};
@@ -16,6 +17,31 @@ use crate::live::document::Document;
 use crate::meaning::{self, short};
 use crate::num::count;
 use crate::text::{counted, date, escape, humanise};
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  loudou rules
+  loudou rules per-user                           in full, with its edit";
+
+#[derive(Debug, Args)]
+#[command(before_help = RULES_EXAMPLES)]
+pub(crate) struct RulesArgs {
+    /// Only this rule, in full
+    pub(crate) rule: Option<String>,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  loudou export > rules.json
+  loudou export --live > live.json                what a restart of Envoy would lose";
+
+#[derive(Debug, Args)]
+#[command(before_help = EXPORT_EXAMPLES)]
+pub(crate) struct ExportArgs {
+    /// Print what lives only in Envoy's memory, for `loudou import`: edits, edited overrides, operators' bans
+    #[arg(long)]
+    pub(crate) live: bool,
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
     let client = context.client()?;

@@ -6,12 +6,17 @@ use anyhow::Result;
 use loudou_api::{Access, RuleTotals, Status, StoreStatus};
 use serde_json::Value;
 
-use super::args::Format;
 use super::context::Context;
+use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json};
 use crate::meaning;
 use crate::text::{date, escape, humanise};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  loudou status
+  loudou status --output json | jq .store";
 
 /// The values of the store that have a line of their own.
 const IN_WORDS: [&str; 10] = [

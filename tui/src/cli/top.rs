@@ -8,8 +8,8 @@ use clap::Args;
 use loudou_api::{MAX_TOP, Top, TopBy};
 use loudou_limiter::Nanos;
 
-use super::args::{Format, span};
 use super::context::{Context, duration};
+use super::options::{Format, span};
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
@@ -18,7 +18,15 @@ use crate::text::humanise;
 
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou top
+  loudou --url http://10.0.0.7:9911 top --interval 250ms
+  loudou top --by refused --limit 10              who is refused most, no screen
+  loudou top --by admitted --rule per-user --output csv > busiest.csv";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct TopArgs {
     /// How often the screen looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]

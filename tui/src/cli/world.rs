@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Write};
 use loudou_limiter::Nanos;
 use serde::Serialize;
 
-use super::args::{ColorWhen, Format, Global};
+use super::options::{ColorWhen, Format, Global};
 use crate::cells::fit;
 use crate::text::is_unsafe;
 
@@ -90,6 +90,24 @@ impl Style {
     /// `text` in at most `width` cells, with a mark where something was cut off.
     pub(crate) fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
         fit(text, width, if self.ascii { '~' } else { '…' })
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Failed,
+    Misused,
+}
+
+impl Outcome {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Misused => 2,
+        }
     }
 }
 

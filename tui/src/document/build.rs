@@ -9,7 +9,7 @@ use saphyr_parser::{Event, ScalarStyle};
 use serde_json::{Map, Value};
 
 use super::scalar::{self, Plain};
-use super::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
+use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
 /// The most faults that are kept; a text with more has one cause.
 const MAX_FAULTS: usize = 100;

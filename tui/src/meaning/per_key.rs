@@ -4,7 +4,8 @@ use loudou_limiter::Penalty;
 use loudou_rules::config::scaled;
 use loudou_rules::rule::{Override, Rule};
 
-use super::{limit, list, short};
+use super::list::list;
+use super::{limit, short};
 
 /// How many overrides are told of.
 const TOLD: usize = 8;

@@ -7,6 +7,7 @@ use ratatui::style::Style;
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
 use crate::app::state::State;
+use crate::change::form::Prompt;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::draw::words::{width, wrap};
@@ -237,12 +238,9 @@ fn hint(field: &Field) -> String {
             (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
             _ => "",
         },
-        Kind::Mode | Kind::Gives => "",
+        Kind::Mode => "",
         Kind::Carry => "for live levels",
-        Kind::Expires => "such as 30m; empty: until Envoy restarts",
-        Kind::Reason => "for the trail",
-        Kind::Lasts => "such as 10m; empty: until somebody lifts it",
-        Kind::Scale => "times the rule's limits",
+        Kind::Asked(prompt) => prompt.hint(),
     };
     hint.to_owned()
 }
@@ -277,9 +275,11 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
         let value = field.value();
         let text = match field.kind {
             Kind::Carry => format!("live levels: {value}"),
-            Kind::Expires if value.is_empty() => "until Envoy restarts or it is dropped".to_owned(),
-            Kind::Expires => format!("for {value}, then back to the configuration"),
-            Kind::Reason if !value.is_empty() => format!("reason: {value}"),
+            Kind::Asked(Prompt::Expires) if value.is_empty() => {
+                "until Envoy restarts or it is dropped".to_owned()
+            }
+            Kind::Asked(Prompt::Expires) => format!("for {value}, then back to the configuration"),
+            Kind::Asked(Prompt::Reason) if !value.is_empty() => format!("reason: {value}"),
             _ => continue,
         };
         lines.push((text, theme.plain));

@@ -21,7 +21,11 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
         .sum();
     let lines = cells(form.fields.len().saturating_add(count));
     let mut pen = panel::open(pen, &form.title(), width, lines.saturating_add(5));
-    pen.spans(1, 0, &[("rule ", theme.dim), (&form.id.rule, theme.plain)]);
+    pen.spans(
+        1,
+        0,
+        &[("rule ", theme.dim), (&form.place.rule, theme.plain)],
+    );
     let mut y = 2;
     for (index, field) in form.fields.iter().enumerate() {
         field_line(&mut pen, y, field, index == form.focus);

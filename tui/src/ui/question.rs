@@ -1,6 +1,6 @@
 //! A question before something that is hard to undo.
 
-use crate::app::undo::Pending;
+use crate::app::question::Pending;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::draw::words::wrap;

@@ -9,6 +9,7 @@ use crate::app::screen::{
     A_BUCKET, A_RULE, BROWSE, CONFIRM, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT, FORM_SENDING,
     HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
 };
+use crate::change::Start;
 
 const BUCKETS: Places = Screen::HOME.place();
 /// All screens but the one that `Esc` leads to.
@@ -28,9 +29,9 @@ pub(super) const OPEN_AND_EDIT: &[Binding] = &[
 #[rustfmt::skip]
 pub(super) const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze the screen, and let it go on")),
-    bind((C::Reset, &[c('x')], A_BUCKET, 6, "reset", "make the bucket as good as new")),
-    bind((C::Ban, &[c('b')], A_BUCKET, 8, "ban", "ban the key, or let it free")),
-    bind((C::Override, &[c('o')], A_BUCKET, 8, "override", "give the key other limits")),
+    bind((C::Start(Start::Reset), &[c('x')], A_BUCKET, 6, "reset", "make the bucket as good as new")),
+    bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban the key, or let it free")),
+    bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "give the key other limits")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "take the last own edit back")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "apply again what a restart of Envoy took")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "poll", "read everything now")),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::view::over_time;
+use super::over_time;
 use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 use crate::replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary};
@@ -19,7 +19,7 @@ pub(super) fn print(
     writeln!(out, "B: {}\n", escape(&second.config))?;
     counts(first, second, out, style)?;
     changes(&other.changes, out, style)?;
-    over_time(
+    over_time::print(
         &[(", A", &first.timeline), (", B", &second.timeline)],
         out,
         style,
