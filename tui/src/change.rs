@@ -1,6 +1,6 @@
-//! A change of what is in force is one thing: the question before it, what it would do, how it is sent,
-//! what came of it, how it is undone, and the rule for conflicts. The command line draws it as lines,
-//! the screen as form, question and toast; `import` sends it.
+//! A change of what is in force is one thing: question, preview, sending, outcome, undo, and the rule
+//! for conflicts. The command line draws it as lines, the screen as form, question and toast; `import`
+//! sends it.
 //!
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
@@ -26,7 +26,7 @@ use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
 
-/// How often a change is sent again because only the generation had moved.
+/// Resends of a change after nothing but the generation moved.
 const MOST_RESENDS: u8 = 3;
 
 /// A change.
@@ -39,7 +39,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// What its kind answers for.
+    /// Its kind's own part.
     pub(crate) fn verb(&self) -> &dyn Verb {
         match self {
             Self::Edit(edit) => edit,
@@ -67,7 +67,7 @@ impl Change {
         }
     }
 
-    /// What it would do, if that can be told.
+    /// Before and after, where that is known without a change.
     pub(crate) fn preview(
         &mut self,
         client: &Client,
@@ -102,13 +102,15 @@ impl Change {
         send(self)
     }
 
-    /// How to take it back, if there is anything to take back.
+    /// Its undo, if it did anything that can be undone.
     pub(crate) fn undo(&self, answer: &Answer) -> Option<Undo> {
-        let told = self.verb().outcome(answer).toast;
+        let outcome = self.verb().outcome(answer).toast;
         match self {
             Self::Edit(edit) => EditUndo::new(edit, answer).map(Box::new).map(Undo::Edit),
-            Self::Override(change) => OverrideUndo::new(change, answer, &told).map(Undo::Override),
-            Self::Ban(ban) => BanUndo::new(ban, answer, &told).map(Undo::Ban),
+            Self::Override(change) => {
+                OverrideUndo::new(change, answer, &outcome).map(Undo::Override)
+            }
+            Self::Ban(ban) => BanUndo::new(ban, answer, &outcome).map(Undo::Ban),
             Self::Reset(_) => None,
         }
     }
@@ -118,7 +120,7 @@ fn is_as_seen(seen: &RuleView, now: &RuleView) -> bool {
     seen.instance == now.instance && seen.rule == now.rule
 }
 
-/// How an own change is taken back.
+/// The undo of a change that was made here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Undo {
     Edit(Box<EditUndo>),
@@ -127,7 +129,7 @@ pub(crate) enum Undo {
 }
 
 impl Undo {
-    /// What the change did, in one line.
+    /// The outcome of the change, in one line.
     pub(crate) fn change(&self) -> &str {
         match self {
             Self::Edit(undo) => &undo.change,
@@ -145,8 +147,8 @@ impl Undo {
         }
     }
 
-    /// The question before it is undone and the change that does it, by the server's clock and what a
-    /// poll has `seen` of the key's ban. `None` when nothing is left to undo.
+    /// The question before the undo and the change that does it, by the server's clock and the ban
+    /// `seen` in a poll. `None` when nothing is left to undo.
     pub(crate) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Change)> {
         Some(match self {
             Self::Edit(undo) => {
@@ -164,7 +166,7 @@ impl Undo {
         })
     }
 
-    /// Whether `change` is what this asked for.
+    /// True if `change` is the one that this undo sends.
     pub(crate) fn asked_for(&self, change: &Change) -> bool {
         match (self, change) {
             (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
@@ -174,7 +176,7 @@ impl Undo {
         }
     }
 
-    /// Since when the server is to be asked what became of what this left.
+    /// The instant after which a poll shows whether others changed the result.
     pub(crate) fn made_at_ns(&self) -> Option<u64> {
         match self {
             Self::Ban(undo) => undo.made_at_ns(),
@@ -182,7 +184,7 @@ impl Undo {
         }
     }
 
-    /// A later change for the same key was taken back: what this made is in force again.
+    /// A later change for the same key was undone: the result of this one is in force again.
     pub(crate) fn put_back(&mut self, answer: &Answer) {
         if let (Self::Ban(undo), Answer::Ban(answer)) = (self, answer) {
             undo.put_back(answer);
@@ -198,7 +200,7 @@ pub(crate) enum Start {
     Override,
 }
 
-/// How a change begins.
+/// The first step of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Begun {
     /// With its question alone.
@@ -217,12 +219,12 @@ impl Start {
         }
     }
 
-    /// Whether the name of the key has to be known.
+    /// True if the name of the key has to be known.
     pub(crate) const fn needs_name(self) -> bool {
         !matches!(self, Self::Reset)
     }
 
-    /// Whether the rule has to be known.
+    /// True if the rule has to be known.
     pub(crate) const fn needs_rule(self) -> bool {
         matches!(self, Self::Override)
     }
@@ -238,7 +240,7 @@ impl Start {
         }
     }
 
-    /// What is wrong with what was typed as a whole.
+    /// A problem of the values together, each of which is valid.
     pub(crate) fn wrong(self, place: &Place, typed: &Typed) -> Option<Wrong> {
         match self {
             Self::Override => key_override::wrong(place, typed),

@@ -52,20 +52,20 @@ pub(crate) fn changed(state: &mut State, sending: Sending, result: Result<Answer
 fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     let verb = sending.change.verb();
     let (rule, key) = (verb.rule(), verb.key());
-    let told = verb.outcome(&answer).toast;
-    let told = match (sending.is_undo, key) {
-        (true, _) => format!("undone: {told}"),
-        (false, None) => format!("sent: {told}"),
-        (false, Some(_)) => told,
+    let text = verb.outcome(&answer).toast;
+    let text = match (sending.is_undo, key) {
+        (true, _) => format!("undone: {text}"),
+        (false, None) => format!("sent: {text}"),
+        (false, Some(_)) => text,
     };
     if sending.is_undo {
         taken_back(state, &sending.change, &answer);
-        state.toast(false, told);
+        state.toast(false, text);
     } else if let Some(undo) = sending.change.undo(&answer) {
         remember(state, undo);
-        state.toast(false, format!("{told}; u undoes"));
+        state.toast(false, format!("{text}; u undoes"));
     } else {
-        state.toast(false, told);
+        state.toast(false, text);
     }
     if key.is_none() {
         if form_of(state, rule).is_some_and(|form| form.stage == Stage::Sending) {

@@ -1,11 +1,11 @@
-//! A question that lies over the screen, and what "yes" does.
+//! A question that lies over the screen, and the action that "yes" starts.
 
 use super::effects::Sending;
 use crate::change::Change;
 use crate::change::verb::Question;
 use crate::live::Item;
 
-/// A question, and what "yes" does.
+/// A question and its action.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pending {
     pub(crate) question: String,
@@ -13,7 +13,7 @@ pub(crate) struct Pending {
     pub(crate) action: Action,
 }
 
-/// What "yes" does.
+/// The action of "yes".
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Change(Box<Sending>),

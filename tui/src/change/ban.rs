@@ -16,12 +16,12 @@ pub(crate) struct Ban {
     pub(crate) reason: String,
 }
 
-/// What the key is to be.
+/// The state that the key gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BanTo {
     /// Banned; without a time until an operator lifts it.
     Banned(Option<Nanos>),
-    /// Free, of a ban by this if that is known.
+    /// Free; with the origin of the ban, if that is known.
     Free(Option<BanBy>),
 }
 
@@ -55,8 +55,8 @@ impl Verb for Ban {
             rule, key, reason, ..
         } = self;
         let answer = match self.to {
-            BanTo::Banned(span) => client.ban(rule, key, span, reason)?,
-            BanTo::Free(_) => client.unban(rule, key, reason)?,
+            BanTo::Banned(span) => client.act("ban", rule, key, span, reason)?,
+            BanTo::Free(_) => client.act("unban", rule, key, None, reason)?,
         };
         Ok(Answer::Ban(Box::new(answer)))
     }
@@ -121,7 +121,7 @@ pub(super) fn lift(place: &Place) -> Option<Ban> {
     })
 }
 
-/// What is asked before a ban.
+/// The form of a ban.
 pub(super) fn asked() -> Vec<Asked> {
     [Prompt::Lasts, Prompt::Reason].map(Asked::text).to_vec()
 }

@@ -1,4 +1,4 @@
-//! Taking own bans back, but not what others have made of them since.
+//! The undo of bans, with a question where others changed them since.
 
 use loudou_api::{BanAnswer, BanView};
 use loudou_limiter::Nanos;
@@ -7,21 +7,21 @@ use super::ban::{Ban, BanTo};
 use super::verb::{Answer, Question, undo_reason};
 use crate::meaning::{banned, imposed};
 
-/// How an own ban, or an own lifting of one, is taken back.
+/// The undo of a ban that was imposed or lifted here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BanUndo {
     pub(super) rule: String,
     pub(super) key: String,
     back: Back,
-    /// Whether it was a ban.
+    /// True for a ban, false for a lifted one.
     bans: bool,
-    /// What it left in force, as far as that is known.
+    /// The ban that it left in force, as far as that is known.
     made: Option<Made>,
-    /// What it did, in one line.
+    /// The outcome of the change, in one line.
     pub(super) change: String,
 }
 
-/// What was before.
+/// The state before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Back {
     Free,
@@ -45,7 +45,7 @@ impl Made {
     }
 }
 
-/// What the last poll knows of the ban of a bucket.
+/// The ban of a bucket in the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// Nothing, or nothing new enough.
@@ -58,7 +58,7 @@ pub(crate) enum Seen {
 
 impl BanUndo {
     /// Remembers how to undo `change`, if there is anything to undo.
-    pub(super) fn new(change: &Ban, answer: &Answer, told: &str) -> Option<Self> {
+    pub(super) fn new(change: &Ban, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Ban(answer) = answer else {
             return None;
         };
@@ -77,23 +77,23 @@ impl BanUndo {
             back,
             bans,
             made,
-            change: told.to_owned(),
+            change: outcome.to_owned(),
         })
     }
 
-    /// Whether `change` is what this asked for.
+    /// True if `change` is the one that this undo sends.
     pub(super) fn asked_for(&self, change: &Ban) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// A later own change was taken back: what this made is in force again, as far as it still lasts.
+    /// A later change was undone: the ban that this one made is in force again, while it lasts.
     pub(super) fn put_back(&mut self, answer: &BanAnswer) {
         self.made = Some(Made::new(answer));
     }
 
-    /// Since when the server is to be asked what became of the ban that this made or lifted.
+    /// The instant after which a poll shows whether others changed the ban.
     pub(super) fn made_at_ns(&self) -> Option<u64> {
         self.made.map(|made| made.at_ns)
     }
@@ -139,7 +139,7 @@ impl BanUndo {
         Some((question, change))
     }
 
-    /// Whether time or an operator has done what undoing would do.
+    /// True if the ban expired or was lifted, so that nothing is left to undo.
     fn is_over(&self, server_ns: u64, seen: Seen) -> bool {
         let ends = |until: Option<u64>| until.is_some_and(|at| at <= server_ns);
         match (self.back, self.made) {

@@ -19,7 +19,7 @@ pub(crate) struct Edit {
     pub(crate) reason: String,
 }
 
-/// What the rule is changed to.
+/// The state that the rule gets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EditTo {
     /// Other limits or another mode.
@@ -41,13 +41,13 @@ impl Verb for Edit {
     }
 
     fn question(&self) -> Question {
-        let (line, title) = match self.to {
-            EditTo::Put { .. } => ("Change", "Change"),
-            EditTo::Drop => ("Drop the edit of", "Drop the edit of"),
+        let verb = match self.to {
+            EditTo::Put { .. } => "Change",
+            EditTo::Drop => "Drop the edit of",
         };
         Question {
-            line: format!("{line} {}?", escape(&self.rule)),
-            title: format!("{title} {}?", self.rule),
+            line: format!("{verb} {}?", escape(&self.rule)),
+            title: format!("{verb} {}?", self.rule),
             detail: Vec::new(),
         }
     }
@@ -77,13 +77,13 @@ impl Verb for Edit {
             return Outcome::default();
         };
         let (name, change) = (escape(&answer.after.name), difference(&answer.change));
-        let told = match answer.change.as_str() {
+        let toast = match answer.change.as_str() {
             "" => "nothing changed",
             change => change,
         };
         Outcome {
             line: format!("{name}: {}", escape(change)),
-            toast: format!("{told} (generation {})", answer.after.generation),
+            toast: format!("{toast} (generation {})", answer.after.generation),
         }
     }
 }
@@ -118,7 +118,7 @@ impl Edit {
     }
 }
 
-/// How an own edit is taken back.
+/// The undo of an edit that was made here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EditUndo {
     /// The rule after the edit.
@@ -128,7 +128,7 @@ pub(crate) struct EditUndo {
     /// The edit that was in force before it, if any.
     earlier: Option<EditView>,
     carry: Carry,
-    /// What the edit did, in one line.
+    /// The outcome of the edit, in one line.
     pub(super) change: String,
 }
 

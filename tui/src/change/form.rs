@@ -1,9 +1,9 @@
-//! What a form asks before a change for one key: data for the screen to draw.
+//! Forms of changes for one key, as data for the screen to draw.
 
 use loudou_api::{BucketView, MAX_REASON, RuleView};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
-/// The key that a change is for, and what is known there.
+/// The key that a change is for, with its rule and bucket as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) rule: String,
@@ -14,18 +14,18 @@ pub(crate) struct Place {
     pub(crate) bucket: Option<Box<BucketView>>,
 }
 
-/// One thing that is asked.
+/// One field of a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prompt {
-    /// How long a ban lasts.
+    /// The duration of a ban.
     Lasts,
-    /// What an override gives.
+    /// The kind of an override.
     Gives,
-    /// How many times as much.
+    /// The factor of an override.
     Scale,
-    /// When it runs out.
+    /// The lifetime of an override.
     Expires,
-    /// Why.
+    /// The reason, for the trail.
     Reason,
 }
 
@@ -51,7 +51,7 @@ impl Prompt {
         }
     }
 
-    /// What is wrong with a value by itself.
+    /// A problem of a single value.
     pub(crate) fn problem(self, value: &str) -> Option<String> {
         match self {
             Self::Expires | Self::Lasts if value.is_empty() => None,
@@ -68,14 +68,14 @@ impl Prompt {
     }
 }
 
-/// A prompt with what it begins with.
+/// A prompt with its initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) prompt: Prompt,
     pub(crate) value: String,
     /// The words to choose from; none where text is typed.
     pub(crate) words: &'static [&'static str],
-    /// Whether typing replaces what it begins with.
+    /// True if typing replaces the initial value.
     pub(crate) selected: bool,
 }
 
@@ -91,7 +91,7 @@ impl Asked {
     }
 }
 
-/// What was typed and chosen.
+/// The values as typed and chosen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Typed(pub(crate) Vec<(Prompt, String)>);
 
@@ -102,7 +102,7 @@ impl Typed {
     }
 }
 
-/// A problem with what was typed.
+/// A problem of the values, and the prompt it is shown at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) prompt: Prompt,

@@ -1,4 +1,4 @@
-//! What a key gets instead of its rule's limits, and dropping that.
+//! Overrides: other limits for one key, and dropping them.
 
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Decimal, Limits, Nanos};
@@ -11,15 +11,15 @@ use crate::client::{Client, ClientError, OverrideRequest};
 use crate::meaning::short;
 use crate::text::escape;
 
-/// What a key can get by the form.
+/// The kinds of overrides that the form offers.
 const GIVES: [&str; 4] = ["scale", "unlimited", "banned", "remove"];
 
-/// A change of what a key gets.
+/// A change of the override of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Override {
     pub(crate) rule: String,
     pub(crate) key: String,
-    /// What it gets; `None` drops what was edited, back to what its rule says of it.
+    /// The override; `None` drops the edited one, back to the rule's own.
     pub(crate) gives: Option<Value>,
     pub(crate) expires_after: Option<Nanos>,
     /// The rule as it was when this was decided on.
@@ -117,7 +117,7 @@ fn own<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
 
-/// What is asked before an override, beginning with the one in force.
+/// The form of an override; its initial values are those in force.
 pub(super) fn asked(place: &Place) -> Vec<Asked> {
     let own = place.seen.as_ref().and_then(|seen| own(seen, &place.key));
     let scale = own.and_then(|own| own.get("scale")).map(Value::to_string);
@@ -138,7 +138,7 @@ pub(super) fn asked(place: &Place) -> Vec<Asked> {
     ]
 }
 
-/// What is wrong with what was typed as a whole.
+/// The problem of the override that was typed, if it has one.
 pub(super) fn wrong(place: &Place, typed: &Typed) -> Option<Wrong> {
     let limits = limits(place.seen.as_ref()?);
     let wrong = parse_override(&place.key, &gives(typed)?, limits.as_ref()).err()?;
@@ -151,7 +151,7 @@ pub(super) fn wrong(place: &Place, typed: &Typed) -> Option<Wrong> {
     })
 }
 
-/// What the key is to get; `None` to remove that.
+/// The override that was typed; `None` to drop the edited one.
 fn gives(typed: &Typed) -> Option<Value> {
     match typed.get(Prompt::Gives) {
         "remove" => None,
@@ -178,7 +178,7 @@ pub(super) fn of_form(place: &Place, typed: &Typed) -> Option<Override> {
     })
 }
 
-/// How an own override is taken back.
+/// The undo of an override that was made here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OverrideUndo {
     pub(super) rule: String,
@@ -187,13 +187,13 @@ pub(crate) struct OverrideUndo {
     earlier: Option<(Value, Option<u64>)>,
     /// The rule as it is after.
     after: Box<RuleView>,
-    /// What it did, in one line.
+    /// The outcome of the change, in one line.
     pub(super) change: String,
 }
 
 impl OverrideUndo {
     /// Remembers how to undo `change`, if it did anything.
-    pub(super) fn new(change: &Override, answer: &Answer, told: &str) -> Option<Self> {
+    pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
         };
@@ -209,11 +209,11 @@ impl OverrideUndo {
             key: key.clone(),
             earlier,
             after: Box::new(answer.after.clone()),
-            change: told.to_owned(),
+            change: outcome.to_owned(),
         })
     }
 
-    /// Whether `change` is what this asked for.
+    /// True if `change` is the one that this undo sends.
     pub(super) fn asked_for(&self, change: &Override) -> bool {
         change.rule == self.rule
             && change.key == self.key

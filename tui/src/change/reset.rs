@@ -36,7 +36,7 @@ impl Verb for Reset {
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
-        let answer = client.reset(&self.rule, &self.key, &self.reason)?;
+        let answer = client.act("reset", &self.rule, &self.key, None, &self.reason)?;
         Ok(Answer::Reset(Box::new(answer)))
     }
 

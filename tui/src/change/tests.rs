@@ -72,7 +72,7 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-/// What comes of sending a change to a server with these answers, and the generations it was sent with.
+/// The outcome of sending a change to a server with these answers, and the `ETag`s it was sent with.
 fn sent(mut change: Change, answers: Vec<Reply>) -> (Result<Answer, ClientError>, Vec<String>) {
     let fake = Fake::new(answers);
     let client = fake.client(Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! What every kind of change answers for: who is asked what, what is sent, and what came of it.
+//! The parts that every kind of change has: question, preview, sending and outcome.
 
 use loudou_api::{BanAnswer, EditAnswer, ResetAnswer};
 
@@ -13,10 +13,10 @@ pub(crate) trait Verb {
     /// The key that it is for; `None` if it is for all.
     fn key(&self) -> Option<&str>;
 
-    /// The question before it is sent.
+    /// The question before sending.
     fn question(&self) -> Question;
 
-    /// Before and after, if that can be told without changing anything.
+    /// Before and after, where that is known without a change.
     fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         Ok(None)
     }
@@ -68,7 +68,7 @@ pub(super) fn details(rule: &str, reason: &str) -> Vec<String> {
         .collect()
 }
 
-/// What an edit did, in one line.
+/// The difference that an edit made, in one line.
 pub(super) fn difference(change: &str) -> &str {
     if change.is_empty() {
         "no difference"

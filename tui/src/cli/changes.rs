@@ -1,4 +1,4 @@
-//! Changes as lines: what they would do, the question, what they did, and what others changed meanwhile.
+//! Changes as lines: preview, question, outcome, and the rule as it is now after a conflict.
 
 use anyhow::Result;
 use loudou_api::EditAnswer;
@@ -25,7 +25,7 @@ pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.may_change()
 }
 
-/// Makes a change: on a terminal after a question, with what it would do if that can be told.
+/// Makes a change; on a terminal after a preview and a question.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     mut change: Change,
@@ -52,7 +52,7 @@ pub(super) fn run(
     }
 }
 
-/// Prints what was done, or would be; without the numbers if they were `seen` before.
+/// Prints the outcome; without the numbers if the preview has shown them (`seen`).
 fn print(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -86,7 +86,7 @@ fn print(
     Ok(Outcome::Done)
 }
 
-/// Prints the rest of what an edit or an override did.
+/// Prints the rest of the outcome of an edit or an override.
 fn print_edit(
     context: &mut Context<'_, '_>,
     change: &Change,
@@ -123,7 +123,7 @@ fn print_edit(
     Ok(())
 }
 
-/// Shows what is about to change, beside the output.
+/// Prints the preview, on standard error.
 fn show_preview(context: &mut Context<'_, '_>, change: &Change, preview: EditAnswer) -> Result<()> {
     let Change::Edit(edit) = change else {
         let preview = Answer::Edit(Box::new(preview));
@@ -141,7 +141,7 @@ fn show_preview(context: &mut Context<'_, '_>, change: &Change, preview: EditAns
     Ok(())
 }
 
-/// When somebody else or a restart was faster, shows what the rule is now; passes other errors on.
+/// After a conflict, prints the rule as it is now; passes other errors on.
 fn stale(context: &mut Context<'_, '_>, error: ClientError, change: &Change) -> Result<Outcome> {
     let current = error.current().filter(|_| error.status() == Some(412));
     let (Some(current), Some(seen)) = (current, change.seen()) else {

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::report::Report;
 use crate::text::escape;
 
-/// What a file is called in messages.
+/// The name of a file in messages.
 pub(super) fn name_of(path: &Path) -> String {
     if path == Path::new("-") {
         "(standard input)".to_owned()
