@@ -6,18 +6,19 @@
 //! ```
 //!
 //! Everything here is a function of its arguments: no I/O, no clock, no terminal. Tests drive it with
-//! key strings.
+//! key strings. A screen is one file under `screens/`, with its keys, its behaviour and its drawing; `ui`
+//! draws the frame around it and the dialogs over it.
 
 pub(crate) mod again;
 pub(crate) mod answers;
 pub(crate) mod browse;
 pub(crate) mod columns;
+pub(crate) mod command;
 pub(crate) mod effects;
 pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod history;
 pub(crate) mod ingest;
-pub(crate) mod key_undo;
 pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod line;
@@ -27,9 +28,11 @@ pub(crate) mod msg;
 pub(crate) mod of_key;
 pub(crate) mod palette;
 pub(crate) mod press;
+pub(crate) mod question;
 pub(crate) mod rows;
+pub(crate) mod screen;
+pub(crate) mod screens;
 pub(crate) mod state;
-pub(crate) mod undo;
 pub(crate) mod update;
 
 #[cfg(test)]

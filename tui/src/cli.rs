@@ -8,20 +8,23 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory as _, Parser as _};
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 use loudou_limiter::Nanos;
 use loudou_rules::config;
 
-mod args;
-mod bans;
 mod buckets;
+mod changes;
 mod check;
 mod context;
 mod edit;
 mod events;
-mod examples;
 mod explain;
+mod files;
 mod import;
+mod on_key;
+mod options;
 mod overrides;
 mod replay;
 mod report;
@@ -31,29 +34,101 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod top;
+mod typed_limits;
 mod words;
 mod world;
 
-use args::{Cli, Command};
 use context::Context;
-use world::{Env, Io, Usage};
+use options::Global;
+use world::{Env, Io, Outcome, Usage};
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    Failed,
-    Misused,
+const EXAMPLES: &str = "\
+Examples:
+  loudou                                          watch the buckets, live
+  loudou check rules.yaml                         check a rule file before Envoy sees it
+  loudou replay --config rules.yaml --trace access.log    what it would have done yesterday
+  loudou buckets --state refusing                 who is refused, right now
+  loudou top --by refused                         who was refused most, lately
+  loudou explain --path /reply -H 'x-user-id: alice'    why a request would be refused
+  loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
+  loudou unset per-user                           take that back
+  loudou ban per-user mallory --for 10m           refuse all that somebody sends
+  loudou override per-user alice scale=10         ten times as much for one key";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  loudou schema > loudou.schema.json
+  # yaml-language-server: $schema=./loudou.schema.json      first line of a rules.yaml, for an editor";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  loudou completions bash > ~/.local/share/bash-completion/completions/loudou
+  loudou completions zsh > ~/.zfunc/_loudou
+  loudou completions fish > ~/.config/fish/completions/loudou.fish";
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Watch and edit the limits that Loudou enforces inside Envoy
+#[derive(Debug, Parser)]
+#[command(name = "loudou", version, styles = STYLES, before_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    global: Global,
 }
 
-impl Outcome {
-    const fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Misused => 2,
-        }
-    }
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch the buckets on a live screen (the default); not on a terminal: list the most refused keys
+    Top(top::TopArgs),
+    /// Check rule files or the rules in an envoy.yaml, and say in words what they do
+    Check(check::CheckArgs),
+    /// Run a rule file over recorded traffic, and say what it would have done
+    Replay(replay::ReplayArgs),
+    /// Show how the filter and its store do
+    #[command(before_help = status::EXAMPLES)]
+    Status,
+    /// List the rules, or show one
+    Rules(rules::RulesArgs),
+    /// List live buckets
+    Buckets(buckets::BucketsArgs),
+    /// Show one bucket
+    Get(buckets::GetArgs),
+    /// Say what would be made of a request, rule by rule, without taking anything
+    Explain(explain::ExplainArgs),
+    /// Edit the limits or the mode of a rule, live
+    Set(edit::SetArgs),
+    /// Drop the edit of a rule: back to the plugin configuration
+    Unset(edit::UnsetArgs),
+    /// Make a bucket as good as new
+    Reset(on_key::ResetArgs),
+    /// Refuse all requests of a key, for a while or until it is let free
+    Ban(on_key::BanArgs),
+    /// Lift the ban of a key, and forget what led to it
+    Unban(on_key::UnbanArgs),
+    /// Give one key, or all that begin alike, other limits than its rule has
+    Override(overrides::OverrideArgs),
+    /// Show who changed what, and warnings
+    Events(events::EventsArgs),
+    /// Print the effective rule file as JSON, to commit it; or all that a restart would lose
+    Export(rules::ExportArgs),
+    /// Apply edits, overrides and bans that `export --live` has kept
+    Import(import::ImportArgs),
+    /// Print the JSON Schema of rule files, for editors and pipelines
+    #[command(before_help = SCHEMA_EXAMPLES)]
+    Schema,
+    /// Print a completion script
+    #[command(before_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell it is for
+        shell: Shell,
+    },
 }
 
 /// Runs `loudou` with the arguments and the terminal of this process.
@@ -140,9 +215,9 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Explain(args)) => return explain::run(context, args),
         Some(Command::Set(args)) => return edit::set(context, args),
         Some(Command::Unset(args)) => return edit::unset(context, args),
-        Some(Command::Reset(args)) => return edit::reset(context, args),
-        Some(Command::Ban(args)) => return bans::ban(context, args),
-        Some(Command::Unban(args)) => return bans::unban(context, args),
+        Some(Command::Reset(args)) => return on_key::reset(context, args),
+        Some(Command::Ban(args)) => return on_key::ban(context, args),
+        Some(Command::Unban(args)) => return on_key::unban(context, args),
         Some(Command::Override(args)) => return overrides::run(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export(args)) => rules::export(context, args)?,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BanAnswer, BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer,
-    ResetAnswer, RuleView, Rules, Status, Top,
+    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, RuleView, Rules,
+    Status, Top,
 };
 use loudou_limiter::Nanos;
 use serde::de::DeserializeOwned;
@@ -160,37 +160,20 @@ impl Client {
         }
     }
 
-    /// Bans a key for so long, or until somebody lifts it.
-    pub fn ban(
+    /// Does something to the bucket of a key: `ban`, `unban` or `reset`.
+    pub fn act<T: DeserializeOwned>(
         &self,
+        action: &str,
         rule: &str,
         key: &str,
         span: Option<Nanos>,
         reason: &str,
-    ) -> Result<BanAnswer, ClientError> {
-        let mut path = Path::new(&["buckets", rule, key, "ban"]);
+    ) -> Result<T, ClientError> {
+        let mut path = Path::new(&["buckets", rule, key, action]);
         if let Some(span) = span {
             path.query("for", &span.to_string());
         }
         path.query_unless_empty("reason", reason);
-        self.post(&path)
-    }
-
-    /// Lets a key free.
-    pub fn unban(&self, rule: &str, key: &str, reason: &str) -> Result<BanAnswer, ClientError> {
-        let mut path = Path::new(&["buckets", rule, key, "unban"]);
-        path.query_unless_empty("reason", reason);
-        self.post(&path)
-    }
-
-    /// Makes a bucket as good as new.
-    pub fn reset(&self, rule: &str, key: &str, reason: &str) -> Result<ResetAnswer, ClientError> {
-        let mut path = Path::new(&["buckets", rule, key, "reset"]);
-        path.query_unless_empty("reason", reason);
-        self.post(&path)
-    }
-
-    fn post<T: DeserializeOwned>(&self, path: &Path) -> Result<T, ClientError> {
         let request = self.authorized(self.agent.post(self.address(&path.text)));
         self.answer(request.send_empty())
     }

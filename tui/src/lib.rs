@@ -3,10 +3,12 @@
 
 mod app;
 mod cells;
+mod change;
 pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod document;
+mod draw;
 mod limit_edit;
 mod live;
 mod meaning;

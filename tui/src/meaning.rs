@@ -5,10 +5,13 @@ use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, Sourc
 mod answers;
 mod bucket;
 mod limit;
-mod own;
+mod list;
+mod per_key;
 mod requests;
 pub(crate) mod short;
 mod upstream;
+
+use list::list;
 
 pub(crate) use bucket::{banned, imposed, stands_out};
 pub(crate) use requests::requests;
@@ -129,8 +132,8 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
         (false, _) => {}
     }
-    notes.extend(own::overrides(rule));
-    notes.extend(rule.penalty.as_ref().map(own::penalty));
+    notes.extend(per_key::overrides(rule));
+    notes.extend(rule.penalty.as_ref().map(per_key::penalty));
     if rule.mode == Mode::Enforce {
         notes.extend(answers::refuse(&rule.refuse));
         notes.extend(answers::respond(rule.respond));
@@ -165,18 +168,6 @@ fn missing(rule: &Rule) -> Option<String> {
         (OnMissingKey::Refuse, Mode::Enforce) => format!("requests {without} are refused"),
         (OnMissingKey::Refuse, _) => format!("requests {without} count as refused"),
     })
-}
-
-/// `a, b and c`.
-fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
-    match items {
-        [] => String::new(),
-        [only] => only.as_ref().to_owned(),
-        [first @ .., end] => {
-            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
-            format!("{} {last} {}", first.join(", "), end.as_ref())
-        }
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@
 //! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
 //! environment that thread panics once it has started.
 
-use std::env;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -36,7 +35,10 @@ use crate::term::{self, Terminal};
 use crate::ui::{Theme, view};
 
 mod poller;
+mod trap;
 mod worker;
+
+use trap::panic_if_asked;
 
 /// What waits for the screen at most; senders wait beyond that.
 const MESSAGES: usize = 256;
@@ -101,12 +103,6 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 
 fn nanos(duration: Duration) -> Nanos {
     Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Panics when the environment asks thread `name` to.
-fn panic_if_asked(name: &str) {
-    let asked = env::var("LOUDOU_TEST_PANIC").is_ok_and(|wanted| wanted == name);
-    assert!(!asked, "asked to panic by LOUDOU_TEST_PANIC");
 }
 
 /// The screen's thread.

@@ -10,32 +10,21 @@
 //! ```
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
 
 use crate::app::layout::{FOOT, HEAD, LEAST};
-use crate::app::state::{Mode, Screen, State};
+use crate::app::screens;
+use crate::app::state::{Mode, State};
+use crate::draw::pen::Pen;
 
-mod bars;
-mod bucket;
-mod buckets;
-mod events;
 mod form;
 mod frame;
-mod funnel;
 mod help;
 mod of_key;
 mod palette;
-mod panel;
-mod pen;
 mod question;
-mod rules;
-mod theme;
 mod toast;
-mod words;
 
-pub(crate) use theme::Theme;
-
-use pen::Pen;
+pub(crate) use crate::draw::theme::Theme;
 
 /// Draws everything.
 pub(crate) fn view(state: &State, theme: &Theme, frame: &mut Frame<'_>) {
@@ -67,12 +56,7 @@ fn body(pen: &mut Pen<'_>, state: &State) {
         frame::waiting(pen, state);
         return;
     }
-    match state.screen {
-        Screen::Buckets => buckets::draw(pen, state),
-        Screen::Bucket => bucket::draw(pen, state),
-        Screen::Rules => rules::draw(pen, state),
-        Screen::Events => events::draw(pen, state),
-    }
+    screens::shown(state).draw(pen, state);
     if state.is_stale() {
         pen.dim_all();
     }
@@ -88,14 +72,6 @@ fn overlay(pen: &mut Pen<'_>, state: &State) {
         Mode::Edit(form) => form::draw(pen, state, form),
         Mode::OfKey(form) => of_key::draw(pen, form),
     }
-}
-
-/// The middle of `area`, at most `width` by `height`.
-fn centred(area: Rect, width: u16, height: u16) -> (u16, u16, u16, u16) {
-    let (width, height) = (width.min(area.width), height.min(area.height));
-    let x = area.width.saturating_sub(width) / 2;
-    let y = area.height.saturating_sub(height) / 2;
-    (x, y, width, height)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use loudou_limiter::Nanos;
 
 use super::msg::{Failure, Snapshot};
+use super::question::{Action, Pending};
 use super::state::{History, Mode, State};
-use super::undo::{Action, Pending};
 use crate::live::apply::Done;
 use crate::live::ledger::Look;
 use crate::live::{Clocks, Item, Left, counts};

@@ -1,56 +1,47 @@
-//! Commands on the screens themselves: moving, sorting, going places, and opening what lies over them.
-
-use loudou_api::BanBy;
+//! Commands that all screens share: moving, changing the screen, and opening dialogs.
 
 use super::again;
-use super::columns::{Column, Sort};
+use super::command::Command;
 use super::effects::Effect;
 use super::form::Form;
 use super::ingest;
-use super::key_undo::Seen;
-use super::keys::Command;
-use super::layout::{self, Hit, table_height};
+use super::keys;
+use super::layout::table_height;
 use super::line::Line;
-use super::of_key::{KeyForm, ask_unban};
+use super::of_key::KeyForm;
 use super::press::{Mouse, MouseAction};
-use super::state::{Exit, Frozen, Mode, Screen, State};
-use super::undo::{Action, Pending, Undo};
+use super::question::Pending;
+use super::rows::BucketName;
+use super::screen::Screen;
+use super::screens;
+use super::state::{Exit, Frozen, Mode, State};
+use crate::change::ban_undo::Seen;
+use crate::change::form::Place;
+use crate::change::{Begun, Start};
 
 /// How many rows a turn of the wheel is.
 const WHEEL: usize = 3;
 
-/// Runs a command that applies.
+/// Runs a command of the screens, or says why it does not apply.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
+    match keys::obstacle(state, command) {
+        Some(why) => state.toast(true, why),
+        None => apply(state, command, effects),
+    }
+}
+
+/// Runs a command that applies.
+fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match command {
         Command::Quit => state.exit = Some(Exit::Quit),
         Command::Suspend => effects.push(Effect::Suspend),
         Command::Help => state.mode = Mode::Help(0),
         Command::Palette => state.mode = Mode::Palette(Line::default(), 0),
-        Command::Back => back(state),
-        Command::ShowBuckets => state.screen = Screen::Buckets,
-        Command::ShowRules => state.screen = Screen::Rules,
-        Command::ShowEvents => state.screen = Screen::Events,
-        Command::ShowBucket | Command::Open => open(state),
-        Command::NextScreen => turn(state, 1),
-        Command::PreviousScreen => turn(state, -1),
-        Command::Filter => {
-            let text = state.table.filter_text.clone();
-            state.mode = Mode::Filter(Line::new(&text), text);
-        }
-        Command::SortMenu => {
-            let at = |column: &Column| *column == state.table.sort.column;
-            state.mode = Mode::Sort(Column::SORTABLE.iter().position(at).unwrap_or(0));
-        }
-        Command::SortLeft => sort(state, state.table.sort.step(-1)),
-        Command::SortRight => sort(state, state.table.sort.step(1)),
-        Command::Invert => {
-            let Sort { column, descending } = state.table.sort;
-            let inverted = Sort {
-                column,
-                descending: !descending,
-            };
-            sort(state, inverted);
-        }
+        Command::Back => screens::shown(state).back(state),
+        Command::Open => screens::view(Screen::Bucket).enter(state),
+        Command::Show(screen) => screens::view(screen).enter(state),
+        Command::NextScreen => state.screen = screens::turn(state.screen, 1),
+        Command::PreviousScreen => state.screen = screens::turn(state.screen, -1),
         Command::Freeze => freeze(state),
         Command::Poll => {
             state.link.hurry(state.now);
@@ -58,57 +49,17 @@ pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>
         }
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),
-        Command::Reset => ask_reset(state),
-        Command::Ban => ban(state),
-        Command::Override => own(state),
+        Command::Start(what) => start(state, what),
         Command::Again => again::ask(state),
-        _ => go(state, command),
-    }
-}
-
-/// Sorts by another column or the other way.
-pub(crate) fn sort(state: &mut State, sort: Sort) {
-    state.table.sort = sort;
-    ingest::arrange(state);
-}
-
-fn back(state: &mut State) {
-    if state.screen == Screen::Buckets {
-        state.table.filter_text.clear();
-        state.table.filter = super::filter::Filter::default();
-        state.table.filter_error = None;
-        ingest::arrange(state);
-    }
-    state.screen = Screen::Buckets;
-}
-
-/// Opens the selected bucket, or goes back to the one that was open.
-fn open(state: &mut State) {
-    if let Some(row) = state.selected_row() {
-        let id = row.id.clone();
-        if state.open.as_ref() != Some(&id) && state.screen == Screen::Buckets {
-            state.limit = None;
-            state.open = Some(id.clone());
-        }
-        state.open.get_or_insert_with(|| id.clone());
-        state.table.pinned.get_or_insert(id);
-    }
-    state.screen = Screen::Bucket;
-}
-
-fn turn(state: &mut State, step: isize) {
-    let screens = [Screen::Buckets, Screen::Rules, Screen::Events];
-    let at = screens
-        .iter()
-        .position(|screen| *screen == state.screen)
-        .unwrap_or(0);
-    let next = match at.checked_add_signed(step) {
-        Some(next) if next < screens.len() => next,
-        Some(_) => 0,
-        None => screens.len().saturating_sub(1),
-    };
-    if let Some(screen) = screens.get(next) {
-        state.screen = screen.clone();
+        Command::Down
+        | Command::Up
+        | Command::PageDown
+        | Command::PageUp
+        | Command::HalfDown
+        | Command::HalfUp
+        | Command::Top
+        | Command::Bottom => go(state, command),
+        own => screens::shown(state).run(state, own),
     }
 }
 
@@ -124,7 +75,7 @@ fn freeze(state: &mut State) {
 }
 
 fn edit(state: &mut State, effects: &mut Vec<Effect>) {
-    let Some(rule) = state.target_rule() else {
+    let Some(rule) = screens::target_rule(state) else {
         return;
     };
     let Some(view) = state.rule_named(&rule).cloned() else {
@@ -142,93 +93,45 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
 /// Asks whether to take the last own change back. Those that are over drop off.
 fn ask_undo(state: &mut State) {
     while let Some(undo) = state.undos.last() {
-        let server_ns = state.polled_ns();
-        let (pending, change) = match undo {
-            Undo::Edit(undo) => (Some(undo.ask(server_ns)), &undo.change),
-            Undo::Key(undo) => {
-                let after = undo.made_at_ns();
-                let seen = after.map_or(Seen::Unknown, |after| state.seen_after(&undo.id, after));
-                (undo.ask(server_ns, seen), &undo.change)
+        let seen = match (undo.of(), undo.made_at_ns()) {
+            ((rule, Some(key)), Some(after_ns)) => {
+                state.seen_after(&BucketName::new(rule, key), after_ns)
             }
+            _ => Seen::Unknown,
         };
-        if let Some(pending) = pending {
-            state.mode = Mode::Confirm(Box::new(pending));
+        if let Some((question, change)) = undo.ask(state.polled_ns(), seen) {
+            state.mode = Mode::Confirm(Box::new(Pending::undo(question, change)));
             return;
         }
-        let text = format!("nothing is left to undo of: {change}");
+        let text = format!("nothing is left to undo of: {}", undo.change());
         state.toast(false, text);
         state.undos.pop();
     }
 }
 
-/// Asks for how long to ban a key, or whether to let it free.
-fn ban(state: &mut State) {
-    let Some(id) = state.target() else { return };
-    let ban = state.target_row().and_then(|row| row.view.ban);
-    state.mode = match ban.filter(|ban| ban.by != BanBy::Override) {
-        Some(ban) => Mode::Confirm(Box::new(ask_unban(id, &ban))),
-        None => Mode::OfKey(Box::new(KeyForm::ban(id))),
+/// Begins a change for the key that keys act on: with a form, or with its question.
+fn start(state: &mut State, start: Start) {
+    let Some(BucketName { rule, key }) = screens::target(state) else {
+        return;
     };
-}
-
-/// Asks what a key is to get.
-fn own(state: &mut State) {
-    let Some(id) = state.target() else { return };
-    if let Some(rule) = state.rule_named(&id.rule).cloned() {
-        state.mode = Mode::OfKey(Box::new(KeyForm::own(id, rule)));
-    }
-}
-
-fn ask_reset(state: &mut State) {
-    let Some(id) = state.target() else { return };
-    state.mode = Mode::Confirm(Box::new(Pending {
-        question: format!("Reset the bucket of {}?", id.key),
-        detail: vec![
-            format!("rule {}", id.rule),
-            "It becomes as good as new. This cannot be undone.".to_owned(),
-        ],
-        action: Action::Reset(id),
-    }));
+    let place = Place {
+        seen: state.rule_named(&rule).cloned().map(Box::new),
+        bucket: screens::target_row(state).map(|row| Box::new(row.view.clone())),
+        rule,
+        key,
+    };
+    state.mode = match start.begin(&place) {
+        Begun::Ask(change) => Mode::Confirm(Box::new(Pending::change(change))),
+        Begun::Form(asked) => Mode::OfKey(Box::new(KeyForm::new(start, place, &asked))),
+    };
 }
 
 /// Moves in the list of the screen.
 fn go(state: &mut State, command: Command) {
     let page = table_height(state.size).max(1);
-    match state.screen {
-        Screen::Buckets => {
-            let at = moved(state.table.at, state.table.visible.len(), page, command);
-            select(state, at);
-        }
-        Screen::Bucket => {
-            let reported = state
-                .open_row()
-                .map(|row| (row.view.reported, row.view.limits.len()));
-            let (reported, limits) = reported.unwrap_or((0, 0));
-            state.limit = Some(moved(
-                state.limit.unwrap_or(reported),
-                limits,
-                page,
-                command,
-            ));
-        }
-        Screen::Rules => {
-            let rules = state.data.as_ref().map_or(0, |data| data.rules.rules.len());
-            state.rule = moved(state.rule, rules, page, command);
-        }
-        Screen::Events => {
-            let events = state.data.as_ref().map_or(0, |data| data.events.len());
-            state.event = moved(state.event, events, page, command);
-        }
-    }
-}
-
-/// Selects the visible row `at`, and from then on its bucket wherever it goes.
-fn select(state: &mut State, at: usize) {
-    state.table.at = at;
-    if let Some(row) = state.selected_row() {
-        state.table.pinned = Some(row.id.clone());
-    }
-    ingest::scroll(state);
+    let view = screens::shown(state);
+    let at = moved(view.at(state), view.lines(state), page, command);
+    view.select(state, at);
 }
 
 /// Where a motion leads in a list of `len`.
@@ -249,36 +152,20 @@ pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usi
     to.min(last)
 }
 
-/// The mouse: the wheel moves, a click selects, a click on the selection opens it, a click on a header
-/// sorts.
+/// The mouse: the wheel moves the selection, a click is handled by the screen.
 pub(crate) fn moused(state: &mut State, mouse: Mouse) {
     if !matches!(state.mode, Mode::Browse) {
         return;
     }
     let wheel = match mouse.action {
-        MouseAction::WheelUp => Some(Command::Up),
-        MouseAction::WheelDown => Some(Command::Down),
-        MouseAction::Click => None,
+        MouseAction::WheelUp => Command::Up,
+        MouseAction::WheelDown => Command::Down,
+        MouseAction::Click => {
+            screens::shown(state).clicked(state, mouse.x, mouse.y);
+            return;
+        }
     };
-    if let Some(command) = wheel {
-        for _ in 0..WHEEL {
-            go(state, command);
-        }
-        return;
-    }
-    if state.screen != Screen::Buckets {
-        return;
-    }
-    match layout::hit(state, mouse.x, mouse.y) {
-        Some(Hit::Row(at)) if at == state.table.at && state.table.pinned.is_some() => open(state),
-        Some(Hit::Row(at)) => select(state, at),
-        Some(Hit::Header(placed)) if placed.column != Column::History => {
-            let Sort { column, descending } = state.table.sort;
-            let again = column == placed.column;
-            let by = Sort::by(placed.column);
-            let descending = if again { !descending } else { by.descending };
-            sort(state, Sort { descending, ..by });
-        }
-        _ => {}
+    for _ in 0..WHEEL {
+        go(state, wheel);
     }
 }

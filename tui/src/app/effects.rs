@@ -1,11 +1,6 @@
 //! What the app wants done outside: descriptions only, carried out by the runtime's threads.
 
-use loudou_api::RuleView;
-use loudou_limiter::{Carry, Nanos};
-use serde_json::Value;
-
-use super::of_key::KeyChange;
-use super::rows::BucketId;
+use crate::change::Change;
 use crate::live::Item;
 
 /// One wish.
@@ -15,12 +10,8 @@ pub(crate) enum Effect {
     Poll(PollRequest),
     /// Read one rule.
     ReadRule(String),
-    /// Edit a rule, or drop its edit.
-    Edit(Box<Edit>),
-    /// Make a bucket as good as new.
-    Reset(BucketId),
-    /// Ban a key, let it free, or give it other limits.
-    OfKey(Box<KeyChange>),
+    /// Send a change.
+    Change(Box<Sending>),
     /// Apply again what a restart took.
     Again(Vec<Item>),
     /// Give the terminal back until the shell says otherwise.
@@ -34,13 +25,8 @@ impl Effect {
     pub(crate) fn goal(&self) -> Goal {
         match self {
             Self::Poll(_) => Goal::Poll,
-            Self::Edit(edit) => Goal::Edit(edit.clone()),
-            Self::ReadRule(_)
-            | Self::Reset(_)
-            | Self::OfKey(_)
-            | Self::Again(_)
-            | Self::Suspend
-            | Self::Resume => Goal::Other,
+            Self::Change(sending) => Goal::Change(sending.clone()),
+            Self::ReadRule(_) | Self::Again(_) | Self::Suspend | Self::Resume => Goal::Other,
         }
     }
 }
@@ -49,7 +35,7 @@ impl Effect {
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
     Poll,
-    Edit(Box<Edit>),
+    Change(Box<Sending>),
     Other,
 }
 
@@ -66,29 +52,10 @@ pub(crate) struct PollRequest {
     pub(crate) key: Option<String>,
 }
 
-/// A change of one rule.
+/// A change on its way.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Edit {
-    pub(crate) rule: String,
+pub(crate) struct Sending {
     pub(crate) change: Change,
-    /// The rule as it was when the change was decided on; its generation goes with the request.
-    pub(crate) seen: RuleView,
-    pub(crate) carry: Carry,
-    pub(crate) reason: String,
-    /// Whether this takes an own edit back.
+    /// Whether this takes an own change back.
     pub(crate) is_undo: bool,
-    /// How often it was sent again because only the generation had moved.
-    pub(crate) retries: u8,
-}
-
-/// What is to change.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Change {
-    /// Other limits or another mode.
-    Put {
-        body: Value,
-        expires_after: Option<Nanos>,
-    },
-    /// Back to the configuration.
-    Drop,
 }

@@ -226,7 +226,7 @@ fn compare(found: f64, op: Op, wanted: f64) -> bool {
 mod tests {
     use super::*;
     use crate::app::history::Rates;
-    use crate::app::rows::BucketId;
+    use crate::app::rows::BucketName;
     use loudou_api::{BucketState, BucketView, LimitView};
 
     fn row() -> Row {
@@ -240,7 +240,7 @@ mod tests {
             ..LimitView::default()
         };
         Row {
-            id: BucketId::new("replies", "Alice:/reply"),
+            id: BucketName::new("replies", "Alice:/reply"),
             view: BucketView {
                 limits: vec![limit],
                 state: BucketState::Refusing,

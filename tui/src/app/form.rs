@@ -10,6 +10,7 @@ use loudou_rules::config::{Problem, parse_edit, spoken_value};
 use serde_json::{Map, Value, json};
 
 use super::press::Press;
+use crate::change::form::Prompt;
 use crate::limit_edit;
 
 mod fields;
@@ -47,8 +48,16 @@ impl Form {
         let mut fields = rule_fields(&base.rule);
         let carry = "carry".to_owned();
         fields.push(Field::choice(Kind::Carry, carry, &CARRIES, "proportional"));
-        fields.push(Field::text(Kind::Expires, "expires after".to_owned(), ""));
-        fields.push(Field::text(Kind::Reason, "reason".to_owned(), ""));
+        fields.push(Field::text(
+            Kind::Asked(Prompt::Expires),
+            "expires after".to_owned(),
+            "",
+        ));
+        fields.push(Field::text(
+            Kind::Asked(Prompt::Reason),
+            "reason".to_owned(),
+            "",
+        ));
         let mut form = Self {
             base,
             fields,
@@ -122,12 +131,12 @@ impl Form {
 
     /// Why, in the user's words.
     pub(crate) fn reason(&self) -> String {
-        self.value(Kind::Reason)
+        self.value(Kind::Asked(Prompt::Reason))
     }
 
     /// When the edit runs out; `None` for never.
     pub(crate) fn expires_after(&self) -> Option<Nanos> {
-        Nanos::parse(&self.value(Kind::Expires))
+        Nanos::parse(&self.value(Kind::Asked(Prompt::Expires)))
     }
 
     /// The name and the algorithm of limit number `index`, and whether this program knows it.

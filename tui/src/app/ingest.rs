@@ -7,10 +7,12 @@ use loudou_limiter::Nanos;
 use serde_json::Value;
 
 use super::again;
+use super::columns::Sort;
 use super::history::Track;
 use super::layout::table_height;
 use super::msg::Snapshot;
-use super::rows::{BucketId, Row};
+use super::rows::{BucketName, Row};
+use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use crate::cells::{safe, width};
 
@@ -80,7 +82,8 @@ fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
     data.status = snapshot.status;
     data.read_at = read_at;
     let last_rule = data.rules.rules.len().saturating_sub(1);
-    state.rule = state.rule.min(last_rule);
+    let rule = state.selected(Screen::Rules).min(last_rule);
+    state.selected.insert(Screen::Rules, rule);
     state.data = Some(data);
     arrange(state);
 }
@@ -122,11 +125,11 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
 
 /// Rows with their rates. Tracks of buckets that are not there any more are dropped, so the history is
 /// bounded as the poll is.
-fn rows(tracks: &mut BTreeMap<BucketId, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
+fn rows(tracks: &mut BTreeMap<BucketName, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
     let mut old = std::mem::take(tracks);
     let mut rows = Vec::with_capacity(buckets.len());
     for (as_of_ns, view) in buckets {
-        let id = BucketId::new(&view.rule, &view.key);
+        let id = BucketName::new(&view.rule, &view.key);
         // A bucket may move between two pages and be read twice.
         if tracks.contains_key(&id) {
             continue;
@@ -204,6 +207,12 @@ pub(crate) fn arrange(state: &mut State) {
     }
     table.visible = shown.into_iter().map(|(index, _)| index).collect();
     scroll(state);
+}
+
+/// Sorts by another column or the other way.
+pub(crate) fn sort(state: &mut State, sort: Sort) {
+    state.table.sort = sort;
+    arrange(state);
 }
 
 /// Moves the window so that the selection is in it.

@@ -2,19 +2,22 @@
 
 use super::browse;
 use super::columns::{Column, Sort};
-use super::effects::{Change, Edit, Effect};
+use super::command::{Binding, Command};
+use super::effects::{Effect, Sending};
 use super::filter::Filter;
 use super::form::{Form, Stage};
 use super::ingest;
-use super::keys::{self, Command};
+use super::keys;
 use super::layout::body_height;
 use super::line::Line;
 use super::of_key::KeyForm;
 use super::palette;
 use super::press::Press;
+use super::question::{Action, Pending};
+use super::screens;
 use super::state::{Mode, SENDING, State};
-use super::undo::{Action, Pending};
-use super::update;
+use crate::change::Change;
+use crate::change::edit::{Edit, EditTo};
 
 /// A key, with what the key table makes of it here. The mode is taken out, and put back unless the key
 /// ends it.
@@ -103,7 +106,7 @@ fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
     match command {
         Some(Command::Yes) => {
             if let Some(column) = columns.get(at) {
-                browse::sort(state, Sort::by(*column));
+                ingest::sort(state, Sort::by(*column));
             }
         }
         Some(Command::No) => {}
@@ -114,7 +117,7 @@ fn sort_menu(state: &mut State, at: usize, command: Option<Command>) {
 
 fn help(state: &mut State, top: usize, command: Option<Command>) {
     let page = usize::from(body_height(state.size)).saturating_sub(2);
-    let most = keys::KEYS.len().saturating_sub(page).saturating_add(1);
+    let most = keys::all().count().saturating_sub(page).saturating_add(1);
     match command {
         Some(Command::No) => {}
         Some(motion) => state.mode = Mode::Help(browse::moved(top, most, page, motion)),
@@ -149,12 +152,12 @@ fn palette(
     }
 }
 
-fn palette_run(state: &mut State, binding: &keys::Binding, effects: &mut Vec<Effect>) {
+fn palette_run(state: &mut State, binding: &Binding, effects: &mut Vec<Effect>) {
     if binding.places & keys::place(state) == 0 {
-        let screens = keys::screens(binding.places);
-        state.toast(true, format!("{} works on: {screens}", binding.short));
+        let names = screens::names(binding.places);
+        state.toast(true, format!("{} works on: {names}", binding.short));
     } else {
-        update::run(state, binding.command, effects);
+        browse::run(state, binding.command, effects);
     }
 }
 
@@ -166,14 +169,9 @@ fn confirm(
 ) {
     match command {
         Some(Command::Yes) => match pending.action {
-            Action::Edit(edit) => {
+            Action::Change(sending) => {
                 state.toast(false, SENDING);
-                effects.push(Effect::Edit(edit));
-            }
-            Action::Reset(id) => effects.push(Effect::Reset(id)),
-            Action::OfKey(change) => {
-                state.toast(false, SENDING);
-                effects.push(Effect::OfKey(change));
+                effects.push(Effect::Change(sending));
             }
             Action::Again(items) => {
                 state.offers = false;
@@ -196,11 +194,15 @@ fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Opti
         Some(Command::No) => return,
         Some(Command::NextField) => form.step(1),
         Some(Command::PreviousField) => form.step(-1),
-        Some(Command::Send) if form.check() => {
-            state.mode = Mode::Confirm(Box::new(form.question()));
-            return;
+        Some(Command::Send) => {
+            if form.check()
+                && let Some(question) = form.question()
+            {
+                state.mode = Mode::Confirm(Box::new(question));
+                return;
+            }
+            state.toast(true, "not sent: see what is wrong");
         }
-        Some(Command::Send) => state.toast(true, "not sent: see what is wrong"),
         _ => form.press(press),
     }
     state.mode = Mode::OfKey(form);
@@ -223,7 +225,10 @@ fn form_key(
         }
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;
-            effects.push(Effect::Edit(Box::new(edit_of(&form))));
+            effects.push(Effect::Change(Box::new(Sending {
+                change: Change::Edit(edit_of(&form)),
+                is_undo: false,
+            })));
         }
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,
         (Stage::Conflict(theirs), Some(Command::Yes)) => {
@@ -253,14 +258,12 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
 fn edit_of(form: &Form) -> Edit {
     Edit {
         rule: form.base.name.clone(),
-        change: Change::Put {
+        to: EditTo::Put {
             body: form.body(),
             expires_after: form.expires_after(),
         },
-        seen: form.base.clone(),
+        seen: Box::new(form.base.clone()),
         carry: form.carry(),
         reason: form.reason(),
-        is_undo: false,
-        retries: 0,
     }
 }

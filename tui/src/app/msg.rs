@@ -1,13 +1,11 @@
 //! What can happen to the app, from outside: input, answers, signals and the passing of time.
 
-use loudou_api::{
-    BucketView, EditAnswer, Event, ProblemAnswer, ResetAnswer, RuleView, Rules, Status,
-};
+use loudou_api::{BucketView, Event, ProblemAnswer, RuleView, Rules, Status};
 
-use super::effects::{Edit, Goal};
-use super::of_key::{KeyAnswer, KeyChange};
+use super::effects::{Goal, Sending};
 use super::press::{Mouse, Press};
-use super::rows::BucketId;
+use crate::change::verb::Answer;
+use crate::client::ClientError;
 use crate::live::Item;
 use crate::live::apply::Done;
 
@@ -28,12 +26,8 @@ pub(crate) enum Msg {
     Polled(Result<Box<Snapshot>, Failure>),
     /// A rule was read for a form that is open or about to be.
     RuleRead(String, Result<Box<RuleView>, Failure>),
-    /// An edit was answered.
-    Edited(Box<Edit>, Result<Box<EditAnswer>, Failure>),
-    /// A reset was answered.
-    Reset(BucketId, Result<Box<ResetAnswer>, Failure>),
-    /// A change for one key was answered.
-    OfKey(Box<KeyChange>, Result<KeyAnswer, Failure>),
+    /// A change was answered.
+    Changed(Box<Sending>, Result<Answer, Failure>),
     /// What became of what was to be applied again.
     Again(Result<Vec<(Item, Done)>, Failure>),
     /// An effect could not start: too many are under way.
@@ -74,4 +68,23 @@ pub(crate) struct Failure {
     pub(crate) problem: Option<Box<ProblemAnswer>>,
     /// Whether what was asked for may have been done all the same.
     pub(crate) in_doubt: bool,
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let text = error.to_string();
+        let in_doubt = matches!(
+            error,
+            ClientError::TimedOut { .. } | ClientError::Unexpected { .. }
+        );
+        let problem = match error {
+            ClientError::Problem { problem, .. } => Some(problem),
+            _ => None,
+        };
+        Self {
+            text,
+            problem,
+            in_doubt,
+        }
+    }
 }

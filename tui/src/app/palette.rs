@@ -1,6 +1,8 @@
 //! The command palette's search: letters in order, the closer together and the earlier the better.
 
-use super::keys::{BROWSE, Binding, KEYS};
+use super::command::Binding;
+use super::keys;
+use super::screen::BROWSE;
 use crate::num::count;
 
 /// The most letters that a match in a description may skip.
@@ -9,7 +11,7 @@ const MOST_SKIPPED: u64 = 24;
 /// The commands that match, best first; all of them for no text.
 pub(crate) fn search(text: &str) -> Vec<&'static Binding> {
     let wanted = text.trim().to_lowercase();
-    let commands = KEYS.iter().filter(|b| b.places & BROWSE != 0);
+    let commands = keys::all().filter(|b| b.places & BROWSE != 0);
     let mut found: Vec<(u64, &Binding)> = commands
         .filter_map(|binding| {
             let name = score(&wanted, binding.short);
@@ -44,14 +46,17 @@ fn score(wanted: &str, text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::keys::Command;
+    use crate::app::command::Command;
 
     #[test]
     fn finds_by_letters_in_order() {
         let first = |text| search(text).first().map(|binding| binding.command);
         assert_eq!(first("undo"), Some(Command::Undo));
         assert_eq!(first("frz"), Some(Command::Freeze));
-        assert_eq!(first("as good"), Some(Command::Reset));
+        assert_eq!(
+            first("as good"),
+            Some(Command::Start(crate::change::Start::Reset))
+        );
         assert_eq!(first("zzzz"), None);
         assert!(search("").len() > 20);
     }

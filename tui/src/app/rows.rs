@@ -8,12 +8,12 @@ use crate::num::fraction;
 
 /// What tells buckets apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BucketId {
+pub(crate) struct BucketName {
     pub(crate) rule: String,
     pub(crate) key: String,
 }
 
-impl BucketId {
+impl BucketName {
     /// The bucket of `rule` for `key`.
     pub(crate) fn new(rule: &str, key: &str) -> Self {
         Self {
@@ -26,7 +26,7 @@ impl BucketId {
 /// One bucket, as of the poll that read it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    pub(crate) id: BucketId,
+    pub(crate) id: BucketName,
     pub(crate) view: BucketView,
     /// The server's clock when it was read.
     pub(crate) as_of_ns: u64,

@@ -9,13 +9,15 @@ use super::columns::Sort;
 use super::filter::Filter;
 use super::form::Form;
 use super::history::{Rates, Track};
-use super::key_undo::Seen;
 use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
-use super::rows::{BucketId, Row};
-use super::undo::{Pending, Undo};
+use super::question::Pending;
+use super::rows::{BucketName, Row};
+use super::screen::Screen;
+use crate::change::Undo;
+use crate::change::ban_undo::Seen;
 use crate::live::ledger::Ledger;
 
 /// The most events that are kept.
@@ -33,20 +35,6 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
     /// How often to poll.
     pub(crate) interval: Nanos,
-}
-
-/// Which screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Screen {
-    /// All buckets.
-    #[default]
-    Buckets,
-    /// One bucket.
-    Bucket,
-    /// All rules.
-    Rules,
-    /// Edits and warnings.
-    Events,
 }
 
 /// What keys go to. Each mode has its own data, so no two can be on at once.
@@ -91,7 +79,7 @@ pub(crate) struct Data {
 /// Counters through time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    pub(crate) buckets: BTreeMap<BucketId, Track>,
+    pub(crate) buckets: BTreeMap<BucketName, Track>,
     pub(crate) rules: BTreeMap<String, Track>,
 }
 
@@ -106,7 +94,7 @@ pub(crate) struct Table {
     /// Indices of the rows that pass, in order.
     pub(crate) visible: Vec<usize>,
     /// The bucket the selection sticks to; the top row while nobody moved.
-    pub(crate) pinned: Option<BucketId>,
+    pub(crate) pinned: Option<BucketName>,
     /// Where in `visible` the selection is.
     pub(crate) at: usize,
     /// The first row on screen.
@@ -152,13 +140,11 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) table: Table,
     /// The bucket of the Bucket screen.
-    pub(crate) open: Option<BucketId>,
+    pub(crate) open: Option<BucketName>,
     /// The limit drawn on the Bucket screen; the reported one when none was chosen.
     pub(crate) limit: Option<usize>,
-    /// The selected rule on the Rules screen.
-    pub(crate) rule: usize,
-    /// The first event on the Events screen.
-    pub(crate) event: usize,
+    /// The selected line of screens that are plain lists.
+    pub(crate) selected: BTreeMap<Screen, usize>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) toasts: Vec<Toast>,
     /// Own edits that can be taken back, newest last.
@@ -229,7 +215,7 @@ impl State {
     }
 
     /// What the last poll, shown or not, tells of the ban of a bucket as it is after `after_ns`.
-    pub(crate) fn seen_after(&self, id: &BucketId, after_ns: u64) -> Seen {
+    pub(crate) fn seen_after(&self, id: &BucketName, after_ns: u64) -> Seen {
         let (found, all) = if let Some(waiting) = self.waiting() {
             let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
             let mut buckets = waiting.buckets.iter();
@@ -273,30 +259,9 @@ impl State {
         self.data.as_ref()?.rows.get(*index)
     }
 
-    /// The bucket that keys act on: the open one, or the selected one.
-    pub(crate) fn target(&self) -> Option<BucketId> {
-        match self.screen {
-            Screen::Bucket => self.open.clone(),
-            Screen::Buckets => self.selected_row().map(|row| row.id.clone()),
-            Screen::Rules | Screen::Events => None,
-        }
-    }
-
-    /// The rule that keys act on.
-    pub(crate) fn target_rule(&self) -> Option<String> {
-        match self.screen {
-            Screen::Rules => self.rule_view(self.rule).map(|rule| rule.name.clone()),
-            _ => self.target().map(|id| id.rule),
-        }
-    }
-
-    /// The row of the bucket that keys act on.
-    pub(crate) fn target_row(&self) -> Option<&Row> {
-        match self.screen {
-            Screen::Bucket => self.open_row(),
-            Screen::Buckets => self.selected_row(),
-            Screen::Rules | Screen::Events => None,
-        }
+    /// The selected line of a screen that is a plain list.
+    pub(crate) fn selected(&self, screen: Screen) -> usize {
+        self.selected.get(&screen).copied().unwrap_or(0)
     }
 
     /// The row of the open bucket, if it still lives.

@@ -4,12 +4,16 @@ use loudou_api::{Access, EditAnswer, ProblemAnswer, RuleView};
 use loudou_limiter::Nanos;
 
 use super::columns::Column;
-use super::effects::{Change, Edit, Effect};
+use super::effects::{Effect, Sending};
 use super::fixture::{feed, state, type_keys};
 use super::msg::{Failure, Msg};
 use super::press::{Mouse, MouseAction};
-use super::state::{Exit, Mode, Screen, State};
+use super::screen::Screen;
+use super::state::{Exit, Mode, State};
 use super::update::update;
+use crate::change::Change;
+use crate::change::edit::{Edit, EditTo};
+use crate::change::verb::Answer;
 
 pub(crate) mod again;
 mod edits;
@@ -28,12 +32,20 @@ fn selected(state: &State) -> &str {
     state.selected_row().map_or("", |row| &row.id.key)
 }
 
-fn edit_of(effects: Vec<Effect>) -> Box<Edit> {
-    let edit = effects.into_iter().find_map(|effect| match effect {
-        Effect::Edit(edit) => Some(edit),
+/// The change that is sent.
+fn sending_of(effects: Vec<Effect>) -> Box<Sending> {
+    let sending = effects.into_iter().find_map(|effect| match effect {
+        Effect::Change(sending) => Some(sending),
         _ => None,
     });
-    edit.expect("an edit is sent")
+    sending.expect("a change is sent")
+}
+
+fn edit_of(sending: &Sending) -> &Edit {
+    match &sending.change {
+        Change::Edit(edit) => edit,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn said(state: &State) -> String {
@@ -50,9 +62,9 @@ fn said(state: &State) -> String {
 
 /// The answer of a server that made `edit`.
 fn made(edit: &Edit) -> EditAnswer {
-    let mut after = edit.seen.clone();
+    let mut after = (*edit.seen).clone();
     after.generation += 1;
-    if let Change::Put { body, .. } = &edit.change {
+    if let EditTo::Put { body, .. } = &edit.to {
         after.rule["limits"] = body["limits"].clone();
         after.rule["mode"] = body["mode"].clone();
     }
@@ -75,9 +87,10 @@ fn stale(current: RuleView) -> Failure {
     }
 }
 
-fn answer(state: &mut State, edit: Box<Edit>) {
-    let answer = made(&edit);
-    send(state, Msg::Edited(edit, Ok(Box::new(answer))));
+fn answer(state: &mut State, sending: Box<Sending>) {
+    let answer = made(edit_of(&sending));
+    let answer = Answer::Edit(Box::new(answer));
+    send(state, Msg::Changed(sending, Ok(answer)));
 }
 
 #[test]

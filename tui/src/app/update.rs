@@ -5,25 +5,23 @@ use loudou_limiter::Nanos;
 use super::again;
 use super::answers;
 use super::browse;
+use super::command::Command;
 use super::effects::{Effect, Goal, PollRequest};
 use super::form::Stage;
 use super::ingest;
 use super::keys;
-use super::keys::Command;
 use super::modal;
 use super::msg::{Failure, Msg, Snapshot};
 use super::press::Press;
-use super::state::{Exit, Mode, Screen, State};
+use super::screen::BROWSE;
+use super::screens;
+use super::state::{Exit, Mode, State};
 
 /// Applies one message at the time `now`.
 pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.now = state.now.max(now);
     let mut effects = Vec::new();
-    if let Msg::Edited(..)
-    | Msg::OfKey(..)
-    | Msg::Again(_)
-    | Msg::Busy(Goal::Edit(_) | Goal::Other) = &msg
-    {
+    if let Msg::Changed(..) | Msg::Again(_) | Msg::Busy(Goal::Change(_) | Goal::Other) = &msg {
         state.sent();
     }
     match msg {
@@ -37,9 +35,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Tick => {}
         Msg::Polled(result) => polled(state, result),
         Msg::RuleRead(rule, result) => answers::rule_read(state, &rule, result),
-        Msg::Edited(edit, result) => answers::edited(state, *edit, result, &mut effects),
-        Msg::Reset(id, result) => answers::reset(state, &id, result),
-        Msg::OfKey(change, result) => answers::of_key(state, *change, result, &mut effects),
+        Msg::Changed(sending, result) => answers::changed(state, *sending, result),
         Msg::Again(result) => again::answered(state, result),
         Msg::Busy(goal) => busy(state, goal),
         Msg::Quit => state.exit = Some(Exit::Quit),
@@ -58,7 +54,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
 
 /// When to call with [`Msg::Tick`] if nothing happens before: for ages, and for water that falls.
 pub(crate) fn tick_after(state: &State) -> Nanos {
-    let moving = state.screen == Screen::Bucket && state.frozen.is_none() && !state.is_stale();
+    let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
     if state.link.in_flight.is_some() {
         return tick;
@@ -108,9 +104,10 @@ fn busy(state: &mut State, goal: Goal) {
         Goal::Poll => state
             .link
             .failed(state.now, "the poller is busy".to_owned()),
-        Goal::Edit(edit) => {
+        Goal::Change(sending) => {
             if let Mode::Edit(form) = &mut state.mode
-                && form.base.name == edit.rule
+                && sending.change.verb().key().is_none()
+                && form.base.name == sending.change.verb().rule()
             {
                 form.stage = Stage::Editing;
             }
@@ -126,24 +123,16 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
     match command {
         Some(Command::Quit) => state.exit = Some(Exit::Quit),
         Some(Command::Suspend) => effects.push(Effect::Suspend),
-        _ if place & keys::BROWSE == 0 => modal::pressed(state, press, command, effects),
-        Some(command) => run(state, command, effects),
+        _ if place & BROWSE == 0 => modal::pressed(state, press, command, effects),
+        Some(command) => browse::run(state, command, effects),
         None => {
             if let Some(binding) = keys::elsewhere(press) {
-                let screens = keys::screens(binding.places);
+                let names = screens::names(binding.places);
                 state.toast(
                     true,
-                    format!("{press} ({}) works on: {screens}", binding.short),
+                    format!("{press} ({}) works on: {names}", binding.short),
                 );
             }
         }
-    }
-}
-
-/// Runs a command of the screens, or says why it does not apply.
-pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
-    match keys::obstacle(state, command) {
-        Some(why) => state.toast(true, why),
-        None => browse::run(state, command, effects),
     }
 }

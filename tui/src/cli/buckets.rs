@@ -4,20 +4,86 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
-use loudou_api::{BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
+use clap::{Args, ValueEnum};
+use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
 
-use super::args::{BucketsArgs, Format, GetArgs, Sort};
-use super::bans;
 use super::context::Context;
-use super::table::{Cell, Paint, Set, Table, bar, csv};
+use super::options::Format;
+use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::world::{Style, json, json_list};
 use crate::client::{BucketsQuery, Client};
-use crate::text::humanise;
+use crate::meaning::stands_out;
+use crate::text::{escape, humanise};
 
 /// The most buckets that are read to find the first ones.
 const MAX_READ: usize = 200_000;
 /// The most pages: pages may be empty, so buckets alone are no bound.
 const MAX_PAGES: usize = 20_000;
+
+const BUCKETS_EXAMPLES: &str = "\
+Examples:
+  loudou buckets                                  the most refused first
+  loudou buckets --rule per-user --key alice
+  loudou buckets --state busy --sort level --limit 10
+  loudou buckets --output csv > buckets.csv       one line per limit";
+
+#[derive(Debug, Args)]
+#[command(before_help = BUCKETS_EXAMPLES)]
+pub(crate) struct BucketsArgs {
+    /// Only buckets of this rule
+    #[arg(long)]
+    pub(crate) rule: Option<String>,
+    /// Only keys with this text in them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) key: Option<String>,
+    /// Only buckets in this state: idle, busy, refusing, banned
+    #[arg(long, value_parser = state_named)]
+    pub(crate) state: Option<BucketState>,
+    /// What comes first
+    #[arg(long, value_enum, value_name = "BY", default_value = "refused")]
+    pub(crate) sort: Sort,
+    /// The most buckets to print
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+impl Default for BucketsArgs {
+    fn default() -> Self {
+        Self {
+            rule: None,
+            key: None,
+            state: None,
+            sort: Sort::Refused,
+            limit: 50,
+        }
+    }
+}
+
+/// What comes first in a list of buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    Refused,
+    Admitted,
+    Level,
+    Retry,
+    Seen,
+    Key,
+}
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  loudou get per-user alice                       its limits, its ban, its override
+  loudou get per-user alice --output json | jq .limits";
+
+#[derive(Debug, Args)]
+#[command(before_help = GET_EXAMPLES)]
+pub(crate) struct GetArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<()> {
     let (mut page, complete) = read(&context.client()?, args)?;
@@ -105,7 +171,7 @@ pub(super) fn print(
     }
 }
 
-fn table(page: &BucketsPage, style: Style) -> Table {
+fn table(page: &BucketsPage, style: Style) -> TextTable {
     // A column for the limit's name only where there is a choice.
     let several = page.buckets.iter().any(|bucket| bucket.limits.len() > 1);
     let mut columns = vec![("RULE", Set::Shrink), ("KEY", Set::Shrink)];
@@ -129,7 +195,7 @@ fn table(page: &BucketsPage, style: Style) -> Table {
     if any_own {
         columns.push(("OVERRIDE", Set::Shrink));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for bucket in &page.buckets {
         let limit = reported(bucket);
         let mut row = vec![bucket.rule.as_str().into(), bucket.key.as_str().into()];
@@ -152,7 +218,7 @@ fn table(page: &BucketsPage, style: Style) -> Table {
             state(bucket.state),
         ]);
         let ban = bucket.ban.as_ref();
-        let ban = ban.map(|ban| bans::in_short(ban, page.now_ns));
+        let ban = ban.map(|ban| ban_in_short(ban, page.now_ns));
         let own = bucket.own.as_ref();
         let own = own.map(|own| format!("{} ({})", own.gives.name(), own.pattern));
         row.extend(any_ban.then(|| ban.into()));
@@ -263,7 +329,7 @@ pub(super) fn one(
         let ago = humanise(now.saturating_sub(bucket.last_seen_ns));
         format!("{ago} ago")
     });
-    let mut head = Table::new(&[
+    let mut head = TextTable::new(&[
         ("RULE", Set::Left),
         ("KEY", Set::Left),
         ("STATE", Set::Left),
@@ -280,9 +346,9 @@ pub(super) fn one(
         seen.into(),
     ]);
     head.print(out, style)?;
-    bans::print_lines(bucket, now_ns, out)?;
+    stand_out(bucket, now_ns, out)?;
     writeln!(out)?;
-    let mut limits = Table::new(&[
+    let mut limits = TextTable::new(&[
         ("LIMIT", Set::Left),
         ("ALGORITHM", Set::Left),
         ("RATE", Set::Right),
@@ -303,4 +369,29 @@ pub(super) fn one(
         ]);
     }
     limits.print(out, style)
+}
+
+fn state_named(text: &str) -> Result<BucketState, String> {
+    use BucketState::{Banned, Busy, Idle, Refusing};
+    [Idle, Busy, Refusing, Banned]
+        .into_iter()
+        .find(|state| state.name() == text)
+        .ok_or_else(|| format!("not a state; write {}", BucketState::NAMES.join(", ")))
+}
+
+/// How long a ban still lasts, and whose it is: `4m, penalty`.
+fn ban_in_short(ban: &BanView, now_ns: u64) -> String {
+    let left = match ban.until_ns {
+        None => "no end".to_owned(),
+        Some(until) => format!("{} left", humanise(until.saturating_sub(now_ns))),
+    };
+    format!("{left}, {}", ban.by.name())
+}
+
+/// Prints what stands out of a bucket besides its level.
+fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
+    for line in stands_out(bucket, now_ns) {
+        writeln!(out, "{}", escape(&line))?;
+    }
+    Ok(())
 }

@@ -1,23 +1,38 @@
 //! `loudou check`: everything that is wrong with rule files, or in words what they do.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
-use loudou_rules::config::{self, MAX_FILE_BYTES};
+use anyhow::Result;
+use clap::Args;
+use loudou_rules::config;
 use loudou_rules::rule::RuleFile;
 
-use super::Outcome;
-use super::args::{CheckArgs, Format};
 use super::context::Context;
+use super::files::{bytes_of, name_of};
+use super::options::Format;
 use super::report::{FileProblem, Report};
 use super::table::csv;
-use super::world::json_list;
+use super::world::{Outcome, json_list};
 use crate::text::escape;
 use summary::{Content, FileReport};
 
 mod summary;
+
+const EXAMPLES: &str = "\
+Examples:
+  loudou check rules.yaml other.json
+  loudou check envoy.yaml                         the rules in Envoy's configuration
+  loudou export | loudou check -
+  loudou check --output json rules.yaml           for an editor or a pipeline";
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct CheckArgs {
+    /// Rule files or Envoy configurations, JSON or YAML; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Outcome> {
     let mut files: Vec<FileReport> = Vec::new();
@@ -125,31 +140,6 @@ pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Opt
         }
     }
     Ok(None)
-}
-
-/// What a file is called in messages.
-pub(super) fn name_of(path: &Path) -> String {
-    if path == Path::new("-") {
-        "(standard input)".to_owned()
-    } else {
-        path.display().to_string()
-    }
-}
-
-/// The bytes of a file, or for `-` of standard input; one more than a rule file may have at most.
-pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
-    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    let mut read = |reader: &mut dyn Read| -> io::Result<usize> {
-        reader.take(most.saturating_add(1)).read_to_end(&mut bytes)
-    };
-    let read = if path == Path::new("-") {
-        read(&mut context.io.input)
-    } else {
-        File::open(path).and_then(|mut file| read(&mut file))
-    };
-    read.with_context(|| format!("cannot read {}", escape(&name_of(path))))?;
-    Ok(bytes)
 }
 
 fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use loudou_limiter::Nanos;
 
-use super::args::{AskArgs, Format, Global};
+use super::options::{AskArgs, Format, Global};
 use super::world::{Io, Style, Usage};
 use crate::client::{Client, Target};
 use crate::text::escape;

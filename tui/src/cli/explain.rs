@@ -16,11 +16,10 @@ use loudou_store::Table;
 use loudou_store::memory::MemoryStore;
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
-use super::args::Format;
 use super::check::rules_of;
 use super::context::Context;
-use super::world::{Usage, json as print_json, json_list};
+use super::options::Format;
+use super::world::{Outcome, Usage, json as print_json, json_list};
 use crate::client::problem_line;
 
 mod view;
@@ -31,7 +30,16 @@ const SEED: [u8; 16] = *b"loudou explain 1";
 /// What goes with an explanation by a rule file.
 const FRESH: &str = "by the rule file alone: every bucket is as new, whatever Envoy has counted";
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou explain -X POST --path /reply -H 'x-user-id: alice'
+  loudou explain --path '/search?q=x' --source 203.0.113.7 --host api.example.com
+  loudou explain --metadata envoy.filters.http.jwt_authn.payload.plan=free --cost 5
+  loudou explain --config rules.yaml -H 'x-user-id: alice'    by a file, before Envoy has it
+  loudou explain -H 'x-user-id: alice' -o json | jq .verdict";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
     /// The method [default: GET]
     #[arg(short = 'X', long, value_name = "METHOD")]

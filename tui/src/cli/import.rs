@@ -8,19 +8,26 @@ use loudou_rules::config::{Path, Problem};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Outcome;
-use super::args::Format;
 use super::context::Context;
-use super::edit::{from_file, problems};
+use super::files::{problems, report_of};
+use super::options::Format;
 use super::report::Report;
-use super::table::{Set, Table};
-use super::world::json_list;
+use super::table::{Set, TextTable};
+use super::world::{Outcome, json_list};
 use crate::live::apply::{Done, Target};
 use crate::live::{Item, Left, document};
 use crate::num::count;
 use crate::text::{counted, escape, humanise};
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou export --live > live.json                before Envoy restarts
+  loudou import live.json --dry-run               after it: what would be applied again
+  loudou import live.json
+  loudou --url http://10.0.0.7:9911 export --live | loudou import -    from one Envoy to another";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
     /// What `loudou export --live` printed, JSON or YAML; - for standard input
     #[arg(value_name = "FILE")]
@@ -35,7 +42,7 @@ pub(crate) struct ImportArgs {
 
 /// An item and what became of it, as it is printed in JSON.
 #[derive(Clone, Debug, Serialize)]
-struct Line<'a> {
+struct ResultLine<'a> {
     kind: &'static str,
     rule: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +60,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
     if !args.dry_run {
         context.may_change()?;
     }
-    let report = from_file(context, &args.file)?;
+    let report = report_of(context, &args.file)?;
     let Some(value) = report.document.as_ref().map(|document| &document.value) else {
         problems(context, report, &[])?;
         return Ok(Outcome::Failed);
@@ -112,7 +119,8 @@ fn apply(target: &mut Target<'_>, items: &[(Path, Item)]) -> Results {
 fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Result<()> {
     let format = context.format();
     if format != Format::Table {
-        let lines: Vec<Line<'_>> = results.iter().map(|result| line(result, dry_run)).collect();
+        let lines: Vec<ResultLine<'_>> =
+            results.iter().map(|result| line(result, dry_run)).collect();
         json_list(context.io.out, format, &lines, &lines)?;
         return Ok(());
     }
@@ -154,7 +162,7 @@ fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<
     if results.is_empty() {
         return Ok(String::new());
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("RULE", Set::Left),
         ("WHAT", Set::Shrink),
         ("FOR", Set::Left),
@@ -178,7 +186,7 @@ fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> Line<'_> {
+fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> ResultLine<'_> {
     let (outcome, detail) = match done {
         Done::Applied(change) if dry_run => ("would_apply", change.clone()),
         Done::Applied(change) => ("applied", change.clone()),
@@ -190,7 +198,7 @@ fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> Line<'_
         ),
         Done::Failed(why) => ("failed", why.clone()),
     };
-    Line {
+    ResultLine {
         kind: item.kind().name(),
         rule: &item.rule,
         key: item.key(),

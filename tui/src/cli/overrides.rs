@@ -4,21 +4,31 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use loudou_api::{EditAnswer, RuleView};
+use loudou_api::RuleView;
 use loudou_limiter::Nanos;
 use loudou_rules::config;
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
-use super::args::{AskArgs, FieldValue, Format, field_value, span};
+use super::changes;
 use super::context::Context;
-use super::edit::{changed_limits, from_file, problems, stale};
+use super::files::{problems, report_of};
+use super::options::{AskArgs, FieldValue, field_value, span};
 use super::report::Report;
-use super::world::{Usage, json as print_json};
-use crate::client::OverrideRequest;
-use crate::text::escape;
+use super::typed_limits::changed_limits;
+use super::world::{Outcome, Usage};
+use crate::change::Change;
+use crate::change::key_override::Override;
+
+const EXAMPLES: &str = "\
+Examples:
+  loudou override per-user alice scale=10 --for 30m --reason 'launch day'
+  loudou override per-user 'team-*' unlimited
+  loudou override per-user alice capacity=100 rate=5/s --limit burst --dry-run
+  loudou override per-user alice --limits limits.yaml
+  loudou override per-user alice --remove";
 
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 #[command(
     override_usage = "loudou override [OPTIONS] <RULE> <KEY> <scale=N|unlimited|banned|FIELD=VALUE...>\n       \
                             loudou override [OPTIONS] <RULE> <KEY> --limits <FILE>\n       \
@@ -57,59 +67,39 @@ pub(crate) struct OverrideArgs {
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<Outcome> {
-    context.no_csv()?;
-    if !args.dry_run {
-        context.may_change()?;
-    }
-    let client = context.client()?;
-    let rule = client.rule(&args.rule)?;
-    let body = if args.remove {
+    changes::allowed(context, args.dry_run)?;
+    let rule = context.client()?.rule(&args.rule)?;
+    let gives = if args.remove {
         None
     } else {
-        let Some(body) = body(context, args, &rule)? else {
+        let Some(gives) = gives(context, args, &rule)? else {
             return Ok(Outcome::Failed);
         };
-        Some(body)
+        Some(gives)
     };
-    let mut request = OverrideRequest {
-        body,
-        if_match: rule.etag(),
+    let change = Change::Override(Override {
+        rule: args.rule.clone(),
+        key: args.key.clone(),
+        gives,
         expires_after: args.expires_after,
+        seen: Box::new(rule),
         reason: args.ask.reason.clone(),
-        dry_run: true,
-    };
-    if context.asks(&args.ask) && !args.dry_run {
-        match client.set_override(&args.rule, &args.key, &request) {
-            Ok(preview) => {
-                let change = change(context, &preview);
-                context.note(&change)?;
-            }
-            Err(error) => return stale(context, error, &rule),
-        }
-        let (rule, key) = (escape(&args.rule), escape(&args.key));
-        if !context.confirmed(&format!("Change what {key} gets of {rule}?"))? {
-            context.note("nothing was changed")?;
-            return Ok(Outcome::Failed);
-        }
-    }
-    request.dry_run = args.dry_run;
-    match client.set_override(&args.rule, &args.key, &request) {
-        Ok(answer) => print(context, args, &answer),
-        Err(error) => stale(context, error, &rule),
-    }
+    });
+    changes::run(context, change, &args.ask, args.dry_run)
 }
 
 /// What the key is to get, or `None` when that has problems, which were printed.
-fn body(
+fn gives(
     context: &mut Context<'_, '_>,
     args: &OverrideArgs,
     rule: &RuleView,
 ) -> Result<Option<Value>> {
     let mut report = Report::default();
     let body = if let Some(file) = &args.limits {
-        report = from_file(context, file)?;
+        report = report_of(context, file)?;
         let Some(document) = &report.document else {
-            return problems(context, report, &[]).map(|_: Option<Value>| None);
+            problems(context, report, &[])?;
+            return Ok(None);
         };
         match &document.value {
             Value::Array(_) => json!({ "limits": document.value }),
@@ -120,11 +110,13 @@ fn body(
     };
     let limits = rule.rule.get("limits");
     let limits = limits.and_then(|limits| config::parse_limits(limits).ok());
-    match config::parse_override(&args.key, &body, limits.as_ref()) {
-        Ok(_) if !report.has_errors() => Ok(Some(body)),
-        Ok(_) => problems(context, report, &[]),
-        Err(wrong) => problems(context, report, &wrong),
+    let wrong = config::parse_override(&args.key, &body, limits.as_ref());
+    let wrong = wrong.err().unwrap_or_default();
+    if wrong.is_empty() && !report.has_errors() {
+        return Ok(Some(body));
     }
+    problems(context, report, &wrong)?;
+    Ok(None)
 }
 
 /// What the words of the command line say.
@@ -164,39 +156,4 @@ fn limits_of(key: &str, rule: &Value) -> Value {
         "limits".to_owned(),
         limits.unwrap_or_default(),
     )]))
-}
-
-fn change(context: &Context<'_, '_>, answer: &EditAnswer) -> String {
-    let change = if answer.change.is_empty() {
-        "no difference"
-    } else {
-        &answer.change
-    };
-    let (name, change) = (escape(&answer.after.name), escape(change));
-    format!("{name}: {}", context.style.marks(&change))
-}
-
-fn print(
-    context: &mut Context<'_, '_>,
-    args: &OverrideArgs,
-    answer: &EditAnswer,
-) -> Result<Outcome> {
-    let format = context.format();
-    if format != Format::Table {
-        print_json(context.io.out, format, answer)?;
-        return Ok(Outcome::Done);
-    }
-    let change = change(context, answer);
-    writeln!(context.io.out, "{change}")?;
-    if answer.dry_run {
-        writeln!(context.io.out, "a dry run: nothing was changed")?;
-    } else {
-        let span = args.expires_after.map(|span| format!(", for {span}"));
-        let (generation, span) = (answer.after.generation, span.unwrap_or_default());
-        writeln!(
-            context.io.out,
-            "in force with generation {generation}{span}"
-        )?;
-    }
-    Ok(Outcome::Done)
 }

@@ -14,14 +14,15 @@ use loudou_replay::run::Run;
 use loudou_replay::summary::RunSummary;
 use loudou_replay::{Error, Observer, decisions, replay};
 
-use super::Outcome;
-use super::args::Format;
-use super::check::{name_of, rules_of};
+use super::check::rules_of;
 use super::context::Context;
-use super::world::{Io, Style, Usage, json};
+use super::files::name_of;
+use super::options::Format;
+use super::world::{Io, Outcome, Style, Usage, json};
 use crate::text::escape;
 
 mod compared;
+mod over_time;
 mod plot;
 mod progress;
 mod view;
@@ -31,7 +32,15 @@ use progress::Progress;
 /// How many bytes of decisions are written at once.
 const CHUNK: usize = 64 << 10;
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou replay --config rules.yaml --trace access.log
+  loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
+  zcat access.log.gz | loudou replay --config rules.yaml --output json
+  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    each decision";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
     /// The rule file or Envoy configuration, JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE")]

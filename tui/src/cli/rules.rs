@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use clap::Args;
 use loudou_api::{EditView, RuleView, Rules};
 use serde_json::Value;
 
-use super::args::{ExportArgs, Format, RulesArgs};
 use super::context::Context;
-use super::table::{Paint, Set, Table, csv};
+use super::options::Format;
+use super::table::{Paint, Set, TextTable, csv};
 use super::words;
 use super::world::{Style, json, json_list};
 use crate::live::collect::collect;
@@ -16,6 +17,31 @@ use crate::live::document::Document;
 use crate::meaning::{self, short};
 use crate::num::count;
 use crate::text::{counted, date, escape, humanise};
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  loudou rules
+  loudou rules per-user                           in full, with its edit";
+
+#[derive(Debug, Args)]
+#[command(before_help = RULES_EXAMPLES)]
+pub(crate) struct RulesArgs {
+    /// Only this rule, in full
+    pub(crate) rule: Option<String>,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  loudou export > rules.json
+  loudou export --live > live.json                what a restart of Envoy would lose";
+
+#[derive(Debug, Args)]
+#[command(before_help = EXPORT_EXAMPLES)]
+pub(crate) struct ExportArgs {
+    /// Print what lives only in Envoy's memory, for `loudou import`: edits, edited overrides, operators' bans
+    #[arg(long)]
+    pub(crate) live: bool,
+}
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
     let client = context.client()?;
@@ -84,8 +110,8 @@ pub(super) fn print(
     }
 }
 
-fn table(rules: &Rules) -> Table {
-    let mut table = Table::new(&[
+fn table(rules: &Rules) -> TextTable {
+    let mut table = TextTable::new(&[
         ("RULE", Set::Left),
         ("MODE", Set::Left),
         ("KEY", Set::Shrink),
@@ -210,7 +236,7 @@ fn overrides(
         return Ok(());
     };
     writeln!(out)?;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("OVERRIDE OF", Set::Left),
         ("GIVES", Set::Left),
         ("EDIT", Set::Left),
@@ -239,9 +265,9 @@ fn edit_in_full(edit: &EditView, now_ns: Option<u64>) -> String {
 }
 
 /// The limits, the mode and the penalty of two versions of a rule, side by side.
-pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> Table {
+pub(super) fn differences(before: &Value, after: &Value, names: [&'static str; 2]) -> TextTable {
     let [first, second] = names;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("LIMIT", Set::Left),
         (first, Set::Left),
         (second, Set::Left),

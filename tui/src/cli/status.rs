@@ -3,14 +3,34 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use loudou_api::{Access, RuleTotals, Status};
+use loudou_api::{Access, RuleTotals, Status, StoreStatus};
+use serde_json::Value;
 
-use super::args::Format;
 use super::context::Context;
-use super::table::{Cell, Paint, Set, Table, csv};
+use super::options::Format;
+use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json};
 use crate::meaning;
 use crate::text::{date, escape, humanise};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  loudou status
+  loudou status --output json | jq .store";
+
+/// The values of the store that have a line of their own.
+const IN_WORDS: [&str; 10] = [
+    "buckets",
+    "used",
+    "sampled_idle",
+    "sampled",
+    "evicted_lossless",
+    "evicted_lossy",
+    "cas_retries",
+    "cas_give_ups",
+    "lost_counts",
+    "lost_returns",
+];
 
 pub(super) fn run(context: &mut Context<'_, '_>) -> Result<()> {
     let client = context.client()?;
@@ -40,6 +60,28 @@ pub(super) fn print(
 }
 
 fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let lines = in_words(status, url);
+    let longest = lines.iter().map(|(name, _)| name.len()).max();
+    let width = longest.unwrap_or(0).saturating_add(1);
+    for (name, value) in lines {
+        let name = Paint::Heading.on(&format!("{name:width$}"), style);
+        writeln!(out, "{name}{}", escape(&value))?;
+    }
+    writeln!(out)?;
+    totals(&status.rules).print(out, style)?;
+    upstreams(&status.rules, status.now_ns, style, out)?;
+    for (i, warning) in status.warnings.iter().enumerate() {
+        if i == 0 {
+            writeln!(out)?;
+        }
+        let mark = Paint::Warn.on("warning:", style);
+        writeln!(out, "{mark} {}", escape(warning))?;
+    }
+    Ok(())
+}
+
+/// The filter and its store, line by line.
+fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
     let store = &status.store;
     let access = match status.access {
         Access::View => "view",
@@ -85,21 +127,30 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
         ("lost returns", store.lost_returns.to_string()),
         ("waiting", status.waiting.to_string()),
     ];
-    for (name, value) in lines {
-        let name = Paint::Heading.on(&format!("{name:13}"), style);
-        writeln!(out, "{name}{}", escape(&value))?;
-    }
-    writeln!(out)?;
-    totals(&status.rules).print(out, style)?;
-    upstreams(&status.rules, status.now_ns, style, out)?;
-    for (i, warning) in status.warnings.iter().enumerate() {
-        if i == 0 {
-            writeln!(out)?;
-        }
-        let mark = Paint::Warn.on("warning:", style);
-        writeln!(out, "{mark} {}", escape(warning))?;
-    }
-    Ok(())
+    let lines = lines.map(|(name, value)| (name.to_owned(), value));
+    let others = others(store).into_iter();
+    let others = others.map(|(name, n)| (name, n.to_string()));
+    lines.into_iter().chain(others).collect()
+}
+
+/// All numbers of the store by their names in the API, so that a new counter there needs no change here.
+fn counters(store: &StoreStatus) -> Vec<(String, u64)> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(store) else {
+        return Vec::new();
+    };
+    let fields = fields.into_iter();
+    fields
+        .filter_map(|(name, value)| Some((name, value.as_u64()?)))
+        .collect()
+}
+
+/// Counters above zero that have no line of their own.
+fn others(store: &StoreStatus) -> Vec<(String, u64)> {
+    let counters = counters(store).into_iter();
+    counters
+        .filter(|(name, n)| *n > 0 && !IN_WORDS.contains(&name.as_str()))
+        .map(|(name, n)| (name.replace('_', " "), n))
+        .collect()
 }
 
 /// How the upstreams of rules with `when` do.
@@ -123,8 +174,8 @@ pub(super) fn upstreams<'a>(
     Ok(())
 }
 
-fn totals(rules: &[RuleTotals]) -> Table {
-    let mut table = Table::new(&[
+fn totals(rules: &[RuleTotals]) -> TextTable {
+    let mut table = TextTable::new(&[
         ("RULE", Set::Shrink),
         ("MODE", Set::Left),
         ("ADMITTED", Set::Right),
@@ -161,7 +212,6 @@ fn instance(status: &Status) -> String {
 
 /// Name and value, one per line: rules are under `loudou rules --output csv`.
 fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
-    let store = &status.store;
     csv(out, ["name", "value"])?;
     csv(out, ["version", &status.version])?;
     csv(out, ["git", &status.git])?;
@@ -172,23 +222,39 @@ fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         ("now_ns", status.now_ns),
         ("unix_ms", status.unix_ms),
         ("uptime_ns", status.uptime_ns),
-        ("store.buckets", store.buckets),
-        ("store.used", store.used),
-        ("store.sampled_idle", store.sampled_idle),
-        ("store.sampled", store.sampled),
-        ("store.evicted_lossless", store.evicted_lossless),
-        ("store.evicted_lossy", store.evicted_lossy),
-        ("store.cas_retries", store.cas_retries),
-        ("store.cas_give_ups", store.cas_give_ups),
-        ("store.lost_counts", store.lost_counts),
-        ("store.lost_returns", store.lost_returns),
-        ("store.lost_responses", store.lost_responses),
-        ("waiting", status.waiting),
     ] {
         csv(out, [name, &value.to_string()])?;
     }
+    for (name, value) in counters(&status.store) {
+        csv(out, [&format!("store.{name}"), value.to_string().as_str()])?;
+    }
+    csv(out, ["waiting", &status.waiting.to_string()])?;
     status
         .warnings
         .iter()
         .try_for_each(|warning| csv(out, ["warning", warning]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_without_words_is_shown_when_it_counted() {
+        let mut store = StoreStatus {
+            lost_counts: 1,
+            ..StoreStatus::default()
+        };
+        assert_eq!(others(&store), []);
+        store.lost_responses = 2;
+        assert_eq!(others(&store), [("lost responses".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn what_is_put_in_words_exists() {
+        let counters = counters(&StoreStatus::default());
+        for name in IN_WORDS {
+            assert!(counters.iter().any(|(known, _)| known == name), "{name}");
+        }
+    }
 }

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::world::Style;
+use crate::draw::bars;
 use crate::text::escape;
 
 /// How many columns a bar takes.
-pub(crate) const BAR: usize = 10;
+const BAR: u16 = 10;
 /// The narrowest that a column is made to fit the terminal.
 const NARROWEST: usize = 8;
 
@@ -101,12 +102,12 @@ pub(crate) enum Set {
 }
 
 /// A table.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<(&'static str, Set)>,
     rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(columns: &[(&'static str, Set)]) -> Self {
         Self {
             columns: columns.to_vec(),
@@ -160,7 +161,8 @@ impl Table {
     fn line(&self, row: &[Cell], widths: &[usize], style: Style) -> String {
         let mut line = String::new();
         for ((cell, width), (_, set)) in row.iter().zip(widths).zip(&self.columns) {
-            let text = fit(&style.marks(&cell.text), *width, style);
+            let text = style.marks(&cell.text);
+            let text = style.fit(&text, *width);
             let pad = " ".repeat(width.saturating_sub(text.width()));
             let text = cell.paint.on(&text, style);
             if *set == Set::Right {
@@ -173,42 +175,9 @@ impl Table {
     }
 }
 
-/// `text` in at most `width` columns, with a mark where something was cut off.
-pub(crate) fn fit(text: &str, width: usize, style: Style) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mark = if style.ascii { '~' } else { '…' };
-    let mut cut = String::new();
-    let mut used: usize = 1;
-    for c in text.chars() {
-        used = used.saturating_add(c.width().unwrap_or(0));
-        if used > width {
-            break;
-        }
-        cut.push(c);
-    }
-    cut.push(mark);
-    cut
-}
-
 /// A level as a bar: `part` of `whole`, rounded up so that something taken is seen.
 pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
-    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let steps: usize = if style.ascii { 1 } else { 8 };
-    let most = BAR.saturating_mul(steps);
-    let scaled = u128::from(part.min(whole)).saturating_mul(u128::try_from(most).unwrap_or(0));
-    let filled = scaled.div_ceil(u128::from(whole).max(1));
-    let filled = usize::try_from(filled).unwrap_or(most).min(most);
-    let full = filled.checked_div(steps).unwrap_or(0);
-    let mut bar = if style.ascii { "#" } else { "█" }.repeat(full);
-    let rest = filled.checked_rem(steps).unwrap_or(0);
-    if let Some(part) = EIGHTHS.get(rest).filter(|_| rest > 0) {
-        bar.push(*part);
-    }
-    let empty = if style.ascii { "." } else { "·" };
-    let drawn = full.saturating_add(usize::from(rest > 0));
-    bar + &empty.repeat(BAR.saturating_sub(drawn))
+    bars::text(part, whole, BAR, style.ascii)
 }
 
 /// Prints one record as RFC 4180 has it.
@@ -239,14 +208,14 @@ mod tests {
         width: None,
     };
 
-    fn printed(table: &Table, style: Style) -> String {
+    fn printed(table: &TextTable, style: Style) -> String {
         let mut out = Vec::new();
         table.print(&mut out, style).expect("writes");
         String::from_utf8(out).expect("UTF-8")
     }
 
-    fn table(key: &str) -> Table {
-        let mut table = Table::new(&[("KEY", Set::Shrink), ("N", Set::Right)]);
+    fn table(key: &str) -> TextTable {
+        let mut table = TextTable::new(&[("KEY", Set::Shrink), ("N", Set::Right)]);
         table.row(vec![key.into(), 7.into()]);
         table.row(vec![String::new().into(), 12345.into()]);
         table
@@ -307,13 +276,13 @@ mod tests {
         #[test]
         fn any_text_fits(text in any::<String>(), width in 1_usize..40) {
             let text = escape(&text);
-            prop_assert!(fit(&text, width, ASCII).width() <= width.max(1));
+            prop_assert!(ASCII.fit(&text, width).width() <= width.max(1));
         }
 
         #[test]
         fn bars_are_as_wide_as_they_say(part in any::<u64>(), whole in any::<u64>()) {
             for style in [ASCII, Style::default()] {
-                prop_assert_eq!(bar(part, whole, style).width(), BAR);
+                prop_assert_eq!(bar(part, whole, style).width(), usize::from(BAR));
             }
         }
     }

@@ -8,9 +8,9 @@ use clap::Args;
 use loudou_api::{MAX_TOP, Top, TopBy};
 use loudou_limiter::Nanos;
 
-use super::args::{Format, span};
 use super::context::{Context, duration};
-use super::table::{Cell, Paint, Set, Table, csv};
+use super::options::{Format, span};
+use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
 use crate::runtime;
@@ -18,7 +18,15 @@ use crate::text::humanise;
 
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
+const EXAMPLES: &str = "\
+Examples:
+  loudou top
+  loudou --url http://10.0.0.7:9911 top --interval 250ms
+  loudou top --by refused --limit 10              who is refused most, no screen
+  loudou top --by admitted --rule per-user --output csv > busiest.csv";
+
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub(crate) struct TopArgs {
     /// How often the screen looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
@@ -101,7 +109,7 @@ fn heading(top: &Top) -> String {
     format!("most {by} in the last {window}, of {more}{keys}")
 }
 
-fn table(top: &Top) -> Table {
+fn table(top: &Top) -> TextTable {
     let (by, paint) = match top.by {
         TopBy::Refused => ("REFUSED", Paint::Bad),
         TopBy::Admitted => ("ADMITTED", Paint::Plain),
@@ -116,7 +124,7 @@ fn table(top: &Top) -> Table {
     if !is_exact {
         columns.push(("AT LEAST", Set::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for entry in &top.top {
         let mut row = vec![
             entry.rule.as_str().into(),

@@ -1,5 +1,6 @@
 //! What a command reads from and writes to, and how: so that tests can stand in for a terminal.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -7,7 +8,8 @@ use std::io::{self, BufRead, Write};
 use loudou_limiter::Nanos;
 use serde::Serialize;
 
-use super::args::{ColorWhen, Format, Global};
+use super::options::{ColorWhen, Format, Global};
+use crate::cells::fit;
 use crate::text::is_unsafe;
 
 /// The world of one run.
@@ -82,6 +84,29 @@ impl Style {
             text.replace('→', "->").replace('…', "...")
         } else {
             text.to_owned()
+        }
+    }
+
+    /// `text` in at most `width` cells, with a mark where something was cut off.
+    pub(crate) fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
+        fit(text, width, if self.ascii { '~' } else { '…' })
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Failed,
+    Misused,
+}
+
+impl Outcome {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Misused => 2,
         }
     }
 }

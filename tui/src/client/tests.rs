@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use loudou_api::{EditAnswer, ProblemAnswer, RuleProblem, RuleView, Status};
+use loudou_api::{EditAnswer, ProblemAnswer, ResetAnswer, RuleProblem, RuleView, Status};
 use loudou_limiter::{Carry, Nanos};
 use serde_json::json;
 
@@ -83,7 +83,8 @@ fn a_drop_and_a_reset_have_no_body() {
     ]);
     let client = fake.client(LONG);
     client.delete_rule("r", &drop).expect("dropped");
-    client.reset("r", "a/b", "asked").expect("reset");
+    let reset = client.act::<ResetAnswer>("reset", "r", "a/b", None, "asked");
+    reset.expect("reset");
     let request = fake.request();
     assert!(
         request.starts_with("DELETE /v1/rules/r?carry=reset "),

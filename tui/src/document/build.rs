@@ -8,8 +8,9 @@ use loudou_rules::config::Severity;
 use saphyr_parser::{Event, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 
+use super::kind::Kind;
 use super::scalar::{self, Plain};
-use super::{Document, Fault, Inside, Kind, MAX_DEPTH, Node, Position};
+use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
 /// The most faults that are kept; a text with more has one cause.
 const MAX_FAULTS: usize = 100;

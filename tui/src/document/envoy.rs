@@ -9,7 +9,9 @@ use loudou_rules::config::{self, Path};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::{Document, Fault, Inside, Kind, Node, Position, read_as};
+use super::kind::Kind;
+use super::read_as;
+use super::tree::{Document, Fault, Inside, Node, Position};
 
 /// The type of an HTTP filter that runs wasm.
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";

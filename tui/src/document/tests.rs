@@ -3,8 +3,8 @@
 use loudou_rules::config::Path;
 use proptest::prelude::*;
 use serde::Serialize as _;
-use serde_json::json;
 use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{Value, json};
 
 use super::*;
 

@@ -6,7 +6,12 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::nearest;
 
 use super::{Clocks, Item, Left, What, same_end};
-use crate::client::{Client, ClientError, EditRequest, OverrideRequest};
+use crate::change::Change;
+use crate::change::ban::{Ban, BanTo};
+use crate::change::edit::{Edit, EditTo};
+use crate::change::key_override::Override;
+use crate::change::verb::Answer;
+use crate::client::{Client, ClientError};
 use crate::clock::Clock;
 
 /// How often a change is tried again when others change rules at the same time.
@@ -144,9 +149,8 @@ impl<'a> Target<'a> {
         if lasts {
             return Ok(Done::SoAlready);
         }
-        if !self.dry_run {
-            let reason = imported(&item.reason);
-            self.client.ban(&item.rule, key, span, &reason)?;
+        if let (false, Some(change)) = (self.dry_run, self.change(item, span)) {
+            change.verb().send(self.client, false)?;
         }
         Ok(Done::Applied(match span {
             None => "banned until somebody lifts it".to_owned(),
@@ -211,35 +215,45 @@ impl<'a> Target<'a> {
         span: Option<Nanos>,
         dry_run: bool,
     ) -> Result<EditAnswer, ClientError> {
-        let if_match = self
-            .rule(&item.rule)
-            .map(RuleView::etag)
-            .unwrap_or_default();
-        let reason = imported(&item.reason);
-        match &item.what {
-            What::Override { key, gives } => {
-                let request = OverrideRequest {
-                    body: Some(gives.clone()),
-                    if_match,
-                    expires_after: span,
-                    reason,
-                    dry_run,
-                };
-                self.client.set_override(&item.rule, key, &request)
-            }
-            What::Edit(body) => {
-                let request = EditRequest {
-                    body: body.clone(),
-                    if_match,
-                    carry: Carry::default(),
-                    expires_after: span,
-                    reason,
-                    dry_run,
-                };
-                self.client.put_rule(&item.rule, &request)
-            }
-            What::Ban { .. } => Ok(EditAnswer::default()),
+        let Some(change) = self.change(item, span) else {
+            return Ok(EditAnswer::default());
+        };
+        match change.verb().send(self.client, dry_run)? {
+            Answer::Edit(answer) => Ok(*answer),
+            Answer::Ban(_) | Answer::Reset(_) => Ok(EditAnswer::default()),
         }
+    }
+
+    /// The change that an item is, decided on its rule as it is now.
+    fn change(&self, item: &Item, span: Option<Nanos>) -> Option<Change> {
+        let (rule, reason) = (item.rule.clone(), imported(&item.reason));
+        let seen = self.rule(&item.rule).cloned();
+        Some(match &item.what {
+            What::Override { key, gives } => Change::Override(Override {
+                rule,
+                key: key.clone(),
+                gives: Some(gives.clone()),
+                expires_after: span,
+                seen: Box::new(seen?),
+                reason,
+            }),
+            What::Edit(body) => Change::Edit(Edit {
+                rule,
+                to: EditTo::Put {
+                    body: body.clone(),
+                    expires_after: span,
+                },
+                seen: Box::new(seen?),
+                carry: Carry::default(),
+                reason,
+            }),
+            What::Ban { key } => Change::Ban(Ban {
+                rule,
+                key: key.clone(),
+                to: BanTo::Banned(span),
+                reason,
+            }),
+        })
     }
 
     /// An edit was made: nobody has changed anything since all rules were as they were read.

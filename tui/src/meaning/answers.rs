@@ -2,7 +2,7 @@
 
 use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 
-use super::list;
+use super::list::list;
 
 /// What refused clients get.
 pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use loudou_rules::rule::{Cidr, Match, MetadataTest, NamedTest, PathMatch, Test};
 
-use super::list;
+use super::list::list;
 
 /// `POST requests to /reply and below`.
 pub(crate) fn requests(matches: &Match) -> String {

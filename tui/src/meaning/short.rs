@@ -68,7 +68,7 @@ pub(crate) fn gives(own: &Value) -> String {
 }
 
 /// Limits of our own version, as [`gives`] has them.
-pub(crate) fn own(limits: &Limits) -> String {
+pub(crate) fn of_limits(limits: &Limits) -> String {
     let limits = serde_json::to_value(limits).unwrap_or_default();
     named(&json!({ "limits": limits }))
 }

@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use loudou_api::{BucketState, BucketView, Events, MAX_PAGE};
 use loudou_limiter::Nanos;
 
-use super::panic_if_asked;
+use super::trap::panic_if_asked;
 use crate::app::effects::PollRequest;
 use crate::app::msg::{Failure, Msg, Snapshot};
-use crate::app::rows::BucketId;
+use crate::app::rows::BucketName;
 use crate::client::{BucketsQuery, Client, ClientError};
 use crate::clock::Clock;
 use crate::num::count;
@@ -38,29 +38,11 @@ pub(super) fn run(
             was_cut = snapshot.truncated;
         }
         if answers
-            .send(Msg::Polled(snapshot.map_err(failure)))
+            .send(Msg::Polled(snapshot.map_err(Failure::from)))
             .is_err()
         {
             return;
         }
-    }
-}
-
-/// A client's error, for the app.
-pub(super) fn failure(error: ClientError) -> Failure {
-    let text = error.to_string();
-    let in_doubt = matches!(
-        error,
-        ClientError::TimedOut { .. } | ClientError::Unexpected { .. }
-    );
-    let problem = match error {
-        ClientError::Problem { problem, .. } => Some(problem),
-        _ => None,
-    };
-    Failure {
-        text,
-        problem,
-        in_doubt,
     }
 }
 
@@ -159,7 +141,7 @@ struct Reading<'a> {
     instance: &'a str,
     start: Nanos,
     pages: usize,
-    seen: BTreeSet<BucketId>,
+    seen: BTreeSet<BucketName>,
     buckets: Buckets,
 }
 
@@ -195,7 +177,7 @@ impl<'a> Reading<'a> {
             }
             self.pages = self.pages.saturating_add(1);
             for bucket in page.buckets {
-                if self.seen.insert(BucketId::new(&bucket.rule, &bucket.key)) {
+                if self.seen.insert(BucketName::new(&bucket.rule, &bucket.key)) {
                     self.buckets.push((page.now_ns, bucket));
                 }
             }

@@ -4,12 +4,13 @@ use loudou_api::RuleView;
 use loudou_rules::config;
 use ratatui::style::Style;
 
-use super::panel;
-use super::pen::Pen;
-use super::words::{width, wrap};
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
 use crate::app::state::State;
+use crate::change::form::Prompt;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
+use crate::draw::words::{width, wrap};
 use crate::limit_edit;
 use crate::num::cells;
 
@@ -58,7 +59,7 @@ pub(crate) fn field(
 }
 
 /// A line of the form: where it stands and how it is drawn.
-enum Row<'a> {
+enum FormRow<'a> {
     Field(usize, &'a Field),
     /// A limit and its algorithm.
     Head(String, String),
@@ -79,37 +80,37 @@ fn editing(pen: &mut Pen<'_>, state: &State, form: &Form) {
     let mut pen = panel::open(pen, &title, wide, height);
     let focus = rows
         .iter()
-        .position(|row| matches!(row, Row::Field(i, _) if *i == form.focus));
+        .position(|row| matches!(row, FormRow::Field(i, _) if *i == form.focus));
     let first = panel::first_line(rows.len(), pen.height(), focus.unwrap_or(0));
     for (row, y) in rows.iter().skip(first).zip(0..pen.height()) {
         match row {
-            Row::Field(index, field) => field_line(&mut pen, y, field, *index == form.focus),
-            Row::Problem(text, first) => {
+            FormRow::Field(index, field) => field_line(&mut pen, y, field, *index == form.focus),
+            FormRow::Problem(text, first) => {
                 let mark = if *first { theme.pick('✖', 'x') } else { ' ' };
                 pen.cell(2, i32::from(y), mark, theme.bad);
                 pen.text(4, y, text, theme.bad);
             }
-            Row::Head(name, algorithm) => {
+            FormRow::Head(name, algorithm) => {
                 pen.spans(
                     1,
                     y,
                     &[(name, theme.name), (" ", theme.dim), (algorithm, theme.dim)],
                 );
             }
-            Row::Text(text, style) => {
+            FormRow::Text(text, style) => {
                 pen.text(1, y, text, *style);
             }
         }
     }
 }
 
-fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<'a>> {
+fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<FormRow<'a>> {
     let theme = pen.theme;
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut rows: Vec<FormRow<'_>> = Vec::new();
     let mut shown = None;
     for (index, field) in form.fields.iter().enumerate() {
         if field.kind == Kind::Carry && state.size.1 >= 20 {
-            rows.push(Row::Text(String::new(), theme.plain));
+            rows.push(FormRow::Text(String::new(), theme.plain));
         }
         if let Kind::Limit(limit, _) = field.kind
             && shown != Some(limit)
@@ -117,7 +118,7 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<
             shown = Some(limit);
             rows.extend(head(form, limit));
         }
-        rows.push(Row::Field(index, field));
+        rows.push(FormRow::Field(index, field));
         if let Some(problem) = &field.problem {
             rows.extend(problem_rows(problem, wide));
         }
@@ -130,30 +131,33 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Row<
         .filter(|limit| !limit.2);
     for (name, algorithm, _) in unknown {
         let text = format!("{name}: this loudou is too old to edit {algorithm}");
-        rows.push(Row::Text(text, theme.warn));
+        rows.push(FormRow::Text(text, theme.warn));
     }
     if state.size.1 >= 20 {
-        rows.push(Row::Text(String::new(), theme.plain));
+        rows.push(FormRow::Text(String::new(), theme.plain));
         let about = form.fields.get(form.focus).and_then(about);
         let lines = about.map(|text| wrap(text, wide)).unwrap_or_default();
-        rows.extend(lines.into_iter().map(|line| Row::Text(line, theme.dim)));
+        rows.extend(lines.into_iter().map(|line| FormRow::Text(line, theme.dim)));
         let changes = change_lines(form, theme.say("→", "->"));
         if changes.is_empty() {
-            rows.push(Row::Text("nothing is changed yet".to_owned(), theme.dim));
+            rows.push(FormRow::Text(
+                "nothing is changed yet".to_owned(),
+                theme.dim,
+            ));
         }
         rows.extend(
             changes
                 .into_iter()
-                .map(|line| Row::Text(line, theme.changed)),
+                .map(|line| FormRow::Text(line, theme.changed)),
         );
     }
     rows
 }
 
 /// The line above the fields of a limit.
-fn head<'a>(form: &Form, limit: usize) -> Option<Row<'a>> {
+fn head<'a>(form: &Form, limit: usize) -> Option<FormRow<'a>> {
     let (name, algorithm, _) = form.limit(limit)?;
-    Some(Row::Head(
+    Some(FormRow::Head(
         name.to_owned(),
         if name == algorithm { "" } else { algorithm }.to_owned(),
     ))
@@ -172,11 +176,11 @@ pub(super) fn problem_rows_of(problem: &str, wide: u16) -> Vec<String> {
     wrap(problem, wide.saturating_sub(4))
 }
 
-fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = Row<'a>> + use<'a> {
+fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = FormRow<'a>> + use<'a> {
     let lines = problem_rows_of(problem, wide).into_iter();
     lines
         .zip(0..)
-        .map(|(line, index)| Row::Problem(line, index == 0))
+        .map(|(line, index)| FormRow::Problem(line, index == 0))
 }
 
 pub(super) fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
@@ -234,12 +238,9 @@ fn hint(field: &Field) -> String {
             (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
             _ => "",
         },
-        Kind::Mode | Kind::Gives => "",
+        Kind::Mode => "",
         Kind::Carry => "for live levels",
-        Kind::Expires => "such as 30m; empty: until Envoy restarts",
-        Kind::Reason => "for the trail",
-        Kind::Lasts => "such as 10m; empty: until somebody lifts it",
-        Kind::Scale => "times the rule's limits",
+        Kind::Asked(prompt) => prompt.hint(),
     };
     hint.to_owned()
 }
@@ -274,9 +275,11 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
         let value = field.value();
         let text = match field.kind {
             Kind::Carry => format!("live levels: {value}"),
-            Kind::Expires if value.is_empty() => "until Envoy restarts or it is dropped".to_owned(),
-            Kind::Expires => format!("for {value}, then back to the configuration"),
-            Kind::Reason if !value.is_empty() => format!("reason: {value}"),
+            Kind::Asked(Prompt::Expires) if value.is_empty() => {
+                "until Envoy restarts or it is dropped".to_owned()
+            }
+            Kind::Asked(Prompt::Expires) => format!("for {value}, then back to the configuration"),
+            Kind::Asked(Prompt::Reason) if !value.is_empty() => format!("reason: {value}"),
             _ => continue,
         };
         lines.push((text, theme.plain));

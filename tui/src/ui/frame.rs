@@ -1,33 +1,33 @@
 //! What surrounds every screen: the header with connection and totals, the status line, the footer.
 
-use super::pen::Pen;
-use super::words::{amount, percent, rate, width};
 use crate::app::again;
+use crate::app::command::{ALWAYS, Binding};
 use crate::app::form::Stage;
-use crate::app::keys::{self, Binding, KEYS};
-use crate::app::state::{Mode, Screen, State};
-use crate::num::{count, fraction};
+use crate::app::keys;
+use crate::app::screen::Screen;
+use crate::app::screens::{self, About, SCREENS};
+use crate::app::state::{Mode, State};
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate, width};
+use crate::num::fraction;
 use crate::text::humanise;
 use ratatui::style::Style;
-
-const SCREENS: [(&str, Screen); 4] = [
-    ("1 Buckets", Screen::Buckets),
-    ("2 Bucket", Screen::Bucket),
-    ("3 Rules", Screen::Rules),
-    ("5 Events", Screen::Events),
-];
 
 /// Name, screens, connection; then totals.
 pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let mut x = pen.text(0, 0, theme.say(" 漏斗 loudou ", " loudou "), theme.name);
     let (text, style) = connection(pen, state);
-    let tabs: u16 = SCREENS
+    let tabs: Vec<_> = SCREENS
+        .iter()
+        .map(|view| (tab(view.about()), view.about().screen))
+        .collect();
+    let wide: u16 = tabs
         .iter()
         .map(|(name, _)| width(name).saturating_add(3))
         .sum();
-    let all = x.saturating_add(tabs).saturating_add(width(&text)) < pen.width();
-    for (name, screen) in SCREENS {
+    let all = x.saturating_add(wide).saturating_add(width(&text)) < pen.width();
+    for (name, screen) in tabs {
         let here = state.screen == screen;
         // The connection is always there; other screens only where there is room.
         if !here && !all {
@@ -45,6 +45,12 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     };
     pen.right(x.saturating_add(1), 0, room, &text, style);
     totals(pen, state);
+}
+
+/// The key and the name of a screen.
+fn tab(about: &About) -> String {
+    let key = about.tab.keys.first().map(ToString::to_string);
+    format!("{} {}", key.unwrap_or_default(), about.title)
 }
 
 fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
@@ -149,7 +155,10 @@ pub(crate) fn waiting(pen: &mut Pen<'_>, state: &State) {
         None => pen.middle(y, "reading the first poll", theme.dim),
         Some(error) => {
             let most = pen.width().saturating_sub(4);
-            for (line, y) in super::words::wrap(error, most).iter().zip(y..pen.height()) {
+            for (line, y) in crate::draw::words::wrap(error, most)
+                .iter()
+                .zip(y..pen.height())
+            {
                 pen.text(2, y, line, theme.bad);
             }
         }
@@ -163,7 +172,12 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         let x = super::form::field(pen, 1, 0, "/", line, theme.plain);
         match &state.table.filter_error {
             Some(error) => pen.text(x.saturating_add(2), 0, error, theme.bad),
-            None => pen.text(x.saturating_add(2), 0, &shown(state), theme.dim),
+            None => pen.text(
+                x.saturating_add(2),
+                0,
+                &screens::shown(state).status(state),
+                theme.dim,
+            ),
         };
     } else if state.frozen.is_some() {
         let since = state
@@ -184,61 +198,31 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         pen.style_line(0, theme.banner);
         pen.text(0, 0, &format!(" {offer} "), theme.banner);
     } else if let Some(warning) = first_warning(state) {
-        let x = pen.text(1, 0, &shown(state), theme.dim).saturating_add(2);
+        let x = pen
+            .text(1, 0, &screens::shown(state).status(state), theme.dim)
+            .saturating_add(2);
         let mark = theme.pick('⚠', '!');
         pen.text(x, 0, &format!("{mark} {warning}"), theme.warn);
     } else {
-        pen.text(1, 0, &shown(state), theme.dim);
+        pen.text(1, 0, &screens::shown(state).status(state), theme.dim);
     }
 }
 
 /// The warning that the home screen shows; the Events screen has them all.
 fn first_warning(state: &State) -> Option<&String> {
-    let data = state
-        .data
-        .as_ref()
-        .filter(|_| state.screen == Screen::Buckets);
+    let data = state.data.as_ref().filter(|_| state.screen == Screen::HOME);
     data?.status.warnings.first()
-}
-
-/// How much of what there is is shown.
-fn shown(state: &State) -> String {
-    let Some(data) = state
-        .data
-        .as_ref()
-        .filter(|_| state.screen == Screen::Buckets)
-    else {
-        return String::new();
-    };
-    let all = data.rows.len();
-    let some = state.table.visible.len();
-    let mut text = if data.truncated {
-        format!(
-            "{some} of {} buckets, refusing and banned first; there are more",
-            amount(count(all))
-        )
-    } else if some == all {
-        format!("{} buckets", amount(count(all)))
-    } else {
-        format!("{some} of {} buckets", amount(count(all)))
-    };
-    if !state.table.filter_text.is_empty() {
-        text.push_str(", filter: ");
-        text.push_str(&state.table.filter_text);
-    }
-    text
 }
 
 /// The keys that matter here. One that does not apply now is dimmed; pressing it says why.
 pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let place = keys::place(state);
-    let mut here: Vec<&Binding> = KEYS
-        .iter()
+    let mut here: Vec<&Binding> = keys::all()
         .filter(|b| b.places & place != 0 && b.rank > 0)
         .collect();
     here.sort_by_key(|binding| binding.rank);
-    let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == keys::ALWAYS);
+    let (always, here): (Vec<_>, Vec<_>) = here.into_iter().partition(|b| b.rank == ALWAYS);
     let ends = always.iter().map(|binding| hint_width(binding)).sum();
     let right = pen.width().saturating_sub(ends);
     let mut x = right.saturating_add(1);

@@ -1,17 +1,19 @@
 //! The keys of this screen and what they do, from the key table.
 
-use super::panel;
-use super::pen::Pen;
-use crate::app::keys::{self, Binding, KEYS};
+use crate::app::command::Binding;
+use crate::app::keys;
+use crate::app::screens;
 use crate::app::state::State;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
 use crate::num::cells;
 
 /// Draws the keys of the screen that lies under the help.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {
     let theme = pen.theme;
-    let place = keys::on(&state.screen);
-    let here: Vec<&Binding> = KEYS.iter().filter(|b| b.places & place != 0).collect();
-    let title = format!("keys on {}", keys::screens(place));
+    let place = state.screen.place();
+    let here: Vec<&Binding> = keys::all().filter(|b| b.places & place != 0).collect();
+    let title = format!("keys on {}", screens::shown(state).about().title);
     let height = cells(here.len()).saturating_add(2);
     let width = pen.width().saturating_sub(2).min(70);
     let mut pen = panel::open(pen, &title, width, height);

@@ -1,9 +1,9 @@
 //! The small form for one key: how long, why, and what it is to get.
 
 use super::form::{field_line, problem_rows_of};
-use super::panel;
-use super::pen::Pen;
 use crate::app::of_key::KeyForm;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
 use crate::num::cells;
 
 /// Draws the form.
@@ -21,7 +21,11 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
         .sum();
     let lines = cells(form.fields.len().saturating_add(count));
     let mut pen = panel::open(pen, &form.title(), width, lines.saturating_add(5));
-    pen.spans(1, 0, &[("rule ", theme.dim), (&form.id.rule, theme.plain)]);
+    pen.spans(
+        1,
+        0,
+        &[("rule ", theme.dim), (&form.place.rule, theme.plain)],
+    );
     let mut y = 2;
     for (index, field) in form.fields.iter().enumerate() {
         field_line(&mut pen, y, field, index == form.focus);

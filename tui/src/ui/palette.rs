@@ -1,12 +1,12 @@
 //! Lists to choose from: the command palette and the sort menu.
 
-use super::panel;
-use super::pen::Pen;
 use crate::app::columns::Column;
 use crate::app::keys;
 use crate::app::line::Line;
 use crate::app::palette::search;
 use crate::app::state::State;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
 use crate::num::cells;
 
 /// The palette: what is typed, and the commands that match with their keys.
@@ -19,7 +19,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     super::form::field(&mut pen, 1, 0, ":", line, theme.plain);
     let height = pen.height().saturating_sub(1);
     let first = panel::first_line(found.len(), height, at);
-    let (under, width) = (keys::on(&state.screen), pen.width());
+    let (under, width) = (state.screen.place(), pen.width());
     for (index, binding) in found
         .iter()
         .enumerate()

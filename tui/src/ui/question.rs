@@ -1,9 +1,9 @@
 //! A question before something that is hard to undo.
 
-use super::panel;
-use super::pen::Pen;
-use super::words::wrap;
-use crate::app::undo::Pending;
+use crate::app::question::Pending;
+use crate::draw::panel;
+use crate::draw::pen::Pen;
+use crate::draw::words::wrap;
 use crate::num::cells;
 
 /// Draws the question.

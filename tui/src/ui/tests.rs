@@ -229,7 +229,9 @@ fn form_conflict() {
     screens("form_conflict", "e250<ret>", |state| {
         let now = state.now;
         for effect in type_keys(state, "<ret>") {
-            let Effect::Edit(edit) = effect else { continue };
+            let Effect::Change(sending) = effect else {
+                continue;
+            };
             let failure = Failure {
                 problem: Some(Box::new(loudou_api::ProblemAnswer {
                     current: Some(theirs()),
@@ -237,7 +239,7 @@ fn form_conflict() {
                 })),
                 ..Failure::default()
             };
-            update(state, Msg::Edited(edit, Err(failure)), now);
+            update(state, Msg::Changed(sending, Err(failure)), now);
         }
     });
 }

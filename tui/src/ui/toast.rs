@@ -1,8 +1,8 @@
 //! Messages that go away by themselves, at the bottom right of the body.
 
-use super::pen::Pen;
-use super::words::{width, wrap};
 use crate::app::state::State;
+use crate::draw::pen::Pen;
+use crate::draw::words::{width, wrap};
 
 /// The most lines of one message.
 const MOST_LINES: usize = 4;

@@ -1,12 +1,11 @@
 //! The fields of the edit form: what is typed or chosen, and what is wrong with it by itself.
 
-use loudou_api::MAX_REASON;
-use loudou_limiter::{DURATION_FORM, Nanos};
 use loudou_rules::config::{self, Form, limit_fields, spoken_value};
 use serde_json::{Map, Value};
 
 use crate::app::line::Line;
 use crate::app::press::{Code, Press};
+use crate::change::form::Prompt;
 use crate::limit_edit;
 
 const MODES: [&str; 3] = ["enforce", "shadow", "off"];
@@ -20,14 +19,8 @@ pub(crate) enum Kind {
     Limit(usize, &'static config::Field),
     Mode,
     Carry,
-    Expires,
-    Reason,
-    /// How long a ban lasts.
-    Lasts,
-    /// What an override gives.
-    Gives,
-    /// How many times as much.
-    Scale,
+    /// What goes beside the body, or with a change for one key.
+    Asked(Prompt),
 }
 
 impl Kind {
@@ -36,12 +29,7 @@ impl Kind {
         match self {
             Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
             Self::Mode => Some("mode".to_owned()),
-            Self::Carry
-            | Self::Expires
-            | Self::Reason
-            | Self::Lasts
-            | Self::Gives
-            | Self::Scale => None,
+            Self::Carry | Self::Asked(_) => None,
         }
     }
 }
@@ -142,12 +130,7 @@ impl Field {
     /// Whether it is part of the rule and differs from what is in force.
     pub(crate) fn is_changed(&self) -> bool {
         match self.kind {
-            Kind::Carry
-            | Kind::Expires
-            | Kind::Reason
-            | Kind::Lasts
-            | Kind::Gives
-            | Kind::Scale => false,
+            Kind::Carry | Kind::Asked(_) => false,
             Kind::Limit(_, field) => !limit_edit::same(field, &self.value(), &self.before),
             Kind::Mode => self.value() != self.before,
         }
@@ -210,17 +193,8 @@ pub(crate) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
 
 /// What is wrong with a field that does not go into the body.
 pub(crate) fn field_problem(field: &Field) -> Option<String> {
-    let value = field.value();
     match field.kind {
-        Kind::Expires | Kind::Lasts if value.is_empty() => None,
-        Kind::Expires | Kind::Lasts => match Nanos::parse(&value) {
-            Some(span) if span > Nanos::ZERO => None,
-            Some(_) => Some("it would run out at once".to_owned()),
-            None => Some(format!("not a duration; write {DURATION_FORM}")),
-        },
-        Kind::Reason if value.len() > MAX_REASON => {
-            Some(format!("{} bytes; at most {MAX_REASON}", value.len()))
-        }
+        Kind::Asked(prompt) => prompt.problem(&field.value()),
         _ => None,
     }
 }

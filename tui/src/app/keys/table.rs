@@ -1,68 +1,46 @@
 //! The key table itself: one line a key.
 
-use super::Command as C;
-use super::{
-    ALWAYS, BROWSE, BUCKET, BUCKETS, Binding, CONFIRM, EVENTS, FILTER, FORM, FORM_CONFIRM,
-    FORM_CONFLICT, FORM_SENDING, HELP, KEY_FORM, LISTS, PALETTE, Places, RULES, SORT,
-};
+use crate::app::command::Command as C;
+use crate::app::command::{ALWAYS, Binding, bind, c, ctrl, k};
 use crate::app::press::Code::{
     BackTab, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up,
 };
-use crate::app::press::{Code, Press};
+use crate::app::screen::{
+    A_BUCKET, A_RULE, BROWSE, CONFIRM, FILTER, FORM, FORM_CONFIRM, FORM_CONFLICT, FORM_SENDING,
+    HELP, KEY_FORM, PALETTE, Places, SORT, Screen,
+};
+use crate::change::Start;
 
-const DETAIL: Places = BUCKETS | BUCKET | RULES;
+const BUCKETS: Places = Screen::HOME.place();
+/// All screens but the one that `Esc` leads to.
+const AWAY: Places = BROWSE & !BUCKETS;
+const LISTS: Places = BROWSE | SORT | HELP;
 const ALL: Places = Places::MAX;
 
-const fn k(code: Code) -> Press {
-    Press::plain(code)
-}
-
-const fn c(c: char) -> Press {
-    Press::char(c)
-}
-
-const fn ctrl(c: char) -> Press {
-    Press::ctrl(c)
-}
-
-type Row = (C, &'static [Press], Places, u8, &'static str, &'static str);
-
-const fn bind(row: Row) -> Binding {
-    let (command, keys, places, rank, short, help) = row;
-    Binding {
-        command,
-        keys,
-        places,
-        short,
-        help,
-        rank,
-    }
-}
-
-/// The table. Where two lines have the same key, the first that works in a place wins.
+/// The first of the shared keys. If two lines have the same key, the first that works in a place wins.
 #[rustfmt::skip]
-pub(crate) const KEYS: &[Binding] = &[
-    // On the screens.
+pub(super) const OPEN_AND_EDIT: &[Binding] = &[
     bind((C::Open, &[k(Enter)], BUCKETS, 1, "open", "open the bucket: its funnel and numbers")),
-    bind((C::Back, &[k(Esc)], BUCKET | RULES | EVENTS, 1, "back", "back to all buckets")),
-    bind((C::Edit, &[c('e'), c('4')], DETAIL, 2, "edit", "edit the limits of the rule")),
-    bind((C::Filter, &[c('/')], BUCKETS, 3, "filter", "show only some: text, !text, refused > 5")),
-    bind((C::SortMenu, &[c('s')], BUCKETS, 4, "sort", "choose the column to sort by")),
-    bind((C::SortLeft, &[c('<')], BUCKETS, 0, "sort left", "sort by the column to the left")),
-    bind((C::SortRight, &[c('>')], BUCKETS, 0, "sort right", "sort by the column to the right")),
-    bind((C::Invert, &[c('i')], BUCKETS, 9, "invert", "turn the order round")),
+    bind((C::Back, &[k(Esc)], AWAY, 1, "back", "back to all buckets")),
+    bind((C::Edit, &[c('e'), c('4')], A_RULE, 2, "edit", "edit the limits of the rule")),
+];
+
+/// The remaining shared keys that act on something. The tabs of the screens follow them.
+#[rustfmt::skip]
+pub(super) const ACT: &[Binding] = &[
     bind((C::Freeze, &[c(' ')], BROWSE, 5, "freeze", "freeze the screen, and let it go on")),
-    bind((C::Reset, &[c('x')], BUCKETS | BUCKET, 6, "reset", "make the bucket as good as new")),
-    bind((C::Ban, &[c('b')], BUCKETS | BUCKET, 8, "ban", "ban the key, or let it free")),
-    bind((C::Override, &[c('o')], BUCKETS | BUCKET, 8, "override", "give the key other limits")),
+    bind((C::Start(Start::Reset), &[c('x')], A_BUCKET, 6, "reset", "make the bucket as good as new")),
+    bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban the key, or let it free")),
+    bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "give the key other limits")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "take the last own edit back")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "apply again what a restart of Envoy took")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "poll", "read everything now")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "drop the filter; never out")),
-    bind((C::ShowBuckets, &[c('1')], BROWSE, 0, "buckets", "go to all buckets")),
-    bind((C::ShowBucket, &[c('2')], BROWSE, 0, "bucket", "go to the selected bucket")),
-    bind((C::ShowRules, &[c('3')], BROWSE, 12, "rules", "go to the rules")),
-    bind((C::ShowEvents, &[c('5')], BROWSE, 13, "events", "go to edits and warnings")),
+];
+
+/// Keys for changing screens, in lists, and in dialogs over the screens.
+#[rustfmt::skip]
+pub(super) const REST: &[Binding] = &[
     bind((C::NextScreen, &[k(Tab)], BROWSE, 0, "next", "go to the next screen")),
     bind((C::PreviousScreen, &[k(BackTab)], BROWSE, 0, "previous", "go to the previous screen")),
     bind((C::Palette, &[c(':')], BROWSE, 14, "palette", "find a command by name")),

@@ -5,12 +5,14 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
-use super::{SIZE, answer, edit_of, said, send, stale};
-use crate::app::effects::{Change, Effect};
+use super::{SIZE, answer, edit_of, said, send, sending_of, stale};
+use crate::app::effects::Effect;
 use crate::app::fixture::{rules, state, type_keys};
 use crate::app::form::Stage;
 use crate::app::msg::{Failure, Msg};
 use crate::app::state::Mode;
+use crate::change::Change;
+use crate::change::edit::EditTo;
 
 #[test]
 fn an_edit_is_shown_then_sent_with_what_was_read() {
@@ -21,15 +23,16 @@ fn an_edit_is_shown_then_sent_with_what_was_read() {
         panic!("{:?}", state.mode)
     };
     assert_eq!(form.stage, Stage::Confirm);
-    let edit = edit_of(type_keys(&mut state, "<ret>"));
+    let sending = sending_of(type_keys(&mut state, "<ret>"));
+    let edit = edit_of(&sending).clone();
     assert_eq!(
         (edit.rule.as_str(), edit.seen.generation),
         ("reply-per-user", 7)
     );
-    let Change::Put {
+    let EditTo::Put {
         body,
         expires_after,
-    } = &edit.change
+    } = &edit.to
     else {
         panic!("{edit:?}")
     };
@@ -38,7 +41,7 @@ fn an_edit_is_shown_then_sent_with_what_was_read() {
     let before = &rules()[0].rule["limits"][1];
     assert_eq!(limit(&body["limits"][1]), limit(before));
     assert_eq!(*expires_after, None);
-    answer(&mut state, edit);
+    answer(&mut state, sending);
     assert!(matches!(state.mode, Mode::Browse));
     assert!(said(&state).contains("sent: burst: capacity 15 → 250 (generation 8)"));
     assert!(state.changed.is_some());
@@ -51,11 +54,12 @@ fn all_fields_of_the_form_arrive() {
         &mut state,
         "e<tab>60/m<tab><tab><tab><tab><tab><tab><tab><right><tab>r<tab>30m<tab>too many<C-s>",
     );
-    let edit = edit_of(type_keys(&mut state, "<C-s>"));
-    let Change::Put {
+    let sending = sending_of(type_keys(&mut state, "<C-s>"));
+    let edit = edit_of(&sending).clone();
+    let EditTo::Put {
         body,
         expires_after,
-    } = &edit.change
+    } = &edit.to
     else {
         panic!("{edit:?}")
     };
@@ -75,7 +79,7 @@ fn nothing_wrong_is_ever_sent() {
     assert!(
         effects
             .iter()
-            .all(|effect| !matches!(effect, Effect::Edit(_)))
+            .all(|effect| !matches!(effect, Effect::Change(_)))
     );
     assert!(said(&state).contains("not sent: 1 problem"));
     type_keys(&mut state, "<esc>e<ret>");
@@ -97,33 +101,22 @@ fn a_paste_goes_into_the_field_and_is_never_commands() {
 }
 
 #[test]
-fn a_generation_that_moved_alone_is_taken_silently() {
-    let mut state = state(SIZE, 3);
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
-    let mut current = rules()[0].clone();
-    current.generation = 12;
-    let again = edit_of(send(&mut state, Msg::Edited(edit, Err(stale(current)))));
-    assert_eq!((again.seen.generation, again.retries), (12, 1));
-    answer(&mut state, again);
-    assert!(said(&state).contains("generation 13"));
-}
-
-#[test]
 fn somebody_elses_edit_is_shown_beside_and_gone_on_from() {
     let mut state = state(SIZE, 3);
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
     let mut theirs = rules()[0].clone();
     theirs.generation = 12;
     theirs.rule["limits"][0]["capacity"] = json!(40);
-    let effects = send(&mut state, Msg::Edited(edit, Err(stale(theirs))));
+    let effects = send(&mut state, Msg::Changed(sending, Err(stale(theirs))));
     assert!(effects.is_empty());
     let Mode::Edit(form) = &state.mode else {
         panic!("no form")
     };
     assert!(matches!(form.stage, Stage::Conflict(_)));
-    let edit = edit_of(type_keys(&mut state, "<ret><ret><ret>"));
+    let sending = sending_of(type_keys(&mut state, "<ret><ret><ret>"));
+    let edit = edit_of(&sending).clone();
     assert_eq!(edit.seen.generation, 12);
-    let Change::Put { body, .. } = &edit.change else {
+    let EditTo::Put { body, .. } = &edit.to else {
         panic!("{edit:?}")
     };
     assert_eq!(body["limits"][0]["capacity"], 250);
@@ -132,7 +125,7 @@ fn somebody_elses_edit_is_shown_beside_and_gone_on_from() {
 #[test]
 fn what_the_server_finds_wrong_stands_under_its_field() {
     let mut state = state(SIZE, 3);
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
     let problem = RuleProblem {
         path: "limits[0].capacity".to_owned(),
         message: "not today".to_owned(),
@@ -146,7 +139,7 @@ fn what_the_server_finds_wrong_stands_under_its_field() {
         })),
         in_doubt: false,
     };
-    send(&mut state, Msg::Edited(edit, Err(failure)));
+    send(&mut state, Msg::Changed(sending, Err(failure)));
     let Mode::Edit(form) = &state.mode else {
         panic!("no form")
     };
@@ -157,13 +150,13 @@ fn what_the_server_finds_wrong_stands_under_its_field() {
 #[test]
 fn an_edit_without_an_answer_is_in_doubt() {
     let mut state = state(SIZE, 3);
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
     let failure = Failure {
         text: "no answer".to_owned(),
         in_doubt: true,
         ..Failure::default()
     };
-    send(&mut state, Msg::Edited(edit, Err(failure)));
+    send(&mut state, Msg::Changed(sending, Err(failure)));
     assert!(said(&state).contains("may have been made"));
 }
 
@@ -172,13 +165,14 @@ fn undo_drops_an_edit_where_none_was_and_asks_first() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "u");
     assert!(said(&state).contains("nothing to undo"));
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
-    answer(&mut state, edit);
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, sending);
     type_keys(&mut state, "u");
     assert!(matches!(state.mode, Mode::Confirm(_)));
-    let undo = edit_of(type_keys(&mut state, "<ret>"));
+    let undo = sending_of(type_keys(&mut state, "<ret>"));
+    let edit = edit_of(&undo).clone();
     assert!(undo.is_undo);
-    assert_eq!((&undo.change, undo.seen.generation), (&Change::Drop, 8));
+    assert_eq!((&edit.to, edit.seen.generation), (&EditTo::Drop, 8));
     assert!(said(&state).contains("sending"));
     answer(&mut state, undo);
     assert!(said(&state).contains("undone:"));
@@ -190,16 +184,18 @@ fn undo_drops_an_edit_where_none_was_and_asks_first() {
 fn undo_puts_an_earlier_edit_back_for_the_rest_of_its_time() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "3j");
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
+    let edit = edit_of(&sending).clone();
     assert_eq!(edit.rule, "search-per-key");
-    answer(&mut state, edit);
-    let undo = edit_of(type_keys(&mut state, "u<ret>"));
-    let Change::Put {
+    answer(&mut state, sending);
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    let edit = edit_of(&undo).clone();
+    let EditTo::Put {
         body,
         expires_after,
-    } = &undo.change
+    } = &edit.to
     else {
-        panic!("{undo:?}")
+        panic!("{edit:?}")
     };
     assert_eq!(body["limits"][0]["capacity"], 100);
     // 1 500 s from the first poll; the third was two seconds later.
@@ -209,18 +205,19 @@ fn undo_puts_an_earlier_edit_back_for_the_rest_of_its_time() {
 #[test]
 fn undo_of_what_somebody_changed_since_asks_again() {
     let mut state = state(SIZE, 3);
-    let edit = edit_of(type_keys(&mut state, "e250<ret><ret>"));
-    answer(&mut state, edit);
-    let undo = edit_of(type_keys(&mut state, "u<ret>"));
+    let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
+    answer(&mut state, sending);
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
     let mut theirs = rules()[0].clone();
     theirs.generation = 20;
-    send(&mut state, Msg::Edited(undo, Err(stale(theirs))));
+    send(&mut state, Msg::Changed(undo, Err(stale(theirs))));
     let Mode::Confirm(pending) = &state.mode else {
         panic!("no question")
     };
     assert!(pending.question.contains("changed since"), "{pending:?}");
-    let again = edit_of(type_keys(&mut state, "y"));
-    assert_eq!(again.seen.generation, 20);
+    let again = sending_of(type_keys(&mut state, "y"));
+    let edit = edit_of(&again).clone();
+    assert_eq!(edit.seen.generation, 20);
 }
 
 #[test]
@@ -228,5 +225,6 @@ fn a_reset_asks_first() {
     let mut state = state(SIZE, 3);
     assert!(type_keys(&mut state, "xn").is_empty());
     let effects = type_keys(&mut state, "xy");
-    assert!(matches!(&effects[..], [Effect::Reset(id)] if id.key == "mallory"));
+    let sending = sending_of(effects);
+    assert!(matches!(&sending.change, Change::Reset(reset) if reset.key == "mallory"));
 }

@@ -4,37 +4,45 @@ use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, EditView, OverrideView};
 use loudou_limiter::Nanos;
 use serde_json::{Value, json};
 
-use super::{SIZE, said, send, stale};
-use crate::app::effects::Effect;
+use super::{SIZE, said, send, sending_of, stale};
+use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
-use crate::app::of_key::{KeyAnswer, KeyChange, What};
 use crate::app::state::{Mode, State};
+use crate::change::Change;
+use crate::change::ban::BanTo;
+use crate::change::key_override::Override;
+use crate::change::verb::Answer;
 
-pub(super) fn change_of(effects: Vec<Effect>) -> Box<KeyChange> {
-    let change = effects.into_iter().find_map(|effect| match effect {
-        Effect::OfKey(change) => Some(change),
-        _ => None,
-    });
-    change.expect("a change is sent")
+/// What a key is to be.
+pub(super) fn to(sending: &Sending) -> BanTo {
+    match &sending.change {
+        Change::Ban(ban) => ban.to,
+        other => panic!("{other:?}"),
+    }
 }
 
-fn answer(state: &mut State, change: Box<KeyChange>, before: Option<BanView>) {
+fn override_of(sending: &Sending) -> &Override {
+    match &sending.change {
+        Change::Override(change) => change,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(state: &mut State, change: Box<Sending>, before: Option<BanView>) {
     let answer = BanAnswer {
         before,
         ..BanAnswer::default()
     };
     send(
         state,
-        Msg::OfKey(change, Ok(KeyAnswer::Ban(Box::new(answer)))),
+        Msg::Changed(change, Ok(Answer::Ban(Box::new(answer)))),
     );
 }
 
 /// The server takes an override.
-fn taken(state: &mut State, change: Box<KeyChange>) {
-    let What::Override { seen, .. } = &change.what else {
-        panic!("{change:?}")
-    };
+fn taken(state: &mut State, change: Box<Sending>) {
+    let seen = &override_of(&change).seen;
     let mut after = seen.as_ref().clone();
     after.generation += 1;
     let answer = EditAnswer {
@@ -45,20 +53,13 @@ fn taken(state: &mut State, change: Box<KeyChange>) {
     };
     send(
         state,
-        Msg::OfKey(change, Ok(KeyAnswer::Override(Box::new(answer)))),
+        Msg::Changed(change, Ok(Answer::Edit(Box::new(answer)))),
     );
 }
 
-fn body(change: &KeyChange) -> (Option<Value>, Option<Nanos>) {
-    let What::Override {
-        body,
-        expires_after,
-        ..
-    } = &change.what
-    else {
-        panic!("{change:?}")
-    };
-    (body.clone(), *expires_after)
+fn body(change: &Sending) -> (Option<Value>, Option<Nanos>) {
+    let change = override_of(change);
+    (change.gives.clone(), change.expires_after)
 }
 
 #[test]
@@ -69,10 +70,17 @@ fn a_ban_asks_for_how_long_and_why_and_can_be_undone() {
         panic!("{:?}", state.mode)
     };
     assert_eq!(pending.question, "Ban mallory for 10m?");
-    let change = change_of(type_keys(&mut state, "y"));
+    let change = sending_of(type_keys(&mut state, "y"));
+    let Change::Ban(ban) = &change.change else {
+        panic!("{change:?}")
+    };
     assert_eq!(
-        (change.id.key.as_str(), &change.what, change.reason.as_str()),
-        ("mallory", &What::Ban(Some(Nanos::from_secs(600))), "spam")
+        (ban.key.as_str(), ban.to, ban.reason.as_str()),
+        (
+            "mallory",
+            BanTo::Banned(Some(Nanos::from_secs(600))),
+            "spam"
+        )
     );
     answer(&mut state, change, None);
     assert!(
@@ -80,8 +88,8 @@ fn a_ban_asks_for_how_long_and_why_and_can_be_undone() {
         "{}",
         said(&state)
     );
-    let undo = change_of(type_keys(&mut state, "u<ret>"));
-    assert_eq!((&undo.what, undo.is_undo), (&What::Unban, true));
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    assert_eq!((to(&undo), undo.is_undo), (BanTo::Free(None), true));
     answer(&mut state, undo, Some(BanView::default()));
     assert!(said(&state).contains("undone: mallory is free"));
     assert!(state.undos.is_empty());
@@ -94,13 +102,13 @@ fn a_ban_without_a_time_lasts_and_nonsense_is_not_sent() {
     assert!(matches!(state.mode, Mode::OfKey(_)), "{:?}", state.mode);
     assert!(type_keys(&mut state, "<C-u><ret>n").is_empty());
     assert!(matches!(state.mode, Mode::Browse));
-    let change = change_of(type_keys(&mut state, "b<ret><ret>"));
-    assert_eq!(change.what, What::Ban(None));
+    let change = sending_of(type_keys(&mut state, "b<ret><ret>"));
+    assert_eq!(to(&change), BanTo::Banned(None));
     let failure = Failure {
         text: "503 no room".to_owned(),
         ..Failure::default()
     };
-    send(&mut state, Msg::OfKey(change, Err(failure)));
+    send(&mut state, Msg::Changed(change, Err(failure)));
     let told = "not sent: see what is wrong\nmallory: not done: 503 no room";
     assert_eq!(said(&state), told);
     assert!(state.undos.is_empty());
@@ -114,8 +122,8 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
         panic!("{:?}", state.mode)
     };
     assert_eq!(pending.question, "Let mallory free?");
-    let change = change_of(type_keys(&mut state, "<ret>"));
-    assert_eq!(change.what, What::Unban);
+    let change = sending_of(type_keys(&mut state, "<ret>"));
+    assert_eq!(to(&change), BanTo::Free(Some(BanBy::Penalty)));
     let ban = |until_s: u64| {
         Some(BanView {
             until_ns: Some(until_s * S),
@@ -123,9 +131,9 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
         })
     };
     answer(&mut state, change.clone(), ban(1_250));
-    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
     // The server is at 1003 s.
-    assert_eq!(undo.what, What::Ban(Some(Nanos::from_secs(247))));
+    assert_eq!(to(&undo), BanTo::Banned(Some(Nanos::from_secs(247))));
     answer(&mut state, undo, None);
     // One that would be over by now is not put back.
     answer(&mut state, change.clone(), ban(900));
@@ -159,11 +167,11 @@ fn an_override_is_chosen_shown_and_undone() {
         pending.detail,
         ["rule reply-per-user", "reason: ticket", numbers]
     );
-    let change = change_of(type_keys(&mut state, "<ret>"));
+    let change = sending_of(type_keys(&mut state, "<ret>"));
     let half_an_hour = Some(Nanos::from_secs(1_800));
     assert_eq!(body(&change), (Some(json!({ "scale": 2.5 })), half_an_hour));
     taken(&mut state, change);
-    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
     assert_eq!((body(&undo), undo.is_undo), ((None, None), true));
     taken(&mut state, undo);
     assert!(state.undos.is_empty());
@@ -173,7 +181,7 @@ fn an_override_is_chosen_shown_and_undone() {
         ("o<left><ret><ret>", None),
         ("ob<ret><ret>", Some(json!("banned"))),
     ] {
-        let change = change_of(type_keys(&mut state, keys));
+        let change = sending_of(type_keys(&mut state, keys));
         assert_eq!(body(&change), (sent, None), "{keys}");
     }
 }
@@ -193,10 +201,10 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
     if let Some(data) = &mut state.data {
         data.rules.rules[0] = rule;
     }
-    let change = change_of(type_keys(&mut state, "o<left><ret><ret>"));
+    let change = sending_of(type_keys(&mut state, "o<left><ret><ret>"));
     assert_eq!(body(&change), (Some(json!("unlimited")), None));
     taken(&mut state, change);
-    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
     let rest = Some(Nanos::from_secs(100));
     assert_eq!(body(&undo), (Some(json!("banned")), rest));
 }
@@ -216,19 +224,13 @@ fn a_scale_that_does_not_fit_is_told() {
 }
 
 #[test]
-fn a_generation_that_moved_alone_is_taken_silently() {
+fn an_override_that_somebody_changed_meanwhile_is_not_made() {
     let mut state = state(SIZE, 3);
-    let change = change_of(type_keys(&mut state, "o<ret><ret>"));
+    let change = sending_of(type_keys(&mut state, "o<ret><ret>"));
     let mut current = rules()[0].clone();
     current.generation = 12;
-    let moved = Msg::OfKey(change, Err(stale(current.clone())));
-    let again = change_of(send(&mut state, moved));
-    let What::Override { seen, .. } = &again.what else {
-        panic!("{again:?}")
-    };
-    assert_eq!((seen.generation, again.retries), (12, 1));
     current.rule["overrides"] = json!({ "mallory": "unlimited" });
-    let effects = send(&mut state, Msg::OfKey(again, Err(stale(current))));
+    let effects = send(&mut state, Msg::Changed(change, Err(stale(current))));
     assert!(effects.is_empty());
     assert!(said(&state).contains("not done: 412 stale"));
 }

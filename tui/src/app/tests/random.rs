@@ -8,10 +8,12 @@ use super::{made, send, stale};
 use crate::app::effects::Effect;
 use crate::app::fixture::{rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
-use crate::app::of_key::KeyAnswer;
 use crate::app::press::keys;
-use crate::app::state::{Mode, Screen, State};
+use crate::app::screen::Screen;
+use crate::app::state::{Mode, State};
 use crate::app::update::update;
+use crate::change::Change;
+use crate::change::verb::Answer;
 use crate::live::apply::Done;
 
 fn presses() -> impl Strategy<Value = String> {
@@ -26,6 +28,14 @@ fn presses() -> impl Strategy<Value = String> {
     prop::collection::vec(one, 0..40).prop_map(|keys| keys.concat())
 }
 
+fn answer_to(change: &Change) -> Answer {
+    match change {
+        Change::Edit(edit) => Answer::Edit(Box::new(made(edit))),
+        Change::Override(_) | Change::Ban(_) => Answer::Ban(Box::default()),
+        Change::Reset(_) => Answer::Reset(Box::default()),
+    }
+}
+
 /// Answers everything that was asked, well or badly.
 fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
     let failure = || Failure {
@@ -35,25 +45,17 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
     };
     for effect in effects {
         let msg = match effect {
-            Effect::Edit(edit) if luck.is_multiple_of(3) => {
-                let answer = made(&edit);
-                Msg::Edited(edit, Ok(Box::new(answer)))
+            Effect::Change(sending) if luck.is_multiple_of(3) => {
+                let answer = answer_to(&sending.change);
+                Msg::Changed(sending, Ok(answer))
             }
-            Effect::Edit(edit) if luck % 3 == 1 => {
+            Effect::Change(sending) if luck % 3 == 1 => {
                 let mut current = rules()[1].clone();
-                current.name.clone_from(&edit.rule);
-                Msg::Edited(edit, Err(stale(current)))
+                sending.change.verb().rule().clone_into(&mut current.name);
+                Msg::Changed(sending, Err(stale(current)))
             }
-            Effect::Edit(edit) => Msg::Edited(edit, Err(failure())),
+            Effect::Change(sending) => Msg::Changed(sending, Err(failure())),
             Effect::ReadRule(rule) => Msg::RuleRead(rule, Err(failure())),
-            Effect::Reset(id) => Msg::Reset(id, Ok(Box::default())),
-            Effect::OfKey(change) if luck.is_multiple_of(3) => {
-                Msg::OfKey(change, Ok(KeyAnswer::Ban(Box::default())))
-            }
-            Effect::OfKey(change) if luck % 3 == 1 => {
-                Msg::OfKey(change, Err(stale(rules()[1].clone())))
-            }
-            Effect::OfKey(change) => Msg::OfKey(change, Err(failure())),
             Effect::Poll(_) if luck.is_multiple_of(4) => Msg::Polled(Err(failure())),
             Effect::Poll(_) => {
                 let mut snapshot = snapshot(u64::from(luck % 16));

@@ -3,21 +3,18 @@
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
 use loudou_limiter::Nanos;
 
-use super::of_key::{ban, change_of};
-use super::{SIZE, said, send};
+use super::of_key::{ban, to};
+use super::{SIZE, said, send, sending_of};
+use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, snapshot, state, type_keys};
 use crate::app::msg::Msg;
-use crate::app::of_key::{KeyAnswer, KeyChange, What};
-use crate::app::rows::BucketId;
 use crate::app::state::{Mode, State};
+use crate::change::Change;
+use crate::change::ban::{Ban, BanTo};
+use crate::change::verb::Answer;
 
 /// The server does as asked: the ban of the bucket before and after.
-fn done(
-    state: &mut State,
-    change: Box<KeyChange>,
-    before: Option<BanView>,
-    after: Option<BanView>,
-) {
+fn done(state: &mut State, change: Box<Sending>, before: Option<BanView>, after: Option<BanView>) {
     let bucket = BucketView {
         ban: after,
         ..BucketView::default()
@@ -29,7 +26,7 @@ fn done(
     };
     send(
         state,
-        Msg::OfKey(change, Ok(KeyAnswer::Ban(Box::new(answer)))),
+        Msg::Changed(change, Ok(Answer::Ban(Box::new(answer)))),
     );
 }
 
@@ -54,7 +51,7 @@ fn question(state: &State) -> (&str, String) {
 /// `mallory` was banned here for 10 minutes, from 1002 s on.
 fn banned_here() -> State {
     let mut state = state(SIZE, 3);
-    let change = change_of(type_keys(&mut state, "b10m<ret><ret>"));
+    let change = sending_of(type_keys(&mut state, "b10m<ret><ret>"));
     done(&mut state, change, None, ban(BanBy::Operator, 1_602));
     state
 }
@@ -83,7 +80,8 @@ fn a_ban_that_somebody_changed_since_is_not_lifted_unasked() {
                 .to_owned()
         )
     );
-    assert_eq!(change_of(type_keys(&mut state, "y")).what, What::Unban);
+    let undo = sending_of(type_keys(&mut state, "y"));
+    assert_eq!(to(&undo), BanTo::Free(None));
     // So too while the screen stands still.
     let mut state = banned_here();
     type_keys(&mut state, " ");
@@ -107,7 +105,7 @@ fn a_ban_that_is_over_or_lifted_drops_off_what_can_be_undone() {
     }
     // It was longer before, and somebody lifted it.
     let mut state = state(SIZE, 3);
-    let change = change_of(type_keys(&mut state, "b10m<ret><ret>"));
+    let change = sending_of(type_keys(&mut state, "b10m<ret><ret>"));
     let (before, after) = (ban(BanBy::Penalty, 2_000), ban(BanBy::Operator, 1_602));
     done(&mut state, change, before, after);
     poll(&mut state, 3, None);
@@ -121,7 +119,7 @@ fn a_ban_that_is_over_or_lifted_drops_off_what_can_be_undone() {
 #[test]
 fn a_key_banned_anew_since_it_was_let_free() {
     let mut state = banned(SIZE, 3);
-    let change = change_of(type_keys(&mut state, "/mallory<ret>b<ret>"));
+    let change = sending_of(type_keys(&mut state, "/mallory<ret>b<ret>"));
     done(&mut state, change, ban(BanBy::Penalty, 1_250), None);
     poll(&mut state, 4, ban(BanBy::Operator, 9_000));
     type_keys(&mut state, "u");
@@ -136,17 +134,19 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
     poll(&mut state, 3, first);
     let second = ban(BanBy::Operator, 2_203);
     // Banned as it is, the key would be let free: the second ban comes as another one did.
-    let longer = Box::new(KeyChange {
-        id: BucketId::new("reply-per-user", "mallory"),
-        what: What::Ban(Some(Nanos::from_secs(1_200))),
-        reason: String::new(),
+    let longer = Box::new(Sending {
+        change: Change::Ban(Ban {
+            rule: "reply-per-user".to_owned(),
+            key: "mallory".to_owned(),
+            to: BanTo::Banned(Some(Nanos::from_secs(1_200))),
+            reason: String::new(),
+        }),
         is_undo: false,
-        retries: 0,
     });
     done(&mut state, longer, first, second);
     poll(&mut state, 4, second);
-    let undo = change_of(type_keys(&mut state, "u<ret>"));
-    assert_eq!(undo.what, What::Ban(Some(Nanos::from_secs(598))));
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    assert_eq!(to(&undo), BanTo::Banned(Some(Nanos::from_secs(598))));
     // Put back a little later than thought.
     let rest = Some(BanView {
         until_ns: Some(1_602 * S + 5_000_000),
@@ -162,9 +162,9 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
 #[test]
 fn an_undo_takes_off_its_own_change_only() {
     let mut state = banned_here();
-    let undo = change_of(type_keys(&mut state, "u<ret>"));
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
     // Before that is answered, another key is banned.
-    let change = change_of(type_keys(&mut state, "jb<ret><ret>"));
+    let change = sending_of(type_keys(&mut state, "jb<ret><ret>"));
     done(&mut state, change, None, Some(BanView::default()));
     done(&mut state, undo, ban(BanBy::Operator, 1_602), None);
     assert_eq!(state.undos.len(), 1);

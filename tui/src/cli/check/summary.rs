@@ -10,7 +10,7 @@ use loudou_rules::rule::{Override, Rule, RuleFile};
 use loudou_rules::size::{self, Memory};
 use serde::Serialize;
 
-use super::Report;
+use crate::cli::report::Report;
 use crate::meaning;
 use crate::text::{bytes, escape};
 

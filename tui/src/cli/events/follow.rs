@@ -7,9 +7,9 @@ use anyhow::Result;
 use loudou_api::{Event, EventKind, Events};
 use loudou_limiter::Nanos;
 
-use super::{is_other, show};
-use crate::cli::args::Format;
+use super::view::{is_other, show};
 use crate::cli::context::Context;
+use crate::cli::options::Format;
 use crate::cli::world::json;
 use crate::client::{Client, ClientError};
 use crate::live::collect::collect;

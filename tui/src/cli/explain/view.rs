@@ -6,7 +6,7 @@ use loudou_api::{ExplainAnswer, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 use serde_json::Value;
 
 use super::words;
-use crate::cli::table::{Paint, Set, Table, bar, csv};
+use crate::cli::table::{Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
 use crate::text::escape;
 
@@ -60,8 +60,8 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
 }
 
 /// Why a rule is not for the request, or which bucket it goes to.
-fn block(rule: &ExplainedRule) -> Table {
-    let mut table = Table::new(&[("", Set::Left), ("", Set::Left)]);
+fn block(rule: &ExplainedRule) -> TextTable {
+    let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
     let mut row = |name: &str, value: String| {
         table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
     };
@@ -91,8 +91,8 @@ fn block(rule: &ExplainedRule) -> Table {
     table
 }
 
-fn limits(rule: &ExplainedRule, style: Style) -> Table {
-    let mut table = Table::new(&[
+fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
+    let mut table = TextTable::new(&[
         ("", Set::Left),
         ("", Set::Left),
         ("", Set::Right),

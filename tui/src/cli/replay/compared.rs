@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use loudou_replay::summary::{ChangesSummary, Compare, RuleSummary, SideSummary};
 
-use super::view::over_time;
-use crate::cli::table::{Cell, Paint, Set, Table};
+use super::over_time;
+use crate::cli::table::{Cell, Paint, Set, TextTable};
 use crate::cli::world::Style;
 use crate::text::{counted, escape};
 
@@ -20,7 +20,7 @@ pub(super) fn print(
     writeln!(out, "B: {}\n", escape(&second.config))?;
     counts(first, second, out, style)?;
     changes(&other.changes, out, style)?;
-    over_time(
+    over_time::print(
         &[(", A", &first.timeline), (", B", &second.timeline)],
         out,
         style,
@@ -34,7 +34,7 @@ fn counts(
     out: &mut dyn Write,
     style: Style,
 ) -> io::Result<()> {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("RULE", Set::Shrink),
         ("REQUESTS", Set::Left),
         ("A", Set::Right),
@@ -69,7 +69,7 @@ fn counts(
     table.print(out, style)
 }
 
-fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut Table) {
+fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut TextTable) {
     type Count = fn(&RuleSummary) -> u64;
     let counts: [(&str, Count); 8] = [
         ("asked", |rule| rule.matched),
@@ -143,7 +143,7 @@ fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::R
     if !changes.exact {
         columns.push(("~", Set::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for key in &changes.keys {
         let mut row: Vec<Cell> = vec![
             key.rule.as_str().into(),

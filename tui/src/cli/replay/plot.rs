@@ -3,14 +3,13 @@
 use std::io::{self, Write};
 
 use crate::cli::world::Style;
+use crate::draw::bars;
 use crate::num::count;
 
 /// How many lines a plot has.
-const LINES: u64 = 5;
+const LINES: u16 = 5;
 /// How many cells the numbers at the left take, and the axis beside them.
 const MARGIN: usize = 10;
-/// What a cell is filled with, in eighths.
-const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// What stands below a plot.
 pub(super) struct Axis {
@@ -65,19 +64,10 @@ pub(super) fn print(
     writeln!(out, "{:>10}{from}{}{to}", "", " ".repeat(gap))
 }
 
-/// What stands for `n` of `most` in one line of its column, counted from below. What is not nothing
-/// is seen.
-fn cell(n: u64, most: u64, row: u64, style: Style) -> char {
-    let steps = if style.ascii { 1 } else { 8 };
-    let filled = u128::from(n) * u128::from(LINES * steps);
-    let filled = filled.div_ceil(u128::from(most.max(1)));
-    let below = u128::from(row * steps);
-    let here = filled.saturating_sub(below).min(u128::from(steps));
-    let here = usize::try_from(here).unwrap_or(0);
-    if style.ascii {
-        return if here > 0 { '#' } else { ' ' };
-    }
-    EIGHTHS.get(here).copied().unwrap_or(' ')
+/// The cell of the column for `n` of `most` in the line `row`, counted from below.
+fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
+    let eighths = bars::filled(n, most, LINES, style.ascii);
+    bars::rising(bars::in_cell(eighths, row), style.ascii)
 }
 
 #[cfg(test)]

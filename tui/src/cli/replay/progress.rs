@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::cli::table::{bar, fit};
+use crate::cli::table::bar;
 use crate::cli::world::Style;
 use crate::clock::Clock;
 use crate::num::{float, whole};
@@ -46,7 +46,7 @@ impl<'a> Progress<'a> {
         let line = line(bytes, self.total, requests, now_ns, self.style);
         // A line that is full would go on in the next one.
         let room = self.style.width.unwrap_or(usize::MAX).saturating_sub(1);
-        let line = fit(&line, room, self.style);
+        let line = self.style.fit(&line, room);
         write!(self.err, "\r{line}\u{1b}[K")?;
         self.err.flush()
     }

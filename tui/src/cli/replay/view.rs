@@ -2,19 +2,15 @@
 
 use std::io::{self, Write};
 
-use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, TimelineSummary, Trace};
+use loudou_replay::summary::{RuleSummary, RunSummary, SideSummary, Trace};
 
 use super::compared;
-use super::plot::{self, Axis};
+use super::over_time::{self, WIDEST};
 use crate::cells::wrap;
-use crate::cli::table::{Cell, Paint, Set, Table, bar, csv, fit};
+use crate::cli::table::{Cell, Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
-use crate::text::{counted, date, escape, humanise};
+use crate::text::{counted, escape, humanise};
 
-/// From here on an instant is one of the calendar, after 1973.
-const CALENDAR_NS: u64 = 100_000_000_000_000_000;
-/// How wide what is not a table is at most.
-const WIDEST: usize = 78;
 /// From here on the rules are shown with all columns.
 const WIDE: usize = 76;
 /// How far notes are indented.
@@ -63,7 +59,7 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
     writeln!(out)?;
     rules(&side.rules, out, style)?;
     refused_keys(side, out, style)?;
-    over_time(&[("", &side.timeline)], out, style)?;
+    over_time::print(&[("", &side.timeline)], out, style)?;
     waits(side, out, style)?;
     store(side, out)
 }
@@ -92,7 +88,7 @@ fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result
     columns.extend(is_wide.then_some(("MODE", Set::Left)));
     columns.extend(shown.iter().map(|(_, (name, ..))| (*name, Set::Right)));
     columns.extend(is_wide.then_some(("REFUSES", Set::Right)));
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for rule in rules {
         let mut row: Vec<Cell> = vec![rule.rule.as_str().into()];
         row.extend(is_wide.then(|| rule.mode.into()));
@@ -135,7 +131,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     if !keys.exact {
         columns.push(("~", Set::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for key in &keys.most {
         let mut row: Vec<Cell> = vec![
             key.rule.as_str().into(),
@@ -151,41 +147,6 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
         table.row(row);
     }
     table.print(out, style)
-}
-
-/// Refusals over time, of one rule file or of several on the same scale.
-pub(super) fn over_time(
-    sides: &[(&str, &TimelineSummary)],
-    out: &mut dyn Write,
-    style: Style,
-) -> io::Result<()> {
-    let refused = |line: &TimelineSummary| -> Vec<u64> {
-        line.slots.iter().map(|slot| slot.refused).collect()
-    };
-    let highest = sides.iter().flat_map(|(_, line)| refused(line)).max();
-    let is_instant = sides.iter().all(|(_, line)| line.slots.len() < 2);
-    if highest.unwrap_or(0) == 0 || is_instant {
-        return Ok(());
-    }
-    for (name, line) in sides {
-        let (start, slot) = (line.start_ns, line.slot_ns);
-        let width = style.width.unwrap_or(WIDEST).min(WIDEST);
-        let values = refused(line);
-        let each = plot::each(&values, width);
-        let per = humanise(slot.saturating_mul(each));
-        writeln!(out, "\nrefused per {per}{name}")?;
-        let count = u64::try_from(values.len()).unwrap_or(u64::MAX);
-        let span = slot.saturating_mul(count);
-        let (from, to) = if start < CALENDAR_NS {
-            ("0s".to_owned(), humanise(span))
-        } else {
-            let end = start.saturating_add(span);
-            (date(start / 1_000_000), date(end / 1_000_000))
-        };
-        let axis = Axis { from, to };
-        plot::print(&values, highest, &axis, width, out, style)?;
-    }
-    Ok(())
 }
 
 fn waits(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
@@ -243,7 +204,7 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
             writeln!(out, "  line {}: {}", bad.number, escape(&bad.message))?;
             if !bad.text.is_empty() {
                 let text = escape(&bad.text);
-                let text = style.marks(&fit(&text, WIDEST.saturating_sub(4), style));
+                let text = style.marks(&style.fit(&text, WIDEST.saturating_sub(4)));
                 writeln!(out, "    {}", Paint::Dim.on(&text, style))?;
             }
         }

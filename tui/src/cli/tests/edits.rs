@@ -196,9 +196,35 @@ fn whoever_sits_at_a_terminal_is_asked() {
 
 #[test]
 fn a_faster_editor_is_shown() {
-    let answers = vec![ok(&canned::rule()), canned::stale()];
+    let mut seen = canned::rule();
+    seen.rule["mode"] = json!("shadow");
+    let answers = vec![ok(&seen), canned::stale()];
     let ran = Loudou::answers(answers).run("set per-user --limit burst --capacity 60");
     assert_snapshot!("set_stale", ran.seen());
+}
+
+#[test]
+fn a_generation_that_moved_alone_is_taken_silently() {
+    for (line, method) in [
+        ("set per-user --limit burst --capacity 60", "PUT /v1/rules"),
+        ("unset per-user", "DELETE /v1/rules"),
+        ("override per-user alice scale=10", "PUT /v1/overrides"),
+        ("override per-user alice --remove", "DELETE /v1/overrides"),
+    ] {
+        let answers = vec![
+            ok(&canned::rule()),
+            canned::stale(),
+            ok(&canned::edit_answer(false)),
+        ];
+        let ran = Loudou::answers(answers).run(line);
+        assert_eq!(ran.code, 0, "{}", ran.seen());
+        for (request, generation) in [(1, 7), (2, 9)] {
+            let request = &ran.requests[request];
+            let etag = format!("if-match: \"0f1e2d3c4b5a6978-{generation}\"\r\n");
+            assert!(request.starts_with(method), "{request}");
+            assert!(request.contains(&etag), "{request}");
+        }
+    }
 }
 
 #[test]

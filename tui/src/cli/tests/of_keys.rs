@@ -96,7 +96,9 @@ fn an_override_is_sent_and_told() {
     let answers = vec![ok(&canned::rule()), ok(&changed(true))];
     let ran = Loudou::answers(answers).run("--read-only override per-user alice banned --dry-run");
     assert_eq!(ran.code, 0, "{}", ran.seen());
-    let ran = Loudou::answers(vec![ok(&canned::rule()), canned::stale()]).run(line);
+    let mut seen = canned::rule();
+    seen.rule["mode"] = json!("shadow");
+    let ran = Loudou::answers(vec![ok(&seen), canned::stale()]).run(line);
     assert_snapshot!("override_stale", ran.seen());
 }
 

@@ -6,7 +6,7 @@ use clap::CommandFactory as _;
 
 use super::canned::ok;
 use super::*;
-use crate::cli::args::Cli;
+use crate::cli::Cli;
 
 #[test]
 fn every_help() {

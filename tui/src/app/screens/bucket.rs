@@ -1,26 +1,100 @@
 //! The Bucket screen: the funnel, the numbers of every limit, what came in, who edited its rule.
 
 use loudou_api::{LimitView, RuleView};
+use ratatui::style::Style;
 
-use super::Theme;
-use super::bars;
-use super::buckets::seen;
-use super::funnel::{self, Water};
-use super::pen::Pen;
 use super::rules::in_words;
-use super::words::{amount, percent, rate, width};
+use super::view::{About, View};
+use crate::app::command::{c, tab};
 use crate::app::history::{Rates, Track};
-use crate::app::rows::{Row, level, tone};
+use crate::app::rows::{BucketName, Row, level, tone};
+use crate::app::screen::Screen;
 use crate::app::state::State;
+use crate::draw::bars;
+use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
+use crate::draw::words::{amount, percent, rate, seen, width};
 use crate::meaning::stands_out;
 use crate::num::cells;
 use crate::text::humanise;
+
+use funnel::Water;
+
+mod funnel;
+
+static ABOUT: About = About {
+    screen: Screen::Bucket,
+    title: "Bucket",
+    tab: tab(
+        Screen::Bucket,
+        &[c('2')],
+        0,
+        "bucket",
+        "go to the selected bucket",
+    ),
+    keys: &[],
+    takes_turns: false,
+    moves: true,
+};
+
+/// One bucket.
+pub(super) struct Bucket;
+
+impl View for Bucket {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn draw(&self, pen: &mut Pen<'_>, state: &State) {
+        draw(pen, state);
+    }
+
+    fn lines(&self, state: &State) -> usize {
+        state.open_row().map_or(0, |row| row.view.limits.len())
+    }
+
+    fn at(&self, state: &State) -> usize {
+        let reported = state.open_row().map_or(0, |row| row.view.reported);
+        state.limit.unwrap_or(reported)
+    }
+
+    fn select(&self, state: &mut State, at: usize) {
+        state.limit = Some(at);
+    }
+
+    fn row<'a>(&self, state: &'a State) -> Option<&'a Row> {
+        state.open_row()
+    }
+
+    fn bucket(&self, state: &State) -> Option<BucketName> {
+        state.open.clone()
+    }
+
+    fn closed(&self, state: &State) -> Option<String> {
+        let gone = state.open.is_none() && state.selected_row().is_none();
+        gone.then(|| "no bucket is selected".to_owned())
+    }
+
+    /// Opens the selected bucket, or goes back to the one that was open.
+    fn enter(&self, state: &mut State) {
+        if let Some(row) = state.selected_row() {
+            let id = row.id.clone();
+            if state.open.as_ref() != Some(&id) && state.screen == Screen::Buckets {
+                state.limit = None;
+                state.open = Some(id.clone());
+            }
+            state.open.get_or_insert_with(|| id.clone());
+            state.table.pinned.get_or_insert(id);
+        }
+        state.screen = Screen::Bucket;
+    }
+}
 
 /// From this width on the funnel has a place beside the numbers.
 const BESIDE: u16 = 64;
 
 /// Draws the open bucket.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(id) = &state.open else { return };
     let Some(row) = state.open_row() else {
@@ -224,11 +298,11 @@ fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
     bars::columns(&mut pen.part(0, 1, width, height), &series, top, style);
 }
 
-type Styled = (String, ratatui::style::Style);
+type Styled = (String, Style);
 
 /// Totals, what the rule matches, and its edit.
 fn about(theme: &Theme, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
-    let plain = ratatui::style::Style::new();
+    let plain = Style::new();
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
     let mut lines = vec![(
         format!("in all: admitted {admitted}, refused {refused}"),

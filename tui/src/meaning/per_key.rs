@@ -4,7 +4,8 @@ use loudou_limiter::Penalty;
 use loudou_rules::config::scaled;
 use loudou_rules::rule::{Override, Rule};
 
-use super::{limit, list, short};
+use super::list::list;
+use super::{limit, short};
 
 /// How many overrides are told of.
 const TOLD: usize = 8;
@@ -34,7 +35,7 @@ fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
     match own {
         Override::Scale(scale) => {
             let limits = scaled(&rule.limits, *scale);
-            let numbers = limits.map(|limits| format!(": {}", short::own(&limits)));
+            let numbers = limits.map(|limits| format!(": {}", short::of_limits(&limits)));
             let numbers = numbers.unwrap_or_default();
             format!("{who} may do {scale} times as much{numbers}")
         }

@@ -2,14 +2,48 @@
 
 use loudou_api::{Event, EventKind};
 
-use super::buckets::seen;
-use super::pen::Pen;
-use super::words::amount;
+use super::view::{About, View};
+use crate::app::command::{c, tab};
 use crate::app::layout::table_height;
+use crate::app::screen::Screen;
 use crate::app::state::State;
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, seen};
+
+static ABOUT: About = About {
+    screen: Screen::Events,
+    title: "Events",
+    tab: tab(
+        Screen::Events,
+        &[c('5')],
+        13,
+        "events",
+        "go to edits and warnings",
+    ),
+    keys: &[],
+    takes_turns: true,
+    moves: false,
+};
+
+/// Edits and warnings.
+pub(super) struct Events;
+
+impl View for Events {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn draw(&self, pen: &mut Pen<'_>, state: &State) {
+        draw(pen, state);
+    }
+
+    fn lines(&self, state: &State) -> usize {
+        state.data.as_ref().map_or(0, |data| data.events.len())
+    }
+}
 
 /// Draws warnings that hold now, then events.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
     pen.style_line(0, theme.head);
@@ -39,7 +73,8 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
         pen.middle(pen.height() / 2, "no events yet", theme.dim);
     }
     let now = state.server_ns().saturating_add(state.age().get());
-    let first = state.event.saturating_sub(table_height(state.size) / 2);
+    let selected = state.selected(Screen::Events);
+    let first = selected.saturating_sub(table_height(state.size) / 2);
     for ((index, event), y) in data
         .events
         .iter()
@@ -48,7 +83,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
         .zip(y..pen.height())
     {
         line(pen, y, event, now);
-        if index == state.event {
+        if index == selected {
             pen.select_line(y);
         }
     }

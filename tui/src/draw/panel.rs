@@ -1,8 +1,8 @@
 //! A box over the screen: border, title, and lines that scroll when there are too many.
 
+use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::centred;
 use super::pen::Pen;
 
 /// Clears and borders a box in the middle, and returns a pen for its inside.
@@ -50,6 +50,14 @@ fn border(pen: &mut Pen<'_>, style: Style) {
     ] {
         pen.cell(x, y, theme.pick(corner, '+'), style);
     }
+}
+
+/// The middle of `area`, at most `width` by `height`.
+fn centred(area: Rect, width: u16, height: u16) -> (u16, u16, u16, u16) {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let x = area.width.saturating_sub(width) / 2;
+    let y = area.height.saturating_sub(height) / 2;
+    (x, y, width, height)
 }
 
 /// The first line to show of `len` so that line `at` is among `height` of them.

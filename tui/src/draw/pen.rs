@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style};
 use unicode_width::UnicodeWidthChar as _;
 
 use super::theme::Theme;
-use super::words::safe;
+use super::words::{self, safe};
 
 /// A part of the frame, with coordinates from its own corner.
 pub(crate) struct Pen<'a> {
@@ -74,7 +74,7 @@ impl<'a> Pen<'a> {
     pub(crate) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let text = safe(text);
         let text = self.theme.fit(&text, width);
-        let free = width.saturating_sub(super::words::width(&text));
+        let free = width.saturating_sub(words::width(&text));
         self.within(
             x.saturating_add(free),
             y,
@@ -86,10 +86,7 @@ impl<'a> Pen<'a> {
 
     /// The same in the middle.
     pub(crate) fn middle(&mut self, y: u16, text: &str, style: Style) {
-        let free = self
-            .area
-            .width
-            .saturating_sub(super::words::width(&safe(text)));
+        let free = self.area.width.saturating_sub(words::width(&safe(text)));
         self.text(free / 2, y, text, style);
     }
 

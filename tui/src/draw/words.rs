@@ -1,7 +1,8 @@
-//! Numbers as they are drawn.
+//! Numbers and ages as they are drawn.
 
 pub(crate) use crate::cells::{safe, width, wrap};
 use crate::num::float;
+use crate::text::humanise;
 
 /// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` when it is not known.
 pub(crate) fn rate(rate: Option<f64>) -> String {
@@ -49,6 +50,15 @@ pub(crate) fn percent(share: f64) -> String {
         rounded.clamp(1.0, 99.0)
     };
     format!("{shown:.0}%")
+}
+
+/// How long ago, in whole units: tenths of a second would only flicker.
+pub(crate) fn seen(ns: u64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    if ns < SECOND {
+        return "now".to_owned();
+    }
+    humanise((ns / SECOND).saturating_mul(SECOND))
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ impl Theme {
 
     /// `text` cut to `most` cells.
     pub(crate) fn fit<'a>(&self, text: &'a str, most: u16) -> Cow<'a, str> {
-        crate::cells::fit(text, most, self.pick('…', '~'))
+        crate::cells::fit(text, usize::from(most), self.pick('…', '~'))
     }
 
     /// One of two glyphs.
@@ -145,36 +145,6 @@ impl Theme {
             BucketState::Busy => (self.pick('◐', '+'), self.good),
             BucketState::Refusing => (self.pick('✖', 'x'), self.bad),
             BucketState::Banned => (self.pick('⊘', '#'), self.bad),
-        }
-    }
-
-    /// A cell filled from the bottom by `eighths`.
-    pub(crate) fn rising(&self, eighths: u16) -> char {
-        match eighths {
-            0 => ' ',
-            1 => self.pick('▁', '.'),
-            2 => self.pick('▂', '.'),
-            3 => self.pick('▃', '.'),
-            4 => self.pick('▄', '-'),
-            5 => self.pick('▅', '-'),
-            6 => self.pick('▆', '='),
-            7 => self.pick('▇', '='),
-            _ => self.pick('█', '#'),
-        }
-    }
-
-    /// A cell filled from the left by `eighths`.
-    pub(crate) fn growing(&self, eighths: u16) -> char {
-        match eighths {
-            0 => ' ',
-            1 => self.pick('▏', ' '),
-            2 => self.pick('▎', ' '),
-            3 => self.pick('▍', '-'),
-            4 => self.pick('▌', '-'),
-            5 => self.pick('▋', '='),
-            6 => self.pick('▊', '='),
-            7 => self.pick('▉', '#'),
-            _ => self.pick('█', '#'),
         }
     }
 }

@@ -16,11 +16,13 @@
 use loudou_api::LimitView;
 use loudou_limiter::Nanos;
 
-use super::pen::Pen;
-use super::words::{amount, percent, rate};
-use crate::app::history::Rates;
-use crate::num::{cells, float, share, whole};
 use ratatui::style::Style;
+
+use crate::app::history::Rates;
+use crate::draw::bars;
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate, width};
+use crate::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
 const ABOVE: u16 = 3;
@@ -33,14 +35,14 @@ const LEAST: u16 = 3;
 
 /// What is drawn.
 #[derive(Debug)]
-pub(crate) struct Water<'a> {
-    pub(crate) limit: &'a LimitView,
-    pub(crate) level: f64,
+pub(super) struct Water<'a> {
+    pub(super) limit: &'a LimitView,
+    pub(super) level: f64,
     /// The level that was read: colours change with polls, not with every frame.
-    pub(crate) tone: f64,
-    pub(crate) rates: Rates,
+    pub(super) tone: f64,
+    pub(super) rates: Rates,
     /// The time that moves drops.
-    pub(crate) time: Nanos,
+    pub(super) time: Nanos,
 }
 
 /// Where the parts are.
@@ -62,7 +64,7 @@ impl Shape {
 }
 
 /// Draws the funnel over the whole area, as large as fits.
-pub(crate) fn draw(pen: &mut Pen<'_>, water: &Water<'_>) {
+pub(super) fn draw(pen: &mut Pen<'_>, water: &Water<'_>) {
     let free = pen.height().saturating_sub(ABOVE.saturating_add(BELOW));
     let height = free.min(pen.width().saturating_sub(14) / 2);
     if height < LEAST {
@@ -124,12 +126,7 @@ fn walls(pen: &mut Pen<'_>, shape: &Shape) {
 fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
     let theme = pen.theme;
     let height = cells(usize::try_from(shape.height).unwrap_or(0));
-    let eighths = share(water.level, height.saturating_mul(8));
-    let eighths = if water.level > 0.0 {
-        i32::from(eighths.max(1))
-    } else {
-        0
-    };
+    let eighths = i32::from(bars::filled_by_level(water.level, height));
     let bottom = shape.rim.saturating_add(shape.height).saturating_sub(1);
     let surface = bottom.saturating_sub((eighths.saturating_sub(1)).max(0) / 8);
     let depth = f64::from(height.max(1));
@@ -148,7 +145,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
                 0
             };
             let filled = here.saturating_add(wave).clamp(1, 8);
-            let glyph = theme.rising(u16::try_from(filled).unwrap_or(8));
+            let glyph = bars::rising(u16::try_from(filled).unwrap_or(8), theme.ascii);
             pen.cell(
                 shape.centre.saturating_add(dx),
                 y,
@@ -264,7 +261,7 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     let admitted = format!("admitted {}/s", rate(Some(rates.admitted)));
     if rates.refused > 0.0 {
         let refused = format!("   refused {}/s", rate(Some(rates.refused)));
-        let wide = super::words::width(&admitted).saturating_add(super::words::width(&refused));
+        let wide = width(&admitted).saturating_add(width(&refused));
         let x = pen.width().saturating_sub(wide) / 2;
         pen.spans(x, top, &[(&admitted, theme.good), (&refused, theme.bad)]);
     } else {
@@ -316,7 +313,7 @@ fn number_in_water(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     let theme = pen.theme;
     let y = shape.rim.saturating_add(shape.height / 2);
     let text = format!(" {} ", percent(water.level));
-    let half = i32::from(super::words::width(&text)) / 2;
+    let half = i32::from(width(&text)) / 2;
     if half >= shape.half(y) {
         return;
     }

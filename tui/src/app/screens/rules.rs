@@ -1,15 +1,50 @@
 //! The Rules screen: what each rule is, and what it did.
 
+use loudou_api::{RuleTotals, RuleView};
+use ratatui::style::Style;
 use serde_json::Value;
 
-use super::pen::Pen;
-use super::words::{amount, percent, rate};
+use super::view::{About, View};
+use crate::app::command::{c, tab};
 use crate::app::history::Track;
 use crate::app::layout::table_height;
+use crate::app::screen::Screen;
 use crate::app::state::{Data, State};
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate};
 use crate::meaning::{self, short};
 use crate::num::{cells, fraction};
-use loudou_api::{RuleTotals, RuleView};
+
+static ABOUT: About = About {
+    screen: Screen::Rules,
+    title: "Rules",
+    tab: tab(Screen::Rules, &[c('3')], 12, "rules", "go to the rules"),
+    keys: &[],
+    takes_turns: true,
+    moves: false,
+};
+
+/// All rules.
+pub(super) struct Rules;
+
+impl View for Rules {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn draw(&self, pen: &mut Pen<'_>, state: &State) {
+        draw(pen, state);
+    }
+
+    fn lines(&self, state: &State) -> usize {
+        state.data.as_ref().map_or(0, |data| data.rules.rules.len())
+    }
+
+    fn rule(&self, state: &State) -> Option<String> {
+        let rule = state.rule_view(state.selected(Screen::Rules));
+        rule.map(|rule| rule.name.clone())
+    }
+}
 
 /// How many overrides are named.
 const OVERRIDES: usize = 6;
@@ -17,7 +52,7 @@ const OVERRIDES: usize = 6;
 const MAX_UPSTREAMS: usize = 3;
 
 /// Draws the rules, and the selected one in words.
-pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
+fn draw(pen: &mut Pen<'_>, state: &State) {
     let Some(data) = &state.data else { return };
     let theme = pen.theme;
     let wide = pen.width() >= 100;
@@ -33,11 +68,12 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     pen.style_line(0, theme.head);
     columns.header(pen);
     let now = state.server_ns().saturating_add(state.age().get());
-    let detail = state.rule_view(state.rule);
+    let selected = state.selected(Screen::Rules);
+    let detail = state.rule_view(selected);
     let detail = detail.map(|rule| about(rule, totals_of(data, rule), now));
     let detail = detail.unwrap_or_default();
     let height = table_height(state.size).saturating_sub(detail.len()).max(1);
-    let first = state.rule.saturating_add(1).saturating_sub(height);
+    let first = selected.saturating_add(1).saturating_sub(height);
     for (index, rule) in data.rules.rules.iter().enumerate().skip(first).take(height) {
         let y = cells(index.saturating_sub(first)).saturating_add(1);
         let totals = totals_of(data, rule);
@@ -50,7 +86,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
             state.history.rules.get(&rule.name),
             &beside,
         );
-        if index == state.rule {
+        if index == selected {
             pen.select_line(y);
         }
     }
@@ -145,7 +181,7 @@ impl Columns {
         (x.saturating_add(Self::EACH) < self.limits).then_some(x)
     }
 
-    fn numbers(&self, pen: &mut Pen<'_>, y: u16, texts: [(&str, ratatui::style::Style); 4]) {
+    fn numbers(&self, pen: &mut Pen<'_>, y: u16, texts: [(&str, Style); 4]) {
         for (index, (text, style)) in (0..).zip(texts) {
             if let Some(x) = self.slot(index) {
                 pen.right(x, y, Self::EACH - 1, text, style);
@@ -223,7 +259,7 @@ impl Columns {
 }
 
 /// What a rule matches and what its key is: `POST /reply…, key header x-user-id`.
-pub(crate) fn in_words(rule: &Value) -> String {
+pub(super) fn in_words(rule: &Value) -> String {
     let mut parts = Vec::new();
     let matches = rule.get("match");
     let list = |name: &str| {

@@ -1,0 +1,112 @@
+//! Commands, and the keys that are bound to them.
+
+use super::press::{Code, Press};
+use super::screen::{BROWSE, Places, Screen};
+use crate::change::Start;
+
+/// What a key can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Quit,
+    Suspend,
+    Help,
+    Palette,
+    Back,
+    /// Go to a screen.
+    Show(Screen),
+    NextScreen,
+    PreviousScreen,
+    Down,
+    Up,
+    PageDown,
+    PageUp,
+    HalfDown,
+    HalfUp,
+    Top,
+    Bottom,
+    Open,
+    Filter,
+    SortMenu,
+    SortLeft,
+    SortRight,
+    Invert,
+    Freeze,
+    Poll,
+    Edit,
+    Undo,
+    /// Begin a change for a key.
+    Start(Start),
+    Again,
+    NextField,
+    PreviousField,
+    Choose,
+    Send,
+    Yes,
+    No,
+}
+
+/// The rank of keys that the footer always shows, at its end.
+pub(crate) const ALWAYS: u8 = u8::MAX;
+
+/// One line of the key table.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(crate) command: Command,
+    pub(crate) keys: &'static [Press],
+    pub(crate) places: Places,
+    /// In the footer.
+    pub(crate) short: &'static str,
+    /// In help and palette.
+    pub(crate) help: &'static str,
+    /// Its turn in the footer, lowest first; 0 for not there.
+    pub(crate) rank: u8,
+}
+
+/// Command, keys, places, rank, and the words of footer and help.
+pub(crate) type Spec = (
+    Command,
+    &'static [Press],
+    Places,
+    u8,
+    &'static str,
+    &'static str,
+);
+
+/// A line of the table.
+pub(crate) const fn bind(spec: Spec) -> Binding {
+    let (command, keys, places, rank, short, help) = spec;
+    Binding {
+        command,
+        keys,
+        places,
+        short,
+        help,
+        rank,
+    }
+}
+
+/// The line for going to a screen.
+pub(crate) const fn tab(
+    screen: Screen,
+    keys: &'static [Press],
+    rank: u8,
+    short: &'static str,
+    help: &'static str,
+) -> Binding {
+    bind((Command::Show(screen), keys, BROWSE, rank, short, help))
+}
+
+/// A key that is not a character.
+pub(crate) const fn k(code: Code) -> Press {
+    Press::plain(code)
+}
+
+/// A character.
+pub(crate) const fn c(c: char) -> Press {
+    Press::char(c)
+}
+
+/// A character with Control.
+pub(crate) const fn ctrl(c: char) -> Press {
+    Press::ctrl(c)
+}

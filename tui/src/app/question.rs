@@ -1,0 +1,43 @@
+//! A question that lies over the screen, and the action that "yes" starts.
+
+use super::effects::Sending;
+use crate::change::Change;
+use crate::change::verb::Question;
+use crate::live::Item;
+
+/// A question and its action.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pending {
+    pub(crate) question: String,
+    pub(crate) detail: Vec<String>,
+    pub(crate) action: Action,
+}
+
+/// The action of "yes".
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    Change(Box<Sending>),
+    /// Apply again what a restart took.
+    Again(Vec<Item>),
+}
+
+impl Pending {
+    /// The question before a change.
+    pub(crate) fn change(change: Change) -> Self {
+        let question = change.verb().question();
+        Self::new(question, change, false)
+    }
+
+    /// The question before an own change is taken back by `change`.
+    pub(crate) fn undo(question: Question, change: Change) -> Self {
+        Self::new(question, change, true)
+    }
+
+    fn new(question: Question, change: Change, is_undo: bool) -> Self {
+        Self {
+            question: question.title,
+            detail: question.detail,
+            action: Action::Change(Box::new(Sending { change, is_undo })),
+        }
+    }
+}

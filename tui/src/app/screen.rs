@@ -1,0 +1,49 @@
+//! The names of the screens, and the places where a key can work.
+
+/// A screen. The table in `screens.rs` holds their implementations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Screen {
+    /// All buckets.
+    #[default]
+    Buckets,
+    /// One bucket.
+    Bucket,
+    /// All rules.
+    Rules,
+    /// Edits and warnings.
+    Events,
+}
+
+/// Where a key works: a set of places.
+pub(crate) type Places = u32;
+pub(crate) const FILTER: Places = 1;
+pub(crate) const SORT: Places = 1 << 1;
+pub(crate) const HELP: Places = 1 << 2;
+pub(crate) const PALETTE: Places = 1 << 3;
+pub(crate) const CONFIRM: Places = 1 << 4;
+pub(crate) const FORM: Places = 1 << 5;
+pub(crate) const FORM_CONFIRM: Places = 1 << 6;
+pub(crate) const FORM_SENDING: Places = 1 << 7;
+pub(crate) const FORM_CONFLICT: Places = 1 << 8;
+pub(crate) const KEY_FORM: Places = 1 << 9;
+/// All screens, when nothing lies over them.
+pub(crate) const BROWSE: Places = Places::MAX << 10;
+/// Screens on which a bucket can be selected.
+pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.place();
+/// Screens on which a rule can be selected.
+pub(crate) const A_RULE: Places = A_BUCKET | Screen::Rules.place();
+
+impl Screen {
+    /// The screen that the app starts with, and that `Esc` leads back to.
+    pub(crate) const HOME: Self = Self::Buckets;
+
+    /// Its place in the key table.
+    pub(crate) const fn place(self) -> Places {
+        match self {
+            Self::Buckets => 1 << 10,
+            Self::Bucket => 1 << 11,
+            Self::Rules => 1 << 12,
+            Self::Events => 1 << 13,
+        }
+    }
+}

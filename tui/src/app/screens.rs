@@ -1,0 +1,76 @@
+//! The table of screens. A new one is a file here, a line in the table, and a name in
+//! [`screen`](super::screen).
+
+use super::rows::{BucketName, Row};
+use super::screen::{Places, Screen};
+use super::state::State;
+
+pub(crate) mod bucket;
+mod buckets;
+mod events;
+mod rules;
+mod view;
+
+pub(crate) use view::{About, View};
+
+/// All screens, in the order of their tabs.
+pub(crate) static SCREENS: &[&dyn View] = &[
+    &buckets::Buckets,
+    &bucket::Bucket,
+    &rules::Rules,
+    &events::Events,
+];
+
+/// The implementation of a screen.
+pub(crate) fn view(screen: Screen) -> &'static dyn View {
+    let mut all = SCREENS.iter().copied();
+    all.find(|view| view.about().screen == screen)
+        .unwrap_or(&buckets::Buckets)
+}
+
+/// The implementation of the current screen.
+pub(crate) fn shown(state: &State) -> &'static dyn View {
+    view(state.screen)
+}
+
+/// The screen `step` places after `from`, among those that take turns.
+pub(crate) fn turn(from: Screen, step: isize) -> Screen {
+    let turns: Vec<Screen> = SCREENS
+        .iter()
+        .filter(|view| view.about().takes_turns)
+        .map(|view| view.about().screen)
+        .collect();
+    let at = turns.iter().position(|screen| *screen == from).unwrap_or(0);
+    let next = match at.checked_add_signed(step) {
+        Some(next) if next < turns.len() => next,
+        Some(_) => 0,
+        None => turns.len().saturating_sub(1),
+    };
+    turns.get(next).copied().unwrap_or(Screen::HOME)
+}
+
+/// The screens of `places`, in words.
+pub(crate) fn names(places: Places) -> String {
+    let views = SCREENS
+        .iter()
+        .filter(|view| places & view.about().screen.place() != 0);
+    views
+        .map(|view| view.about().title)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The bucket that keys act on: the open one, or the selected one.
+pub(crate) fn target(state: &State) -> Option<BucketName> {
+    shown(state).bucket(state)
+}
+
+/// The row of the bucket that keys act on.
+pub(crate) fn target_row(state: &State) -> Option<&Row> {
+    shown(state).row(state)
+}
+
+/// The rule that keys act on.
+pub(crate) fn target_rule(state: &State) -> Option<String> {
+    shown(state).rule(state)
+}

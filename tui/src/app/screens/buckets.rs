@@ -1,0 +1,360 @@
+//! The Buckets screen: all buckets as a table, filtered and sorted.
+
+use loudou_limiter::Nanos;
+use ratatui::style::Style;
+
+use super::bucket::Bucket;
+use super::view::{About, View};
+use crate::app::columns::{Column, Placed, Sort, place};
+use crate::app::command::Command as C;
+use crate::app::command::{Binding, bind, c, tab};
+use crate::app::filter::Filter;
+use crate::app::ingest;
+use crate::app::layout::{HEAD, body_height};
+use crate::app::line::Line;
+use crate::app::rows::Row;
+use crate::app::screen::{Places, Screen};
+use crate::app::state::{Mode, State};
+use crate::draw::bars;
+use crate::draw::pen::Pen;
+use crate::draw::words::{amount, percent, rate, seen, width as width_of};
+use crate::num::count;
+use crate::text::humanise;
+
+const HERE: Places = Screen::Buckets.place();
+
+static ABOUT: About = About {
+    screen: Screen::Buckets,
+    title: "Buckets",
+    tab: tab(
+        Screen::Buckets,
+        &[c('1')],
+        0,
+        "buckets",
+        "go to all buckets",
+    ),
+    keys: KEYS,
+    takes_turns: true,
+    moves: false,
+};
+
+#[rustfmt::skip]
+const KEYS: &[Binding] = &[
+    bind((C::Filter, &[c('/')], HERE, 3, "filter", "show only some: text, !text, refused > 5")),
+    bind((C::SortMenu, &[c('s')], HERE, 4, "sort", "choose the column to sort by")),
+    bind((C::SortLeft, &[c('<')], HERE, 0, "sort left", "sort by the column to the left")),
+    bind((C::SortRight, &[c('>')], HERE, 0, "sort right", "sort by the column to the right")),
+    bind((C::Invert, &[c('i')], HERE, 9, "invert", "turn the order round")),
+];
+
+/// The table of all buckets.
+pub(super) struct Buckets;
+
+impl View for Buckets {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn draw(&self, pen: &mut Pen<'_>, state: &State) {
+        draw(pen, state);
+    }
+
+    fn status(&self, state: &State) -> String {
+        shown(state)
+    }
+
+    fn lines(&self, state: &State) -> usize {
+        state.table.visible.len()
+    }
+
+    fn at(&self, state: &State) -> usize {
+        state.table.at
+    }
+
+    /// Selects a row, and from then on its bucket wherever it goes.
+    fn select(&self, state: &mut State, at: usize) {
+        state.table.at = at;
+        if let Some(row) = state.selected_row() {
+            state.table.pinned = Some(row.id.clone());
+        }
+        ingest::scroll(state);
+    }
+
+    fn row<'a>(&self, state: &'a State) -> Option<&'a Row> {
+        state.selected_row()
+    }
+
+    /// There is no screen to go back to, so the filter is dropped.
+    fn back(&self, state: &mut State) {
+        state.table.filter_text.clear();
+        state.table.filter = Filter::default();
+        state.table.filter_error = None;
+        ingest::arrange(state);
+    }
+
+    fn obstacle(&self, state: &State, command: C) -> Option<String> {
+        match command {
+            C::Filter | C::SortMenu | C::Invert => state
+                .data
+                .is_none()
+                .then(|| "nothing is read yet".to_owned()),
+            C::Back => {
+                let at_home = state.table.filter_text.is_empty();
+                at_home.then(|| "nothing to go back from; q leaves".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn run(&self, state: &mut State, command: C) {
+        let Sort { column, descending } = state.table.sort;
+        match command {
+            C::Filter => {
+                let text = state.table.filter_text.clone();
+                state.mode = Mode::Filter(Line::new(&text), text);
+            }
+            C::SortMenu => {
+                let at = |other: &Column| *other == column;
+                state.mode = Mode::Sort(Column::SORTABLE.iter().position(at).unwrap_or(0));
+            }
+            C::SortLeft => ingest::sort(state, state.table.sort.step(-1)),
+            C::SortRight => ingest::sort(state, state.table.sort.step(1)),
+            C::Invert => {
+                let descending = !descending;
+                ingest::sort(state, Sort { column, descending });
+            }
+            _ => {}
+        }
+    }
+
+    /// A click selects a row, on the selected row it opens the bucket, on a header it sorts.
+    fn clicked(&self, state: &mut State, x: u16, y: u16) {
+        match hit(state, x, y) {
+            Some(Hit::Row(at)) if at == state.table.at && state.table.pinned.is_some() => {
+                Bucket.enter(state);
+            }
+            Some(Hit::Row(at)) => self.select(state, at),
+            Some(Hit::Header(placed)) if placed.column != Column::History => {
+                let Sort { column, descending } = state.table.sort;
+                let again = column == placed.column;
+                let by = Sort::by(placed.column);
+                let descending = if again { !descending } else { by.descending };
+                ingest::sort(state, Sort { descending, ..by });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The columns that fit, with their places.
+fn columns(state: &State) -> Vec<Placed> {
+    let (rule, key) = state.data.as_ref().map_or((0, 0), |data| data.longest);
+    place(state.size.0, rule, key)
+}
+
+/// A part of the table.
+enum Hit {
+    Header(Placed),
+    /// The row with this index among the visible ones.
+    Row(usize),
+}
+
+/// The part of the table at `x`, `y` of the whole screen.
+fn hit(state: &State, x: u16, y: u16) -> Option<Hit> {
+    let line = y.checked_sub(HEAD)?;
+    if line >= body_height(state.size) {
+        return None;
+    }
+    let Some(row) = line.checked_sub(1) else {
+        let mut columns = columns(state).into_iter();
+        let over = |c: &Placed| x >= c.x && x <= c.x.saturating_add(c.width);
+        return columns.find(over).map(Hit::Header);
+    };
+    let index = state.table.offset.saturating_add(usize::from(row));
+    (index < state.table.visible.len()).then_some(Hit::Row(index))
+}
+
+/// How much of what there is is shown.
+fn shown(state: &State) -> String {
+    let Some(data) = &state.data else {
+        return String::new();
+    };
+    let all = data.rows.len();
+    let some = state.table.visible.len();
+    let mut text = if data.truncated {
+        format!(
+            "{some} of {} buckets, refusing and banned first; there are more",
+            amount(count(all))
+        )
+    } else if some == all {
+        format!("{} buckets", amount(count(all)))
+    } else {
+        format!("{some} of {} buckets", amount(count(all)))
+    };
+    if !state.table.filter_text.is_empty() {
+        text.push_str(", filter: ");
+        text.push_str(&state.table.filter_text);
+    }
+    text
+}
+
+/// Levels and waits in the table are those that were read, like the numbers beside them; only the
+/// Bucket screen lets water fall between polls.
+const AS_READ: Nanos = Nanos::ZERO;
+
+/// Draws the header line and the rows that fit.
+fn draw(pen: &mut Pen<'_>, state: &State) {
+    let columns = columns(state);
+    header(pen, state, &columns);
+    let theme = pen.theme;
+    if state.table.visible.is_empty() {
+        let none = if state.table.filter.is_empty() {
+            "no buckets yet: no request has met a rule"
+        } else {
+            "no bucket passes the filter; Esc shows all"
+        };
+        pen.middle(pen.height() / 2, none, theme.dim);
+    }
+    let rows = state.rows().enumerate().skip(state.table.offset);
+    for ((index, row), y) in rows.zip(1..pen.height()) {
+        let Some(row) = row else { continue };
+        let changed = state
+            .changed
+            .as_ref()
+            .is_some_and(|(rule, _)| *rule == row.id.rule);
+        for placed in &columns {
+            cell(pen, state, row, *placed, y, changed);
+        }
+        if index == state.table.at {
+            pen.select_line(y);
+        }
+    }
+}
+
+fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
+    let theme = pen.theme;
+    pen.style_line(0, theme.head);
+    let sort = state.table.sort;
+    for Placed { column, x, width } in columns.iter().copied() {
+        let mut title = column.title(width).to_owned();
+        if column == sort.column {
+            let arrow = if sort.descending {
+                theme.pick('▼', 'v')
+            } else {
+                theme.pick('▲', '^')
+            };
+            if title.is_empty() {
+                title.push(arrow);
+            } else if column.is_right() {
+                title.insert(0, arrow);
+            } else {
+                title.push(arrow);
+            }
+        }
+        // The arrow may use the gap before a column whose title fills it.
+        let wide = width_of(&title);
+        let (x, width) = if wide > width {
+            (x.saturating_sub(1), wide)
+        } else {
+            (x, width)
+        };
+        if column.is_right() {
+            pen.right(x, 0, width, &title, theme.head);
+        } else {
+            pen.within(x, 0, width, &title, theme.head);
+        }
+    }
+}
+
+fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed: bool) {
+    let theme = pen.theme;
+    let Placed { column, x, width } = at;
+    match column {
+        Column::State => {
+            let (glyph, style) = theme.state(row.view.state);
+            pen.cell(i32::from(x), i32::from(y), glyph, style);
+            if width > 2 {
+                let word = row.view.state.name();
+                pen.within(x.saturating_add(2), y, width.saturating_sub(2), word, style);
+            }
+        }
+        Column::Rule => {
+            let style = if changed { theme.changed } else { theme.dim };
+            pen.within(x, y, width, &row.id.rule, style);
+        }
+        Column::Key => {
+            let mark = row.view.own.as_ref().map_or("", |_| theme.say(" ≠", " ~"));
+            let room = width.saturating_sub(width_of(mark));
+            let end = pen.within(x, y, room, &row.id.key, theme.strong);
+            pen.text(end, y, mark, theme.warn);
+        }
+        Column::Level => level(pen, at, y, row.level(AS_READ), row.tone()),
+        Column::Left => {
+            let text = row.limit().map_or_else(String::new, |limit| {
+                format!("{}/{}", amount(limit.remaining), amount(limit.capacity))
+            });
+            pen.right(x, y, width, &text, theme.plain);
+        }
+        Column::Admitted => number(pen, at, y, row.rates.map(|r| r.admitted), theme.good),
+        Column::Refused => number(pen, at, y, row.rates.map(|r| r.refused), theme.bad),
+        Column::History => sparkline(&mut pen.part(x, y, width, 1), state, row),
+        Column::Retry => {
+            let wait = row
+                .retry_after_ns(AS_READ)
+                .map(humanise)
+                .unwrap_or_default();
+            pen.right(x, y, width, &wait, theme.warn);
+        }
+        Column::Seen => pen.right(x, y, width, &seen(row.idle_ns(state.age())), theme.dim),
+    }
+}
+
+/// A level as a bar, with the number where there is room.
+fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
+    const NUMBER: u16 = 5;
+    let theme = pen.theme;
+    let Placed { x, width, .. } = at;
+    if width < 10 {
+        bars::level(pen, x, y, width, level, tone);
+        return;
+    }
+    let bar = width.saturating_sub(NUMBER);
+    bars::level(pen, x, y, bar, level, tone);
+    pen.right(
+        x.saturating_add(bar),
+        y,
+        NUMBER,
+        &percent(level),
+        theme.plain,
+    );
+}
+
+fn number(pen: &mut Pen<'_>, at: Placed, y: u16, value: Option<f64>, style: Style) {
+    let theme = pen.theme;
+    let style = if value.unwrap_or(0.0) > 0.0 {
+        style
+    } else {
+        theme.dim
+    };
+    pen.right(at.x, y, at.width, &rate(value), style);
+}
+
+/// What came in over the last minute; columns in which something was refused are marked by colour.
+fn sparkline(pen: &mut Pen<'_>, state: &State, row: &Row) {
+    let theme = pen.theme;
+    let Some(track) = state.history.buckets.get(&row.id) else {
+        return;
+    };
+    let series = track.series(pen.width());
+    let all: Vec<_> = series
+        .iter()
+        .map(|r| r.map(|r| r.admitted + r.refused))
+        .collect();
+    let top = bars::peak(&all);
+    for (x, (all, rates)) in all.iter().zip(&series).enumerate() {
+        let refused = rates.is_some_and(|rates| rates.refused > 0.0);
+        let style = if refused { theme.bad } else { theme.good };
+        let x = crate::num::cells(x);
+        bars::columns(&mut pen.part(x, 0, 1, 1), &[*all], top, style);
+    }
+}

@@ -1,0 +1,93 @@
+//! The trait of all screens. Most methods have a default that suits a plain list.
+
+use crate::app::command::{Binding, Command};
+use crate::app::rows::{BucketName, Row};
+use crate::app::screen::Screen;
+use crate::app::state::State;
+use crate::draw::pen::Pen;
+
+/// The properties of a screen that never change.
+pub(crate) struct About {
+    /// Its identifier.
+    pub(crate) screen: Screen,
+    /// Its name on its tab.
+    pub(crate) title: &'static str,
+    /// The key that opens it.
+    pub(crate) tab: Binding,
+    /// Its own keys.
+    pub(crate) keys: &'static [Binding],
+    /// Whether the keys for the next and the previous screen include it.
+    pub(crate) takes_turns: bool,
+    /// Whether it moves between polls.
+    pub(crate) moves: bool,
+}
+
+/// A screen: its keys, what they act on, and its drawing.
+pub(crate) trait View: Sync {
+    /// Its name and its keys.
+    fn about(&self) -> &'static About;
+
+    /// Draws its body.
+    fn draw(&self, pen: &mut Pen<'_>, state: &State);
+
+    /// Its text in the status line.
+    fn status(&self, _state: &State) -> String {
+        String::new()
+    }
+
+    /// How many lines can be selected.
+    fn lines(&self, _state: &State) -> usize {
+        0
+    }
+
+    /// The selected line.
+    fn at(&self, state: &State) -> usize {
+        state.selected(self.about().screen)
+    }
+
+    /// Selects a line.
+    fn select(&self, state: &mut State, at: usize) {
+        state.selected.insert(self.about().screen, at);
+    }
+
+    /// The row of the bucket that keys act on, if it still lives.
+    fn row<'a>(&self, _state: &'a State) -> Option<&'a Row> {
+        None
+    }
+
+    /// The bucket that keys act on.
+    fn bucket(&self, state: &State) -> Option<BucketName> {
+        self.row(state).map(|row| row.id.clone())
+    }
+
+    /// The rule that keys act on.
+    fn rule(&self, state: &State) -> Option<String> {
+        self.bucket(state).map(|id| id.rule)
+    }
+
+    /// The reason why it cannot be opened now, if any.
+    fn closed(&self, _state: &State) -> Option<String> {
+        None
+    }
+
+    /// Opens it.
+    fn enter(&self, state: &mut State) {
+        state.screen = self.about().screen;
+    }
+
+    /// Goes back from it.
+    fn back(&self, state: &mut State) {
+        state.screen = Screen::HOME;
+    }
+
+    /// The reason why one of its own commands does not apply now, if any.
+    fn obstacle(&self, _state: &State, _command: Command) -> Option<String> {
+        None
+    }
+
+    /// Runs one of its own commands.
+    fn run(&self, _state: &mut State, _command: Command) {}
+
+    /// Handles a click into the body, at coordinates of the whole terminal.
+    fn clicked(&self, _state: &mut State, _x: u16, _y: u16) {}
+}

@@ -1,0 +1,259 @@
+//! A change of what is in force is one thing: question, preview, sending, outcome, undo, and the rule
+//! for conflicts. The command line draws it as lines, the screen as form, question and toast; `import`
+//! sends it.
+//!
+//! Each kind of change is a file here that implements [`Verb`]; this one lists them.
+
+use loudou_api::RuleView;
+
+use crate::client::{Client, ClientError};
+
+pub(crate) mod ban;
+pub(crate) mod ban_undo;
+pub(crate) mod edit;
+pub(crate) mod form;
+pub(crate) mod key_override;
+pub(crate) mod reset;
+#[cfg(test)]
+mod tests;
+pub(crate) mod verb;
+
+use ban::Ban;
+use ban_undo::{BanUndo, Seen};
+use edit::{Edit, EditUndo};
+use form::{Asked, Place, Typed, Wrong};
+use key_override::{Override, OverrideUndo};
+use reset::Reset;
+use verb::{Answer, Question, Verb};
+
+/// Resends of a change after nothing but the generation moved.
+const MOST_RESENDS: u8 = 3;
+
+/// A change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    Edit(Edit),
+    Override(Override),
+    Ban(Ban),
+    Reset(Reset),
+}
+
+impl Change {
+    /// Its kind's own part.
+    pub(crate) fn verb(&self) -> &dyn Verb {
+        match self {
+            Self::Edit(edit) => edit,
+            Self::Override(change) => change,
+            Self::Ban(ban) => ban,
+            Self::Reset(reset) => reset,
+        }
+    }
+
+    /// The rule as it was when the change was decided on, where that matters.
+    pub(crate) fn seen(&self) -> Option<&RuleView> {
+        match self {
+            Self::Edit(edit) => Some(&edit.seen),
+            Self::Override(change) => Some(&change.seen),
+            Self::Ban(_) | Self::Reset(_) => None,
+        }
+    }
+
+    /// The same change, decided on the rule as it is now.
+    pub(crate) fn see(&mut self, now: RuleView) {
+        match self {
+            Self::Edit(edit) => *edit.seen = now,
+            Self::Override(change) => *change.seen = now,
+            Self::Ban(_) | Self::Reset(_) => {}
+        }
+    }
+
+    /// Before and after, where that is known without a change.
+    pub(crate) fn preview(
+        &mut self,
+        client: &Client,
+    ) -> Result<Option<loudou_api::EditAnswer>, ClientError> {
+        self.resend(|change| change.verb().preview(client))
+    }
+
+    /// Sends it, or asks what it would do.
+    pub(crate) fn send(&mut self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
+        self.resend(|change| change.verb().send(client, dry_run))
+    }
+
+    /// The one rule for conflicts (HTTP 412): where the rule itself is as it was seen, and in the same
+    /// process, only the generation moved. Then the change is still what was decided on, and goes again
+    /// with the new generation. Otherwise it has to be decided on anew.
+    fn resend<T>(
+        &mut self,
+        send: impl Fn(&Self) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        for _ in 0..MOST_RESENDS {
+            let error = match send(self) {
+                Err(error) if error.status() == Some(412) => error,
+                answer => return answer,
+            };
+            match error.current() {
+                Some(now) if self.seen().is_some_and(|seen| is_as_seen(seen, now)) => {
+                    self.see(now.clone());
+                }
+                _ => return Err(error),
+            }
+        }
+        send(self)
+    }
+
+    /// Its undo, if it did anything that can be undone.
+    pub(crate) fn undo(&self, answer: &Answer) -> Option<Undo> {
+        let outcome = self.verb().outcome(answer).toast;
+        match self {
+            Self::Edit(edit) => EditUndo::new(edit, answer).map(Box::new).map(Undo::Edit),
+            Self::Override(change) => {
+                OverrideUndo::new(change, answer, &outcome).map(Undo::Override)
+            }
+            Self::Ban(ban) => BanUndo::new(ban, answer, &outcome).map(Undo::Ban),
+            Self::Reset(_) => None,
+        }
+    }
+}
+
+fn is_as_seen(seen: &RuleView, now: &RuleView) -> bool {
+    seen.instance == now.instance && seen.rule == now.rule
+}
+
+/// The undo of a change that was made here.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Undo {
+    Edit(Box<EditUndo>),
+    Override(OverrideUndo),
+    Ban(BanUndo),
+}
+
+impl Undo {
+    /// The outcome of the change, in one line.
+    pub(crate) fn change(&self) -> &str {
+        match self {
+            Self::Edit(undo) => &undo.change,
+            Self::Override(undo) => &undo.change,
+            Self::Ban(undo) => &undo.change,
+        }
+    }
+
+    /// The rule, and the key if it was for one.
+    pub(crate) fn of(&self) -> (&str, Option<&str>) {
+        match self {
+            Self::Edit(undo) => (&undo.after.name, None),
+            Self::Override(undo) => (&undo.rule, Some(&undo.key)),
+            Self::Ban(undo) => (&undo.rule, Some(&undo.key)),
+        }
+    }
+
+    /// The question before the undo and the change that does it, by the server's clock and the ban
+    /// `seen` in a poll. `None` when nothing is left to undo.
+    pub(crate) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Change)> {
+        Some(match self {
+            Self::Edit(undo) => {
+                let (question, edit) = undo.ask(server_ns);
+                (question, Change::Edit(edit))
+            }
+            Self::Override(undo) => {
+                let (question, change) = undo.ask(server_ns);
+                (question, Change::Override(change))
+            }
+            Self::Ban(undo) => {
+                let (question, ban) = undo.ask(server_ns, seen)?;
+                (question, Change::Ban(ban))
+            }
+        })
+    }
+
+    /// True if `change` is the one that this undo sends.
+    pub(crate) fn asked_for(&self, change: &Change) -> bool {
+        match (self, change) {
+            (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
+            (Self::Override(undo), Change::Override(change)) => undo.asked_for(change),
+            (Self::Ban(undo), Change::Ban(ban)) => undo.asked_for(ban),
+            _ => false,
+        }
+    }
+
+    /// The instant after which a poll shows whether others changed the result.
+    pub(crate) fn made_at_ns(&self) -> Option<u64> {
+        match self {
+            Self::Ban(undo) => undo.made_at_ns(),
+            Self::Edit(_) | Self::Override(_) => None,
+        }
+    }
+
+    /// A later change for the same key was undone: the result of this one is in force again.
+    pub(crate) fn put_back(&mut self, answer: &Answer) {
+        if let (Self::Ban(undo), Answer::Ban(answer)) = (self, answer) {
+            undo.put_back(answer);
+        }
+    }
+}
+
+/// A change for one key that the screen can begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Reset,
+    Ban,
+    Override,
+}
+
+/// The first step of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Begun {
+    /// With its question alone.
+    Ask(Change),
+    /// With a form.
+    Form(Vec<Asked>),
+}
+
+impl Start {
+    /// The title of its form, before the key.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Ban => "ban",
+            Self::Override => "override of",
+        }
+    }
+
+    /// True if the name of the key has to be known.
+    pub(crate) const fn needs_name(self) -> bool {
+        !matches!(self, Self::Reset)
+    }
+
+    /// True if the rule has to be known.
+    pub(crate) const fn needs_rule(self) -> bool {
+        matches!(self, Self::Override)
+    }
+
+    pub(crate) fn begin(self, place: &Place) -> Begun {
+        match self {
+            Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
+            Self::Ban => match ban::lift(place) {
+                Some(ban) => Begun::Ask(Change::Ban(ban)),
+                None => Begun::Form(ban::asked()),
+            },
+            Self::Override => Begun::Form(key_override::asked(place)),
+        }
+    }
+
+    /// A problem of the values together, each of which is valid.
+    pub(crate) fn wrong(self, place: &Place, typed: &Typed) -> Option<Wrong> {
+        match self {
+            Self::Override => key_override::wrong(place, typed),
+            Self::Reset | Self::Ban => None,
+        }
+    }
+
+    /// The change that was asked for.
+    pub(crate) fn of_form(self, place: &Place, typed: &Typed) -> Option<Change> {
+        match self {
+            Self::Reset => Some(Change::Reset(reset::at(place))),
+            Self::Ban => Some(Change::Ban(ban::of_form(place, typed))),
+            Self::Override => key_override::of_form(place, typed).map(Change::Override),
+        }
+    }
+}

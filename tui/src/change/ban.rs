@@ -1,0 +1,137 @@
+//! Bans of keys, and lifting them.
+
+use loudou_api::{BanAnswer, BanBy};
+use loudou_limiter::Nanos;
+
+use super::form::{Asked, Place, Prompt, Typed};
+use super::verb::{Answer, Outcome, Question, Verb, details, key_of_rule};
+use crate::client::{Client, ClientError};
+
+/// A ban of a key, or its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ban {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+    pub(crate) to: BanTo,
+    pub(crate) reason: String,
+}
+
+/// The state that the key gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BanTo {
+    /// Banned; without a time until an operator lifts it.
+    Banned(Option<Nanos>),
+    /// Free; with the origin of the ban, if that is known.
+    Free(Option<BanBy>),
+}
+
+impl Verb for Ban {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.key)
+    }
+
+    fn question(&self) -> Question {
+        let ask = |key: &str| match self.to {
+            BanTo::Banned(span) => format!("Ban {key} {}?", how_long(span)),
+            BanTo::Free(_) => format!("Let {key} free?"),
+        };
+        let mut detail = details(&self.rule, &self.reason);
+        if let BanTo::Free(Some(by)) = self.to {
+            detail.push(forgotten(by).to_owned());
+        }
+        Question {
+            line: ask(&key_of_rule(&self.rule, &self.key)),
+            title: ask(&self.key),
+            detail,
+        }
+    }
+
+    fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
+        let Self {
+            rule, key, reason, ..
+        } = self;
+        let answer = match self.to {
+            BanTo::Banned(span) => client.act("ban", rule, key, span, reason)?,
+            BanTo::Free(_) => client.act("unban", rule, key, None, reason)?,
+        };
+        Ok(Answer::Ban(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> Outcome {
+        let Answer::Ban(answer) = answer else {
+            return Outcome::default();
+        };
+        let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
+        match self.to {
+            BanTo::Banned(span) => Outcome {
+                line: format!("{name} is banned {}", how_long(span)),
+                toast: match span {
+                    None => format!("{key} is banned"),
+                    Some(span) => format!("{key} is banned for {span}"),
+                },
+            },
+            BanTo::Free(_) => Outcome {
+                line: lifted(&name, answer),
+                toast: if answer.before.is_none() {
+                    format!("{key} was not banned")
+                } else {
+                    format!("{key} is free")
+                },
+            },
+        }
+    }
+}
+
+fn how_long(span: Option<Nanos>) -> String {
+    match span {
+        None => "until somebody lifts it".to_owned(),
+        Some(span) => format!("for {span}"),
+    }
+}
+
+const fn forgotten(by: BanBy) -> &'static str {
+    match by {
+        BanBy::Penalty => "Its penalties are forgotten.",
+        BanBy::Operator | BanBy::Override => "What led to it is forgotten.",
+    }
+}
+
+fn lifted(name: &str, answer: &BanAnswer) -> String {
+    let bucket = answer.bucket.as_ref();
+    let still = bucket.is_some_and(|bucket| bucket.ban.is_some());
+    match (&answer.before, still) {
+        (_, true) => format!("the ban of {name} is lifted, but its override bans it, too"),
+        (Some(_), false) => format!("{name} is free again"),
+        (None, false) => format!("{name} was not banned"),
+    }
+}
+
+/// The ban to lift, if the key of a bucket is banned by something that can be lifted.
+pub(super) fn lift(place: &Place) -> Option<Ban> {
+    let ban = place.bucket.as_ref()?.ban?;
+    (ban.by != BanBy::Override).then(|| Ban {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        to: BanTo::Free(Some(ban.by)),
+        reason: String::new(),
+    })
+}
+
+/// The form of a ban.
+pub(super) fn asked() -> Vec<Asked> {
+    [Prompt::Lasts, Prompt::Reason].map(Asked::text).to_vec()
+}
+
+/// The ban that was asked for.
+pub(super) fn of_form(place: &Place, typed: &Typed) -> Ban {
+    Ban {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        to: BanTo::Banned(Nanos::parse(typed.get(Prompt::Lasts))),
+        reason: typed.get(Prompt::Reason).to_owned(),
+    }
+}

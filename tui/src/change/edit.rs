@@ -1,0 +1,198 @@
+//! Edits of a rule, and dropping them.
+
+use loudou_api::{EditAnswer, EditView, RuleView};
+use loudou_limiter::{Carry, Nanos};
+use serde_json::{Map, Value};
+
+use super::verb::{Answer, Outcome, Question, Verb, difference, undo_reason};
+use crate::client::{Client, ClientError, DropRequest, EditRequest};
+use crate::text::escape;
+
+/// A change of one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Edit {
+    pub(crate) rule: String,
+    pub(crate) to: EditTo,
+    /// The rule as it was when this was decided on; its generation goes with the request.
+    pub(crate) seen: Box<RuleView>,
+    pub(crate) carry: Carry,
+    pub(crate) reason: String,
+}
+
+/// The state that the rule gets.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EditTo {
+    /// Other limits or another mode.
+    Put {
+        body: Value,
+        expires_after: Option<Nanos>,
+    },
+    /// Back to the configuration.
+    Drop,
+}
+
+impl Verb for Edit {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        None
+    }
+
+    fn question(&self) -> Question {
+        let verb = match self.to {
+            EditTo::Put { .. } => "Change",
+            EditTo::Drop => "Drop the edit of",
+        };
+        Question {
+            line: format!("{verb} {}?", escape(&self.rule)),
+            title: format!("{verb} {}?", self.rule),
+            detail: Vec::new(),
+        }
+    }
+
+    fn preview(&self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
+        match &self.to {
+            EditTo::Put { .. } => self.answer(client, true).map(Some),
+            EditTo::Drop => Ok(Some(EditAnswer {
+                dry_run: true,
+                before: self.seen.rule.clone(),
+                after: RuleView {
+                    rule: self.seen.base.clone(),
+                    ..(*self.seen).clone()
+                },
+                change: String::new(),
+            })),
+        }
+    }
+
+    fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
+        let answer = self.answer(client, dry_run)?;
+        Ok(Answer::Edit(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> Outcome {
+        let Answer::Edit(answer) = answer else {
+            return Outcome::default();
+        };
+        let (name, change) = (escape(&answer.after.name), difference(&answer.change));
+        let toast = match answer.change.as_str() {
+            "" => "nothing changed",
+            change => change,
+        };
+        Outcome {
+            line: format!("{name}: {}", escape(change)),
+            toast: format!("{toast} (generation {})", answer.after.generation),
+        }
+    }
+}
+
+impl Edit {
+    fn answer(&self, client: &Client, dry_run: bool) -> Result<EditAnswer, ClientError> {
+        let (if_match, carry, reason) = (self.seen.etag(), self.carry, self.reason.clone());
+        match &self.to {
+            EditTo::Put {
+                body,
+                expires_after,
+            } => {
+                let request = EditRequest {
+                    body: body.clone(),
+                    if_match,
+                    carry,
+                    expires_after: *expires_after,
+                    reason,
+                    dry_run,
+                };
+                client.put_rule(&self.rule, &request)
+            }
+            EditTo::Drop => {
+                let request = DropRequest {
+                    if_match,
+                    carry,
+                    reason,
+                };
+                client.delete_rule(&self.rule, &request)
+            }
+        }
+    }
+}
+
+/// The undo of an edit that was made here.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EditUndo {
+    /// The rule after the edit.
+    pub(super) after: RuleView,
+    /// The limits and the mode before it.
+    before: Value,
+    /// The edit that was in force before it, if any.
+    earlier: Option<EditView>,
+    carry: Carry,
+    /// The outcome of the edit, in one line.
+    pub(super) change: String,
+}
+
+impl EditUndo {
+    /// Remembers how to undo `edit`, if it did anything.
+    pub(super) fn new(edit: &Edit, answer: &Answer) -> Option<Self> {
+        let Answer::Edit(answer) = answer else {
+            return None;
+        };
+        (!answer.change.is_empty()).then(|| Self {
+            after: answer.after.clone(),
+            before: body_of(&answer.before),
+            earlier: edit.seen.edit.clone(),
+            // Levels that were set to nothing cannot be brought back; do not do it twice.
+            carry: match edit.carry {
+                Carry::Reset => Carry::Proportional,
+                carry => carry,
+            },
+            change: answer.change.clone(),
+        })
+    }
+
+    /// The edit that undoes it, and the question before, by the server's clock: an earlier edit is put
+    /// back for the rest of its time; with none, the rule goes back to its configuration.
+    pub(super) fn ask(&self, server_ns: u64) -> (Question, Edit) {
+        let left = self
+            .earlier
+            .as_ref()
+            .map(|earlier| earlier.expires_at_ns.map(|at| at.saturating_sub(server_ns)));
+        let to = match left {
+            None | Some(Some(0)) => EditTo::Drop,
+            Some(left) => EditTo::Put {
+                body: self.before.clone(),
+                expires_after: left.map(whole_millis),
+            },
+        };
+        let question = Question {
+            title: format!("Undo the last edit of {}?", self.after.name),
+            detail: vec![format!("it was: {}", self.change)],
+            ..Question::default()
+        };
+        let edit = Edit {
+            rule: self.after.name.clone(),
+            to,
+            seen: Box::new(self.after.clone()),
+            carry: self.carry,
+            reason: undo_reason(&self.change),
+        };
+        (question, edit)
+    }
+}
+
+/// Rounded up to milliseconds: an address has no use for the rest.
+fn whole_millis(ns: u64) -> Nanos {
+    Nanos::from_millis(Nanos::new(ns).millis_ceil())
+}
+
+/// The parts of a rule that an edit replaces.
+fn body_of(rule: &Value) -> Value {
+    let mut body = Map::new();
+    for name in ["limits", "mode"] {
+        if let Some(value) = rule.get(name) {
+            body.insert(name.to_owned(), value.clone());
+        }
+    }
+    Value::Object(body)
+}

@@ -1,0 +1,110 @@
+//! Forms of changes for one key, as data for the screen to draw.
+
+use loudou_api::{BucketView, MAX_REASON, RuleView};
+use loudou_limiter::{DURATION_FORM, Nanos};
+
+/// The key that a change is for, with its rule and bucket as far as they are known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+    /// The rule as it was read.
+    pub(crate) seen: Option<Box<RuleView>>,
+    /// The bucket as it was read.
+    pub(crate) bucket: Option<Box<BucketView>>,
+}
+
+/// One field of a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prompt {
+    /// The duration of a ban.
+    Lasts,
+    /// The kind of an override.
+    Gives,
+    /// The factor of an override.
+    Scale,
+    /// The lifetime of an override.
+    Expires,
+    /// The reason, for the trail.
+    Reason,
+}
+
+impl Prompt {
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Lasts => "for",
+            Self::Gives => "gives",
+            Self::Scale => "scale",
+            Self::Expires => "expires after",
+            Self::Reason => "reason",
+        }
+    }
+
+    /// A hint beside it.
+    pub(crate) const fn hint(self) -> &'static str {
+        match self {
+            Self::Lasts => "such as 10m; empty: until somebody lifts it",
+            Self::Gives => "",
+            Self::Scale => "times the rule's limits",
+            Self::Expires => "such as 30m; empty: until Envoy restarts",
+            Self::Reason => "for the trail",
+        }
+    }
+
+    /// A problem of a single value.
+    pub(crate) fn problem(self, value: &str) -> Option<String> {
+        match self {
+            Self::Expires | Self::Lasts if value.is_empty() => None,
+            Self::Expires | Self::Lasts => match Nanos::parse(value) {
+                Some(span) if span > Nanos::ZERO => None,
+                Some(_) => Some("it would run out at once".to_owned()),
+                None => Some(format!("not a duration; write {DURATION_FORM}")),
+            },
+            Self::Reason if value.len() > MAX_REASON => {
+                Some(format!("{} bytes; at most {MAX_REASON}", value.len()))
+            }
+            Self::Reason | Self::Gives | Self::Scale => None,
+        }
+    }
+}
+
+/// A prompt with its initial value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) prompt: Prompt,
+    pub(crate) value: String,
+    /// The words to choose from; none where text is typed.
+    pub(crate) words: &'static [&'static str],
+    /// True if typing replaces the initial value.
+    pub(crate) selected: bool,
+}
+
+impl Asked {
+    /// Text that is typed, empty at first.
+    pub(super) const fn text(prompt: Prompt) -> Self {
+        Self {
+            prompt,
+            value: String::new(),
+            words: &[],
+            selected: false,
+        }
+    }
+}
+
+/// The values as typed and chosen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Typed(pub(crate) Vec<(Prompt, String)>);
+
+impl Typed {
+    pub(super) fn get(&self, prompt: Prompt) -> &str {
+        let found = self.0.iter().find(|(asked, _)| *asked == prompt);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+/// A problem of the values, and the prompt it is shown at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) prompt: Prompt,
+    pub(crate) text: String,
+}

@@ -1,0 +1,247 @@
+//! Overrides: other limits for one key, and dropping them.
+
+use loudou_api::{EditAnswer, RuleView};
+use loudou_limiter::{Decimal, Limits, Nanos};
+use loudou_rules::config::{parse_limits, parse_override, scaled};
+use serde_json::{Value, json};
+
+use super::form::{Asked, Place, Prompt, Typed, Wrong};
+use super::verb::{Answer, Outcome, Question, Verb, details, difference, undo_reason};
+use crate::client::{Client, ClientError, OverrideRequest};
+use crate::meaning::short;
+use crate::text::escape;
+
+/// The kinds of overrides that the form offers.
+const GIVES: [&str; 4] = ["scale", "unlimited", "banned", "remove"];
+
+/// A change of the override of a key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Override {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+    /// The override; `None` drops the edited one, back to the rule's own.
+    pub(crate) gives: Option<Value>,
+    pub(crate) expires_after: Option<Nanos>,
+    /// The rule as it was when this was decided on.
+    pub(crate) seen: Box<RuleView>,
+    pub(crate) reason: String,
+}
+
+impl Verb for Override {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.key)
+    }
+
+    fn question(&self) -> Question {
+        let key = &self.key;
+        let span = self.expires_after.map(|span| format!(" for {span}"));
+        let span = span.unwrap_or_default();
+        let scale = self.gives.as_ref().and_then(|gives| gives.get("scale"));
+        let mut detail = details(&self.rule, &self.reason);
+        let title = match (&self.gives, scale.map(scale_text)) {
+            (None, _) => format!("Remove the edited override of {key}?"),
+            (_, Some(scale)) => {
+                detail.extend(self.scaled(&scale));
+                format!("Give {key} {scale} times as much{span}?")
+            }
+            (Some(Value::String(word)), None) => format!("Make {key} {word}{span}?"),
+            (Some(_), None) => format!("Give {key} other limits{span}?"),
+        };
+        let (rule, key) = (escape(&self.rule), escape(&self.key));
+        Question {
+            line: format!("Change what {key} gets of {rule}?"),
+            title,
+            detail,
+        }
+    }
+
+    fn preview(&self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
+        self.answer(client, true).map(Some)
+    }
+
+    fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
+        let answer = self.answer(client, dry_run)?;
+        Ok(Answer::Edit(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> Outcome {
+        let Answer::Edit(answer) = answer else {
+            return Outcome::default();
+        };
+        let (name, change) = (escape(&answer.after.name), difference(&answer.change));
+        Outcome {
+            line: format!("{name}: {}", escape(change)),
+            toast: match answer.change.as_str() {
+                "" => format!("{}: nothing changed", self.key),
+                change => change.to_owned(),
+            },
+        }
+    }
+}
+
+impl Override {
+    fn answer(&self, client: &Client, dry_run: bool) -> Result<EditAnswer, ClientError> {
+        let request = OverrideRequest {
+            body: self.gives.clone(),
+            if_match: self.seen.etag(),
+            expires_after: self.expires_after,
+            reason: self.reason.clone(),
+            dry_run,
+        };
+        client.set_override(&self.rule, &self.key, &request)
+    }
+
+    /// The limits that a scale makes of those of the rule.
+    fn scaled(&self, scale: &str) -> Option<String> {
+        let scale = Decimal::parse(scale)?;
+        Some(short::of_limits(&scaled(&limits(&self.seen)?, scale)?))
+    }
+}
+
+fn scale_text(scale: &Value) -> String {
+    let text = scale.as_str().map(ToOwned::to_owned);
+    text.unwrap_or_else(|| scale.to_string())
+}
+
+/// The limits of the rule, if this version of the program can read them.
+fn limits(rule: &RuleView) -> Option<Limits> {
+    parse_limits(rule.rule.get("limits")?).ok()
+}
+
+/// The override of a key as its rule has it.
+fn own<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
+    rule.rule.get("overrides")?.get(key)
+}
+
+/// The form of an override; its initial values are those in force.
+pub(super) fn asked(place: &Place) -> Vec<Asked> {
+    let own = place.seen.as_ref().and_then(|seen| own(seen, &place.key));
+    let scale = own.and_then(|own| own.get("scale")).map(Value::to_string);
+    let gives = own.and_then(Value::as_str).unwrap_or("scale");
+    vec![
+        Asked {
+            value: gives.to_owned(),
+            words: &GIVES,
+            ..Asked::text(Prompt::Gives)
+        },
+        Asked {
+            value: scale.unwrap_or_else(|| "10".to_owned()),
+            selected: true,
+            ..Asked::text(Prompt::Scale)
+        },
+        Asked::text(Prompt::Expires),
+        Asked::text(Prompt::Reason),
+    ]
+}
+
+/// The problem of the override that was typed, if it has one.
+pub(super) fn wrong(place: &Place, typed: &Typed) -> Option<Wrong> {
+    let limits = limits(place.seen.as_ref()?);
+    let wrong = parse_override(&place.key, &gives(typed)?, limits.as_ref()).err()?;
+    let problem = wrong.first()?;
+    let allowed = problem.allowed.as_ref();
+    let allowed = allowed.map(|allowed| format!("; allowed: {allowed}"));
+    Some(Wrong {
+        prompt: Prompt::Scale,
+        text: format!("{}{}", problem.message, allowed.unwrap_or_default()),
+    })
+}
+
+/// The override that was typed; `None` to drop the edited one.
+fn gives(typed: &Typed) -> Option<Value> {
+    match typed.get(Prompt::Gives) {
+        "remove" => None,
+        "scale" => {
+            let text = typed.get(Prompt::Scale);
+            let scale = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+            Some(json!({ "scale": scale }))
+        }
+        word => Some(Value::from(word)),
+    }
+}
+
+/// The override that was asked for, if its rule is known.
+pub(super) fn of_form(place: &Place, typed: &Typed) -> Option<Override> {
+    let gives = gives(typed);
+    let span = Nanos::parse(typed.get(Prompt::Expires));
+    Some(Override {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        expires_after: span.filter(|_| gives.is_some()),
+        gives,
+        seen: place.seen.clone()?,
+        reason: typed.get(Prompt::Reason).to_owned(),
+    })
+}
+
+/// The undo of an override that was made here.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OverrideUndo {
+    pub(super) rule: String,
+    pub(super) key: String,
+    /// The edited override before, with its end; `None` if it was not edited.
+    earlier: Option<(Value, Option<u64>)>,
+    /// The rule as it is after.
+    after: Box<RuleView>,
+    /// The outcome of the change, in one line.
+    pub(super) change: String,
+}
+
+impl OverrideUndo {
+    /// Remembers how to undo `change`, if it did anything.
+    pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
+        let Answer::Edit(answer) = answer else {
+            return None;
+        };
+        if answer.change.is_empty() {
+            return None;
+        }
+        let Override { key, seen, .. } = change;
+        let edited = seen.overrides.iter().find(|edited| edited.key == *key);
+        let earlier = edited.zip(own(seen, key));
+        let earlier = earlier.map(|(edited, own)| (own.clone(), edited.edit.expires_at_ns));
+        Some(Self {
+            rule: change.rule.clone(),
+            key: key.clone(),
+            earlier,
+            after: Box::new(answer.after.clone()),
+            change: outcome.to_owned(),
+        })
+    }
+
+    /// True if `change` is the one that this undo sends.
+    pub(super) fn asked_for(&self, change: &Override) -> bool {
+        change.rule == self.rule
+            && change.key == self.key
+            && change.reason == undo_reason(&self.change)
+    }
+
+    /// The change that undoes it, and the question before, by the server's clock: what was for a time
+    /// is put back for the rest of that.
+    pub(super) fn ask(&self, server_ns: u64) -> (Question, Override) {
+        let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
+        let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
+        let left = |until: u64| {
+            let left = Nanos::new(until.saturating_sub(server_ns)).millis_ceil();
+            Some(Nanos::from_millis(left)).filter(|left| *left > Nanos::ZERO)
+        };
+        let question = Question {
+            title: format!("Undo the last change for {}?", self.key),
+            detail: vec![format!("it was: {}", self.change)],
+            ..Question::default()
+        };
+        let change = Override {
+            rule: self.rule.clone(),
+            key: self.key.clone(),
+            gives: earlier.map(|(own, _)| own.clone()),
+            expires_after: earlier.and_then(|(_, until)| left((*until)?)),
+            seen: self.after.clone(),
+            reason: undo_reason(&self.change),
+        };
+        (question, change)
+    }
+}

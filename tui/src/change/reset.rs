@@ -1,0 +1,66 @@
+//! Resets of buckets. They cannot be undone.
+
+use super::form::Place;
+use super::verb::{Answer, Outcome, Question, Verb, key_of_rule};
+use crate::client::{Client, ClientError};
+
+/// The reason that goes with resets from the screen.
+const FROM_THE_SCREEN: &str = "from the screen";
+
+/// A bucket is emptied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reset {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+    pub(crate) reason: String,
+}
+
+impl Verb for Reset {
+    fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn key(&self) -> Option<&str> {
+        Some(&self.key)
+    }
+
+    fn question(&self) -> Question {
+        Question {
+            line: format!("Reset {}?", key_of_rule(&self.rule, &self.key)),
+            title: format!("Reset the bucket of {}?", self.key),
+            detail: vec![
+                format!("rule {}", self.rule),
+                "It becomes as good as new. This cannot be undone.".to_owned(),
+            ],
+        }
+    }
+
+    fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
+        let answer = client.act("reset", &self.rule, &self.key, None, &self.reason)?;
+        Ok(Answer::Reset(Box::new(answer)))
+    }
+
+    fn outcome(&self, answer: &Answer) -> Outcome {
+        let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
+        match answer {
+            Answer::Reset(answer) if answer.existed => Outcome {
+                line: format!("{name} is as good as new; it was:\n"),
+                toast: format!("reset: {key} is as good as new"),
+            },
+            Answer::Reset(_) => Outcome {
+                line: format!("{name} has no bucket: it is as good as new"),
+                toast: format!("reset: {key} had no bucket, which is as good"),
+            },
+            _ => Outcome::default(),
+        }
+    }
+}
+
+/// The reset of the bucket of a place.
+pub(super) fn at(place: &Place) -> Reset {
+    Reset {
+        rule: place.rule.clone(),
+        key: place.key.clone(),
+        reason: FROM_THE_SCREEN.to_owned(),
+    }
+}

@@ -1,0 +1,156 @@
+//! The rule for conflicts: what is sent again, and what is not.
+
+use std::time::Duration;
+
+use loudou_api::{BanAnswer, EditAnswer, ProblemAnswer, RuleView};
+use loudou_limiter::Carry;
+use serde_json::json;
+
+use super::ban::{Ban, BanTo};
+use super::edit::{Edit, EditTo};
+use super::key_override::Override;
+use super::verb::Answer;
+use super::{Change, ClientError, MOST_RESENDS};
+use crate::client::fake::{Answer as Reply, Fake};
+
+fn rule(generation: u64) -> RuleView {
+    RuleView {
+        name: "r".to_owned(),
+        instance: "i".to_owned(),
+        generation,
+        rule: json!({ "limits": [{ "capacity": 15 }], "overrides": { "bob": "banned" } }),
+        ..RuleView::default()
+    }
+}
+
+fn stale(current: RuleView) -> Reply {
+    let problem = ProblemAnswer {
+        status: 412,
+        current: Some(current),
+        ..ProblemAnswer::default()
+    };
+    Reply::json("412 Precondition Failed", &problem)
+}
+
+fn made() -> Reply {
+    let answer = EditAnswer {
+        after: rule(9),
+        ..EditAnswer::default()
+    };
+    Reply::json("200 OK", &answer)
+}
+
+/// An edit, an edit that is dropped, an override and one that is dropped.
+fn changes() -> Vec<Change> {
+    let edit = |to| {
+        Change::Edit(Edit {
+            rule: "r".to_owned(),
+            to,
+            seen: Box::new(rule(7)),
+            carry: Carry::default(),
+            reason: String::new(),
+        })
+    };
+    let own = |gives| {
+        Change::Override(Override {
+            rule: "r".to_owned(),
+            key: "alice".to_owned(),
+            gives,
+            expires_after: None,
+            seen: Box::new(rule(7)),
+            reason: String::new(),
+        })
+    };
+    vec![
+        edit(EditTo::Put {
+            body: json!({ "mode": "off" }),
+            expires_after: None,
+        }),
+        edit(EditTo::Drop),
+        own(Some(json!("unlimited"))),
+        own(None),
+    ]
+}
+
+/// The outcome of sending a change to a server with these answers, and the `ETag`s it was sent with.
+fn sent(mut change: Change, answers: Vec<Reply>) -> (Result<Answer, ClientError>, Vec<String>) {
+    let fake = Fake::new(answers);
+    let client = fake.client(Duration::from_secs(5));
+    let answer = change.send(&client, false);
+    let mut etags = Vec::new();
+    while let Some(request) = fake.try_request() {
+        let etag = request
+            .lines()
+            .find_map(|line| line.strip_prefix("if-match: "));
+        etags.push(etag.unwrap_or_default().to_owned());
+    }
+    (answer, etags)
+}
+
+#[test]
+fn a_generation_that_moved_alone_is_taken_silently() {
+    for change in changes() {
+        let answers = vec![stale(rule(12)), stale(rule(13)), made()];
+        let (answer, etags) = sent(change, answers);
+        assert!(matches!(answer, Ok(Answer::Edit(_))), "{answer:?}");
+        assert_eq!(etags, ["\"i-7\"", "\"i-12\"", "\"i-13\""]);
+    }
+}
+
+#[test]
+fn a_rule_that_is_not_as_seen_is_not_changed() {
+    let mut limits = rule(12);
+    limits.rule["limits"][0]["capacity"] = json!(40);
+    let mut own = rule(12);
+    own.rule["overrides"]["alice"] = json!("banned");
+    let mut other = rule(1);
+    "j".clone_into(&mut other.instance);
+    for now in [limits, own, other] {
+        for change in changes() {
+            let (answer, etags) = sent(change, vec![stale(now.clone()), made()]);
+            let error = answer.expect_err("decided anew");
+            assert_eq!(error.current(), Some(&now));
+            assert_eq!(etags, ["\"i-7\""]);
+        }
+    }
+}
+
+#[test]
+fn it_is_not_sent_again_for_ever() {
+    for change in changes() {
+        let answers = (12..30).map(|generation| stale(rule(generation))).collect();
+        let (answer, etags) = sent(change, answers);
+        assert_eq!(answer.expect_err("given up").status(), Some(412));
+        assert_eq!(etags.len(), usize::from(MOST_RESENDS) + 1);
+    }
+}
+
+#[test]
+fn a_preview_goes_by_the_same_rule() {
+    for (mut change, is_asked) in changes().into_iter().zip([true, false, true, true]) {
+        let fake = Fake::new(vec![stale(rule(12)), made()]);
+        let client = fake.client(Duration::from_secs(5));
+        let preview = change.preview(&client).expect("as seen");
+        assert!(preview.is_some());
+        assert_eq!(fake.try_request().is_some(), is_asked);
+        let seen = change.seen().map(|seen| seen.generation);
+        assert_eq!(seen, Some(if is_asked { 12 } else { 7 }));
+    }
+}
+
+#[test]
+fn a_ban_rests_on_no_rule() {
+    let ban = Change::Ban(Ban {
+        rule: "r".to_owned(),
+        key: "mallory".to_owned(),
+        to: BanTo::Banned(None),
+        reason: String::new(),
+    });
+    let done = Reply::json("200 OK", &BanAnswer::default());
+    let (answer, etags) = sent(ban.clone(), vec![done]);
+    assert!(matches!(answer, Ok(Answer::Ban(_))), "{answer:?}");
+    assert_eq!(etags, [""]);
+    let (answer, etags) = sent(ban, vec![stale(rule(7)), made()]);
+    assert!(answer.is_err());
+    assert_eq!(etags.len(), 1);
+}

@@ -1,0 +1,83 @@
+//! The parts that every kind of change has: question, preview, sending and outcome.
+
+use loudou_api::{BanAnswer, EditAnswer, ResetAnswer};
+
+use crate::client::{Client, ClientError};
+use crate::text::escape;
+
+/// A kind of change.
+pub(crate) trait Verb {
+    /// The rule that it is of.
+    fn rule(&self) -> &str;
+
+    /// The key that it is for; `None` if it is for all.
+    fn key(&self) -> Option<&str>;
+
+    /// The question before sending.
+    fn question(&self) -> Question;
+
+    /// Before and after, where that is known without a change.
+    fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {
+        Ok(None)
+    }
+
+    /// Sends it once. Only edits and overrides can be a dry run.
+    fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError>;
+
+    /// The outcome in words.
+    fn outcome(&self, answer: &Answer) -> Outcome;
+}
+
+/// A question: in one line, and with its details apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// For a command line; escaped.
+    pub(crate) line: String,
+    /// For a screen.
+    pub(crate) title: String,
+    pub(crate) detail: Vec<String>,
+}
+
+/// The answer to a change.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Edit(Box<EditAnswer>),
+    Ban(Box<BanAnswer>),
+    Reset(Box<ResetAnswer>),
+}
+
+/// An outcome in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// For a command line, with rule and key; escaped.
+    pub(crate) line: String,
+    /// For a screen.
+    pub(crate) toast: String,
+}
+
+/// `alice of per-user`, escaped.
+pub(super) fn key_of_rule(rule: &str, key: &str) -> String {
+    format!("{} of {}", escape(key), escape(rule))
+}
+
+/// The details that every question about a key begins with.
+pub(super) fn details(rule: &str, reason: &str) -> Vec<String> {
+    let reason = (!reason.is_empty()).then(|| format!("reason: {reason}"));
+    std::iter::once(format!("rule {rule}"))
+        .chain(reason)
+        .collect()
+}
+
+/// The difference that an edit made, in one line.
+pub(super) fn difference(change: &str) -> &str {
+    if change.is_empty() {
+        "no difference"
+    } else {
+        change
+    }
+}
+
+/// The reason of an undo.
+pub(super) fn undo_reason(change: &str) -> String {
+    format!("undo of: {change}").chars().take(120).collect()
+}

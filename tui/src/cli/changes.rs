@@ -1,0 +1,164 @@
+//! Changes as lines: preview, question, outcome, and the rule as it is now after a conflict.
+
+use anyhow::Result;
+use loudou_api::EditAnswer;
+use serde_json::Value;
+
+use super::context::Context;
+use super::options::{AskArgs, Format};
+use super::world::{Outcome, json as print_json};
+use super::{buckets, rules};
+use crate::change::Change;
+use crate::change::edit::{Edit, EditTo};
+use crate::change::verb::Answer;
+use crate::client::ClientError;
+use crate::limit_edit::full_later;
+
+const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
+
+/// Fails when nothing may be changed, or the outcome could not be printed.
+pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
+    context.no_csv()?;
+    if dry_run {
+        return Ok(());
+    }
+    context.may_change()
+}
+
+/// Makes a change; on a terminal after a preview and a question.
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    mut change: Change,
+    ask: &AskArgs,
+    dry_run: bool,
+) -> Result<Outcome> {
+    allowed(context, dry_run)?;
+    let client = context.client()?;
+    let asks = context.asks(ask) && !dry_run;
+    if asks {
+        match change.preview(&client) {
+            Ok(None) => {}
+            Ok(Some(preview)) => show_preview(context, &change, preview)?,
+            Err(error) => return stale(context, error, &change),
+        }
+        if !context.confirmed(&change.verb().question().line)? {
+            context.note("nothing was changed")?;
+            return Ok(Outcome::Failed);
+        }
+    }
+    match change.send(&client, dry_run) {
+        Ok(answer) => print(context, &change, &answer, asks),
+        Err(error) => stale(context, error, &change),
+    }
+}
+
+/// Prints the outcome; without the numbers if the preview has shown them (`seen`).
+fn print(
+    context: &mut Context<'_, '_>,
+    change: &Change,
+    answer: &Answer,
+    seen: bool,
+) -> Result<Outcome> {
+    let format = context.format();
+    let line = change.verb().outcome(answer).line;
+    if format == Format::Table {
+        writeln!(context.io.out, "{}", context.style.marks(&line))?;
+    }
+    match answer {
+        Answer::Edit(answer) if format == Format::Table => {
+            print_edit(context, change, answer, seen)?;
+        }
+        Answer::Edit(answer) => print_json(context.io.out, format, answer)?,
+        Answer::Ban(answer) if format == Format::Table => {
+            if let Some(bucket) = &answer.bucket {
+                writeln!(context.io.out)?;
+                buckets::one(bucket, Some(answer.now_ns), context.style, context.io.out)?;
+            }
+        }
+        Answer::Ban(answer) => print_json(context.io.out, format, answer)?,
+        Answer::Reset(answer) if format == Format::Table => {
+            if let Some(before) = &answer.before {
+                buckets::one(before, None, context.style, context.io.out)?;
+            }
+        }
+        Answer::Reset(answer) => print_json(context.io.out, format, answer)?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// Prints the rest of the outcome of an edit or an override.
+fn print_edit(
+    context: &mut Context<'_, '_>,
+    change: &Change,
+    answer: &EditAnswer,
+    seen: bool,
+) -> Result<()> {
+    if let (Change::Edit(edit), false) = (change, seen) {
+        let table = rules::differences(&answer.before, &answer.after.rule, BEFORE_AFTER);
+        writeln!(context.io.out)?;
+        table.print(context.io.out, context.style)?;
+        writeln!(context.io.out)?;
+        for line in full_later(&answer.before, &answer.after.rule, edit.carry) {
+            writeln!(context.io.out, "{line}")?;
+        }
+    }
+    if answer.dry_run {
+        writeln!(context.io.out, "a dry run: nothing was changed")?;
+        return Ok(());
+    }
+    let expires_after = match change {
+        Change::Edit(Edit {
+            to: EditTo::Put { expires_after, .. },
+            ..
+        }) => *expires_after,
+        Change::Override(change) => change.expires_after,
+        _ => None,
+    };
+    let span = expires_after.map(|span| format!(", for {span}"));
+    let (generation, span) = (answer.after.generation, span.unwrap_or_default());
+    writeln!(
+        context.io.out,
+        "in force with generation {generation}{span}"
+    )?;
+    Ok(())
+}
+
+/// Prints the preview, on standard error.
+fn show_preview(context: &mut Context<'_, '_>, change: &Change, preview: EditAnswer) -> Result<()> {
+    let Change::Edit(edit) = change else {
+        let preview = Answer::Edit(Box::new(preview));
+        context.note(&change.verb().outcome(&preview).line)?;
+        return Ok(());
+    };
+    let (before, after): (&Value, &Value) = (&preview.before, &preview.after.rule);
+    let mut text = Vec::new();
+    let style = context.style;
+    rules::differences(before, after, BEFORE_AFTER).print(&mut text, style)?;
+    context.note(&String::from_utf8_lossy(&text))?;
+    for line in full_later(before, after, edit.carry) {
+        context.note(&line)?;
+    }
+    Ok(())
+}
+
+/// After a conflict, prints the rule as it is now; passes other errors on.
+fn stale(context: &mut Context<'_, '_>, error: ClientError, change: &Change) -> Result<Outcome> {
+    let current = error.current().filter(|_| error.status() == Some(412));
+    let (Some(current), Some(seen)) = (current, change.seen()) else {
+        return Err(error.into());
+    };
+    let mut text = Vec::new();
+    let style = context.style;
+    rules::one(current, None, style, &mut text)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let happened = if current.instance == seen.instance {
+        "somebody else changed the rule"
+    } else {
+        "Envoy restarted, without the edits that it had,"
+    };
+    context.note(&format!(
+        "loudou: {happened} in the meantime; nothing was changed. It is now:\n\n{text}\nrun the command \
+         again to change that"
+    ))?;
+    Ok(Outcome::Failed)
+}

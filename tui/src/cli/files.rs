@@ -1,0 +1,55 @@
+//! Files that commands read, `-` for standard input, and what is wrong with them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use loudou_rules::config::{MAX_FILE_BYTES, Problem};
+
+use super::context::Context;
+use super::report::Report;
+use crate::text::escape;
+
+/// The name of a file in messages.
+pub(super) fn name_of(path: &Path) -> String {
+    if path == Path::new("-") {
+        "(standard input)".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+/// The bytes of a file, or for `-` of standard input; one more than a rule file may have at most.
+pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
+    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    let mut read = |reader: &mut dyn Read| -> io::Result<usize> {
+        reader.take(most.saturating_add(1)).read_to_end(&mut bytes)
+    };
+    let read = if path == Path::new("-") {
+        read(&mut context.io.input)
+    } else {
+        File::open(path).and_then(|mut file| read(&mut file))
+    };
+    read.with_context(|| format!("cannot read {}", escape(&name_of(path))))?;
+    Ok(bytes)
+}
+
+/// A file as read, with what is wrong with its form.
+pub(super) fn report_of(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
+    let bytes = bytes_of(context, file)?;
+    Ok(Report::of_text(&name_of(file), &bytes))
+}
+
+/// Prints what is wrong with a file, its contents included.
+pub(super) fn problems(
+    context: &mut Context<'_, '_>,
+    mut read: Report,
+    wrong: &[Problem],
+) -> Result<()> {
+    read.add(wrong);
+    let text = read.lines(context.style);
+    context.note(text.trim_end())?;
+    Ok(())
+}

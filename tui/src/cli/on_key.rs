@@ -1,0 +1,95 @@
+//! `loudou ban`, `unban` and `reset`: changes of single keys.
+
+use anyhow::Result;
+use clap::Args;
+use loudou_limiter::Nanos;
+
+use super::changes;
+use super::context::Context;
+use super::options::{AskArgs, span};
+use super::world::Outcome;
+use crate::change::Change;
+use crate::change::ban::{Ban, BanTo};
+use crate::change::reset::Reset;
+
+const BAN_EXAMPLES: &str = "\
+Examples:
+  loudou ban per-user mallory --for 10m --reason 'scraping'
+  loudou ban per-user mallory                     until somebody lifts it
+  loudou buckets --state banned                   who is banned";
+
+#[derive(Debug, Args)]
+#[command(before_help = BAN_EXAMPLES)]
+pub(crate) struct BanArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+    /// Let it free by itself after this time, such as 10m
+    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    pub(crate) span: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+const UNBAN_EXAMPLES: &str = "\
+Examples:
+  loudou unban per-user mallory --reason 'ticket 4711'";
+
+#[derive(Debug, Args)]
+#[command(before_help = UNBAN_EXAMPLES)]
+pub(crate) struct UnbanArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+const RESET_EXAMPLES: &str = "\
+Examples:
+  loudou reset per-user alice --reason 'ticket 4711'";
+
+#[derive(Debug, Args)]
+#[command(before_help = RESET_EXAMPLES)]
+pub(crate) struct ResetArgs {
+    /// The rule
+    pub(crate) rule: String,
+    /// The key, as `loudou buckets` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+pub(super) fn ban(context: &mut Context<'_, '_>, args: &BanArgs) -> Result<Outcome> {
+    let change = Change::Ban(Ban {
+        rule: args.rule.clone(),
+        key: args.key.clone(),
+        to: BanTo::Banned(args.span),
+        reason: args.ask.reason.clone(),
+    });
+    changes::run(context, change, &args.ask, false)
+}
+
+pub(super) fn unban(context: &mut Context<'_, '_>, args: &UnbanArgs) -> Result<Outcome> {
+    let change = Change::Ban(Ban {
+        rule: args.rule.clone(),
+        key: args.key.clone(),
+        to: BanTo::Free(None),
+        reason: args.ask.reason.clone(),
+    });
+    changes::run(context, change, &args.ask, false)
+}
+
+pub(super) fn reset(context: &mut Context<'_, '_>, args: &ResetArgs) -> Result<Outcome> {
+    let change = Change::Reset(Reset {
+        rule: args.rule.clone(),
+        key: args.key.clone(),
+        reason: args.ask.reason.clone(),
+    });
+    changes::run(context, change, &args.ask, false)
+}

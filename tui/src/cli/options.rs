@@ -1,0 +1,129 @@
+//! Options that commands share, and how their values are read.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use loudou_limiter::{DURATION_FORM, Nanos};
+
+/// Options of every sub-command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// The admin listener
+    #[arg(
+        long,
+        global = true,
+        env = "LOUDOU_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    #[arg(default_value = "http://127.0.0.1:9911", help_heading = "Connection")]
+    pub(crate) url: String,
+
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    #[arg(
+        help = "A file with the bearer token; else LOUDOU_TOKEN, else the file that \
+                  LOUDOU_TOKEN_FILE names"
+    )]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// How long one call may take [default: 5s]
+    #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]
+    #[arg(value_parser = span)]
+    pub(crate) timeout: Option<Nanos>,
+
+    /// Refuse to change anything
+    #[arg(long, global = true, help_heading = "Connection")]
+    pub(crate) read_only: bool,
+
+    /// The form of what is printed; with `top`, print once [default: table]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        help_heading = "Output"
+    )]
+    pub(crate) output: Option<Format>,
+
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        help_heading = "Output"
+    )]
+    #[arg(default_value = "auto")]
+    #[arg(help = "Colours; NO_COLOR and TERM=dumb switch them off too")]
+    pub(crate) color: ColorWhen,
+
+    /// Draw with ASCII characters alone
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) ascii: bool,
+}
+
+/// The form of what is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    #[default]
+    Table,
+    Json,
+    Jsonl,
+    Csv,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Options of everything that changes something.
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// Why, for the trail
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    #[arg(value_parser = reason, allow_hyphen_values = true)]
+    pub(crate) reason: String,
+    /// Do not ask on a terminal
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// A field of a limit, and what it is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldValue {
+    pub(crate) field: String,
+    pub(crate) value: String,
+}
+
+pub(crate) fn span(text: &str) -> Result<Nanos, String> {
+    Nanos::parse(text)
+        .filter(|span| *span > Nanos::ZERO)
+        .ok_or_else(|| format!("not a time; write {DURATION_FORM}"))
+}
+
+pub(crate) fn field_value(text: &str) -> Result<FieldValue, String> {
+    let (field, value) = text
+        .split_once('=')
+        .filter(|(field, _)| !field.is_empty())
+        .ok_or_else(|| "not a field with a value; write it like window=2m".to_owned())?;
+    Ok(FieldValue {
+        field: field.to_owned(),
+        value: value.to_owned(),
+    })
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    if text.len() > loudou_api::MAX_REASON {
+        return Err(format!("longer than {} bytes", loudou_api::MAX_REASON));
+    }
+    Ok(text.to_owned())
+}

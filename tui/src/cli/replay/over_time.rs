@@ -1,0 +1,49 @@
+//! Refusals over time, as plots.
+
+use std::io::{self, Write};
+
+use loudou_replay::summary::TimelineSummary;
+
+use super::plot::{self, Axis};
+use crate::cli::world::Style;
+use crate::text::{date, humanise};
+
+/// From here on an instant is one of the calendar, after 1973.
+const CALENDAR_NS: u64 = 100_000_000_000_000_000;
+/// How wide what is not a table is at most.
+pub(super) const WIDEST: usize = 78;
+
+/// Refusals over time, of one rule file or of several on the same scale.
+pub(super) fn print(
+    sides: &[(&str, &TimelineSummary)],
+    out: &mut dyn Write,
+    style: Style,
+) -> io::Result<()> {
+    let refused = |line: &TimelineSummary| -> Vec<u64> {
+        line.slots.iter().map(|slot| slot.refused).collect()
+    };
+    let highest = sides.iter().flat_map(|(_, line)| refused(line)).max();
+    let is_instant = sides.iter().all(|(_, line)| line.slots.len() < 2);
+    if highest.unwrap_or(0) == 0 || is_instant {
+        return Ok(());
+    }
+    for (name, line) in sides {
+        let (start, slot) = (line.start_ns, line.slot_ns);
+        let width = style.width.unwrap_or(WIDEST).min(WIDEST);
+        let values = refused(line);
+        let each = plot::each(&values, width);
+        let per = humanise(slot.saturating_mul(each));
+        writeln!(out, "\nrefused per {per}{name}")?;
+        let count = u64::try_from(values.len()).unwrap_or(u64::MAX);
+        let span = slot.saturating_mul(count);
+        let (from, to) = if start < CALENDAR_NS {
+            ("0s".to_owned(), humanise(span))
+        } else {
+            let end = start.saturating_add(span);
+            (date(start / 1_000_000), date(end / 1_000_000))
+        };
+        let axis = Axis { from, to };
+        plot::print(&values, highest, &axis, width, out, style)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Fields of a limit as typed on the command line, put into the limits of a rule.
+
+use anyhow::{Context as _, Result, bail};
+use loudou_rules::config;
+use serde_json::{Map, Value};
+
+use super::world::Usage;
+use crate::limit_edit;
+use crate::text::escape;
+
+/// The rule's limits with the fields of the chosen one changed.
+pub(super) fn changed_limits(
+    wanted: Option<&str>,
+    changes: &[(&str, String)],
+    rule: &Value,
+) -> Result<Value> {
+    let limits = rule.get("limits").and_then(Value::as_array);
+    let mut limits = limits
+        .cloned()
+        .context("the rule as answered has no limits")?;
+    let name_of = |limit: &Value| {
+        let name = limit.get("name").and_then(Value::as_str);
+        name.unwrap_or_default().to_owned()
+    };
+    let names: Vec<String> = limits.iter().map(name_of).collect();
+    let listed = escape(&names.join(", ")).into_owned();
+    let wanted = match (wanted, names.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, _) => {
+            bail!(Usage(format!(
+                "the rule has several limits; choose one with --limit: {listed}"
+            )))
+        }
+    };
+    let limit = limits.iter_mut().find(|limit| name_of(limit) == *wanted);
+    let Some(Value::Object(fields)) = limit else {
+        let name = escape(wanted);
+        bail!(Usage(format!(
+            "the rule has no limit `{name}`; it has {listed}"
+        )));
+    };
+    change(fields, changes)?;
+    Ok(Value::Array(limits))
+}
+
+/// Changes a limit, by the core's table of its algorithm's fields.
+fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<()> {
+    let algorithm = limit.get("algorithm").and_then(Value::as_str);
+    let algorithm = algorithm.unwrap_or_default().to_owned();
+    let names: Vec<&str> = config::limit_fields(&algorithm)
+        .iter()
+        .map(|f| f.name)
+        .collect();
+    if names.is_empty() {
+        let name = escape(&algorithm);
+        bail!(Usage(format!("this loudou is too old to edit {name}")));
+    }
+    // What only follows from other numbers goes on to do so.
+    *limit = config::spoken_value(limit);
+    for (index, (name, value)) in changes.iter().enumerate() {
+        let Some(field) = limit_edit::field(&algorithm, name) else {
+            let (name, names) = (escape(name), names.join(", "));
+            bail!(Usage(format!(
+                "{algorithm} has no field `{name}`; it has {names}"
+            )));
+        };
+        if changes
+            .iter()
+            .take(index)
+            .any(|(earlier, _)| earlier == name)
+        {
+            bail!(Usage(format!("{name} is given twice")));
+        }
+        limit_edit::put(limit, field, value);
+    }
+    let set: Vec<&str> = changes.iter().map(|(name, _)| *name).collect();
+    limit_edit::settle(limit, &set);
+    Ok(())
+}
