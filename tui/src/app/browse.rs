@@ -14,7 +14,7 @@ use super::question::Pending;
 use super::rows::BucketId;
 use super::state::{Exit, Frozen, Mode, Screen, State};
 use crate::change::ban_undo::Seen;
-use crate::change::form::Place;
+use crate::change::form::KeyPlace;
 use crate::change::{Begun, Start};
 
 /// How many rows a turn of the wheel is.
@@ -169,7 +169,7 @@ fn start(state: &mut State, start: Start) {
     let Some(BucketId { rule, key }) = state.target() else {
         return;
     };
-    let place = Place {
+    let place = KeyPlace {
         seen: state.rule_named(&rule).cloned().map(Box::new),
         bucket: state.target_row().map(|row| Box::new(row.view.clone())),
         rule,
