@@ -21,7 +21,7 @@ pub(crate) mod verb;
 use ban::Ban;
 use ban_undo::{BanUndo, Seen};
 use edit::{Edit, EditUndo};
-use form::{Asked, Place, Typed, Wrong};
+use form::{Asked, KeyPlace, Typed, Wrong};
 use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
@@ -229,7 +229,7 @@ impl Start {
         matches!(self, Self::Override)
     }
 
-    pub(crate) fn begin(self, place: &Place) -> Begun {
+    pub(crate) fn begin(self, place: &KeyPlace) -> Begun {
         match self {
             Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
             Self::Ban => match ban::lift(place) {
@@ -241,7 +241,7 @@ impl Start {
     }
 
     /// A problem of the values together, each of which is valid.
-    pub(crate) fn wrong(self, place: &Place, typed: &Typed) -> Option<Wrong> {
+    pub(crate) fn wrong(self, place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
         match self {
             Self::Override => key_override::wrong(place, typed),
             Self::Reset | Self::Ban => None,
@@ -249,7 +249,7 @@ impl Start {
     }
 
     /// The change that was asked for.
-    pub(crate) fn of_form(self, place: &Place, typed: &Typed) -> Option<Change> {
+    pub(crate) fn of_form(self, place: &KeyPlace, typed: &Typed) -> Option<Change> {
         match self {
             Self::Reset => Some(Change::Reset(reset::at(place))),
             Self::Ban => Some(Change::Ban(ban::of_form(place, typed))),

@@ -16,7 +16,7 @@ use super::screen::Screen;
 use super::screens;
 use super::state::{Exit, Frozen, Mode, State};
 use crate::change::ban_undo::Seen;
-use crate::change::form::Place;
+use crate::change::form::KeyPlace;
 use crate::change::{Begun, Start};
 
 /// How many rows a turn of the wheel is.
@@ -114,7 +114,7 @@ fn start(state: &mut State, start: Start) {
     let Some(BucketName { rule, key }) = screens::target(state) else {
         return;
     };
-    let place = Place {
+    let place = KeyPlace {
         seen: state.rule_named(&rule).cloned().map(Box::new),
         bucket: screens::target_row(state).map(|row| Box::new(row.view.clone())),
         rule,

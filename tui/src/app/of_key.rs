@@ -3,21 +3,21 @@
 use super::form::{Field, Input, Kind, choose, field_problem};
 use super::press::Press;
 use super::question::Pending;
-use crate::change::form::{Asked, Place, Typed};
+use crate::change::form::{Asked, KeyPlace, Typed};
 use crate::change::{Change, Start};
 
 /// The form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyForm {
     start: Start,
-    pub(crate) place: Place,
+    pub(crate) place: KeyPlace,
     pub(crate) fields: Vec<Field>,
     pub(crate) focus: usize,
 }
 
 impl KeyForm {
     /// A form that asks this.
-    pub(crate) fn new(start: Start, place: Place, asked: &[Asked]) -> Self {
+    pub(crate) fn new(start: Start, place: KeyPlace, asked: &[Asked]) -> Self {
         Self {
             start,
             place,

@@ -3,8 +3,8 @@
 use loudou_api::{BanAnswer, BanBy};
 use loudou_limiter::Nanos;
 
-use super::form::{Asked, Place, Prompt, Typed};
-use super::verb::{Answer, Outcome, Question, Verb, details, key_of_rule};
+use super::form::{Asked, KeyPlace, Prompt, Typed};
+use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
 use crate::client::{Client, ClientError};
 
 /// A ban of a key, or its end.
@@ -61,20 +61,20 @@ impl Verb for Ban {
         Ok(Answer::Ban(Box::new(answer)))
     }
 
-    fn outcome(&self, answer: &Answer) -> Outcome {
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
         let Answer::Ban(answer) = answer else {
-            return Outcome::default();
+            return OutcomeText::default();
         };
         let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
         match self.to {
-            BanTo::Banned(span) => Outcome {
+            BanTo::Banned(span) => OutcomeText {
                 line: format!("{name} is banned {}", how_long(span)),
                 toast: match span {
                     None => format!("{key} is banned"),
                     Some(span) => format!("{key} is banned for {span}"),
                 },
             },
-            BanTo::Free(_) => Outcome {
+            BanTo::Free(_) => OutcomeText {
                 line: lifted(&name, answer),
                 toast: if answer.before.is_none() {
                     format!("{key} was not banned")
@@ -111,7 +111,7 @@ fn lifted(name: &str, answer: &BanAnswer) -> String {
 }
 
 /// The ban to lift, if the key of a bucket is banned by something that can be lifted.
-pub(super) fn lift(place: &Place) -> Option<Ban> {
+pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     let ban = place.bucket.as_ref()?.ban?;
     (ban.by != BanBy::Override).then(|| Ban {
         rule: place.rule.clone(),
@@ -127,7 +127,7 @@ pub(super) fn asked() -> Vec<Asked> {
 }
 
 /// The ban that was asked for.
-pub(super) fn of_form(place: &Place, typed: &Typed) -> Ban {
+pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Ban {
     Ban {
         rule: place.rule.clone(),
         key: place.key.clone(),

@@ -4,7 +4,7 @@ use loudou_api::{EditAnswer, EditView, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use serde_json::{Map, Value};
 
-use super::verb::{Answer, Outcome, Question, Verb, difference, undo_reason};
+use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
 use crate::client::{Client, ClientError, DropRequest, EditRequest};
 use crate::text::escape;
 
@@ -72,16 +72,16 @@ impl Verb for Edit {
         Ok(Answer::Edit(Box::new(answer)))
     }
 
-    fn outcome(&self, answer: &Answer) -> Outcome {
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
         let Answer::Edit(answer) = answer else {
-            return Outcome::default();
+            return OutcomeText::default();
         };
         let (name, change) = (escape(&answer.after.name), difference(&answer.change));
         let toast = match answer.change.as_str() {
             "" => "nothing changed",
             change => change,
         };
-        Outcome {
+        OutcomeText {
             line: format!("{name}: {}", escape(change)),
             toast: format!("{toast} (generation {})", answer.after.generation),
         }

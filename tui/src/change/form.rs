@@ -5,7 +5,7 @@ use loudou_limiter::{DURATION_FORM, Nanos};
 
 /// The key that a change is for, with its rule and bucket as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct KeyPlace {
     pub(crate) rule: String,
     pub(crate) key: String,
     /// The rule as it was read.

@@ -5,8 +5,8 @@ use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
-use super::form::{Asked, Place, Prompt, Typed, Wrong};
-use super::verb::{Answer, Outcome, Question, Verb, details, difference, undo_reason};
+use super::form::{Asked, KeyPlace, Prompt, Typed, Wrong};
+use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
 use crate::client::{Client, ClientError, OverrideRequest};
 use crate::meaning::short;
 use crate::text::escape;
@@ -68,12 +68,12 @@ impl Verb for Override {
         Ok(Answer::Edit(Box::new(answer)))
     }
 
-    fn outcome(&self, answer: &Answer) -> Outcome {
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
         let Answer::Edit(answer) = answer else {
-            return Outcome::default();
+            return OutcomeText::default();
         };
         let (name, change) = (escape(&answer.after.name), difference(&answer.change));
-        Outcome {
+        OutcomeText {
             line: format!("{name}: {}", escape(change)),
             toast: match answer.change.as_str() {
                 "" => format!("{}: nothing changed", self.key),
@@ -118,7 +118,7 @@ fn own<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
 }
 
 /// The form of an override; its initial values are those in force.
-pub(super) fn asked(place: &Place) -> Vec<Asked> {
+pub(super) fn asked(place: &KeyPlace) -> Vec<Asked> {
     let own = place.seen.as_ref().and_then(|seen| own(seen, &place.key));
     let scale = own.and_then(|own| own.get("scale")).map(Value::to_string);
     let gives = own.and_then(Value::as_str).unwrap_or("scale");
@@ -139,7 +139,7 @@ pub(super) fn asked(place: &Place) -> Vec<Asked> {
 }
 
 /// The problem of the override that was typed, if it has one.
-pub(super) fn wrong(place: &Place, typed: &Typed) -> Option<Wrong> {
+pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     let limits = limits(place.seen.as_ref()?);
     let wrong = parse_override(&place.key, &gives(typed)?, limits.as_ref()).err()?;
     let problem = wrong.first()?;
@@ -165,7 +165,7 @@ fn gives(typed: &Typed) -> Option<Value> {
 }
 
 /// The override that was asked for, if its rule is known.
-pub(super) fn of_form(place: &Place, typed: &Typed) -> Option<Override> {
+pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     let gives = gives(typed);
     let span = Nanos::parse(typed.get(Prompt::Expires));
     Some(Override {

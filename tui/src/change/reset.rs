@@ -1,7 +1,7 @@
 //! Resets of buckets. They cannot be undone.
 
-use super::form::Place;
-use super::verb::{Answer, Outcome, Question, Verb, key_of_rule};
+use super::form::KeyPlace;
+use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::client::{Client, ClientError};
 
 /// The reason that goes with resets from the screen.
@@ -40,24 +40,24 @@ impl Verb for Reset {
         Ok(Answer::Reset(Box::new(answer)))
     }
 
-    fn outcome(&self, answer: &Answer) -> Outcome {
+    fn outcome(&self, answer: &Answer) -> OutcomeText {
         let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
         match answer {
-            Answer::Reset(answer) if answer.existed => Outcome {
+            Answer::Reset(answer) if answer.existed => OutcomeText {
                 line: format!("{name} is as good as new; it was:\n"),
                 toast: format!("reset: {key} is as good as new"),
             },
-            Answer::Reset(_) => Outcome {
+            Answer::Reset(_) => OutcomeText {
                 line: format!("{name} has no bucket: it is as good as new"),
                 toast: format!("reset: {key} had no bucket, which is as good"),
             },
-            _ => Outcome::default(),
+            _ => OutcomeText::default(),
         }
     }
 }
 
 /// The reset of the bucket of a place.
-pub(super) fn at(place: &Place) -> Reset {
+pub(super) fn at(place: &KeyPlace) -> Reset {
     Reset {
         rule: place.rule.clone(),
         key: place.key.clone(),

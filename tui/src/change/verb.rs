@@ -25,7 +25,7 @@ pub(crate) trait Verb {
     fn send(&self, client: &Client, dry_run: bool) -> Result<Answer, ClientError>;
 
     /// The outcome in words.
-    fn outcome(&self, answer: &Answer) -> Outcome;
+    fn outcome(&self, answer: &Answer) -> OutcomeText;
 }
 
 /// A question: in one line, and with its details apart.
@@ -48,7 +48,7 @@ pub(crate) enum Answer {
 
 /// An outcome in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct OutcomeText {
     /// For a command line, with rule and key; escaped.
     pub(crate) line: String,
     /// For a screen.
