@@ -5,7 +5,7 @@
 //! live in pages ([`page`]); [`table`] finds a bucket's page by a seeded hash and changes it with
 //! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
 //! stores for tests and replays, [`overlay`] is one for a look at what would be. [`sweep`] goes over all
-//! buckets of a rule.
+//! buckets of a rule, and [`swap`](mod@swap) changes values of other kinds.
 
 use alloc::vec::Vec;
 
@@ -18,6 +18,7 @@ pub mod page;
 pub mod paged;
 pub mod release;
 pub mod size;
+pub mod swap;
 pub mod sweep;
 pub mod table;
 pub mod upstreams;
