@@ -13,7 +13,6 @@ use crate::active_rule::ActiveRule;
 use crate::ask::Ask;
 use crate::ban::{Ban, Conduct};
 use crate::limit::{BucketDecision, Limits};
-use crate::taken::Taken;
 use crate::versions::Age;
 
 /// How often a conflict is tried again. Every failed try means that another worker succeeded in the
@@ -67,7 +66,11 @@ struct Planned {
 impl<'a> Attempt<'a> {
     /// Nothing done yet.
     pub fn new(table: &'a Table, take: Take<'a>) -> Self {
-        let id = table.id(take.rule.tag(), take.key);
+        Self::at(table, table.id(take.rule.tag(), take.key), take)
+    }
+
+    /// The same where the bucket's address is known: hashing a key twice costs time.
+    pub fn at(table: &'a Table, id: BucketId, take: Take<'a>) -> Self {
         let page_key = table.page_key(id.page);
         Self {
             table,
@@ -123,10 +126,7 @@ impl<'a> Attempt<'a> {
             }
         }
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        let receipt = Receipt {
-            taken: Taken::new(&slot.bucket, &ask),
-            origin: slot.origin,
-        };
+        let receipt = Receipt::new(self.id, &slot, &ask);
         let answer = self.answer(&mut slot);
         let is_refused = is_refused(&answer);
         let counter = if is_refused {

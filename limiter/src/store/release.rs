@@ -6,19 +6,37 @@
 use alloc::vec::Vec;
 
 use super::attempt::{MAX_RETRIES, gain_flag};
-use super::page::{FLAG_KEEPS_GAIN, PageBytes};
+use super::page::{FLAG_KEEPS_GAIN, PageBytes, Slot};
 use super::table::{BucketId, GaveUp, StoreStats, Table};
 use super::{Cas, SharedData, StoreFailed, Written};
 use crate::active_rule::ActiveRule;
+use crate::ask::Ask;
 use crate::taken::Taken;
 use crate::time::Clock;
 use crate::versions::Age;
 
-/// What a bucket gave out: what was taken, and of which of the buckets that were in its place.
+/// What a bucket gave out: its address, what was taken, and of which of the buckets that were in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
+    pub(super) id: BucketId,
     pub(super) taken: Taken,
     pub(super) origin: u32,
+}
+
+impl Receipt {
+    /// For what `ask` is about to take from the bucket in a slot.
+    pub(super) fn new(id: BucketId, slot: &Slot, ask: &Ask) -> Self {
+        Self {
+            id,
+            taken: Taken::new(&slot.bucket, ask),
+            origin: slot.origin,
+        }
+    }
+
+    /// The address of the bucket.
+    pub const fn id(&self) -> BucketId {
+        self.id
+    }
 }
 
 /// Why something is given back.
@@ -64,7 +82,7 @@ pub struct Giving<'a> {
 impl<'a> Giving<'a> {
     /// Nothing done yet.
     pub fn new(table: &Table, give: Give<'a>) -> Self {
-        let id = table.id(give.rule.tag(), give.key);
+        let id = give.receipt.id;
         Self {
             give,
             id,

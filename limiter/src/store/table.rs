@@ -194,7 +194,19 @@ impl Table {
         take: &Take<'_>,
         stats: &mut StoreStats,
     ) -> Result<Charge, GaveUp> {
-        let mut attempt = Attempt::new(self, *take);
+        let id = self.id(take.rule.tag(), take.key);
+        self.charge_at(store, id, take, stats)
+    }
+
+    /// The same for the bucket at this address, which is that of the rule and key.
+    pub fn charge_at(
+        &self,
+        store: &mut dyn SharedData,
+        id: BucketId,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<Charge, GaveUp> {
+        let mut attempt = Attempt::at(self, id, *take);
         loop {
             attempt.read(store)?;
             if let Some(outcome) = attempt.write(store, stats) {
