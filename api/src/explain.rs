@@ -2,7 +2,7 @@
 //!
 //! The body is a request as `loudou_limiter::config::parse_sample` reads it.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
+use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome, RuleSet};
 use loudou_limiter::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
 use loudou_limiter::rule::{Failing, Found, Missing};
 use loudou_limiter::store::table::GaveUp;
@@ -166,15 +166,15 @@ const fn is_false(value: &bool) -> bool {
 
 impl ExplainAnswer {
     /// The explanation of a request by `rules`, as of `now`.
-    pub fn new(explained: &Explanation, rules: &[ActiveRule], now: Nanos, generation: u64) -> Self {
+    pub fn new(explained: &Explanation, rules: &RuleSet, now: Nanos, generation: u64) -> Self {
         let name = |index: usize| rules.get(index).map(|active| active.rule().name.clone());
         let outcome = &explained.outcome;
-        let each = explained.rules.iter().zip(rules);
+        let each = explained.rules.iter().zip(rules.iter());
         Self {
             now_ns: now.get(),
             generation,
-            verdict: outcome.verdict(rules).into(),
-            wait_ns: outcome.wait(rules).get(),
+            verdict: outcome.verdict().into(),
+            wait_ns: outcome.wait().get(),
             refused_by: outcome.refusal().and_then(|said| name(said.rule)),
             rules: each
                 .map(|(rule, active)| {
@@ -194,7 +194,7 @@ impl ExplainAnswer {
                     if let Standing::Asked(place) = rule.standing
                         && let Some(said) = outcome.rules.get(place)
                     {
-                        view.answered(said, active);
+                        view.answered(said);
                     }
                     view
                 })
@@ -244,7 +244,7 @@ impl ExplainedRule {
     }
 
     /// With what it said.
-    fn answered(&mut self, said: &RuleOutcome, active: &ActiveRule) {
+    fn answered(&mut self, said: &RuleOutcome) {
         self.overruled = said.overruled;
         self.says = match &said.answer {
             Answer::Decided(decision) => decision.verdict().into(),
@@ -253,7 +253,7 @@ impl ExplainedRule {
             Answer::KeyMissing | Answer::Banned(_) => Says::Refuse,
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
-                if said.answer.refuses(active.rule().on_error) {
+                if said.refuses() {
                     Says::Refuse
                 } else {
                     Says::Admit

@@ -3,7 +3,7 @@
 //! All workers that know the rule are at it; a value in shared data says how far they have come. When all
 //! pages are done, the record forgets what every bucket has undergone.
 
-use loudou_limiter::evaluate::ActiveRule;
+use loudou_limiter::evaluate::{ActiveRule, RuleSet};
 use loudou_limiter::store::table::{GaveUp, Table};
 use loudou_limiter::store::{CAS_ABSENT, Cas, Written};
 use loudou_limiter::{Clock, Nanos};
@@ -79,7 +79,7 @@ impl Sweep {
         &mut self,
         host: &dyn Host,
         share: &str,
-        (table, rules): (&Table, &[ActiveRule]),
+        (table, rules): (&Table, &RuleSet),
         clock: Clock,
     ) -> bool {
         let known = self.rules.iter().copied();
@@ -93,7 +93,8 @@ impl Sweep {
             return false;
         }
         self.due = clock.now.saturating_add(PAUSE);
-        let known: Vec<&ActiveRule> = [first].into_iter().chain(known).collect();
+        let known = [first].into_iter().chain(known);
+        let known: Vec<&ActiveRule> = known.map(|rule| &**rule).collect();
         step(host, share, (table, &known), PAGES, clock)
     }
 }

@@ -5,7 +5,7 @@ use loudou_limiter::config::AdminSettings;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Failure;
+use super::answer::Failure;
 use crate::host::Host;
 use crate::request::without_port;
 

@@ -7,7 +7,7 @@ use loudou_limiter::rule::Override;
 use loudou_limiter::store::page::{FLAG_PINNED, Slot};
 use loudou_limiter::{BucketDecision, Clock, Nanos};
 
-use super::Failure;
+use super::answer::Failure;
 
 /// A bucket as it is at `now`, without touching it.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, clock: Clock) -> BucketView {
