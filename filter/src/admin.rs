@@ -5,7 +5,7 @@
 //! there are stand in one table ([`routes`]).
 
 use loudou_api::Access;
-use loudou_limiter::config::AdminSettings;
+use loudou_rules::config::AdminSettings;
 
 use crate::current;
 use crate::host::{Host, Reply};

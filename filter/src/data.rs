@@ -5,7 +5,7 @@
 //! no trace in what the others share.
 
 use loudou_limiter::Nanos;
-use loudou_limiter::rule::RuleFile;
+use loudou_rules::rule::RuleFile;
 
 use crate::host::{Headers, Host, LogLevel, Reply};
 use crate::timer::Timer;

@@ -2,8 +2,8 @@
 
 use loudou_api::{Event, EventKind, Events};
 use loudou_limiter::Clock;
-use loudou_limiter::store::StoreFailed;
-use loudou_limiter::store::swap::{Swapped, swap};
+use loudou_store::StoreFailed;
+use loudou_store::swap::{Swapped, swap};
 use serde::Serialize;
 use serde_json::Value;
 

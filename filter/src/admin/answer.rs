@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use loudou_api::{ProblemAnswer, RuleProblem};
-use loudou_limiter::config::{Problem, RuleEdit};
-use loudou_limiter::rule::Rule;
-use loudou_limiter::store::table::GaveUp;
+use loudou_rules::config::{Problem, RuleEdit};
+use loudou_rules::rule::Rule;
+use loudou_store::GaveUp;
 use serde::Serialize;
 
 use crate::host::Reply;

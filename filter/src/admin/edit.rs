@@ -2,10 +2,11 @@
 //! its keys gets, with an eye on others who do.
 
 use loudou_api::{EditAnswer, Event, EventKind};
-use loudou_limiter::config::{self, MAX_OVERRIDES};
-use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::rule::Rule;
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::config;
+use loudou_rules::config::MAX_OVERRIDES;
+use loudou_rules::rule::Rule;
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};

@@ -1,9 +1,9 @@
 //! `POST /v1/explain`: what would be made of a request. Nothing is taken, so whoever may view may ask.
 
 use loudou_api::ExplainAnswer;
-use loudou_limiter::config;
-use loudou_limiter::evaluate::RuleSet;
-use loudou_limiter::explain::explain;
+use loudou_rules::config;
+use loudou_rules::explain::explain;
+use loudou_rules::rule_set::RuleSet;
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};

@@ -1,10 +1,9 @@
 //! `GET /v1/status` and `GET /v1/events`.
 
 use loudou_api::{RuleTotals, Status, StoreStatus, UpstreamView};
-use loudou_limiter::rule::When;
-use loudou_limiter::store::table::Table;
-use loudou_limiter::store::upstreams::Upstream;
 use loudou_limiter::{Clock, Nanos};
+use loudou_store::upstreams::Upstream;
+use loudou_store::{Table, When};
 
 use super::AdminPlane;
 use super::answer::{Failure, ok, ok_at};

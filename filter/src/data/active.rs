@@ -1,13 +1,12 @@
 //! A configuration in force: the rules as they are now, the table of buckets, and one request
 //! against them.
 
-use loudou_limiter::Nanos;
-use loudou_limiter::evaluate::{
-    ActiveRule, Answer, Clock, Outcome, RuleOutcome, RuleSet, evaluate,
-};
-use loudou_limiter::rule::{Mode, Rule, RuleFile};
-use loudou_limiter::store::release::{Receipt, Why};
-use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_limiter::{Clock, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
+use loudou_rules::rule::{Mode, Rule, RuleFile};
+use loudou_rules::rule_set::RuleSet;
+use loudou_store::{GaveUp, LiveRule, Receipt, StoreStats, Table, Why};
 
 use super::connections::Connections;
 use super::counts::Counts;

@@ -7,7 +7,7 @@
 //! configuration that serves a newer one is in force again.
 
 use loudou_limiter::Nanos;
-use loudou_limiter::store::swap::swap;
+use loudou_store::swap::swap;
 
 use crate::host::{Host, HostStore};
 

@@ -1,9 +1,9 @@
 //! The counts of decisions: in Envoy's metrics by rule, and among the keys that come often.
 
-use loudou_limiter::evaluate::{Answer, Outcome, RuleOutcome};
-use loudou_limiter::rule::Mode;
-use loudou_limiter::top::{By, Tally};
 use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
+use loudou_rules::rule::Mode;
+use loudou_store::top::{By, Tally};
 
 use crate::host::{Host, HostStore};
 use crate::metrics::{Counted, RuleMetrics};

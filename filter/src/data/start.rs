@@ -2,10 +2,10 @@
 //! takes the configuration up.
 
 use loudou_api::EventKind;
-use loudou_limiter::rule::{Rule, RuleFile};
-use loudou_limiter::store::table::Table;
-use loudou_limiter::top::Tally;
 use loudou_limiter::{Clock, Nanos};
+use loudou_rules::rule::{Rule, RuleFile};
+use loudou_store::Table;
+use loudou_store::top::Tally;
 
 use super::active::Active;
 use super::counts::Counts;

@@ -1,9 +1,9 @@
 //! Deciding while shared data cannot be used at all: as rules decide for a bucket that cannot be read.
 
-use loudou_limiter::request::Request as _;
-use loudou_limiter::rule::key::Key;
-use loudou_limiter::rule::{Mode, OnError, Override, Rule};
 use loudou_limiter::{Ban, Nanos};
+use loudou_rules::request::Request as _;
+use loudou_rules::rule::key::Key;
+use loudou_rules::rule::{Mode, OnError, Override, Rule};
 
 use crate::host::{Host, Reply};
 use crate::request::HostRequest;

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use loudou_api::ProblemAnswer;
-use loudou_limiter::evaluate::{Answer, RuleOutcome};
-use loudou_limiter::rule::{RefuseBody, Rule};
 use loudou_limiter::{Ban, BucketDecision, Nanos};
+use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
 use super::headers::{RateLimitHeaders, policy_name};
