@@ -7,6 +7,7 @@ use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
 use loudou_rules::rule::{Failing, Found, Missing};
+use loudou_rules::rule_set::RuleSet;
 use loudou_store::GaveUp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -167,15 +168,15 @@ const fn is_false(value: &bool) -> bool {
 
 impl ExplainAnswer {
     /// The explanation of a request by `rules`, as of `now`.
-    pub fn new(explained: &Explanation, rules: &[ActiveRule], now: Nanos, generation: u64) -> Self {
+    pub fn new(explained: &Explanation, rules: &RuleSet, now: Nanos, generation: u64) -> Self {
         let name = |index: usize| rules.get(index).map(|active| active.rule().name.clone());
         let outcome = &explained.outcome;
-        let each = explained.rules.iter().zip(rules);
+        let each = explained.rules.iter().zip(rules.iter());
         Self {
             now_ns: now.get(),
             generation,
-            verdict: outcome.verdict(rules).into(),
-            wait_ns: outcome.wait(rules).get(),
+            verdict: outcome.verdict().into(),
+            wait_ns: outcome.wait().get(),
             refused_by: outcome.refusal().and_then(|said| name(said.rule)),
             rules: each
                 .map(|(rule, active)| {
@@ -195,7 +196,7 @@ impl ExplainAnswer {
                     if let Standing::Asked(place) = rule.standing
                         && let Some(said) = outcome.rules.get(place)
                     {
-                        view.answered(said, active);
+                        view.answered(said);
                     }
                     view
                 })
@@ -245,7 +246,7 @@ impl ExplainedRule {
     }
 
     /// With what it said.
-    fn answered(&mut self, said: &RuleOutcome, active: &ActiveRule) {
+    fn answered(&mut self, said: &RuleOutcome) {
         self.overruled = said.overruled;
         self.says = match &said.answer {
             Answer::Decided(decision) => decision.verdict().into(),
@@ -254,7 +255,7 @@ impl ExplainedRule {
             Answer::KeyMissing | Answer::Banned(_) => Says::Refuse,
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
-                if said.answer.refuses(active.rule().on_error) {
+                if said.refuses() {
                     Says::Refuse
                 } else {
                     Says::Admit

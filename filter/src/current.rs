@@ -1,6 +1,7 @@
 //! The shared record as it is now: edits that have run out are dropped by whoever looks first.
 
 use loudou_api::EventKind;
+use loudou_limiter::Nanos;
 
 use crate::events::{self, Over};
 use crate::host::Host;
@@ -12,8 +13,8 @@ pub(crate) fn load(
     host: &dyn Host,
     share: &str,
     metrics: &StoreMetrics,
+    now: Nanos,
 ) -> Result<Record, RecordError> {
-    let now = host.now();
     let (record, expired) = record::change(host, share, |record| {
         let expired = record.expire(now);
         (!expired.is_empty()).then_some(expired)
@@ -23,6 +24,7 @@ pub(crate) fn load(
     };
     metrics.announce_change(host);
     let over = Over {
+        at: host.clock_at(now),
         kind: EventKind::EditExpired,
         generation: record.generation,
         edit: "the edit ran out; the rule is back to its base",

@@ -1,18 +1,19 @@
 //! The ring of events in shared data: who changed what.
 
 use loudou_api::{Event, EventKind, Events};
-use loudou_store::{CAS_ABSENT, StoreFailed, Written};
+use loudou_limiter::Clock;
+use loudou_store::StoreFailed;
+use loudou_store::swap::{Swapped, swap};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::escaped::escaped;
-use crate::host::{Host, LogLevel};
+use crate::host::{Host, HostStore, LogLevel};
 use crate::json::{list, number, text};
 use crate::record::Ended;
 
 /// How many events are kept.
 const KEPT: usize = 256;
-const MAX_TRIES: usize = 16;
 /// How many keys one event names.
 const NAMED: usize = 8;
 /// Who did what happened by itself.
@@ -28,11 +29,11 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":events"].concat()
 }
 
-/// An event of `kind`, now.
-pub(crate) fn event(host: &dyn Host, kind: EventKind, by: &str, generation: u64) -> Event {
+/// An event of `kind`.
+pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Event {
     Event {
-        at_ns: host.now().get(),
-        at_unix_ms: host.unix_ms(),
+        at_ns: at.now.get(),
+        at_unix_ms: at.wall.as_millis(),
         kind,
         by: by.to_owned(),
         generation,
@@ -42,31 +43,17 @@ pub(crate) fn event(host: &dyn Host, kind: EventKind, by: &str, generation: u64)
 
 /// Adds an event, to the ring and to Envoy's log. Losing one to contention is logged, not fatal:
 /// what it tells of has happened.
-pub(crate) fn add(host: &dyn Host, share: &str, event: Event) {
-    log(host, &event);
-    let mut event = event;
-    for _ in 0..MAX_TRIES {
-        let Ok((mut ring, cas)) = load(host, share) else {
-            break;
-        };
-        ring.last_seq = ring.last_seq.saturating_add(1);
-        event.seq = ring.last_seq;
-        ring.events.push(event.clone());
-        let surplus = ring.events.len().saturating_sub(KEPT);
-        ring.events.drain(..surplus);
-        let Ok(bytes) = serde_json::to_vec(&ring) else {
-            break;
-        };
-        match host.shared_set(&key(share), &bytes, cas) {
-            Ok(Written::Done) => return,
-            Ok(Written::Conflict) => {}
-            Err(StoreFailed) => break,
-        }
+pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
+    log(host, event);
+    let added = swap(&mut HostStore(host), &key(share), &mut |bytes| {
+        let mut ring = Ring::read(bytes);
+        ring.add(event.clone());
+        serde_json::to_vec(&ring).ok()
+    });
+    if added != Ok(Swapped::Done) {
+        let line = "the event above could not be added to the events";
+        host.log(LogLevel::Warn, line);
     }
-    host.log(
-        LogLevel::Warn,
-        "the event above could not be added to the events",
-    );
 }
 
 /// Adds what there is to tell of edits that are over: of the rule's, and of overrides of its keys.
@@ -74,10 +61,10 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
     let event = |detail: String| Event {
         rule: Some(ended.rule.clone()),
         detail,
-        ..event(host, over.kind, BY_ITSELF, over.generation)
+        ..event(over.at, over.kind, BY_ITSELF, over.generation)
     };
     if ended.edit {
-        add(host, share, event(over.edit.to_owned()));
+        add(host, share, &event(over.edit.to_owned()));
     }
     let named: Vec<&str> = ended.keys.iter().map(String::as_str).take(NAMED).collect();
     let mut named = named.join(", ");
@@ -92,11 +79,12 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
     if let [key] = ended.keys.as_slice() {
         event.key = Some(key.clone());
     }
-    add(host, share, event);
+    add(host, share, &event);
 }
 
 /// How edits came to be over.
 pub(crate) struct Over<'a> {
+    pub(crate) at: Clock,
     pub(crate) kind: EventKind,
     pub(crate) generation: u64,
     /// What is told of the edit of a rule.
@@ -119,21 +107,27 @@ fn log(host: &dyn Host, event: &Event) {
     host.log(LogLevel::Info, &line);
 }
 
-fn load(host: &dyn Host, share: &str) -> Result<(Ring, u32), StoreFailed> {
-    let mut bytes = Vec::new();
-    let cas = host.shared_get(&key(share), &mut bytes)?;
-    // A ring that cannot be read is started anew: events are for people, not for decisions.
-    let ring = Ring::read(&bytes).unwrap_or_default();
-    Ok((ring, cas.unwrap_or(CAS_ABSENT)))
-}
-
 impl Ring {
-    fn read(bytes: &[u8]) -> Option<Self> {
+    /// The ring in shared data. One that cannot be read is started anew: events are for people, not for
+    /// decisions.
+    fn read(bytes: Option<&[u8]>) -> Self {
+        bytes.and_then(Self::parse).unwrap_or_default()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
         let ring: Value = serde_json::from_slice(bytes).ok()?;
         Some(Self {
             last_seq: number(&ring, "last_seq")?,
             events: list(ring.get("events")?, read)?,
         })
+    }
+
+    fn add(&mut self, event: Event) {
+        self.last_seq = self.last_seq.saturating_add(1);
+        let seq = self.last_seq;
+        self.events.push(Event { seq, ..event });
+        let surplus = self.events.len().saturating_sub(KEPT);
+        self.events.drain(..surplus);
     }
 }
 
@@ -161,7 +155,9 @@ pub(crate) fn after(
     after: u64,
     is_other: bool,
 ) -> Result<Events, StoreFailed> {
-    let (ring, _) = load(host, share)?;
+    let mut bytes = Vec::new();
+    let found = host.shared_get(&key(share), &mut bytes)?;
+    let ring = Ring::read(found.map(|_| bytes.as_slice()));
     let restarted = is_other || after > ring.last_seq;
     let after = if restarted { 0 } else { after };
     let oldest = ring
@@ -170,7 +166,6 @@ pub(crate) fn after(
         .map_or(ring.last_seq, |event| event.seq.saturating_sub(1));
     Ok(Events {
         restarted,
-        now_ns: host.now().get(),
         lost: oldest.saturating_sub(after),
         last_seq: ring.last_seq,
         events: ring
@@ -184,23 +179,26 @@ pub(crate) fn after(
 
 #[cfg(test)]
 mod tests {
+    use loudou_limiter::Nanos;
+
     use super::*;
     use crate::host::fake::FakeHost;
 
     #[test]
     fn an_event_is_read_as_it_was_written() {
         let host = FakeHost::default();
-        let bare = event(&host, EventKind::Configured, BY_ITSELF, 1);
+        let at = Clock::at(Nanos::ZERO);
+        let bare = event(at, EventKind::Configured, BY_ITSELF, 1);
         let full = Event {
             rule: Some("per-user".to_owned()),
             key: Some("alice".to_owned()),
             reason: "sorry".to_owned(),
             detail: "the bucket is as new".to_owned(),
             until_ns: Some(7),
-            ..event(&host, EventKind::Reset, "ops", 2)
+            ..event(at, EventKind::Reset, "ops", 2)
         };
         for event in [&bare, &full] {
-            add(&host, "loudou", event.clone());
+            add(&host, "loudou", event);
         }
         let mut read = after(&host, "loudou", 0, false).expect("events").events;
         for event in &mut read {
@@ -213,7 +211,8 @@ mod tests {
     fn keeps_the_newest_and_counts_the_lost() {
         let host = FakeHost::default();
         for _ in 0..300 {
-            add(&host, "loudou", event(&host, EventKind::Reset, "ops", 1));
+            let reset = event(Clock::at(Nanos::ZERO), EventKind::Reset, "ops", 1);
+            add(&host, "loudou", &reset);
         }
         let all = after(&host, "loudou", 0, false).expect("events");
         assert_eq!((all.events.len(), all.last_seq, all.lost), (256, 300, 44));

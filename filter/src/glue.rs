@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::mem;
 
 use self::abi::EnvoyHost;
-use crate::admin::{AdminPlane, Begin, MAX_BODY};
-use crate::data::{self, DataPlane, Fate, Headers, Stay};
-use crate::host::{Host, LogLevel};
+use crate::admin::{AdminPlane, Begin, Call, MAX_BODY};
+use crate::data::{self, DataPlane, Fate, Stay};
+use crate::host::{Headers, Host, LogLevel};
 use crate::plugin::{self, Plugin};
 
 mod abi;
@@ -49,8 +49,8 @@ struct Stream {
     response_headers: Headers,
     /// What it holds until it ends, its place while it waits for its time included.
     stay: Stay,
-    /// Whether it is a call of the admin API whose body is not whole yet.
-    awaits_body: bool,
+    /// The call of the admin API whose body is not whole yet.
+    call: Option<Box<Call>>,
 }
 
 impl Vm {
@@ -128,7 +128,7 @@ impl Vm {
             Some((stream, Root::Admin(plane))) => {
                 match plane.begin(&EnvoyHost, !end_of_stream) {
                     Begin::Answer(reply) => EnvoyHost.reply(&reply),
-                    Begin::AwaitBody => stream.awaits_body = true,
+                    Begin::AwaitBody(call) => stream.call = Some(call),
                 }
                 Action::Pause
             }
@@ -151,9 +151,8 @@ impl Vm {
         match self.find(context) {
             Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
             Some((stream, Root::Admin(plane))) => {
-                if stream.awaits_body && is_whole {
-                    stream.awaits_body = false;
-                    EnvoyHost.reply(&plane.finish(&EnvoyHost));
+                if is_whole && let Some(call) = stream.call.take() {
+                    EnvoyHost.reply(&plane.finish(&EnvoyHost, call));
                 }
                 Action::Pause
             }

@@ -37,6 +37,11 @@ pub enum LogLevel {
     Error,
 }
 
+/// A header that the filter adds: its name and value.
+pub type Header = (&'static str, String);
+/// Headers that the filter adds.
+pub type Headers = Vec<Header>;
+
 /// An answer sent instead of the upstream's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
@@ -57,10 +62,10 @@ pub struct Reply {
 pub trait Host {
     /// The process-wide monotonic clock.
     fn now(&self) -> Nanos;
-    /// The instant on both clocks.
-    fn clock(&self) -> Clock {
+    /// The instant `now` on both clocks. Each callback reads each clock at most once.
+    fn clock_at(&self, now: Nanos) -> Clock {
         Clock {
-            now: self.now(),
+            now,
             wall: Nanos::from_millis(self.unix_ms()),
         }
     }

@@ -4,7 +4,7 @@
 //! does. Generations and numbers of events start at 1 in every process, so on their own they tell
 //! nothing to a client that has seen the process before.
 
-use loudou_limiter::Nanos;
+use loudou_limiter::{Clock, Nanos};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,8 +64,8 @@ impl Instance {
     }
 
     /// How long ago it started, by the wall clock.
-    pub(crate) fn age(&self, host: &dyn Host) -> Nanos {
-        let age_ms = host.unix_ms().saturating_sub(self.started_unix_ms);
+    pub(crate) const fn age(&self, at: Clock) -> Nanos {
+        let age_ms = at.wall.as_millis().saturating_sub(self.started_unix_ms);
         Nanos::from_secs(age_ms / 1_000)
     }
 }

@@ -11,10 +11,11 @@ use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::MAX_FILE_BYTES;
 use loudou_rules::rule::{KeyMap, Rule, RuleFile};
 use loudou_rules::versions::History;
-use loudou_store::{CAS_ABSENT, Cas, StoreFailed, Written};
+use loudou_store::swap::{Swapped, swap};
+use loudou_store::{CAS_ABSENT, StoreFailed, Written};
 use serde::Serialize;
 
-use crate::host::Host;
+use crate::host::{Host, HostStore};
 use crate::instance::Instance;
 
 mod edit;
@@ -28,8 +29,6 @@ pub(crate) use take_up::TakenUp;
 const FORMAT: u8 = 3;
 /// How large edits may make it, in bytes. Every worker reads all of it after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
-/// How often a conflicting change is tried again.
-const MAX_TRIES: usize = 16;
 
 /// The record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -200,16 +199,6 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":rules"].concat()
 }
 
-/// Reads the record, its version and its length.
-fn load(host: &dyn Host, share: &str) -> Result<(Record, Cas, usize), RecordError> {
-    let mut bytes = Vec::new();
-    let cas = host
-        .shared_get(&key(share), &mut bytes)?
-        .ok_or(RecordError::Missing)?;
-    let record = Record::read(&bytes).ok_or(RecordError::Unreadable)?;
-    Ok((record, cas, bytes.len()))
-}
-
 /// Writes a record that nobody else has written yet; whether it was this call.
 pub(crate) fn create(host: &dyn Host, share: &str, record: &Record) -> Result<bool, RecordError> {
     let bytes = serde_json::to_vec(record).map_err(|_never| RecordError::Unreadable)?;
@@ -263,20 +252,38 @@ fn change_within(
     most: usize,
     change: &mut dyn FnMut(&mut Record) -> bool,
 ) -> Result<Record, RecordError> {
-    for _ in 0..MAX_TRIES {
-        let (mut record, cas, length) = load(host, share)?;
-        if !change(&mut record) {
-            return Ok(record);
-        }
-        let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
-        if bytes.len() > most.max(length) {
-            return Err(RecordError::TooLarge);
-        }
-        if host.shared_set(&key(share), &bytes, cas)? == Written::Done {
-            return Ok(record);
-        }
+    let mut outcome = Err(RecordError::Missing);
+    let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
+        let changed = changed(found, most, change);
+        let (record, bytes) = match changed {
+            Ok((record, bytes)) => (Ok(record), bytes),
+            Err(error) => (Err(error), None),
+        };
+        outcome = record;
+        bytes
+    })?;
+    if swapped == Swapped::Contended {
+        return Err(RecordError::Contended);
     }
-    Err(RecordError::Contended)
+    outcome
+}
+
+/// The record in these bytes after a change, and its new bytes if that changes anything.
+fn changed(
+    found: Option<&[u8]>,
+    most: usize,
+    change: &mut dyn FnMut(&mut Record) -> bool,
+) -> Result<(Record, Option<Vec<u8>>), RecordError> {
+    let found = found.ok_or(RecordError::Missing)?;
+    let mut record = Record::read(found).ok_or(RecordError::Unreadable)?;
+    if !change(&mut record) {
+        return Ok((record, None));
+    }
+    let bytes = serde_json::to_vec(&record).map_err(|_never| RecordError::Unreadable)?;
+    if bytes.len() > most.max(found.len()) {
+        return Err(RecordError::TooLarge);
+    }
+    Ok((record, Some(bytes)))
 }
 
 #[cfg(test)]

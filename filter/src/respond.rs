@@ -5,6 +5,7 @@ mod grpc;
 mod headers;
 mod jitter;
 mod refusal;
+mod wait;
 
-pub(crate) use headers::RateLimitHeaders;
+pub(crate) use headers::of_admitted;
 pub(crate) use refusal::Refusal;

@@ -5,6 +5,7 @@
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule_set::RuleSet;
 use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 
 use crate::host::{Host, HostStore};
@@ -78,7 +79,7 @@ impl Sweep {
         &mut self,
         host: &dyn Host,
         share: &str,
-        (table, rules): (&Table, &[ActiveRule]),
+        (table, rules): (&Table, &RuleSet),
         clock: Clock,
     ) -> bool {
         let known = self.rules.iter().copied();
@@ -92,7 +93,8 @@ impl Sweep {
             return false;
         }
         self.due = clock.now.saturating_add(PAUSE);
-        let known: Vec<&ActiveRule> = [first].into_iter().chain(known).collect();
+        let known = [first].into_iter().chain(known);
+        let known: Vec<&ActiveRule> = known.map(|rule| &**rule).collect();
         step(host, share, (table, &known), PAGES, clock)
     }
 }

@@ -6,6 +6,7 @@
 //! neither does a client that left.
 
 use loudou_api::{Event, EventKind};
+use loudou_limiter::{Clock, Nanos};
 use loudou_rules::rule::{Mode, Rule};
 use loudou_store::health::Health;
 use loudou_store::{StoreStats, Table, When};
@@ -66,26 +67,31 @@ impl Watch {
     }
 
     /// Counts the response of the current request, which has ended. The events that come of it.
-    pub(crate) fn see(&self, host: &dyn Host, table: &Table, stats: &mut StoreStats) -> Vec<Event> {
+    pub(crate) fn see(
+        &self,
+        host: &dyn Host,
+        table: &Table,
+        now: Nanos,
+        stats: &mut StoreStats,
+    ) -> Vec<Event> {
         let Some((is_error, cluster)) = is_error(host).zip(cluster(host)) else {
             return Vec::new();
         };
-        let now = host.now();
         let turn = |(when, rules): &(When, Vec<String>)| {
             let mut store = HostStore(host);
             let turned = table.respond(&mut store, when, &cluster, is_error, now, stats)?;
-            Some(self.event(host, &cluster, &turned, rules))
+            Some(self.event(host.clock_at(now), &cluster, &turned, rules))
         };
         self.whens.iter().filter_map(turn).collect()
     }
 
-    fn event(&self, host: &dyn Host, cluster: &[u8], health: &Health, rules: &[String]) -> Event {
+    fn event(&self, at: Clock, cluster: &[u8], health: &Health, rules: &[String]) -> Event {
         let kind = if health.fails() {
             EventKind::UpstreamFails
         } else {
             EventKind::UpstreamHeals
         };
-        let mut event = events::event(host, kind, events::BY_ITSELF, self.generation);
+        let mut event = events::event(at, kind, events::BY_ITSELF, self.generation);
         event.rule = rules.first().cloned();
         let count = health.count();
         event.detail = format!(

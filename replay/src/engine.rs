@@ -3,11 +3,11 @@
 use loudou_limiter::{BucketDecision, Clock, Decision, Nanos, Verdict};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, Outcome, evaluate};
-use loudou_rules::rule::{Mode, RuleFile};
+use loudou_rules::rule::RuleFile;
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::paged::PagedStore;
-use loudou_store::{GaveUp, LiveRule, Receipt, StoreStats, Table, Why};
+use loudou_store::{GaveUp, Receipt, StoreStats, Table, Why};
 
 use super::flight::InFlight;
 use super::record::{LoggedRequest, TraceEdit};
@@ -81,13 +81,10 @@ impl Engine {
         let now = clock.now;
         let mut is_endless = false;
         for said in &outcome.rules {
-            let Some(rule) = self.rules.get(said.rule) else {
-                continue;
-            };
             let (Some(receipt), Some(key)) = (&said.receipt, &said.key) else {
                 continue;
             };
-            if !rule.limits_of(key).holds_until_end() {
+            if !said.limits().holds_until_end() {
                 continue;
             }
             // One that another rule refuses is over. Any other takes its place while it is held, too.
@@ -95,7 +92,7 @@ impl Engine {
                 now
             } else {
                 is_endless |= record.duration.is_none();
-                let passes = now.saturating_add(outcome.wait(&self.rules));
+                let passes = now.saturating_add(outcome.wait());
                 passes.saturating_add(record.duration.unwrap_or_default())
             };
             let place = PendingReturn {
@@ -130,7 +127,7 @@ impl Engine {
         self.rules.edit(rule, edit, *carry, now)
     }
 
-    pub(crate) fn rules(&self) -> &[ActiveRule] {
+    pub(crate) fn rules(&self) -> &RuleSet {
         &self.rules
     }
 
@@ -175,13 +172,10 @@ pub struct ReportedRule<'a> {
 
 impl<'a> Reported<'a> {
     /// What is reported of an outcome at `now`.
-    pub(crate) fn of(rules: &'a [ActiveRule], outcome: &'a Outcome, now: Nanos) -> Self {
-        let verdict = outcome.verdict(rules);
+    pub(crate) fn of(outcome: &'a Outcome, now: Nanos) -> Self {
+        let verdict = outcome.verdict();
         let mut best: Option<ReportedRule<'a>> = None;
         for (position, said) in outcome.rules.iter().enumerate() {
-            let Some(active) = rules.get(said.rule) else {
-                continue;
-            };
             let refuses = outcome.refused_by == Some(position);
             let bucket = match &said.answer {
                 Answer::Decided(bucket) => Some(bucket),
@@ -189,17 +183,17 @@ impl<'a> Reported<'a> {
                 _ if refuses => None,
                 _ => continue,
             };
-            if active.rule().mode != Mode::Enforce {
+            if !said.is_enforced() {
                 continue;
             }
-            let limits = active.limits_for(said.key.as_deref()).iter();
+            let limits = said.limits().iter();
             let limit = bucket.and_then(|bucket| {
                 let limit = limits.clone().nth(bucket.reported_index())?;
                 Some((limit.name(), bucket.reported()?))
             });
             let this = ReportedRule {
                 index: said.rule,
-                name: &active.rule().name,
+                name: &said.active.rule().name,
                 key: said.key.as_deref(),
                 wait: Nanos::ZERO,
                 limit,
@@ -213,7 +207,7 @@ impl<'a> Reported<'a> {
                 best = Some(this);
             }
         }
-        let wait = outcome.wait(rules);
+        let wait = outcome.wait();
         let rule = best.map(|rule| ReportedRule { wait, ..rule });
         Self { verdict, rule }
     }

@@ -101,12 +101,12 @@ impl Run {
         let at = self.time.last;
         let Side { engine, tally, .. } = &mut self.side;
         let outcome = engine.decide(record, clock);
-        let reported = Reported::of(engine.rules(), &outcome, clock.now);
-        tally.add(engine.rules(), &outcome, &reported, at);
+        let reported = Reported::of(&outcome, clock.now);
+        tally.add(&outcome, &reported, at);
         if let Some((other, changes)) = &mut self.other {
             let outcome = other.engine.decide(record, clock);
-            let theirs = Reported::of(other.engine.rules(), &outcome, clock.now);
-            other.tally.add(other.engine.rules(), &outcome, &theirs, at);
+            let theirs = Reported::of(&outcome, clock.now);
+            other.tally.add(&outcome, &theirs, at);
             changes.add(&reported, &theirs);
         }
         sink(&reported)

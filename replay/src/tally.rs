@@ -1,7 +1,6 @@
 //! What became of the requests under one rule file.
 
 use loudou_limiter::{Nanos, Verdict};
-use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::rule::Mode;
 
@@ -56,29 +55,20 @@ impl SideTally {
         }
     }
 
-    pub(crate) fn add(
-        &mut self,
-        rules: &[ActiveRule],
-        outcome: &Outcome,
-        reported: &Reported<'_>,
-        at: Nanos,
-    ) {
+    pub(crate) fn add(&mut self, outcome: &Outcome, reported: &Reported<'_>, at: Nanos) {
         self.requests.add(reported.verdict);
         self.timeline.add(at, reported.verdict);
         if reported.verdict == Verdict::Hold {
-            self.waits.add(outcome.wait(rules));
+            self.waits.add(outcome.wait());
         }
         for said in &outcome.rules {
-            let (Some(active), Some(counts)) =
-                (rules.get(said.rule), self.rules.get_mut(said.rule))
-            else {
+            let Some(counts) = self.rules.get_mut(said.rule) else {
                 continue;
             };
-            let rule = active.rule();
-            let refuses = said.answer.refuses(rule.on_error);
-            counts.add(said, refuses, rule.mode);
+            let (refuses, mode) = (said.refuses(), said.active.rule().mode);
+            counts.add(said, refuses, mode);
             if let (true, Some(key)) = (refuses, &said.key) {
-                let kind = match rule.mode {
+                let kind = match mode {
                     Mode::Enforce => REFUSED,
                     Mode::Shadow | Mode::Off => SHADOW_REFUSED,
                 };

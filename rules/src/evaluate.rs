@@ -10,11 +10,14 @@
 //! them: later enforced rules are for others.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Ban;
-use loudou_limiter::{Ask, BucketDecision, Clock, Nanos, Verdict};
-use loudou_store::{Charge, GaveUp, Give, LiveRule, Receipt, SharedData, StoreStats, Table, Why};
+use loudou_limiter::{Ask, BucketDecision, Clock, Limits, Nanos, Verdict};
+use loudou_store::{
+    BucketId, Charge, GaveUp, Give, LiveRule, Receipt, SharedData, StoreStats, Table, Why,
+};
 
 use crate::active_rule::{ActiveRule, Grant};
 use crate::request::Request;
@@ -27,8 +30,12 @@ use crate::rule_set::RuleSet;
 pub struct RuleOutcome {
     /// The index of the rule in its set.
     pub rule: usize,
+    /// The rule as it was evaluated.
+    pub active: Arc<ActiveRule>,
     /// The key of the request; `None` when it lacks a part.
     pub key: Option<String>,
+    /// The address of the key's bucket.
+    pub id: Option<BucketId>,
     /// What it said.
     pub answer: Answer,
     /// What it asked for, where it came to that.
@@ -41,15 +48,63 @@ pub struct RuleOutcome {
 
 impl RuleOutcome {
     /// A rule that does not apply.
-    const fn new(rule: usize) -> Self {
+    const fn new(rule: usize, active: Arc<ActiveRule>) -> Self {
         Self {
             rule,
+            active,
             key: None,
+            id: None,
             answer: Answer::Skipped,
             price: None,
             receipt: None,
             overruled: false,
         }
+    }
+
+    /// Asks the bucket of the request's key.
+    fn charge(
+        &mut self,
+        key: String,
+        (table, store): (&Table, &mut dyn SharedData),
+        request: &mut dyn Request,
+        clock: Clock,
+        stats: &mut StoreStats,
+    ) {
+        let active = &*self.active;
+        let price = price(active.rule(), request);
+        let id = table.id(active.tag(), &key);
+        let ask = Ask {
+            cost: price.cost,
+            now: clock.now,
+            wall: clock.wall,
+            max_wait: request.max_wait(),
+        };
+        (self.answer, self.receipt) = match active.grant(&key) {
+            Grant::Limits(limits) => {
+                let take = active.take_of(limits, &key, ask);
+                Answer::of(table.charge_at(store, id, &take, stats))
+            }
+            Grant::Unlimited => (unlimited(table, store, id, ask.now), None),
+            Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
+        };
+        self.key = Some(key);
+        self.id = Some(id);
+        self.price = Some(price);
+    }
+
+    /// Whether the rule can refuse the request.
+    pub fn is_enforced(&self) -> bool {
+        self.active.rule().mode == Mode::Enforce
+    }
+
+    /// Whether the request is refused, were the rule enforced.
+    pub fn refuses(&self) -> bool {
+        self.answer.refuses(self.active.rule().on_error)
+    }
+
+    /// The limits of its key; without a key, the rule's.
+    pub fn limits(&self) -> &Limits {
+        self.active.limits_for(self.key.as_deref())
     }
 }
 
@@ -97,10 +152,10 @@ impl Outcome {
     }
 
     /// What happens to the request. A rule in shadow mode says nothing.
-    pub fn verdict(&self, rules: &[ActiveRule]) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         if self.is_refused() {
             Verdict::Refuse
-        } else if self.wait(rules) > Nanos::ZERO {
+        } else if self.wait() > Nanos::ZERO {
             Verdict::Hold
         } else {
             Verdict::Admit
@@ -110,9 +165,9 @@ impl Outcome {
     /// When a request that is not refused may pass, if it has to wait: the latest instant of the
     /// rules that are enforced. It is on the clock of their buckets, which another worker may have
     /// moved on beyond this one's `now`.
-    pub fn due(&self, rules: &[ActiveRule]) -> Option<Nanos> {
+    pub fn due(&self) -> Option<Nanos> {
         let held = self
-            .enforced(rules)
+            .enforced()
             .filter(|decision| decision.wait() > Nanos::ZERO);
         held.map(|decision| decision.at().saturating_add(decision.wait()))
             .max()
@@ -120,43 +175,39 @@ impl Outcome {
     }
 
     /// The decisions of the rules that are enforced.
-    fn enforced<'a>(&'a self, rules: &'a [ActiveRule]) -> impl Iterator<Item = &'a BucketDecision> {
-        self.rules.iter().filter_map(|outcome| {
-            let active = rules.get(outcome.rule)?;
-            match &outcome.answer {
-                Answer::Decided(decision) if active.rule().mode == Mode::Enforce => Some(decision),
+    fn enforced(&self) -> impl Iterator<Item = &BucketDecision> {
+        self.rules
+            .iter()
+            .filter_map(|outcome| match &outcome.answer {
+                Answer::Decided(decision) if outcome.is_enforced() => Some(decision),
                 _ => None,
-            }
-        })
+            })
     }
 
     /// The last of the rules has refused: the enforced ones before it are given back what they took.
-    fn overrule(&mut self, rules: &[ActiveRule], give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
+    fn overrule(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
         };
         self.refused_by = Some(before.len());
         for said in before {
-            let Some(active) = rules.get(said.rule) else {
-                continue;
-            };
-            if active.rule().mode != Mode::Enforce {
+            if !said.is_enforced() {
                 continue;
             }
             said.overruled = !matches!(said.answer, Answer::Skipped);
             if let (Some(key), Some(receipt)) = (&said.key, said.receipt.take()) {
-                give(&active.give(key, &receipt, Why::Refused, clock));
+                give(&said.active.give(key, &receipt, Why::Refused, clock));
             }
         }
     }
 
     /// How long the request is held: the longest wait of the rules that are enforced; zero when it
     /// is refused.
-    pub fn wait(&self, rules: &[ActiveRule]) -> Nanos {
+    pub fn wait(&self) -> Nanos {
         if self.is_refused() {
             return Nanos::ZERO;
         }
-        let waits = self.enforced(rules).map(BucketDecision::wait);
+        let waits = self.enforced().map(BucketDecision::wait);
         waits.max().unwrap_or(Nanos::ZERO)
     }
 }
@@ -192,38 +243,20 @@ pub fn evaluate(
         let key = rule.key_of(request);
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
         if !is_enforced || !outcome.is_refused() {
-            let mut said = RuleOutcome::new(index);
+            let mut said = RuleOutcome::new(index, Arc::clone(active));
             match key {
                 Key::Skip => {}
                 Key::Refuse => said.answer = Answer::KeyMissing,
-                Key::Bucket(key) => {
-                    let price = price(rule, request);
-                    let ask = Ask {
-                        cost: price.cost,
-                        now: clock.now,
-                        wall: clock.wall,
-                        max_wait: request.max_wait(),
-                    };
-                    (said.answer, said.receipt) = match active.grant(&key) {
-                        Grant::Limits(limits) => {
-                            let take = active.take_of(limits, &key, ask);
-                            Answer::of(table.charge(store, &take, stats))
-                        }
-                        Grant::Unlimited => (unlimited(active, &key, table, store, ask.now), None),
-                        Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
-                    };
-                    said.key = Some(key);
-                    said.price = Some(price);
-                }
+                Key::Bucket(key) => said.charge(key, (table, store), request, clock, stats),
             }
-            let refuses = is_enforced && said.answer.refuses(rule.on_error);
+            let refuses = is_enforced && said.refuses();
             outcome.rules.push(said);
             if refuses {
                 let mut give = |give: &Give<'_>| {
                     // What is lost is counted.
                     let _lost = table.give(store, give, stats);
                 };
-                outcome.overrule(rules, &mut give, clock);
+                outcome.overrule(&mut give, clock);
             }
         }
         if stops {
@@ -234,14 +267,8 @@ pub fn evaluate(
 }
 
 /// The answer to a key without limits, which an operator may have banned all the same.
-fn unlimited(
-    rule: &ActiveRule,
-    key: &str,
-    table: &Table,
-    store: &mut dyn SharedData,
-    now: Nanos,
-) -> Answer {
-    match table.look(store, table.id(rule.tag(), key)) {
+fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos) -> Answer {
+    match table.look(store, id) {
         Err(gave_up) => Answer::GaveUp(gave_up),
         Ok(slot) => {
             let ban = slot.and_then(|slot| slot.conduct.ban(now.max(slot.bucket.last)));

@@ -1,5 +1,6 @@
 //! The rules of a file at work, and the index that tells which may match.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
@@ -10,10 +11,10 @@ use crate::config::RuleEdit;
 use crate::index::{Index, Mask};
 use crate::request::Request;
 
-/// The rules of a file at work, in its order.
+/// The rules of a file at work, in its order. An outcome keeps those that it is about.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    rules: Vec<ActiveRule>,
+    rules: Vec<Arc<ActiveRule>>,
     index: Index,
 }
 
@@ -25,7 +26,7 @@ impl RuleSet {
         let Some(rule) = rules.find(|rule| rule.rule().name == name) else {
             return false;
         };
-        rule.edit(edit, carry, at);
+        Arc::make_mut(rule).edit(edit, carry, at);
         true
     }
 
@@ -35,18 +36,18 @@ impl RuleSet {
     }
 }
 
-impl FromIterator<ActiveRule> for RuleSet {
-    fn from_iter<I: IntoIterator<Item = ActiveRule>>(rules: I) -> Self {
-        let rules: Vec<ActiveRule> = rules.into_iter().collect();
+impl<R: Into<Arc<ActiveRule>>> FromIterator<R> for RuleSet {
+    fn from_iter<I: IntoIterator<Item = R>>(rules: I) -> Self {
+        let rules: Vec<Arc<ActiveRule>> = rules.into_iter().map(Into::into).collect();
         let index = Index::new(rules.iter().map(|active| &active.rule().matches));
         Self { rules, index }
     }
 }
 
 impl Deref for RuleSet {
-    type Target = [ActiveRule];
+    type Target = [Arc<ActiveRule>];
 
-    fn deref(&self) -> &[ActiveRule] {
+    fn deref(&self) -> &[Arc<ActiveRule>] {
         &self.rules
     }
 }

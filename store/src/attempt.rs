@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::{Ban, Conduct};
-use loudou_limiter::{Ask, BucketDecision, Limits, Taken};
+use loudou_limiter::{Ask, BucketDecision, Limits};
 
 use crate::gave_up::GaveUp;
 use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PageBytes, Slot, gain_flag};
@@ -63,7 +63,11 @@ struct Planned {
 impl<'a> Attempt<'a> {
     /// Nothing done yet.
     pub fn new(table: &'a Table, take: Take<'a>) -> Self {
-        let id = table.id(take.rule.tag(), take.key);
+        Self::at(table, table.id(take.rule.tag(), take.key), take)
+    }
+
+    /// The same where the bucket's address is known: hashing a key twice costs time.
+    pub fn at(table: &'a Table, id: BucketId, take: Take<'a>) -> Self {
         let page_key = table.page_key(id.page);
         Self {
             table,
@@ -119,10 +123,7 @@ impl<'a> Attempt<'a> {
             }
         }
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        let receipt = Receipt {
-            taken: Taken::new(&slot.bucket, &ask),
-            origin: slot.origin,
-        };
+        let receipt = Receipt::new(self.id, &slot, &ask);
         let answer = self.answer(&mut slot);
         let is_refused = is_refused(&answer);
         let counter = if is_refused {
@@ -252,7 +253,19 @@ impl Table {
         take: &Take<'_>,
         stats: &mut StoreStats,
     ) -> Result<Charge, GaveUp> {
-        let mut attempt = Attempt::new(self, *take);
+        let id = self.id(take.rule.tag(), take.key);
+        self.charge_at(store, id, take, stats)
+    }
+
+    /// The same for the bucket at this address, which is that of the rule and key.
+    pub fn charge_at(
+        &self,
+        store: &mut dyn SharedData,
+        id: BucketId,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<Charge, GaveUp> {
+        let mut attempt = Attempt::at(self, id, *take);
         loop {
             attempt.read(store)?;
             if let Some(outcome) = attempt.write(store, stats) {

@@ -4,7 +4,7 @@
 //! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
 //! live in pages ([`page`]); [`Table`] finds a bucket's page by a seeded hash. [`Take`] decides,
 //! [`Give`] gives back, [`SetBan`] and the sweep change buckets that are there, all with
-//! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
+//! compare-and-swap, and [`swap`](mod@swap) values of other kinds. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
 //! stores for tests and replays, [`overlay`] is one for a look at what would be. [`upstreams`] counts the
 //! responses of upstreams ([`health`]), and [`top`] the keys that come often. Of a rule the store knows
 //! only what [`LiveRule`] says.
@@ -33,6 +33,7 @@ mod release;
 mod rule;
 mod shared_data;
 mod stats;
+pub mod swap;
 mod sweep;
 mod table;
 pub mod top;

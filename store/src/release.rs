@@ -58,7 +58,7 @@ pub struct Giving<'a> {
 impl<'a> Giving<'a> {
     /// Nothing done yet.
     pub fn new(table: &Table, give: Give<'a>) -> Self {
-        let id = table.id(give.rule.tag(), give.key);
+        let id = give.receipt.id;
         Self {
             give,
             id,

@@ -6,7 +6,7 @@ use loudou_rules::request::bare_address;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Failure;
+use super::answer::Failure;
 use crate::host::Host;
 
 /// Who calls.

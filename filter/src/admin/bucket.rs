@@ -8,7 +8,7 @@ use loudou_rules::rule::Override;
 use loudou_store::LiveRule;
 use loudou_store::page::{FLAG_PINNED, Slot};
 
-use super::Failure;
+use super::answer::Failure;
 
 /// A bucket as it is at `now`, without touching it.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, clock: Clock) -> BucketView {

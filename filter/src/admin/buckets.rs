@@ -7,12 +7,13 @@ use loudou_limiter::Clock;
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::names::Names;
 use loudou_store::page::{Page, Slot};
-use loudou_store::{GaveUp, LiveRule, Table};
+use loudou_store::{LiveRule, Table};
 
+use super::AdminPlane;
+use super::answer::{Failure, ok, ok_at};
 use super::bucket::{no_bucket, view};
-use super::call::bad;
+use super::call::Call;
 use super::rules::find;
-use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
@@ -26,11 +27,11 @@ const FULL_PAGE_WORK: u32 = 16;
 
 impl AdminPlane {
     pub(super) fn buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        let record = self.record(host)?;
+        let record = self.record(host, call)?;
         let search = Search::read(call, &record)?;
         let table = self.table(host)?;
         let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
-        let clock = host.clock();
+        let clock = call.clock;
         let mut page = BucketsPage {
             instance: record.instance.id.clone(),
             now_ns: clock.now.get(),
@@ -43,72 +44,52 @@ impl AdminPlane {
         Ok(ok_at(&record, &page))
     }
 
-    pub(super) fn bucket(
-        &mut self,
-        host: &dyn Host,
-        call: &Call,
-        rule: &str,
-        key: &str,
-    ) -> Result<Reply, Failure> {
-        call.query(&[])?;
-        let record = self.record(host)?;
-        let active = find(&record, rule)?.activate();
+    pub(super) fn bucket(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let key = call.key();
+        let (_, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let id = table.id(active.tag(), key);
         let slot = table.look(&mut HostStore(host), id)?;
         let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
-        Ok(ok(&view(&active, &slot, key.to_owned(), host.clock())))
+        Ok(ok(&view(&active, &slot, key.to_owned(), call.clock)))
     }
 
-    pub(super) fn reset(
-        &mut self,
-        host: &dyn Host,
-        call: &Call,
-        rule: &str,
-        key: &str,
-    ) -> Result<Reply, Failure> {
-        let reason = call.query(&["reason"])?.reason()?;
-        let share = self.share().to_owned();
-        let record = self.record(host)?;
-        let active = find(&record, rule)?.activate();
+    pub(super) fn reset(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let key = call.key();
+        let reason = call.reason()?;
+        let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
-        let before = slot.map(|slot| view(&active, &slot, key.to_owned(), host.clock()));
-        if before.is_some() {
-            StoreMetrics::define(host, &mut self.registry, &share).freed(host);
-            let mut event =
-                events::event(host, EventKind::Reset, &call.caller.name, record.generation);
-            event.rule = Some(rule.to_owned());
+        let before = slot.map(|slot| view(&active, &slot, key.to_owned(), call.clock));
+        if let Some(before) = &before {
+            let share = &self.settings.store.share;
+            StoreMetrics::define(host, &mut self.registry, share).freed(host);
+            let mut event = call.event(EventKind::Reset, record.generation);
+            event.rule = Some(call.rule().to_owned());
             event.key = Some(shown(key));
             event.reason = reason;
-            let was_banned = before.as_ref().is_some_and(|before| before.ban.is_some());
-            event.detail = if was_banned {
+            event.detail = if before.ban.is_some() {
                 "the bucket is as new, and its ban is lifted".to_owned()
             } else {
                 "the bucket is as new".to_owned()
             };
-            events::add(host, &share, event);
+            events::add(host, share, &event);
         }
         Ok(ok(&ResetAnswer {
             existed: before.is_some(),
             before,
         }))
     }
-}
 
-impl From<GaveUp> for Failure {
-    fn from(gave_up: GaveUp) -> Self {
-        let detail = match gave_up {
-            GaveUp::Conflicts => "the bucket is too busy; try again",
-            GaveUp::Failed => "Envoy's shared data failed",
-            GaveUp::UnknownPage => "the bucket is of another version of Loudou",
-            GaveUp::Outdated => "the rule has just changed; try again",
-            GaveUp::PageFull => {
-                "there is no room: every bucket that could be evicted is banned by an operator or has requests \
-                 in flight; lift a ban that is not needed, or raise store.buckets"
-            }
-        };
-        Self::new(503, "Not available", detail)
+    /// The record, and of its rules the one that the path names.
+    pub(super) fn rule_of(
+        &mut self,
+        host: &dyn Host,
+        call: &Call,
+    ) -> Result<(Record, ActiveRule), Failure> {
+        let record = self.record(host, call)?;
+        let active = find(&record, call.rule())?.activate();
+        Ok((record, active))
     }
 }
 
@@ -153,11 +134,7 @@ struct Search {
 
 impl Search {
     fn read(call: &Call, record: &Record) -> Result<Self, Failure> {
-        let query = call.query(&["rule", "key", "state", "cursor", "limit"])?;
-        let rule = query
-            .get("rule")
-            .map(|name| find(record, name))
-            .transpose()?;
+        let rule = call.get("rule").map(|name| find(record, name));
         let state = |name: &str| {
             let states = [
                 BucketState::Idle,
@@ -167,20 +144,20 @@ impl Search {
             ];
             states.into_iter().find(|state| state.name() == name)
         };
-        let cursor = query.choice(
+        let cursor = call.choice(
             "cursor",
             &["the next_cursor of an earlier page"],
             Cursor::parse,
         )?;
-        let limit = query.number("limit")?.map(usize::try_from).transpose();
+        let limit = call.number("limit")?.map(usize::try_from).transpose();
         let limit = limit.map_or(usize::MAX, |limit| limit.unwrap_or(DEFAULT_PAGE));
         if !(1..=MAX_PAGE).contains(&limit) {
-            return Err(bad(format!("`limit` must be 1 to {MAX_PAGE}")));
+            return Err(Failure::bad(format!("`limit` must be 1 to {MAX_PAGE}")));
         }
         Ok(Self {
-            rule_tag: rule.map(|rule| rule.base.tag()),
-            key: query.get("key").map(ToOwned::to_owned),
-            state: query.choice("state", &BucketState::NAMES, state)?,
+            rule_tag: rule.transpose()?.map(|rule| rule.base.tag()),
+            key: call.get("key").map(ToOwned::to_owned),
+            state: call.choice("state", &BucketState::NAMES, state)?,
             from: cursor.unwrap_or_default(),
             most: limit,
         })

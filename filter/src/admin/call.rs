@@ -1,43 +1,75 @@
-//! One call: method, path and query, read strictly.
+//! One call: its route, the path and the query, read strictly.
 
 use std::borrow::Cow;
 
-use loudou_api::RuleProblem;
-use loudou_limiter::{Carry, DURATION_FORM, Nanos};
-use loudou_rules::config::Problem;
+use loudou_api::{Access, Event, EventKind};
+use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::Failure;
+use super::AdminPlane;
+use super::answer::Failure;
 use super::auth::Caller;
 use crate::escaped::escaped;
-use crate::host::Host;
+use crate::events;
+use crate::host::{Host, Reply};
 
 /// The longest path with query, in bytes.
 const MAX_PATH: usize = 4096;
+/// The step of a route's path that stands for the name of a rule.
+const RULE: &str = "RULE";
+/// The one that stands for a key.
+pub(super) const KEY: &str = "KEY";
 
-/// A call of the API.
+/// What answers a call.
+pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply, Failure>;
+
+/// One call that there is.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) caller: Caller,
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    /// As the documentation writes it: `RULE` and `KEY` stand for any text.
+    pub(super) path: &'static str,
+    /// What a token has to be allowed.
+    pub(super) access: Access,
+    /// The query parameters that are understood.
+    pub(super) query: &'static [&'static str],
+    /// Whether a body is read: in another call's, what belongs into the query would be overlooked.
+    pub(super) takes_body: bool,
+    pub(super) handler: Handler,
+}
+
+impl Route {
+    /// Whether a path is of this form.
+    pub(super) fn has_path(&self, steps: &[String]) -> bool {
+        let mut own = self.steps();
+        let fits = |step: &String| {
+            let own = own.next();
+            own.is_some_and(|own| own == step || matches!(own, RULE | KEY))
+        };
+        steps.iter().all(fits) && own.next().is_none()
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').skip(1)
+    }
+}
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(super) struct Target {
     pub(super) method: String,
     /// The path's segments, decoded.
     pub(super) steps: Vec<String>,
     query: Vec<(String, String)>,
-    pub(super) if_match: Option<String>,
 }
 
-impl Call {
-    /// The current request.
-    pub(super) fn read(host: &dyn Host, caller: Caller) -> Result<Self, Failure> {
-        let text = |name| {
-            host.request_header(name)
-                .and_then(|value| String::from_utf8(value).ok())
-        };
-        let method = text(":method").unwrap_or_default();
-        let path = text(":path").filter(|path| path.len() <= MAX_PATH);
-        let path =
-            path.ok_or_else(|| bad(format!("a path of at most {MAX_PATH} bytes of UTF-8")))?;
+impl Target {
+    /// That of the current request.
+    pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
+        let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
+        let path = path
+            .ok_or_else(|| Failure::bad(format!("a path of at most {MAX_PATH} bytes of UTF-8")))?;
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         let steps = path
             .trim_start_matches('/')
@@ -51,110 +83,117 @@ impl Call {
                 Ok((decode(name, true)?, decode(value, true)?))
             });
         Ok(Self {
-            caller,
-            method,
+            method: header(host, ":method").unwrap_or_default(),
             steps: steps.collect::<Result<_, _>>()?,
             query: pairs.collect::<Result<_, Failure>>()?,
-            if_match: text("if-match"),
         })
     }
 
-    /// Whether the call needs the right to edit.
-    pub(super) fn changes_something(&self) -> bool {
-        let only_asks = matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS");
-        // A sample of a request does not fit into a query.
-        !only_asks && self.steps != ["v1", "explain"]
-    }
-
-    /// Whether a body is read: what belongs into the query would be overlooked in another's.
-    pub(super) fn takes_body(&self) -> bool {
-        self.method == "PUT" || self.steps == ["v1", "explain"]
-    }
-
-    /// Refuses a body that is not JSON: a form on a web page cannot send JSON unasked.
-    pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
-        let kind = host.request_header("content-type").unwrap_or_default();
-        let kind = String::from_utf8_lossy(&kind).to_ascii_lowercase();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        if kind == "application/json" {
-            return Ok(());
+    /// What a token has to be allowed where there is no such call: it is not told which calls there are that
+    /// change something.
+    pub(super) fn needs(&self) -> Access {
+        match self.method.as_str() {
+            "GET" | "HEAD" | "OPTIONS" => Access::View,
+            _ => Access::Edit,
         }
-        let detail = "the body must be JSON: `content-type: application/json`";
-        Err(Failure::new(415, "Unsupported media type", detail))
     }
 
-    /// The query, of which only the names `allowed` are understood.
-    pub(super) fn query(&self, allowed: &[&str]) -> Result<Query<'_>, Failure> {
+    /// Refuses parameters that a route does not know, or that are there twice.
+    fn check_query(&self, known: &[&str]) -> Result<(), Failure> {
         for (index, (name, _)) in self.query.iter().enumerate() {
             let mut before = self.query.iter().take(index);
             if before.any(|(other, _)| other == name) {
-                let name = name.escape_default();
-                return Err(bad(format!("query parameter `{name}` is there twice")));
+                let name = escaped(name);
+                return Err(Failure::bad(format!(
+                    "query parameter `{name}` is there twice"
+                )));
             }
-            if !allowed.contains(&name.as_str()) {
-                let known = if allowed.is_empty() {
+            if !known.contains(&name.as_str()) {
+                let known = if known.is_empty() {
                     "nothing".to_owned()
                 } else {
-                    allowed.join(", ")
+                    known.join(", ")
                 };
                 let name = escaped(name);
-                return Err(bad(format!(
+                return Err(Failure::bad(format!(
                     "unknown query parameter `{name}`; allowed: {known}"
                 )));
             }
         }
-        Ok(Query { pairs: &self.query })
+        Ok(())
     }
 }
 
-fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
-    let spaced = if plus_is_space {
-        text.replace('+', " ")
-    } else {
-        text.to_owned()
-    };
-    let decoded = percent_decode_str(&spaced).decode_utf8();
-    decoded
-        .map(Cow::into_owned)
-        .map_err(|_invalid| bad("paths and queries are UTF-8"))
+/// A call that its caller may make.
+#[derive(Debug)]
+pub struct Call {
+    pub(super) caller: Caller,
+    pub(super) route: &'static Route,
+    target: Target,
+    pub(super) if_match: Option<String>,
+    /// When it is answered.
+    pub(super) clock: Clock,
+    pub(super) body: Vec<u8>,
 }
 
-/// 400 with what is wrong.
-pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Failure {
-    Failure::new(400, "Bad request", detail)
-}
+impl Call {
+    /// The call of the current request, without its body.
+    pub(super) fn new(
+        host: &dyn Host,
+        caller: Caller,
+        target: Target,
+        route: &'static Route,
+    ) -> Result<Self, Failure> {
+        target.check_query(route.query)?;
+        Ok(Self {
+            caller,
+            route,
+            target,
+            if_match: header(host, "if-match"),
+            clock: host.clock_at(host.now()),
+            body: Vec::new(),
+        })
+    }
 
-/// A body as JSON.
-pub(super) fn json(body: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(body).map_err(|error| bad(format!("the body is not JSON: {error}")))
-}
+    /// An event that the caller causes.
+    pub(super) fn event(&self, kind: EventKind, generation: u64) -> Event {
+        events::event(self.clock, kind, &self.caller.name, generation)
+    }
 
-/// 400 with everything that is wrong with a body that should be `what`.
-pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Failure {
-    let mut failure = bad(format!("the body is not {what}; see `problems`"));
-    failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
-    failure
-}
+    /// The rule that the path names.
+    pub(super) fn rule(&self) -> &str {
+        self.step(RULE).unwrap_or_default()
+    }
 
-/// 400 for a parameter that is none of what is allowed.
-fn odd(name: &str, text: &str, allowed: &str) -> Failure {
-    let text = escaped(text);
-    bad(format!("`{name}` is `{text}`; allowed: {allowed}"))
-}
+    /// The key that the path names.
+    pub(super) fn key(&self) -> &str {
+        self.step(KEY).unwrap_or_default()
+    }
 
-/// A query with known names.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Query<'a> {
-    pairs: &'a [(String, String)],
-}
+    /// What stands in the path where the route has `name`, if it has that.
+    pub(super) fn step(&self, name: &str) -> Option<&str> {
+        let mut steps = self.route.steps().zip(&self.target.steps);
+        let found = steps.find(|(own, _)| *own == name);
+        found.map(|(_, step)| step.as_str())
+    }
 
-impl<'a> Query<'a> {
-    /// The value of a parameter, if it is there and not empty.
-    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
-        let found = self.pairs.iter().find(|(own, _)| own == name);
-        found
-            .map(|(_, value)| value.as_str())
-            .filter(|value| !value.is_empty())
+    /// The body as JSON.
+    pub(super) fn json(&self) -> Result<Value, Failure> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Failure::bad(format!("the body is not JSON: {error}")))
+    }
+
+    /// The value of a query parameter, if it is there and not empty.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.written(name).filter(|value| !value.is_empty())
+    }
+
+    /// The same, empty or not.
+    fn written(&self, name: &str) -> Option<&str> {
+        debug_assert!(self.route.query.contains(&name), "{name} is not allowed");
+        let mut pairs = self.target.query.iter();
+        let found = pairs.find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     fn parsed<T>(
@@ -187,12 +226,9 @@ impl<'a> Query<'a> {
 
     pub(super) fn duration(&self, name: &str) -> Result<Option<Nanos>, Failure> {
         // Nothing where a time belongs is a script that went wrong, and must not be for ever.
-        if self
-            .pairs
-            .iter()
-            .any(|(own, value)| own == name && value.is_empty())
-        {
-            return Err(bad(format!("`{name}` is empty; allowed: {DURATION_FORM}")));
+        if self.written(name) == Some("") {
+            let detail = format!("`{name}` is empty; allowed: {DURATION_FORM}");
+            return Err(Failure::bad(detail));
         }
         let positive = |text: &str| Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
         let allowed = format!("more than nothing, {DURATION_FORM}");
@@ -218,4 +254,39 @@ impl<'a> Query<'a> {
     ) -> Result<Option<T>, Failure> {
         self.parsed(name, &choices.join(", "), meaning)
     }
+}
+
+/// Refuses a body that is not JSON: a form on a web page cannot send JSON unasked.
+pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
+    let kind = host.request_header("content-type").unwrap_or_default();
+    let kind = String::from_utf8_lossy(&kind).to_ascii_lowercase();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind == "application/json" {
+        return Ok(());
+    }
+    let detail = "the body must be JSON: `content-type: application/json`";
+    Err(Failure::new(415, "Unsupported media type", detail))
+}
+
+/// A header of the current request, if it is UTF-8.
+fn header(host: &dyn Host, name: &str) -> Option<String> {
+    String::from_utf8(host.request_header(name)?).ok()
+}
+
+fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
+    let spaced = if plus_is_space {
+        text.replace('+', " ")
+    } else {
+        text.to_owned()
+    };
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    decoded
+        .map(Cow::into_owned)
+        .map_err(|_invalid| Failure::bad("paths and queries are UTF-8"))
+}
+
+/// 400 for a parameter that is none of what is allowed.
+fn odd(name: &str, text: &str, allowed: &str) -> Failure {
+    let text = escaped(text);
+    Failure::bad(format!("`{name}` is `{text}`; allowed: {allowed}"))
 }

@@ -1,16 +1,18 @@
 //! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: editing a rule or what one of
 //! its keys gets, with an eye on others who do.
 
-use loudou_api::{EditAnswer, EventKind};
-use loudou_limiter::Nanos;
+use loudou_api::{EditAnswer, Event, EventKind};
+use loudou_limiter::{Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
-use loudou_rules::config::{self, MAX_OVERRIDES};
+use loudou_rules::config;
+use loudou_rules::config::MAX_OVERRIDES;
 use loudou_rules::rule::Rule;
 
-use super::call::{json, wrong_body};
+use super::AdminPlane;
+use super::answer::{Failure, ok_at};
+use super::call::{Call, KEY};
 use super::change::describe;
 use super::rules::find;
-use super::{AdminPlane, Call, Failure, Query, ok_at};
 use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, Reply};
@@ -19,125 +21,77 @@ use crate::record::{self, Author, MAX_EDITED, Record, RecordError, RuleRecord};
 use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
-    pub(super) fn put_rule(
-        &mut self,
-        host: &dyn Host,
-        call: &Call,
-        name: &str,
-        body: &[u8],
-    ) -> Result<Reply, Failure> {
-        let query = call.query(&["carry", "for", "reason", "dry_run"])?;
-        let author = author(host, call, &query, query.duration("for")?)?;
-        let edit = config::parse_edit(&json(body)?)
-            .map_err(|problems| wrong_body("a valid edit", &problems))?;
-        let edit_rule = |rule: &mut RuleRecord, version: u32| {
+    pub(super) fn put_rule(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let author = author(call, call.carry()?, call.duration("for")?)?;
+        let edit = config::parse_edit(&call.json()?)
+            .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
+        let edited = Edited::new(call, EventKind::Edit, &author)?;
+        self.edit(host, &edited, &|rule, version| {
             rule.apply(&edit, &author, version);
             Ok(())
-        };
-        let edited = Edited {
-            name,
-            key: None,
-            kind: EventKind::Edit,
-            author: &author,
-            dry_run: query.flag("dry_run")?,
-        };
-        self.edit(host, call, &edited, &edit_rule)
+        })
     }
 
-    pub(super) fn delete_rule(
-        &mut self,
-        host: &dyn Host,
-        call: &Call,
-        name: &str,
-    ) -> Result<Reply, Failure> {
-        let query = call.query(&["carry", "reason", "dry_run"])?;
-        let author = author(host, call, &query, None)?;
-        let drop = |rule: &mut RuleRecord, version: u32| {
+    pub(super) fn delete_rule(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let author = author(call, call.carry()?, None)?;
+        let edited = Edited::new(call, EventKind::EditDropped, &author)?;
+        self.edit(host, &edited, &|rule, version| {
             rule.drop_edit(author.carry, author.at, version);
             Ok(())
-        };
-        let edited = Edited {
-            name,
-            key: None,
-            kind: EventKind::EditDropped,
-            author: &author,
-            dry_run: query.flag("dry_run")?,
-        };
-        self.edit(host, call, &edited, &drop)
+        })
     }
 
-    pub(super) fn put_override(
-        &mut self,
-        host: &dyn Host,
-        call: &Call,
-        (name, key): (&str, &str),
-        body: &[u8],
-    ) -> Result<Reply, Failure> {
-        let query = call.query(&["for", "reason", "dry_run"])?;
-        let author = author(host, call, &query, query.duration("for")?)?;
-        let document = json(body)?;
-        let set = |rule: &mut RuleRecord, version: u32| {
+    pub(super) fn put_override(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let key = call.key();
+        let author = author(call, Carry::default(), call.duration("for")?)?;
+        let document = call.json()?;
+        let edited = Edited::new(call, EventKind::Override, &author)?;
+        self.edit(host, &edited, &|rule, version| {
             // The base's limits are in force again when an edit of them ends.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
-                .map_err(|problems| wrong_body("a valid edit", &problems))?;
+                .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
-                return Err(wrong_body("a valid edit", &[problem]));
+                return Err(Failure::wrong_body("a valid edit", &[problem]));
             }
             rule.set_own(key, gives, &author, version);
             Ok(())
-        };
-        let edited = Edited {
-            name,
-            key: Some(key),
-            kind: EventKind::Override,
-            author: &author,
-            dry_run: query.flag("dry_run")?,
-        };
-        self.edit(host, call, &edited, &set)
+        })
     }
 
     pub(super) fn delete_override(
         &mut self,
         host: &dyn Host,
         call: &Call,
-        (name, key): (&str, &str),
     ) -> Result<Reply, Failure> {
-        let query = call.query(&["reason", "dry_run"])?;
-        let author = author(host, call, &query, None)?;
-        let drop = |rule: &mut RuleRecord, version: u32| {
+        let key = call.key();
+        let author = author(call, Carry::default(), None)?;
+        let edited = Edited::new(call, EventKind::OverrideDropped, &author)?;
+        self.edit(host, &edited, &|rule, version| {
             if rule.drop_own(key, author.at, version) {
                 Ok(())
             } else {
                 Err(no_edited_override(rule, key))
             }
-        };
-        let edited = Edited {
-            name,
-            key: Some(key),
-            kind: EventKind::OverrideDropped,
-            author: &author,
-            dry_run: query.flag("dry_run")?,
-        };
-        self.edit(host, call, &edited, &drop)
+        })
     }
 
     fn edit(
         &mut self,
         host: &dyn Host,
-        call: &Call,
         edited: &Edited<'_>,
         change: &dyn Fn(&mut RuleRecord, u32) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
+        let call = edited.call;
         // An edit that has run out is history by the time this one is made.
-        self.record(host)?;
+        self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
         let record = record::edit(host, &share, &mut |record| {
             // Looked at anew in every try: another edit may have come in between.
-            let seen = self.precondition(host, call, record, edited.name);
+            let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
-                let rule = record.rule_mut(edited.name).ok_or(RecordError::Missing)?;
+                let rule = record.rule_mut(call.rule()).ok_or(RecordError::Missing)?;
                 if rule.is_full() {
                     return Err(RecordError::TooOften.into());
                 }
@@ -148,17 +102,17 @@ impl AdminPlane {
             outcome.is_ok() && !edited.dry_run
         })?;
         // Also where an edit had to wait for it.
-        self.sweep(host, &record);
+        self.sweep(host, call, &record);
         let before = outcome?;
         if !edited.dry_run {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
-        let rule = find(&record, edited.name)?;
+        let rule = find(&record, call.rule())?;
         let change = describe(&before, &rule.effective());
         if !edited.dry_run {
-            events::add(host, &share, edited.event(host, record.generation, &change));
+            events::add(host, &share, &edited.event(record.generation, &change));
         }
-        let after = self.view(host, &record, rule);
+        let after = self.view(host, call, &record, rule);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
             before,
@@ -169,14 +123,14 @@ impl AdminPlane {
     }
 
     /// Brings some buckets of rules forward that were edited often. What fails is tried with the next edit.
-    fn sweep(&mut self, host: &dyn Host, record: &Record) {
+    fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
         let rules: Vec<ActiveRule> = record.to_sweep().map(RuleRecord::activate).collect();
         let Some(table) = self.table(host).ok().filter(|_| !rules.is_empty()) else {
             return;
         };
         let share = self.share().to_owned();
         let rules: Vec<&ActiveRule> = rules.iter().collect();
-        if sweep::step(host, &share, (&table, &rules), PAGES_OF_EDIT, host.clock()) {
+        if sweep::step(host, &share, (&table, &rules), PAGES_OF_EDIT, call.clock) {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
     }
@@ -187,9 +141,8 @@ impl AdminPlane {
         host: &dyn Host,
         call: &Call,
         record: &Record,
-        name: &str,
     ) -> Result<Rule, Failure> {
-        let rule = find(record, name)?;
+        let rule = find(record, call.rule())?;
         let right = record.instance.etag(record.generation);
         let seen = call.if_match.as_deref().map(str::trim);
         let (status, title, detail) = match seen {
@@ -197,7 +150,7 @@ impl AdminPlane {
             Some(seen) if seen == right => return Ok(rule.effective()),
             Some(seen) => {
                 let detail = if record.instance.is_other(seen) {
-                    let age = record.instance.age(host);
+                    let age = record.instance.age(call.clock);
                     format!(
                         "Envoy restarted {age} ago, and edits of the process before are gone; the rules are \
                          at {right} now"
@@ -216,27 +169,33 @@ impl AdminPlane {
                 (428, "Precondition required", detail)
             }
         };
-        let mut failure = Failure::new(status, title, detail);
-        failure.problem.current = Some(self.view(host, record, rule));
-        Err(failure)
+        let current = self.view(host, call, record, rule);
+        Err(Failure::new(status, title, detail).with_current(current))
     }
 }
 
 /// An edit under way.
 struct Edited<'a> {
-    name: &'a str,
-    /// The key whose override is edited.
-    key: Option<&'a str>,
+    call: &'a Call,
     kind: EventKind,
     author: &'a Author,
     dry_run: bool,
 }
 
-impl Edited<'_> {
-    fn event(&self, host: &dyn Host, generation: u64, change: &str) -> loudou_api::Event {
-        let mut event = events::event(host, self.kind, &self.author.by, generation);
-        event.rule = Some(self.name.to_owned());
-        event.key = self.key.map(ToOwned::to_owned);
+impl<'a> Edited<'a> {
+    fn new(call: &'a Call, kind: EventKind, author: &'a Author) -> Result<Self, Failure> {
+        Ok(Self {
+            call,
+            kind,
+            author,
+            dry_run: call.flag("dry_run")?,
+        })
+    }
+
+    fn event(&self, generation: u64, change: &str) -> Event {
+        let mut event = self.call.event(self.kind, generation);
+        event.rule = Some(self.call.rule().to_owned());
+        event.key = self.call.step(KEY).map(ToOwned::to_owned);
         event.until_ns = self.author.until().map(Nanos::get);
         event.reason.clone_from(&self.author.reason);
         event.detail = if change.is_empty() {
@@ -251,18 +210,13 @@ impl Edited<'_> {
     }
 }
 
-fn author(
-    host: &dyn Host,
-    call: &Call,
-    query: &Query<'_>,
-    expires_after: Option<Nanos>,
-) -> Result<Author, Failure> {
+fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Author, Failure> {
     Ok(Author {
         by: call.caller.name.clone(),
-        reason: query.reason()?,
-        carry: query.carry()?,
-        at: host.now(),
-        at_unix_ms: host.unix_ms(),
+        reason: call.reason()?,
+        carry,
+        at: call.clock.now,
+        at_unix_ms: call.clock.wall.as_millis(),
         expires_after,
     })
 }
@@ -272,7 +226,7 @@ fn check(rule: &RuleRecord) -> Result<(), Failure> {
     let effective = rule.effective();
     let misfits = config::misfits(&effective);
     if !misfits.is_empty() {
-        return Err(wrong_body("a valid edit", &misfits));
+        return Err(Failure::wrong_body("a valid edit", &misfits));
     }
     let (edited, all) = (rule.own.len(), effective.overrides.len());
     if edited <= MAX_EDITED && all <= MAX_OVERRIDES {

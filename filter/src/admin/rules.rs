@@ -7,47 +7,41 @@ use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::{Rule, RuleFile};
 use loudou_store::upstreams::Upstream;
 
-use super::{AdminPlane, Call, Failure, ok_at};
+use super::AdminPlane;
+use super::answer::{Failure, ok_at};
+use super::call::Call;
 use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::record::{Record, RuleRecord, Who};
 
 impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        call.query(&[])?;
-        let record = self.record(host)?;
+        let record = self.record(host, call)?;
         let seen = self.seen(host, &record.rules);
         let rules = record
             .rules
             .iter()
-            .map(|rule| self.view_with(host, &record, rule, &seen))
+            .map(|rule| self.view_with(host, call, (&record, rule), &seen))
             .collect();
         Ok(ok_at(
             &record,
             &Rules {
                 instance: record.instance.id.clone(),
-                now_ns: host.now().get(),
+                now_ns: call.clock.now.get(),
                 generation: record.generation,
                 rules,
             },
         ))
     }
 
-    pub(super) fn rule(
-        &mut self,
-        host: &dyn Host,
-        call: &Call,
-        name: &str,
-    ) -> Result<Reply, Failure> {
-        call.query(&[])?;
-        let record = self.record(host)?;
-        let rule = find(&record, name)?;
-        Ok(ok_at(&record, &self.view(host, &record, rule)))
+    pub(super) fn rule(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let record = self.record(host, call)?;
+        let rule = find(&record, call.rule())?;
+        Ok(ok_at(&record, &self.view(host, call, &record, rule)))
     }
 
     pub(super) fn export(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        call.query(&[])?;
-        let record = self.record(host)?;
+        let record = self.record(host, call)?;
         let mut store = self.settings.store.clone();
         if let Ok(buckets) = u32::try_from(self.table(host)?.buckets()) {
             store.buckets = buckets;
@@ -64,18 +58,19 @@ impl AdminPlane {
     pub(super) fn view(
         &mut self,
         host: &dyn Host,
+        call: &Call,
         record: &Record,
         rule: &RuleRecord,
     ) -> RuleView<Rule, RuleEdit> {
         let seen = self.seen(host, slice::from_ref(rule));
-        self.view_with(host, record, rule, &seen)
+        self.view_with(host, call, (record, rule), &seen)
     }
 
     fn view_with(
         &mut self,
         host: &dyn Host,
-        record: &Record,
-        rule: &RuleRecord,
+        call: &Call,
+        (record, rule): (&Record, &RuleRecord),
         seen: &[Upstream],
     ) -> RuleView<Rule, RuleEdit> {
         let own = rule.own.iter().map(|(key, own)| OverrideView {
@@ -91,7 +86,7 @@ impl AdminPlane {
             edit: rule.edit.as_ref().map(|edit| edit_view(&edit.who)),
             edit_body: rule.edit.as_ref().map(|edit| edit.change.clone()),
             overrides: own.collect(),
-            totals: self.totals(host, rule, seen),
+            totals: self.totals(host, call, rule, seen),
         }
     }
 }

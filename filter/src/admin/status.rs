@@ -1,11 +1,13 @@
 //! `GET /v1/status` and `GET /v1/events`.
 
 use loudou_api::{RuleTotals, Status, StoreStatus, UpstreamView};
-use loudou_limiter::Nanos;
+use loudou_limiter::{Clock, Nanos};
 use loudou_store::upstreams::Upstream;
 use loudou_store::{Table, When};
 
-use super::{AdminPlane, Call, Failure, ok, ok_at};
+use super::AdminPlane;
+use super::answer::{Failure, ok, ok_at};
+use super::call::Call;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
@@ -17,22 +19,21 @@ const SAMPLED_PAGES: u32 = 32;
 
 impl AdminPlane {
     pub(super) fn status(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        call.query(&[])?;
         let share = self.share().to_owned();
-        let record = self.record(host)?;
+        let record = self.record(host, call)?;
         let table = self.table(host)?;
         let metrics = StoreMetrics::define(host, &mut self.registry, &share);
         let mut store = StoreStatus {
             buckets: table.buckets(),
             ..metrics.status(host)
         };
-        sample_idle(host, &table, &mut store);
-        let now = host.now();
+        let Clock { now, wall } = call.clock;
+        sample_idle(host, &table, now, &mut store);
         let seen = self.seen(host, &record.rules);
         let rules: Vec<RuleTotals> = record
             .rules
             .iter()
-            .map(|rule| self.totals(host, rule, &seen))
+            .map(|rule| self.totals(host, call, rule, &seen))
             .collect();
         let status = Status {
             version: crate::VERSION.to_owned(),
@@ -41,7 +42,7 @@ impl AdminPlane {
             started_unix_ms: record.instance.started_unix_ms,
             generation: record.generation,
             now_ns: now.get(),
-            unix_ms: host.unix_ms(),
+            unix_ms: wall.as_millis(),
             uptime_ns: now.since(table.started()).get(),
             access: call.caller.access,
             waiting: metrics.waiting(host),
@@ -54,15 +55,15 @@ impl AdminPlane {
 
     pub(super) fn events(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let forms = ["a whole number, or INSTANCE-NUMBER as the answer before named it"];
-        let query = call.query(&["after"])?;
-        let place = query.choice("after", &forms, parse_place)?;
+        let place = call.choice("after", &forms, parse_place)?;
         let (of, after) = place.unwrap_or_default();
         // Without a record nobody knows the process; there are events all the same.
-        let here = self.record(host).ok().map(|record| record.instance);
+        let here = self.record(host, call).ok().map(|record| record.instance);
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
         let mut events =
             events::after(host, self.share(), after, is_other).map_err(RecordError::from)?;
+        events.now_ns = call.clock.now.get();
         if let Some(here) = here {
             events.instance = here.id;
             events.started_unix_ms = here.started_unix_ms;
@@ -80,13 +81,14 @@ impl AdminPlane {
     pub(super) fn totals(
         &mut self,
         host: &dyn Host,
+        call: &Call,
         rule: &RuleRecord,
         seen: &[Upstream],
     ) -> RuleTotals {
         let (name, share) = (&rule.base.name, self.settings.store.share.as_str());
         let metrics = RuleMetrics::define(host, &mut self.registry, share, name);
         let totals = metrics.totals(host, name, rule.effective().mode, rule.is_edited());
-        let now = host.now();
+        let now = call.clock.now;
         let upstreams = rule.base.when.map(|when| {
             let tag = when.tag();
             let of_rule = seen.iter().filter(|upstream| upstream.when == tag);
@@ -169,9 +171,9 @@ fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
 }
 
 /// Counts idle buckets on some pages: all of them would hold the worker for too long.
-fn sample_idle(host: &dyn Host, table: &Table, store: &mut StoreStatus) {
+fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
-    let now_ms = host.now().as_millis();
+    let now_ms = now.as_millis();
     let step = table.pages().div_ceil(SAMPLED_PAGES).max(1);
     let first = u32::try_from(now_ms % u64::from(step)).unwrap_or(0);
     for index in (first..table.pages()).step_by(usize::try_from(step).unwrap_or(1)) {

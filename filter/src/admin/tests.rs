@@ -108,7 +108,7 @@ impl Bench {
         }
         let reply = match self.admin.begin(&self.host, body.is_some()) {
             Begin::Answer(reply) => reply,
-            Begin::AwaitBody => self.admin.finish(&self.host),
+            Begin::AwaitBody(call) => self.admin.finish(&self.host, call),
         };
         (
             reply.status,

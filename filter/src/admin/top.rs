@@ -3,27 +3,27 @@
 use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
 use loudou_store::top::recent;
 
-use super::call::bad;
+use super::AdminPlane;
+use super::answer::{Failure, ok_at};
+use super::call::Call;
 use super::rules::find;
-use super::{AdminPlane, Call, Failure, ok_at};
 use crate::host::{Host, HostStore, Reply};
 use crate::record::RecordError;
 
 impl AdminPlane {
     pub(super) fn top(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        let record = self.record(host)?;
-        let query = call.query(&["rule", "by", "limit"])?;
-        let rule = query.get("rule").map(|name| find(&record, name));
+        let record = self.record(host, call)?;
+        let rule = call.get("rule").map(|name| find(&record, name));
         let rule = rule.transpose()?.map(|rule| rule.base.tag());
-        let by = query.choice("by", &TopBy::NAMES, TopBy::parse)?;
+        let by = call.choice("by", &TopBy::NAMES, TopBy::parse)?;
         let by = by.unwrap_or_default();
-        let limit = query.number("limit")?;
+        let limit = call.number("limit")?;
         let limit = limit.map_or(DEFAULT_TOP, |n| usize::try_from(n).unwrap_or(usize::MAX));
         if !(1..=MAX_TOP).contains(&limit) {
-            return Err(bad(format!("`limit` must be 1 to {MAX_TOP}")));
+            return Err(Failure::bad(format!("`limit` must be 1 to {MAX_TOP}")));
         }
         let started = self.table(host)?.started();
-        let now = host.now();
+        let now = call.clock.now;
         let recent = recent(&mut HostStore(host), self.share(), by, now);
         let recent = recent.map_err(RecordError::from)?;
         let rules: Vec<(u32, &str)> = record

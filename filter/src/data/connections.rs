@@ -7,15 +7,13 @@
 //! configuration that serves a newer one is in force again.
 
 use loudou_limiter::Nanos;
-use loudou_store::{CAS_ABSENT, Written};
+use loudou_store::swap::swap;
 
-use crate::host::Host;
+use crate::host::{Host, HostStore};
 
 /// How often a sandbox of the configuration in force asks for the number of a connection: it is a call of
 /// the host.
 const EVERY: Nanos = Nanos::new(100_000);
-/// How often a number that another worker has written meanwhile is written again.
-const MAX_TRIES: usize = 4;
 
 /// What a sandbox knows of connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +45,9 @@ impl Connections {
             self.newest = publish(host, &key, id);
             return false;
         }
-        id > newest(host, &key).0
+        let mut bytes = Vec::new();
+        let known = host.shared_get(&key, &mut bytes);
+        id > known.map_or(0, |_| number(&bytes))
     }
 
     /// The configuration is in force again: what the next call learns counts at once.
@@ -56,26 +56,19 @@ impl Connections {
     }
 }
 
-/// The newest connection that was served, and the version of its value.
-fn newest(host: &dyn Host, key: &[u8]) -> (u64, u32) {
-    let mut bytes = Vec::new();
-    let Ok(Some(cas)) = host.shared_get(key, &mut bytes) else {
-        return (0, CAS_ABSENT);
-    };
-    let id = bytes.first_chunk().copied().map_or(0, u64::from_le_bytes);
-    (id, cas)
+/// The newest connection that was served, as it is written.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
 /// Writes a number, unless there is a newer one; the newest.
 fn publish(host: &dyn Host, key: &[u8], id: u64) -> u64 {
-    for _ in 0..MAX_TRIES {
-        let (known, cas) = newest(host, key);
-        if known >= id {
-            return known;
-        }
-        if host.shared_set(key, &id.to_le_bytes(), cas) != Ok(Written::Conflict) {
-            break;
-        }
-    }
-    id
+    let mut newest = id;
+    // A number that could not be written is written with the next connection.
+    let _swapped = swap(&mut HostStore(host), key, &mut |bytes| {
+        let known = number(bytes.unwrap_or_default());
+        newest = known.max(id);
+        (known < id).then(|| id.to_le_bytes().into())
+    });
+    newest
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::host::fake::FakeHost;
+use crate::record;
 
 mod answers;
 mod generations;

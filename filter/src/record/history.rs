@@ -9,9 +9,8 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::read::{carry, optional};
 use super::{Record, RuleRecord};
-use crate::json::{list, number};
+use crate::json::{carry, list, number, optional};
 
 /// From how many changes on a sweep brings the buckets of a rule forward.
 const SWEPT_FROM: usize = 32;

@@ -1,14 +1,13 @@
 //! Reading the record back. By hand, and not derived: code that can say what is wrong with any field
 //! is several times as large, and nobody is told.
 
-use loudou_limiter::Carry;
 use loudou_rules::config::{parse_edit, parse_override, parse_rule};
 use loudou_rules::rule::KeyMap;
 use serde_json::Value;
 
 use super::{Edit, FORMAT, OwnEdit, Record, RuleRecord, Who, history};
 use crate::instance::Instance;
-use crate::json::{list, number, text};
+use crate::json::{carry, list, number, optional, text};
 
 impl Record {
     /// The record, unless it is damaged or of another format.
@@ -68,21 +67,4 @@ fn who(edit: &Value) -> Option<Who> {
         at_unix_ms: number(who, "at_unix_ms")?,
         expires_at_ns: optional(who, "expires_at_ns", Value::as_u64)?,
     })
-}
-
-pub(super) fn carry(object: &Value) -> Option<Carry> {
-    Carry::parse(object.get("carry")?.as_str()?)
-}
-
-/// A field that may be absent; nothing if it is there and damaged.
-#[expect(clippy::option_option, reason = "absent and damaged are different")]
-pub(super) fn optional<T>(
-    object: &Value,
-    name: &str,
-    read: impl FnOnce(&Value) -> Option<T>,
-) -> Option<Option<T>> {
-    match object.get(name) {
-        None => Some(None),
-        Some(value) => read(value).map(Some),
-    }
 }

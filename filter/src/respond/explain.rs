@@ -8,25 +8,61 @@
 //! key is its fingerprint. What there is not is `-`.
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
-use loudou_rules::active_rule::ActiveRule;
-use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::rule::Mode;
 
 use super::headers::reported;
+use crate::host::{Header, Host};
 
 /// The request header with the decisions.
-pub(crate) const DECISION: &str = "x-loudou-decision";
+const DECISION: &str = "x-loudou-decision";
 /// The response header with the wait of a held request.
-pub(crate) const WAIT_MS: &str = "x-loudou-wait-ms";
+const WAIT_MS: &str = "x-loudou-wait-ms";
 /// The property with the decisions, in access logs `%FILTER_STATE(wasm.loudou:PLAIN)%`.
-pub(crate) const PROPERTY: &str = "loudou";
+const PROPERTY: &str = "loudou";
+
+/// Shows the upstream and access logs the decisions of the rules that explain themselves, and the client
+/// how long it waits for that. The request header is ours, whatever the client sends.
+pub(crate) fn explain(
+    host: &dyn Host,
+    outcome: &Outcome,
+    now: Nanos,
+    due: Nanos,
+) -> Option<Header> {
+    let explains = |one: &&RuleOutcome| one.active.rule().respond.explain_header;
+    let explained: Vec<&RuleOutcome> = outcome.rules.iter().filter(explains).collect();
+    if explained.is_empty() {
+        no_decision(host);
+        return None;
+    }
+    let decisions: Vec<String> = explained.iter().map(|one| decision(one)).collect();
+    host.set_request_header(DECISION, &decisions.join(", "));
+    log(host, explained, now);
+    let wait = Some(due.since(now)).filter(|wait| *wait > Nanos::ZERO)?;
+    Some((WAIT_MS, wait.millis_ceil().to_string()))
+}
+
+/// Shows the upstream that no rule that explains itself has decided.
+pub(crate) fn no_decision(host: &dyn Host) {
+    host.set_request_header(DECISION, "none");
+}
+
+/// Shows these decisions to access logs.
+pub(crate) fn log<'a>(
+    host: &dyn Host,
+    outcomes: impl IntoIterator<Item = &'a RuleOutcome>,
+    now: Nanos,
+) {
+    let lines = outcomes.into_iter().map(|outcome| for_log(outcome, now));
+    let lines: Vec<String> = lines.collect();
+    host.set_property(PROPERTY, &lines.join(", "));
+}
 
 /// `<rule>;<limit>;<verdict>`.
-pub(crate) fn decision(active: &ActiveRule, outcome: &RuleOutcome) -> String {
-    let rule = active.rule();
+fn decision(outcome: &RuleOutcome) -> String {
+    let rule = outcome.active.rule();
     let decided = decided(outcome);
-    let limits = active.limits_for(outcome.key.as_deref());
-    let limit = decided.and_then(|decision| reported(limits, decision));
+    let limit = decided.and_then(|decision| reported(outcome.limits(), decision));
     let limit = limit.map_or("-", |(limit, _)| limit.name());
     let shadow = if rule.mode == Mode::Enforce {
         ""
@@ -37,14 +73,14 @@ pub(crate) fn decision(active: &ActiveRule, outcome: &RuleOutcome) -> String {
         (Answer::Skipped, _) => "skip",
         (Answer::Banned(_), _) => "ban",
         (_, Some(Verdict::Hold)) => "hold",
-        (answer, _) if answer.refuses(rule.on_error) => "refuse",
+        _ if outcome.refuses() => "refuse",
         _ => "admit",
     };
     format!("{};{limit};{shadow}{verdict}", rule.name)
 }
 
 /// The same, and `;<wait>;<key>`.
-pub(crate) fn for_log(active: &ActiveRule, outcome: &RuleOutcome, now: Nanos) -> String {
+fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
     let wait = match &outcome.answer {
         Answer::Decided(decision) if decision.is_refused() => retry_after(decision),
         Answer::Decided(decision) => Some(decision.wait()),
@@ -54,7 +90,7 @@ pub(crate) fn for_log(active: &ActiveRule, outcome: &RuleOutcome, now: Nanos) ->
     let wait = wait.map_or_else(|| "-".to_owned(), |wait| wait.millis_ceil().to_string());
     let key = outcome.key.as_deref().map(fingerprint);
     let key = key.map_or_else(|| "-".to_owned(), |key| format!("{key:016x}"));
-    format!("{};{wait};{key}", decision(active, outcome))
+    format!("{};{wait};{key}", decision(outcome))
 }
 
 const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {

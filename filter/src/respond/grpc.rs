@@ -5,7 +5,7 @@
 //! `google.rpc.RetryInfo` in `grpc-status-details-bin`, and as `grpc-retry-pushback-ms` for clients
 //! with a retry policy (gRFC A6), where a negative number says never.
 
-use super::refusal::Wait;
+use super::wait::Wait;
 use crate::host::Host;
 
 /// The type of the one detail.

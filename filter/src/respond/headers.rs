@@ -5,9 +5,10 @@
 //! legacy ones are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::rule::Rule;
 
-use crate::data::Headers;
+use crate::host::Headers;
 
 pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
     format!("{}.{}", rule.name, limit.name())
@@ -57,19 +58,32 @@ pub(super) fn reported<'a>(
     ))
 }
 
+/// The headers of the response to an admitted request.
+pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
+    let mut headers = RateLimitHeaders::default();
+    for said in &outcome.rules {
+        if let (true, Answer::Decided(decision)) = (said.is_enforced(), &said.answer) {
+            headers.add(said, decision);
+        }
+    }
+    headers.finish()
+}
+
 /// Collects the headers of a response: of all rules that admitted, or of the one that refused.
 #[derive(Debug, Default)]
-pub(crate) struct RateLimitHeaders<'a> {
+pub(super) struct RateLimitHeaders<'a> {
     policies: Vec<String>,
     states: Vec<String>,
     tightest: Option<&'a Decision>,
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds what a rule says by these limits, as far as it asks for that.
-    pub(crate) fn add(&mut self, rule: &Rule, limits: &Limits, answer: &'a BucketDecision) {
+    /// Adds the decision of a rule, as far as the rule is configured to show it.
+    pub(super) fn add(&mut self, said: &RuleOutcome, answer: &'a BucketDecision) {
+        let rule = said.active.rule();
         let wanted = rule.respond.ratelimit_headers;
         if wanted.draft11(answer.is_refused()) {
+            let limits = said.limits();
             self.policies.push(policies(rule, limits));
             self.states.extend(state(rule, limits, answer));
         }
@@ -83,7 +97,7 @@ impl<'a> RateLimitHeaders<'a> {
         }
     }
 
-    pub(crate) fn finish(self) -> Headers {
+    pub(super) fn finish(self) -> Headers {
         let mut headers = Vec::new();
         if !self.policies.is_empty() {
             headers.push(("ratelimit-policy", self.policies.join(", ")));

@@ -3,32 +3,19 @@
 use std::borrow::Cow;
 
 use loudou_api::ProblemAnswer;
-use loudou_limiter::{Ban, BucketDecision, Decimal, Decision, Limit, Limits, Nanos};
-use loudou_rules::active_rule::ActiveRule;
+use loudou_limiter::{Ban, BucketDecision, Nanos};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
 use super::headers::{RateLimitHeaders, policy_name};
-use super::jitter::jittered;
-use crate::data::Headers;
-use crate::host::{Host, Reply};
+use super::wait::Wait;
+use crate::host::{Headers, Host, Reply};
 
 /// The draft's problem types, and what they are called.
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 const QUOTA_EXCEEDED: (&str, &str) = ("quota-exceeded", "Quota exceeded");
 const ABNORMAL_USAGE: (&str, &str) = ("abnormal-usage-detected", "Abnormal usage detected");
-
-/// When to come back.
-#[derive(Clone, Copy)]
-pub(super) enum Wait {
-    /// After this time.
-    For(Nanos),
-    /// When other requests have ended, or the store works again.
-    Unknown,
-    /// Never: the same request is never admitted.
-    Never,
-}
 
 /// Why a request is refused, and what there is to say about it.
 pub(crate) struct Refusal<'a> {
@@ -45,22 +32,20 @@ pub(crate) struct Refusal<'a> {
 
 impl<'a> Refusal<'a> {
     /// What a rule refused at `now`.
-    pub(crate) fn new(active: &'a ActiveRule, said: &RuleOutcome, now: Nanos) -> Self {
-        let rule = active.rule();
+    pub(crate) fn new(said: &'a RuleOutcome, now: Nanos) -> Self {
+        let rule = said.active.rule();
         match &said.answer {
-            Answer::Decided(decision) => {
-                let limits = active.limits_for(said.key.as_deref());
-                Self::over_limit(rule, limits, decision, now)
-            }
+            Answer::Decided(decision) => Self::over_limit(said, decision, now),
             Answer::Banned(ban) => Self::banned(rule, *ban, now),
             Answer::KeyMissing | Answer::Skipped | Answer::Unlimited => Self::key_missing(rule),
             Answer::GaveUp(_) => Self::store_gave_up(rule),
         }
     }
 
-    fn over_limit(rule: &'a Rule, limits: &Limits, answer: &BucketDecision, now: Nanos) -> Self {
+    fn over_limit(said: &'a RuleOutcome, answer: &BucketDecision, now: Nanos) -> Self {
+        let (rule, limits) = (said.active.rule(), said.limits());
         let mut headers = RateLimitHeaders::default();
-        headers.add(rule, limits, answer);
+        headers.add(said, answer);
         let mut headers = headers.finish();
         let refusing = || {
             let both = limits.iter().zip(answer.decisions());
@@ -69,7 +54,7 @@ impl<'a> Refusal<'a> {
         let violated: Vec<String> = refusing()
             .map(|(limit, _)| policy_name(rule, limit))
             .collect();
-        let wait = wait(refusing()).longer_by(rule.respond.retry_after_jitter, now);
+        let wait = Wait::of(refusing()).longer_by(rule.respond.retry_after_jitter, now);
         headers.extend(wait.header());
         let words = match wait {
             Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
@@ -193,36 +178,6 @@ impl<'a> Refusal<'a> {
         let pushback = grpc::pushback(self.wait);
         headers.extend(pushback.map(|ms| ("grpc-retry-pushback-ms".into(), ms)));
     }
-}
-
-impl Wait {
-    fn header(self) -> Option<(&'static str, String)> {
-        match self {
-            Self::For(wait) => Some(("retry-after", wait.secs_ceil().to_string())),
-            Self::Unknown | Self::Never => None,
-        }
-    }
-
-    fn longer_by(self, jitter: Decimal, now: Nanos) -> Self {
-        match self {
-            Self::For(wait) => Self::For(jittered(wait, jitter, now)),
-            other => other,
-        }
-    }
-}
-
-/// Admitted only when the slowest of the limits that refused is ready.
-fn wait<'a>(refusing: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> Wait {
-    refusing.fold(Wait::For(Nanos::ZERO), |longest, (limit, decision)| match (
-        longest,
-        decision.retry_after,
-    ) {
-        (Wait::Never, _) => Wait::Never,
-        (Wait::For(longest), Some(wait)) => Wait::For(longest.max(wait)),
-        (Wait::Unknown, Some(_)) => Wait::Unknown,
-        (_, None) if limit.algorithm().holds_until_end() => Wait::Unknown,
-        (_, None) => Wait::Never,
-    })
 }
 
 fn own(headers: &Headers) -> Vec<(Cow<'static, str>, String)> {

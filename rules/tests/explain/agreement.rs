@@ -43,11 +43,11 @@ fn count(counter: &Cell<u32>, yes: bool) {
 }
 
 impl Seen {
-    fn add(&self, world: &World, explained: &Explanation) {
+    fn add(&self, explained: &Explanation) {
         let outcome = &explained.outcome;
         count(&self.requests, true);
         count(&self.refused, outcome.is_refused());
-        count(&self.held, outcome.wait(&world.rules) > Nanos::ZERO);
+        count(&self.held, outcome.wait() > Nanos::ZERO);
         count(&self.stopped, outcome.stopped_by.is_some());
         count(
             &self.overruled,
@@ -150,7 +150,7 @@ fn play(rules: &Value, steps: &[Step], buckets: u32, seen: &Seen) {
         let told = format!("{:?}", explained.outcome);
         assert_eq!(told, format!("{outcome:?}"), "{sample}");
         check_rules(&world, sample, &explained, &outcome);
-        seen.add(&world, &explained);
+        seen.add(&explained);
     }
 }
 

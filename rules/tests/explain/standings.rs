@@ -103,7 +103,7 @@ fn every_reason_not_to_be_asked() {
     assert_eq!(standings(&mut world), refused);
 
     let explained = world.explain(&request, START);
-    assert_eq!(explained.outcome.verdict(&world.rules), Verdict::Refuse);
+    assert_eq!(explained.outcome.verdict(), Verdict::Refuse);
     assert!(explained.outcome.rules[0].overruled);
     // An off rule is told like the others: whether it is for the request, and how its bucket stands.
     assert!(explained.rules[0].failing.is_none() && explained.rules[0].bucket.is_some());
@@ -139,7 +139,7 @@ fn a_bucket_is_told_before_and_after() {
         (Verdict::Hold, Nanos::from_secs(1))
     );
     assert_eq!(bucket.reported, 1);
-    assert_eq!(explained.outcome.wait(&world.rules), Nanos::from_secs(1));
+    assert_eq!(explained.outcome.wait(), Nanos::from_secs(1));
 
     let dear = world.explain(&json!({ "cost": 3 }), START);
     let bucket = dear.rules[0].bucket.as_ref().expect("a bucket");

@@ -179,7 +179,7 @@ fn a_rule_may_end_the_search() {
     let before = json!({ "name": "before", "limits": limit(1) });
     let before = ActiveRule::new(rule(&before), History::default());
     let rules = world.rules.iter().cloned();
-    world.rules = std::iter::once(before).chain(rules).collect();
+    world.rules = std::iter::once(before.into()).chain(rules).collect();
     assert_eq!(world.ask(&request), answer("0a 1a 3a", false));
     assert_eq!(world.ask(&request), answer("0r 3a", true));
 }

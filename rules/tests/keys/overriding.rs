@@ -63,7 +63,7 @@ impl World {
     fn set_ban(&mut self, user: &str, ban: SetTo, seconds: u64) -> Option<Slot> {
         let active = &self.rules[0];
         let set = SetBan {
-            rule: active,
+            rule: &**active,
             key: user,
             ban,
             clock: Clock::at(Nanos::from_secs(seconds)),

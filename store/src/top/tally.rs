@@ -10,10 +10,8 @@ use loudou_limiter::Nanos;
 
 use super::shared::{self, Shared};
 use super::{By, COUNTERS, FLUSH_AFTER, Summary};
-use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
-
-/// How often a flush is tried again at once.
-const MAX_RETRIES: u32 = 8;
+use crate::shared_data::SharedData;
+use crate::swap::{Swapped, swap};
 
 /// What a worker has counted.
 #[derive(Clone, Debug)]
@@ -69,25 +67,21 @@ impl Tally {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        for _ in 0..=MAX_RETRIES {
-            match self.try_flush(store) {
-                Ok(Written::Done) => {
-                    self.refused.clear();
-                    self.admitted.clear();
-                    self.due = None;
-                    return;
-                }
-                Ok(Written::Conflict) => {}
-                Err(StoreFailed) => break,
-            }
+        let flushed = swap(store, &self.key, &mut |bytes| {
+            Some(self.added_to(bytes.unwrap_or_default()))
+        });
+        if flushed == Ok(Swapped::Done) {
+            self.refused.clear();
+            self.admitted.clear();
+            self.due = None;
+        } else {
+            self.start(now);
         }
-        self.start(now);
     }
 
-    fn try_flush(&self, store: &mut dyn SharedData) -> Result<Written, StoreFailed> {
-        let mut bytes = Vec::new();
-        let cas = store.get(&self.key, &mut bytes)?;
-        let mut shared = Shared::read(&bytes).unwrap_or_default().at(self.half);
+    /// The shared value with what was counted here.
+    fn added_to(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut shared = Shared::read(bytes).unwrap_or_default().at(self.half);
         let part =
             |by, own: &Summary| (!own.is_empty()).then(|| merged(shared.part(self.half, by), own));
         let refused = part(By::Refused, &self.refused);
@@ -95,7 +89,7 @@ impl Tally {
         shared.put(self.half, [refused.as_deref(), admitted.as_deref()]);
         let mut out = Vec::new();
         shared.write(&mut out);
-        store.set(&self.key, &out, cas.unwrap_or(CAS_ABSENT))
+        out
     }
 }
 

@@ -3,6 +3,7 @@
 use loudou_limiter::Carry;
 
 use super::*;
+use crate::metrics::{Registry, StoreMetrics};
 use crate::record::Author;
 
 /// Two rules that both match, of which the second one has this capacity.
@@ -94,7 +95,8 @@ fn a_newer_connection_is_a_rollback() {
     assert_eq!(send(&mut new, &host, Some(b"x")), 0);
     let capacity = |host: &FakeHost| {
         let store_metrics = StoreMetrics::define(host, &mut Registry::default(), "loudou");
-        let record = crate::current::load(host, "loudou", &store_metrics).expect("a record");
+        let record =
+            crate::current::load(host, "loudou", &store_metrics, host.now()).expect("a record");
         let rule = record.rule("second").expect("the rule").effective();
         rule.limits
             .iter()

@@ -3,6 +3,7 @@
 use loudou_store::top::{By, recent};
 
 use super::*;
+use crate::host::HostStore;
 
 /// Keys with their counts, as shared now.
 fn shared(host: &FakeHost, by: By) -> Vec<(String, u64)> {

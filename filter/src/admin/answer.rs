@@ -1,0 +1,147 @@
+//! The answers of the admin API: JSON, and problem documents for calls that fail.
+
+use std::borrow::Cow;
+
+use loudou_api::{ProblemAnswer, RuleProblem};
+use loudou_rules::config::{Problem, RuleEdit};
+use loudou_rules::rule::Rule;
+use loudou_store::GaveUp;
+use serde::Serialize;
+
+use crate::host::Reply;
+use crate::record::{Record, RecordError};
+
+/// A call that did not work out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    problem: Box<ProblemAnswer<Rule, RuleEdit>>,
+    allow: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(status: u16, title: &str, detail: impl Into<Cow<'static, str>>) -> Self {
+        let problem = ProblemAnswer {
+            kind: "about:blank".to_owned(),
+            title: title.to_owned(),
+            status,
+            detail: detail.into().into_owned(),
+            ..ProblemAnswer::default()
+        };
+        Self {
+            problem: Box::new(problem),
+            allow: None,
+        }
+    }
+
+    /// 400 with what is wrong.
+    pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(400, "Bad request", detail)
+    }
+
+    /// 400 with everything that is wrong with a body that should be `what`.
+    pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
+        let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
+        failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
+        failure
+    }
+
+    /// 405 with the methods that the path takes.
+    pub(super) fn not_allowed(detail: String, allow: String) -> Self {
+        Self {
+            allow: Some(allow),
+            ..Self::new(405, "Method not allowed", detail)
+        }
+    }
+
+    /// The same, with the rule as it is now.
+    pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
+        self.problem.current = Some(rule);
+        self
+    }
+
+    /// The answer to the call.
+    pub(super) fn reply(self) -> Reply {
+        let status = self.problem.status;
+        let mut headers = vec![("content-type", "application/problem+json".to_owned())];
+        if status == 401 {
+            headers.push(("www-authenticate", "Bearer realm=\"loudou\"".to_owned()));
+        }
+        headers.extend(self.allow.map(|allow| ("allow", allow)));
+        reply(status, headers, json(&self.problem))
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        if error == RecordError::TooLarge {
+            let detail = "the rules with all their edits would be too large: drop edits, or put them into \
+                          the configuration";
+            return Self::new(409, "Too many edits", detail);
+        }
+        let detail = match error {
+            RecordError::Missing => {
+                "no rules yet: no data listener of this share has started; is its vm_id the same, \
+                 and its store.share?"
+            }
+            RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
+            RecordError::Contended => "too many edits at once; try again",
+            RecordError::TooOften => {
+                "this rule was edited faster than its buckets can follow; try again in some seconds"
+            }
+            RecordError::Failed | RecordError::TooLarge => FAILED,
+        };
+        Self::new(503, "Not available", detail)
+    }
+}
+
+impl From<GaveUp> for Failure {
+    fn from(gave_up: GaveUp) -> Self {
+        let detail = match gave_up {
+            GaveUp::Conflicts => "the bucket is too busy; try again",
+            GaveUp::Failed => FAILED,
+            GaveUp::UnknownPage => "the bucket is of another version of Loudou",
+            GaveUp::Outdated => "the rule has just changed; try again",
+            GaveUp::PageFull => {
+                "there is no room: every bucket that could be evicted is banned by an operator or has requests \
+                 in flight; lift a ban that is not needed, or raise store.buckets"
+            }
+        };
+        Self::new(503, "Not available", detail)
+    }
+}
+
+const FAILED: &str = "Envoy's shared data failed";
+
+pub(super) fn ok(body: &impl Serialize) -> Reply {
+    whole(None, json(body))
+}
+
+/// An answer about rules: the process with its generation is its `ETag`.
+pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
+    whole(Some(record), json(body))
+}
+
+/// An answer whatever it is made of.
+fn whole(record: Option<&Record>, body: Vec<u8>) -> Reply {
+    let mut headers = vec![("content-type", "application/json".to_owned())];
+    headers.extend(record.map(|record| ("etag", record.instance.etag(record.generation))));
+    reply(200, headers, body)
+}
+
+fn json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
+}
+
+fn reply(status: u16, headers: Vec<(&'static str, String)>, mut body: Vec<u8>) -> Reply {
+    let headers = headers
+        .into_iter()
+        .chain([("cache-control", "no-store".to_owned())]);
+    body.push(b'\n');
+    Reply {
+        status,
+        details: "loudou_admin".to_owned(),
+        headers: headers.map(|(name, value)| (name.into(), value)).collect(),
+        body,
+        grpc_status: None,
+    }
+}

@@ -1,0 +1,166 @@
+//! The table of the API's calls. Dispatch, access, 404 and 405 follow from it, and a test compares
+//! `docs/admin-api.md` with it.
+
+use loudou_api::Access;
+
+use super::AdminPlane;
+use super::answer::Failure;
+use super::call::{Handler, Route, Target};
+use crate::escaped::escaped;
+
+const EDIT: &[&str] = &["carry", "for", "reason", "dry_run"];
+const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
+
+/// Every call, in the order of the documentation.
+static ROUTES: [Route; 16] = [
+    get("/v1/status", &[], AdminPlane::status),
+    get("/v1/rules", &[], AdminPlane::rules),
+    get("/v1/rules/RULE", &[], AdminPlane::rule),
+    put("/v1/rules/RULE", EDIT, AdminPlane::put_rule),
+    delete(
+        "/v1/rules/RULE",
+        &["carry", "reason", "dry_run"],
+        AdminPlane::delete_rule,
+    ),
+    put(
+        "/v1/overrides/RULE/KEY",
+        &["for", "reason", "dry_run"],
+        AdminPlane::put_override,
+    ),
+    delete(
+        "/v1/overrides/RULE/KEY",
+        &["reason", "dry_run"],
+        AdminPlane::delete_override,
+    ),
+    get("/v1/buckets", BUCKETS, AdminPlane::buckets),
+    get("/v1/buckets/RULE/KEY", &[], AdminPlane::bucket),
+    post("/v1/buckets/RULE/KEY/reset", &["reason"], AdminPlane::reset),
+    post(
+        "/v1/buckets/RULE/KEY/ban",
+        &["for", "reason"],
+        AdminPlane::ban,
+    ),
+    post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban),
+    get("/v1/top", &["rule", "by", "limit"], AdminPlane::top),
+    // A sample of a request does not fit into a query.
+    post("/v1/explain", &[], AdminPlane::explain)
+        .for_viewers()
+        .with_body(),
+    get("/v1/events", &["after"], AdminPlane::events),
+    get("/v1/export", &[], AdminPlane::export),
+];
+
+const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    edit("GET", path, query, handler).for_viewers()
+}
+
+const fn put(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    edit("PUT", path, query, handler).with_body()
+}
+
+const fn post(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    edit("POST", path, query, handler)
+}
+
+const fn delete(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
+    edit("DELETE", path, query, handler)
+}
+
+const fn edit(
+    method: &'static str,
+    path: &'static str,
+    query: &'static [&'static str],
+    handler: Handler,
+) -> Route {
+    Route {
+        method,
+        path,
+        access: Access::Edit,
+        query,
+        takes_body: false,
+        handler,
+    }
+}
+
+impl Route {
+    const fn for_viewers(self) -> Self {
+        Self {
+            access: Access::View,
+            ..self
+        }
+    }
+
+    const fn with_body(self) -> Self {
+        Self {
+            takes_body: true,
+            ..self
+        }
+    }
+}
+
+/// The routes of a path.
+fn of_path(target: &Target) -> impl Iterator<Item = &'static Route> {
+    let steps = target.steps.as_slice();
+    ROUTES.iter().filter(|route| route.has_path(steps))
+}
+
+/// The route of a call, if there is one.
+pub(super) fn find(target: &Target) -> Option<&'static Route> {
+    of_path(target).find(|route| route.method == target.method)
+}
+
+/// 405 for a known path, 404 for another.
+pub(super) fn not_here(target: &Target) -> Failure {
+    let methods: Vec<&str> = of_path(target).map(|route| route.method).collect();
+    if methods.is_empty() {
+        let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
+        paths.dedup();
+        let detail = format!("there is: {}", paths.join(", "));
+        return Failure::new(404, "Not found", detail);
+    }
+    let allow = methods.join(", ");
+    let method = escaped(&target.method);
+    let detail = format!("{method} is not for this path; it takes {allow}");
+    Failure::not_allowed(detail, allow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../docs/admin-api.md");
+
+    const fn access(access: Access) -> &'static str {
+        match access {
+            Access::View => "view",
+            Access::Edit => "edit",
+        }
+    }
+
+    /// The documentation lists every call with its access, query and body, and no other.
+    #[test]
+    fn the_document_has_these_calls() {
+        let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
+        let documented: Vec<&str> = rows.collect();
+        let row = |route: &Route| {
+            let names = route.query.iter().map(|name| format!("`{name}`"));
+            let cells = [
+                format!("`{} {}`", route.method, route.path),
+                access(route.access).to_owned(),
+                names.collect::<Vec<_>>().join(", "),
+                if route.takes_body { "JSON" } else { "" }.to_owned(),
+            ];
+            let cells = cells.iter().map(|cell| match cell.as_str() {
+                "" => "| ".to_owned(),
+                cell => format!("| {cell} "),
+            });
+            format!("{}|", cells.collect::<String>())
+        };
+        let rows: Vec<String> = ROUTES.iter().map(row).collect();
+        for (index, row) in rows.iter().enumerate() {
+            let there = documented.get(index).copied().unwrap_or_default();
+            assert!(there.starts_with(row.as_str()), "{there}\nshould be\n{row}");
+        }
+        assert_eq!(documented.len(), rows.len());
+    }
+}

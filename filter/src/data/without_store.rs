@@ -1,0 +1,44 @@
+//! Deciding while shared data cannot be used at all: as rules decide for a bucket that cannot be read.
+
+use loudou_limiter::{Ban, Nanos};
+use loudou_rules::request::Request as _;
+use loudou_rules::rule::key::Key;
+use loudou_rules::rule::{Mode, OnError, Override, Rule};
+
+use crate::host::{Host, Reply};
+use crate::request::HostRequest;
+use crate::respond::{Refusal, explain};
+
+/// The answer to the current request, if one of the rules refuses it.
+pub(super) fn refusal(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
+    let mut request = HostRequest::new(host);
+    for rule in rules {
+        let is_meant = rule.mode == Mode::Enforce
+            && rule.matches.holds(&mut request)
+            && (rule.when.is_none() || request.cluster().is_some());
+        if !is_meant {
+            continue;
+        }
+        let refusal = match rule.key_of(&mut request) {
+            Key::Skip => continue,
+            Key::Refuse => Some(Refusal::key_missing(rule)),
+            Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {
+                Some(Refusal::banned(rule, Ban::ENDLESS, now))
+            }
+            Key::Bucket(_) if rule.on_error == OnError::Refuse => {
+                Some(Refusal::store_gave_up(rule))
+            }
+            Key::Bucket(_) => None,
+        };
+        if let Some(refusal) = refusal {
+            return Some(refusal.reply(host));
+        }
+        if rule.stop {
+            break;
+        }
+    }
+    if rules.iter().any(|rule| rule.respond.explain_header) {
+        explain::no_decision(host);
+    }
+    None
+}

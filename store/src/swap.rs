@@ -1,0 +1,108 @@
+//! Changing one shared value: read it, make the new one, write that if no other worker has written
+//! meanwhile, and start over where one has.
+
+use alloc::vec::Vec;
+
+use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
+
+/// How often a change is tried before it is given up. Each failed try means that another worker has
+/// written between this one's read and its write, so only a value that all workers change without a pause
+/// gets here.
+pub const MAX_TRIES: u32 = 16;
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// The new value is written.
+    Done,
+    /// There was nothing to change.
+    Unchanged,
+    /// Other workers were faster, [`MAX_TRIES`] times.
+    Contended,
+}
+
+/// Gets the value, `None` where the key is missing; returns the new one, or `None` to leave it as it is.
+pub type Change<'a> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a;
+
+/// Changes the value of `key`. `change` is called again with a fresh value when another worker was faster.
+pub fn swap(
+    store: &mut dyn SharedData,
+    key: &[u8],
+    change: &mut Change<'_>,
+) -> Result<Swapped, StoreFailed> {
+    let mut bytes = Vec::new();
+    for _ in 0..MAX_TRIES {
+        let cas = store.get(key, &mut bytes)?;
+        let Some(new) = change(cas.map(|_| bytes.as_slice())) else {
+            return Ok(Swapped::Unchanged);
+        };
+        if store.set(key, &new, cas.unwrap_or(CAS_ABSENT))? == Written::Done {
+            return Ok(Swapped::Done);
+        }
+    }
+    Ok(Swapped::Contended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::shared_data::{CAS_OVERWRITE, Cas};
+
+    const KEY: &[u8] = b"k";
+
+    /// A change of which another worker is faster the first `rivals` times; how it ended, and the value.
+    fn against(rivals: u32) -> (Swapped, Vec<u8>) {
+        struct Rivalled(MemoryStore, u32);
+        impl SharedData for Rivalled {
+            fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+                let cas = self.0.get(key, value);
+                if let Some(left) = self.1.checked_sub(1) {
+                    self.1 = left;
+                    let _written = self.0.set(key, b"rival", CAS_OVERWRITE);
+                }
+                cas
+            }
+            fn set(
+                &mut self,
+                key: &[u8],
+                value: &[u8],
+                expected: Cas,
+            ) -> Result<Written, StoreFailed> {
+                self.0.set(key, value, expected)
+            }
+        }
+        let mut store = Rivalled(MemoryStore::new(), rivals);
+        let mut again = false;
+        let swapped = swap(&mut store, KEY, &mut |found| {
+            assert_eq!(found, again.then_some(&b"rival"[..]));
+            again = true;
+            Some(Vec::from(*b"ours"))
+        });
+        let mut value = Vec::new();
+        store.0.get(KEY, &mut value).expect("a value");
+        (swapped.expect("a store that works"), value)
+    }
+
+    #[test]
+    fn conflicts_are_tried_again_up_to_the_limit() {
+        let ours = |swapped| (swapped, Vec::from(*b"ours"));
+        assert_eq!(against(0), ours(Swapped::Done));
+        assert_eq!(against(MAX_TRIES - 1), ours(Swapped::Done));
+        assert_eq!(
+            against(MAX_TRIES),
+            (Swapped::Contended, Vec::from(*b"rival"))
+        );
+    }
+
+    #[test]
+    fn nothing_is_written_where_nothing_changes() {
+        let mut store = MemoryStore::new();
+        let swapped = swap(&mut store, KEY, &mut |found| {
+            assert_eq!(found, None);
+            None
+        });
+        assert_eq!(swapped, Ok(Swapped::Unchanged));
+        assert_eq!(store.get(KEY, &mut Vec::new()), Ok(None));
+    }
+}
