@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use loudou_tests::paths::{find_on_path, target_dir};
 
 use crate::command::{cargo, run};
+use crate::docs;
 use crate::filter;
 use crate::setup::{self, WASM_TARGET};
 use crate::soak;
@@ -31,6 +32,7 @@ pub(crate) fn ci() -> Result<()> {
     steps(&[
         SETUP,
         ("formatting", formatting),
+        ("links of the documents", docs::check),
         ("clippy (host)", clippy),
         ("clippy (wasm32)", clippy_wasm),
         UNIT,
