@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<()> {
     }
     ensure!(
         problems.is_empty(),
-        "{} problems in the documents",
+        "problems in the documents: {}",
         problems.len()
     );
     let links: usize = pages.iter().map(|page| page.links.len()).sum();
