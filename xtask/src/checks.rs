@@ -5,6 +5,7 @@ use loudou_tests::paths::{find_on_path, target_dir};
 
 use crate::circles;
 use crate::command::{cargo, run};
+use crate::docs;
 use crate::filter;
 use crate::setup::{self, WASM_TARGET};
 use crate::soak;
@@ -33,6 +34,7 @@ pub(crate) fn ci() -> Result<()> {
         SETUP,
         ("formatting", formatting),
         ("import circles", circles::run),
+        ("links of the documents", docs::check),
         ("clippy (host)", clippy),
         ("clippy (wasm32)", clippy_wasm),
         UNIT,

@@ -1,8 +1,8 @@
 //! `cargo xtask`: what a contributor runs, in plain Rust, so that it works wherever Cargo does.
 //!
-//! `setup` brings Envoy, `build` the filter, `demo` shows both at work, `bench` measures, `soak` looks for
-//! requests too many; `test` is what must pass before a commit, `ci` everything that must pass before a
-//! merge.
+//! `setup` installs Envoy, `build` builds the filter, `demo` shows both at work, `docs` builds the documents
+//! as a site, `bench` measures, `soak` looks for requests too many. `test` must pass before a commit, `ci`
+//! before a merge.
 
 #![expect(
     clippy::print_stdout,
@@ -15,6 +15,7 @@ mod checks;
 mod circles;
 mod command;
 mod demo;
+mod docs;
 mod filter;
 mod pictures;
 mod setup;
@@ -47,8 +48,14 @@ enum Task {
     },
     /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
     Demo,
-    /// Draws the pictures of docs/algorithms again
+    /// Draws the pictures in docs/algorithms and docs/pictures again
     Pictures,
+    /// Checks the links of all documents, and builds them as a site with mdBook
+    Docs {
+        /// Only check the links
+        #[arg(long)]
+        check: bool,
+    },
     /// Measures
     Bench {
         /// What
@@ -82,6 +89,7 @@ fn main() -> ExitCode {
         Task::Circles => circles::run(),
         Task::Demo => demo::run(),
         Task::Pictures => pictures::run_all(),
+        Task::Docs { check } => docs::run(check),
         Task::Bench { what } => bench::bench(what),
         Task::Soak {
             minutes,

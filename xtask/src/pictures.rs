@@ -2,8 +2,10 @@
 //!
 //! Every picture has the same requests: a burst of 12, then two a second for eight seconds, silence,
 //! and the burst again. The numbers are as alike as the algorithms allow: six at once, one a second
-//! in the long run. `cargo xtask pictures` writes them; a test tells when one is old.
+//! in the long run. `cargo xtask pictures` writes them, and those of the terminal's screens; a test
+//! fails when one is old.
 
+mod screen;
 mod svg;
 
 use std::collections::VecDeque;
@@ -162,7 +164,17 @@ pub(crate) fn run_all() -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
         println!("docs/algorithms/{name}.svg");
     }
+    for (name, title) in screen::SCREENS {
+        let path = screen_path(name);
+        fs::write(&path, screen::picture(name, title)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        println!("docs/pictures/{name}.svg");
+    }
     Ok(())
+}
+
+fn screen_path(name: &str) -> PathBuf {
+    workspace_root().join(format!("docs/pictures/{name}.svg"))
 }
 
 #[cfg(test)]
@@ -177,6 +189,18 @@ mod tests {
             assert!(
                 drawn == committed,
                 "docs/algorithms/{name}.svg is old: `cargo xtask pictures` draws it again"
+            );
+        }
+    }
+
+    #[test]
+    fn pictures_of_screens_show_the_snapshots() {
+        for (name, title) in screen::SCREENS {
+            let drawn = screen::picture(name, title).expect("a snapshot");
+            let committed = fs::read_to_string(screen_path(name)).unwrap_or_default();
+            assert!(
+                drawn == committed,
+                "docs/pictures/{name}.svg is old: `cargo xtask pictures` draws it again"
             );
         }
     }

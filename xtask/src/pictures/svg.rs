@@ -153,6 +153,6 @@ fn stairs(class: &str, times: &[u64], most: usize) -> String {
     format!("<path class=\"{class}\" d=\"{path}H{}\"/>", x(END_MS))
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }

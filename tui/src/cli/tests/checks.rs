@@ -279,23 +279,33 @@ fn configurations(value: &Value, found: &mut Vec<Value>) {
 #[test]
 fn examples_keep_to_the_schema() {
     let validator = jsonschema::draft202012::new(&config::schema()).expect("a schema");
-    let readme = include_str!("../../../../README.md");
-    let blocks = readme.split("```yaml").skip(1);
-    let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
-    let rule = blocks.next();
-    let brake = format!("version: 1\nrules:{}", blocks.next().unwrap_or_default());
-    let texts = [
-        include_str!("good.yaml"),
-        include_str!("every.yaml"),
-        rule.expect("a rule file in the README"),
-        &brake,
+    let documents = [
+        include_str!("../../../../README.md"),
+        include_str!("../../../../docs/rules.md"),
     ];
+    let blocks = documents.iter().flat_map(|text| {
+        let blocks = text.split("```yaml\n").skip(1);
+        blocks.filter_map(|rest| rest.split("```").next())
+    });
+    // Some show a rule or the filter's place in Envoy without what is around it.
+    let written: Vec<String> = blocks
+        .map(|block| {
+            let rules = if block.starts_with("  - name: ") {
+                "version: 1\nrules:\n"
+            } else {
+                ""
+            };
+            format!("{rules}{block}")
+        })
+        .collect();
+    let own = [include_str!("good.yaml"), include_str!("every.yaml")];
+    let texts = own.into_iter().chain(written.iter().map(String::as_str));
     let mut found = Vec::new();
     for text in texts {
         let document = crate::document::read(text.as_bytes()).expect("readable");
         configurations(&document.value, &mut found);
     }
-    assert_eq!(found.len(), 4);
+    assert_eq!(found.len(), 6);
     for file in in_envoy() {
         let text = std::fs::read(file).expect("an envoy.yaml");
         let document = crate::document::read(&text).expect("readable");

@@ -77,7 +77,7 @@ fn what_envoy_says() {
 
 /// After alice has sent fifteen replies at once.
 #[test]
-fn the_readme_shows_what_is_printed() {
+fn the_documents_show_what_is_printed() {
     let limits = json!([
         { "name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/60s" },
         { "name": "daily", "algorithm": "token_bucket", "capacity": 1000, "rate": "1000/d" },
@@ -108,9 +108,9 @@ fn the_readme_shows_what_is_printed() {
     let answer = ExplainAnswer::new(&explained, &rules, Nanos::ZERO, 1);
     let ran =
         Loudou::answers(vec![ok(&answer)]).run("explain -X POST --path /reply -H x-user-id:alice");
-    let readme = include_str!("../../../../README.md");
+    let page = include_str!("../../../../docs/operations.md");
     assert!(
-        readme.contains(&format!("```\n{}```", ran.out)),
+        page.contains(&format!("```\n{}```", ran.out)),
         "{}",
         ran.out
     );
