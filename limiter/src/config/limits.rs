@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
+use super::grammar::{Doc, Field, Form, List, Text};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
@@ -15,17 +16,18 @@ use crate::limit::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
 use crate::time::Nanos;
 
 mod concurrency;
-pub(super) mod field;
 mod leaks;
+mod numbers;
 mod shaping;
 mod windows;
 
-pub use field::{Field, Form};
-pub(super) use field::{Numbers, about};
+pub(super) use numbers::Numbers;
 
 /// One algorithm in the rule file.
 struct Entry {
     name: &'static str,
+    /// What it does, in a sentence or two.
+    doc: Doc,
     fields: &'static [Field],
     read: Read,
 }
@@ -46,34 +48,56 @@ const ENTRIES: &[Entry] = &[
     concurrency::CONCURRENCY,
 ];
 
+/// The name of a limit.
+pub(super) const NAME: Text = Text::like("^[a-z0-9_-]{1,63}$", 0);
+/// The limits of a bucket.
+pub(super) const LIMITS: List = List {
+    fewest: 1,
+    most: MAX_LIMITS,
+    item: Field::value(Form::OneOf(&DEFINED), ""),
+};
+/// A definition of each algorithm.
+const DEFINED: [Field; ENTRIES.len()] = {
+    let mut defined = [Field::value(Form::Null, ""); ENTRIES.len()];
+    let mut from = ENTRIES;
+    let mut to: &mut [Field] = &mut defined;
+    while let (Some((entry, rest)), Some((field, others))) =
+        (from.split_first(), { to }.split_first_mut())
+    {
+        field.form = Form::Defined(entry.name);
+        from = rest;
+        to = others;
+    }
+    defined
+};
+
 /// The fields that every limit has.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
 
-const CAPACITY: Field = Field {
-    name: "capacity",
-    form: Form::Integer(1, MAX_AMOUNT),
-    default: None,
-    doc: about("The most that is admitted at once, in cost units."),
-};
-const RATE: Field = Field {
-    name: "rate",
-    form: Form::Rate,
-    default: None,
-    doc: about("How fast capacity comes back."),
-};
+const CAPACITY: Field = Field::required(
+    "capacity",
+    Form::Integer(1, MAX_AMOUNT),
+    "The most that is admitted at once, in cost units.",
+);
+const RATE: Field = Field::required("rate", Form::Rate, "How fast capacity comes back.");
 
-const MAX_WAIT_FIELD: Field = Field {
-    name: "max_wait",
-    form: Form::Duration(Nanos::ZERO, MAX_WAIT),
-    default: Some("0s"),
-    doc: about("How long a request may be held instead of being refused."),
-};
+const MAX_WAIT_FIELD: Field = Field::optional(
+    "max_wait",
+    Form::Duration(&[Nanos::ZERO, MAX_WAIT]),
+    "0s",
+    "How long a request may be held instead of being refused.",
+);
 
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
 /// one.
 pub fn fields(algorithm: &str) -> &'static [Field] {
     let entry = ENTRIES.iter().find(|entry| entry.name == algorithm);
     entry.map_or(&[], |entry| entry.fields)
+}
+
+/// What each algorithm does.
+pub(super) fn docs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ENTRIES.iter().map(|entry| (entry.name, entry.doc.text()))
 }
 
 pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limits> {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
+use super::grammar::{Field, Form, decimal_form};
 use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 use crate::decimal::Decimal;
@@ -207,6 +208,26 @@ impl<'a, 'c> Cursor<'a, 'c> {
         fits
     }
 
+    /// A whole number within the bounds of a field.
+    #[expect(clippy::inline_always, reason = "only the bounds remain of the field")]
+    #[inline(always)]
+    pub(crate) fn integer_of(&self, field: Field, report: &mut Report) -> Option<u32> {
+        match field.form {
+            Form::Integer(least, most) => self.integer(least, most, report),
+            _ => None,
+        }
+    }
+
+    /// A number within the bounds of a field.
+    #[expect(clippy::inline_always, reason = "only the bounds remain of the field")]
+    #[inline(always)]
+    pub(crate) fn decimal_of(&self, field: Field, report: &mut Report) -> Option<Decimal> {
+        match field.form {
+            Form::Decimal(least, most) => self.decimal(least, most, report),
+            _ => None,
+        }
+    }
+
     /// `true` or `false`.
     pub(crate) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let boolean = self.value.as_bool();
@@ -289,9 +310,37 @@ impl<'a, 'c> Fields<'a, 'c> {
     }
 }
 
-/// What is allowed where a number of at most three decimals belongs.
-pub(crate) fn decimal_form(least: Decimal, most: Decimal) -> String {
-    format!("a number from {least} to {most} with at most 3 decimals")
+/// Reads a list of at most `most` elements.
+pub(super) fn several<T>(
+    cursor: &Cursor<'_, '_>,
+    most: usize,
+    report: &mut Report,
+    read: impl Fn(&Cursor<'_, '_>, &mut Report) -> Option<T>,
+) -> Vec<T> {
+    let mut read_ones = Vec::new();
+    each(cursor, most, report, &mut |cursor, report| {
+        read_ones.extend(read(cursor, report));
+    });
+    read_ones
+}
+
+/// The same for whatever is read: one copy of it in the code.
+fn each(
+    cursor: &Cursor<'_, '_>,
+    most: usize,
+    report: &mut Report,
+    read: &mut dyn FnMut(&Cursor<'_, '_>, &mut Report),
+) {
+    let Some(cursors) = cursor.list(report) else {
+        return;
+    };
+    if cursors.len() > most {
+        report.error(cursor, "too long a list", &format!("at most {most}"));
+        return;
+    }
+    for cursor in &cursors {
+        read(cursor, report);
+    }
 }
 
 /// A double without a fraction, as a whole number.

@@ -9,7 +9,8 @@ use core::net::IpAddr;
 
 use serde_json::Value;
 
-use super::matches::{self, MAX_METADATA, MAX_NAME, Named};
+use super::matches;
+use super::named::{self, MAX_METADATA, MAX_NAME, Named};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use crate::algorithm::MAX_AMOUNT;
@@ -147,7 +148,7 @@ fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
         ":authority" | "host" => "host",
         _ => {
             let as_value = Value::from(name);
-            return matches::name(&value.with(&as_value), Named::Header, report).is_some();
+            return named::name(&value.with(&as_value), Named::Header, report).is_some();
         }
     };
     let problem = value.wrong("it has a field of its own");

@@ -75,9 +75,10 @@ fn value(field: Field) -> Values {
             prop_oneof![3 => decimal, 1 => Just(json!(most / 1_000))].boxed()
         }
         Form::Rate => text("0{0,2}[1-9][0-9]{0,4}/[1-9]?[0-9]{0,2}[1-9](ms|s|m|h)|[1-9]/(s|m|h|d)"),
-        Form::Duration(least, most) => duration(least, most),
+        Form::Duration([least, most]) => duration(*least, *most),
         Form::Word(words) => one_of(words),
         Form::Boolean => any::<bool>().prop_map(Value::from).boxed(),
+        other => panic!("{other:?} in a limit"),
     }
 }
 

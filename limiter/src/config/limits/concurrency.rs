@@ -1,27 +1,24 @@
 //! The fields of `concurrency`.
 
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
 use super::{CAPACITY, Entry};
 use crate::algorithm::Concurrency;
 use crate::algorithm::concurrency::{LEASE, MAX_LEASE};
+use crate::config::grammar::{Doc, Field, Form};
 use crate::time::Nanos;
 
-pub(super) const LEASE_FIELD: Field = Field {
-    name: "lease",
-    form: Form::Duration(Nanos::new(1), MAX_LEASE),
-    default: Some("5m"),
-    doc: about(
-        "After this time, or at most twice as long, a request whose end was not heard of no longer counts.",
-    ),
-};
+pub(super) const LEASE_FIELD: Field = Field::optional(
+    "lease",
+    Form::Duration(&[Nanos::new(1), MAX_LEASE]),
+    "5m",
+    "After this time, or at most twice as long, a request whose end was not heard of no longer counts.",
+);
 
 pub(super) const CONCURRENCY: Entry = Entry {
     name: "concurrency",
+    doc: Doc::new("Requests under way at the same time; given back when they end."),
     fields: &[
-        Field {
-            doc: about("How many may be in flight at once, in cost units."),
-            ..CAPACITY
-        },
+        CAPACITY.meaning("How many may be in flight at once, in cost units."),
         LEASE_FIELD,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {

@@ -1,14 +1,19 @@
 //! The fields of `funnel` and `token_bucket`.
 
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
 use crate::algorithm::{Funnel, MAX_AMOUNT, Refill, TokenBucket};
+use crate::config::grammar::{Doc, Field, Form};
 use crate::time::Nanos;
 
 const REFILLS: [(&str, Refill); 2] = [("greedy", Refill::Greedy), ("interval", Refill::Interval)];
 
 pub(super) const FUNNEL: Entry = Entry {
     name: "funnel",
+    doc: Doc::new(
+        "A leaky bucket as a meter (GCRA): each request is water that leaks away at the \
+         rate, and passes if it still fits.",
+    ),
     fields: &[CAPACITY, RATE, MAX_WAIT_FIELD],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -22,23 +27,22 @@ pub(super) const FUNNEL: Entry = Entry {
 
 pub(super) const TOKEN_BUCKET: Entry = Entry {
     name: "token_bucket",
+    doc: Doc::new("Tokens that come back, continuously or in lumps; each request takes some."),
     fields: &[
         CAPACITY,
         RATE,
-        Field {
-            name: "refill",
-            form: Form::Word(&Refill::NAMES),
-            default: Some("greedy"),
-            doc: about(
-                "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
-            ),
-        },
-        Field {
-            name: "initial",
-            form: Form::Integer(0, MAX_AMOUNT),
-            default: Some("the capacity"),
-            doc: about("The tokens a new bucket starts with."),
-        },
+        Field::optional(
+            "refill",
+            Form::Word(&Refill::NAMES),
+            "greedy",
+            "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
+        ),
+        Field::optional(
+            "initial",
+            Form::Integer(0, MAX_AMOUNT),
+            "the capacity",
+            "The tokens a new bucket starts with.",
+        ),
         MAX_WAIT_FIELD,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {

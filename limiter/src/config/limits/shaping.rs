@@ -1,33 +1,32 @@
 //! The fields of the algorithms that shape: `leaky_queue` and the smooth ones.
 
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
 use crate::algorithm::smooth_bursty::MAX_BURST;
 use crate::algorithm::smooth_warmup::{COLD_FACTORS, MAX_WARMUP};
 use crate::algorithm::{LeakyQueue, MAX_AMOUNT, MAX_WAIT, SmoothBursty, SmoothWarmup};
+use crate::config::grammar::{Doc, Field, Form};
 use crate::decimal::Decimal;
 use crate::time::Nanos;
 
 pub(super) const LEAKY_QUEUE: Entry = Entry {
     name: "leaky_queue",
+    doc: Doc::new(
+        "A leaky bucket as a queue: requests pass one at a time at the rate, and wait \
+         their turn.",
+    ),
     fields: &[
-        Field {
-            doc: about("How many may wait at once, in cost units; more are refused."),
-            ..CAPACITY
-        },
-        Field {
-            doc: about("How fast requests pass."),
-            ..RATE
-        },
-        Field {
-            name: "immediate",
-            form: Form::Integer(0, MAX_AMOUNT),
-            default: Some("0"),
-            doc: about("How much of a backlog passes without waiting, in cost units."),
-        },
+        CAPACITY.meaning("How many may wait at once, in cost units; more are refused."),
+        RATE.meaning("How fast requests pass."),
+        Field::optional(
+            "immediate",
+            Form::Integer(0, MAX_AMOUNT),
+            "0",
+            "How much of a backlog passes without waiting, in cost units.",
+        ),
         Field {
             default: Some("1h"),
-            doc: about("How long a request may be held; what would wait longer is refused."),
+            doc: Doc::new("How long a request may be held; what would wait longer is refused."),
             ..MAX_WAIT_FIELD
         },
     ],
@@ -49,17 +48,18 @@ const ONE: Decimal = Decimal::from_thousandths(1_000);
 
 pub(super) const SMOOTH_BURSTY: Entry = Entry {
     name: "smooth_bursty",
+    doc: Doc::new(
+        "Pay later: a request of any cost passes once the debt of those before is paid \
+         off; idle time is saved up.",
+    ),
     fields: &[
-        Field {
-            doc: about("How fast permits come."),
-            ..RATE
-        },
-        Field {
-            name: "burst_seconds",
-            form: Form::Decimal(Decimal::from_thousandths(0), MAX_BURST),
-            default: Some("1"),
-            doc: about("The permits of so many seconds are stored while nothing is asked for."),
-        },
+        RATE.meaning("How fast permits come."),
+        Field::optional(
+            "burst_seconds",
+            Form::Decimal(Decimal::from_thousandths(0), MAX_BURST),
+            "1",
+            "The permits of so many seconds are stored while nothing is asked for.",
+        ),
         MAX_WAIT_FIELD,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -73,29 +73,27 @@ pub(super) const SMOOTH_BURSTY: Entry = Entry {
     },
 };
 
-pub(super) const WARMUP: Field = Field {
-    name: "warmup",
-    form: Form::Duration(Nanos::new(1), MAX_WARMUP),
-    default: None,
-    doc: about(
-        "How long it takes to be warm, in steady use, and to be cold again, without requests.",
-    ),
-};
-pub(super) const COLD_FACTOR: Field = Field {
-    name: "cold_factor",
-    form: Form::Decimal(COLD_FACTORS[0], COLD_FACTORS[1]),
-    default: Some("3"),
-    doc: about("How many times as long as at the rate a permit takes when it is cold."),
-};
+pub(super) const WARMUP: Field = Field::required(
+    "warmup",
+    Form::Duration(&[Nanos::new(1), MAX_WARMUP]),
+    "How long it takes to be warm, in steady use, and to be cold again, without requests.",
+);
+pub(super) const COLD_FACTOR: Field = Field::optional(
+    "cold_factor",
+    Form::Decimal(COLD_FACTORS[0], COLD_FACTORS[1]),
+    "3",
+    "How many times as long as at the rate a permit takes when it is cold.",
+);
 const THREE: Decimal = Decimal::from_thousandths(3_000);
 
 pub(super) const SMOOTH_WARMUP: Entry = Entry {
     name: "smooth_warmup",
+    doc: Doc::new(
+        "Pay later, and slower after idle time: for what has to warm up before it is \
+         fast.",
+    ),
     fields: &[
-        Field {
-            doc: about("How fast permits come when it is warm."),
-            ..RATE
-        },
+        RATE.meaning("How fast permits come when it is warm."),
         WARMUP,
         COLD_FACTOR,
         MAX_WAIT_FIELD,

@@ -1,42 +1,44 @@
 //! The fields of the algorithms with a window.
 
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
 use super::{CAPACITY, Entry};
 use crate::algorithm::sliding_log::MAX_ENTRIES;
 use crate::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
 use crate::algorithm::{
     Align, FixedWindow, MAX_AMOUNT, MAX_PERIOD, SlidingCounter, SlidingLog, SlidingWindow,
 };
+use crate::config::grammar::{Doc, Field, Form};
 use crate::time::Nanos;
 
 const ALIGNS: [(&str, Align); 2] = [("first", Align::First), ("clock", Align::Clock)];
 
-pub(super) const WINDOW: Field = Field {
-    name: "window",
-    form: Form::Duration(Nanos::new(1), MAX_PERIOD),
-    default: None,
-    doc: about("The time in which at most the capacity is admitted."),
-};
-pub(super) const SLOTS: Field = Field {
-    name: "slots",
-    form: Form::Integer(MIN_SLOTS, MAX_SLOTS),
-    default: Some("10"),
-    doc: about("The number of steps in which the window moves on."),
-};
+pub(super) const WINDOW: Field = Field::required(
+    "window",
+    Form::Duration(&[Nanos::new(1), MAX_PERIOD]),
+    "The time in which at most the capacity is admitted.",
+);
+pub(super) const SLOTS: Field = Field::optional(
+    "slots",
+    Form::Integer(MIN_SLOTS, MAX_SLOTS),
+    "10",
+    "The number of steps in which the window moves on.",
+);
 
 pub(super) const FIXED_WINDOW: Entry = Entry {
     name: "fixed_window",
+    doc: Doc::new(
+        "Counts requests per window, which starts with the first request or by the \
+         clock.",
+    ),
     fields: &[
         CAPACITY,
         WINDOW,
-        Field {
-            name: "align",
-            form: Form::Word(&Align::NAMES),
-            default: Some("first"),
-            doc: about(
-                "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
-            ),
-        },
+        Field::optional(
+            "align",
+            Form::Word(&Align::NAMES),
+            "first",
+            "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
+        ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -49,16 +51,20 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
 
 pub(super) const SLIDING_WINDOW: Entry = Entry {
     name: "sliding_window",
+    doc: Doc::new(
+        "Counts requests over a window that moves on slot by slot; the count in the \
+         current slot is limited, too.",
+    ),
     fields: &[
         CAPACITY,
         WINDOW,
         SLOTS,
-        Field {
-            name: "slot_capacity",
-            form: Form::Integer(1, MAX_AMOUNT),
-            default: Some("twice capacity/slots, rounded up"),
-            doc: about("The most that is admitted in one slot, in cost units."),
-        },
+        Field::optional(
+            "slot_capacity",
+            Form::Integer(1, MAX_AMOUNT),
+            "twice capacity/slots, rounded up",
+            "The most that is admitted in one slot, in cost units.",
+        ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -76,18 +82,19 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
 
 pub(super) const SLIDING_LOG: Entry = Entry {
     name: "sliding_log",
+    doc: Doc::new("Remembers the time of each request: exact over any window."),
     fields: &[
         Field {
             form: Form::Integer(1, MAX_ENTRIES),
             ..CAPACITY
         },
         WINDOW,
-        Field {
-            name: "count_refused",
-            form: Form::Boolean,
-            default: Some("false"),
-            doc: about("Whether refused requests count as well, so that hammering keeps out."),
-        },
+        Field::optional(
+            "count_refused",
+            Form::Boolean,
+            "false",
+            "Whether refused requests count as well, so that hammering keeps out.",
+        ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -100,6 +107,10 @@ pub(super) const SLIDING_LOG: Entry = Entry {
 
 pub(super) const SLIDING_COUNTER: Entry = Entry {
     name: "sliding_counter",
+    doc: Doc::new(
+        "Two counters, the earlier one weighted by its overlap with the window: cheap \
+         and nearly right.",
+    ),
     fields: &[CAPACITY, WINDOW],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
