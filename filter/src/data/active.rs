@@ -322,7 +322,7 @@ impl Active {
                 metrics.count(host, Counted::Error);
             }
             if price.is_some_and(|price| price.is_odd) {
-                metrics.count(host, Counted::OddCost);
+                metrics.count(host, Counted::InvalidCost);
             }
             let refused = answer.refuses(rule.rule().on_error);
             let counted = match (answer, refused, rule.rule().mode) {
