@@ -86,10 +86,10 @@ const BUCKETS: Field = Field::optional(
 const STORE: Object = object!([
     BUCKETS,
     Field::optional(
-        "share",
+        "namespace",
         Form::Text(Text::like("^[a-z0-9_-]{1,12}$", 0)),
         "loudou",
-        "The prefix of all keys in Envoy's shared data and of all metrics: one share is one rule set.",
+        "The prefix of all keys in Envoy's shared data and of all metrics: one namespace is one rule set.",
     ),
 ]);
 
@@ -240,8 +240,8 @@ fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings 
         let buckets = buckets.integer_of(BUCKETS, report);
         settings.buckets = buckets.unwrap_or(settings.buckets);
     }
-    if let Some(share) = fields.get("share") {
-        let name = name(&share, NameKind::Share, report);
+    if let Some(namespace) = fields.get("namespace") {
+        let name = name(&namespace, NameKind::Share, report);
         settings.share = name.unwrap_or(settings.share);
     }
     settings

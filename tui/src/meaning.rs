@@ -39,7 +39,7 @@ fn part(part: &KeyPart) -> Option<String> {
         KeyPart::Route => "route".to_owned(),
         KeyPart::Method => "method".to_owned(),
         KeyPart::Host => "host".to_owned(),
-        KeyPart::Peer => "client certificate".to_owned(),
+        KeyPart::ClientCert => "client certificate".to_owned(),
     })
 }
 

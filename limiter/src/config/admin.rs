@@ -24,7 +24,7 @@ pub(super) const ADMIN_FILE: Object = object!([
         "store",
         Form::Defined("store"),
         "",
-        "The same share as the rule file has.",
+        "The same namespace as the rule file has.",
     ),
     Field::required("admin", Form::Defined("admin"), "The admin role."),
 ]);

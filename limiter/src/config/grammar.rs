@@ -12,7 +12,17 @@ use crate::rate::RATE_FORM;
 use crate::time::{DURATION_FORM, Nanos};
 
 /// Other names of fields and words, and the names that are written. Both are read.
-pub(super) const ALIASES: [(&str, &str); 0] = [];
+pub(super) const ALIASES: [(&str, &str); 3] = [
+    ("share", "namespace"),
+    ("peer", "client_cert"),
+    ("gcra", "funnel"),
+];
+
+/// The name that is written for an alias.
+pub(super) fn written_as(alias: &str) -> Option<&'static str> {
+    let mut all = ALIASES.into_iter();
+    all.find(|(other, _)| *other == alias).map(|(_, own)| own)
+}
 
 /// The other name of a field or a word.
 pub(super) fn alias_of(name: &str) -> Option<&'static str> {

@@ -15,7 +15,7 @@ use crate::rule::{KeyPart, SourcePrefix};
 /// The longest literal of a key, in bytes.
 const MAX_LITERAL: usize = 64;
 /// The parts of a key that are one word.
-const WORDS: &[&str] = &["source", "path", "route", "method", "host", "peer"];
+const WORDS: &[&str] = &["source", "path", "route", "method", "host", "client_cert"];
 /// The parts of a key that say more.
 const PARTS: Object = object!(
     [
@@ -70,8 +70,7 @@ pub(super) const KEY: List = List {
             Field::value(
                 Form::Word(WORDS),
                 "source: the trusted client address, of IPv6 the first 64 bits. path: the path without its \
-                 query. route: the name of Envoy's route. host: without its port. peer: the first URI or \
-                 DNS name of the client's certificate.",
+                 query. route: the name of Envoy's route. host: without its port. client_cert: the first URI or DNS name of the client's certificate.",
             ),
             Field::value(Form::Object(&PARTS), ""),
         ]),
@@ -133,7 +132,7 @@ fn word(word: &str, cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyP
         "route" => Some(KeyPart::Route),
         "method" => Some(KeyPart::Method),
         "host" => Some(KeyPart::Host),
-        "peer" => Some(KeyPart::Peer),
+        "client_cert" | "peer" => Some(KeyPart::ClientCert),
         _ => {
             let allowed = alloc::format!(
                 "{}, or an object with {}",

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use super::grammar::{Doc, Field, Form, List, Text};
+use super::grammar::{Doc, Field, Form, List, Text, written_as};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
@@ -91,8 +91,13 @@ const MAX_WAIT_FIELD: Field = Field::optional(
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
 /// one.
 pub fn fields(algorithm: &str) -> &'static [Field] {
-    let entry = ENTRIES.iter().find(|entry| entry.name == algorithm);
-    entry.map_or(&[], |entry| entry.fields)
+    known(algorithm).map_or(&[], |entry| entry.fields)
+}
+
+/// The algorithm of that name or alias.
+fn known(name: &str) -> Option<&'static Entry> {
+    let name = written_as(name).unwrap_or(name);
+    ENTRIES.iter().find(|entry| entry.name == name)
 }
 
 /// What each algorithm does.
@@ -138,7 +143,11 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
 /// The name of a limit: that of its algorithm where it has none.
 fn own_name(limit: &Value) -> Option<&str> {
     let name = limit.get("name").filter(|name| !name.is_null());
-    name.or_else(|| limit.get("algorithm"))?.as_str()
+    if let Some(name) = name {
+        return name.as_str();
+    }
+    let algorithm = limit.get("algorithm")?.as_str()?;
+    Some(written_as(algorithm).unwrap_or(algorithm))
 }
 
 fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
@@ -182,7 +191,7 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
         return None;
     };
     let text = value.as_str().unwrap_or("");
-    let known = ENTRIES.iter().find(|entry| entry.name == text);
+    let known = known(text);
     if known.is_none() {
         let at = cursor.path().field("algorithm");
         let problem = Problem::error(at, value, "unknown algorithm").allowed(names);

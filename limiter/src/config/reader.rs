@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value};
 
-use super::grammar::{Field, Form, decimal_form};
+use super::grammar::{Field, Form, alias_of, decimal_form, written_as};
 use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 use crate::decimal::Decimal;
@@ -125,9 +125,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
         };
         for (name, value) in map {
             if !allowed.contains(&name.as_str()) {
-                let problem = self
-                    .inside(Place::Field(name), value)
-                    .wrong("unknown field");
+                let field = self.inside(Place::Field(name), value);
+                if let Some(own) = written_as(name).filter(|own| allowed.contains(own)) {
+                    field.check_alias(map.get(own), own, report);
+                    continue;
+                }
+                let problem = field.wrong("unknown field");
                 let problem = problem
                     .allowed(allowed.join(", "))
                     .suggest(nearest(name, allowed));
@@ -138,6 +141,14 @@ impl<'a, 'c> Cursor<'a, 'c> {
             }
         }
         Some(Fields { map, of: self })
+    }
+
+    /// Reports a field that is there under another name, too.
+    fn check_alias(&self, own: Option<&Value>, name: &str, report: &mut Report) {
+        if !self.value.is_null() && own.is_some_and(|value| !value.is_null()) {
+            let message = format!("another name of `{name}`, which is given, too");
+            report.add(self.wrong_name(&message).allowed("one of the two names"));
+        }
     }
 
     /// The fields of an object that may have any: `form`.
@@ -260,8 +271,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
 }
 
 impl<'a, 'c> Fields<'a, 'c> {
-    /// The field `name`, if it is there. JSON's null counts as absent.
+    /// The field `name`, if it is there, by this name or its alias. JSON's null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+        self.named(name).or_else(|| self.named(alias_of(name)?))
+    }
+
+    fn named(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         let (name, value) = self.map.get_key_value(name)?;
         let field = self.of.inside(Place::Field(name), value);
         (!value.is_null()).then_some(field)

@@ -18,7 +18,16 @@ use crate::request::{Sample, Text};
 
 /// The fields of a sample.
 const SAMPLE: &[&str] = &[
-    "method", "path", "host", "headers", "source", "route", "cluster", "metadata", "peer", "cost",
+    "method",
+    "path",
+    "host",
+    "headers",
+    "source",
+    "route",
+    "cluster",
+    "metadata",
+    "client_cert",
+    "cost",
 ];
 /// The longest text of a sample, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
@@ -47,7 +56,9 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
     let source = read("source", address);
     let route = read("route", |cursor, report| cursor.text(MAX_TEXT, report));
     let cluster = read("cluster", |cursor, report| cursor.text(MAX_TEXT, report));
-    let peer = read("peer", |cursor, report| cursor.text(MAX_TEXT, report));
+    let client_cert = read("client_cert", |cursor, report| {
+        cursor.text(MAX_TEXT, report)
+    });
     let headers = fields.get("headers");
     let headers = headers.map_or_else(Vec::new, |headers| self::headers(&headers, report));
     let metadata = fields.get("metadata");
@@ -63,7 +74,7 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
         source,
         route,
         cluster,
-        peer,
+        client_cert,
         headers,
         underscores: false,
         metadata: found,

@@ -119,7 +119,7 @@ fn admin_configurations_are_checked_too() {
          - {{ name: wall, sha256: {hash}, may: view }}\n"
     );
     assert_snapshot!("check_admin", check(&tokens, "").seen());
-    let none = "store: { share: team }\nadmin: { role: admin }\n";
+    let none = "store: { namespace: team }\nadmin: { role: admin }\n";
     assert_snapshot!("check_admin_open", check(none, "").seen());
     let wrong = "admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }\n";
     assert_snapshot!("check_admin_wrong", check(wrong, "").seen());
