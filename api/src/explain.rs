@@ -1,12 +1,13 @@
 //! `POST /v1/explain`: what would be made of a request, rule by rule. Nothing is taken.
 //!
-//! The body is a request as `loudou_limiter::config::parse_sample` reads it.
+//! The body is a request as `loudou_rules::config::parse_sample` reads it.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
-use loudou_limiter::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
-use loudou_limiter::rule::{Failing, Found, Missing};
-use loudou_limiter::store::table::GaveUp;
 use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
+use loudou_rules::rule::{Failing, Found, Missing};
+use loudou_store::GaveUp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

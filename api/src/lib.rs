@@ -19,8 +19,8 @@ pub use bucket::{
 };
 pub use event::{Event, EventKind, Events};
 pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
-pub use loudou_limiter::config::Access;
-pub use loudou_limiter::top::By as TopBy;
+pub use loudou_rules::config::Access;
+pub use loudou_store::top::By as TopBy;
 pub use problem::{ProblemAnswer, RuleProblem};
 pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
 pub use status::{RuleTotals, Status, StoreStatus, UpstreamView};
@@ -33,7 +33,7 @@ pub const MAX_PAGE: usize = 500;
 /// The buckets on a page when the request names no number.
 pub const DEFAULT_PAGE: usize = 100;
 /// The most keys in a list of heavy hitters.
-pub const MAX_TOP: usize = loudou_limiter::top::COUNTERS;
+pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
 /// The keys in it when the request names no number.
 pub const DEFAULT_TOP: usize = 20;
 /// The longest reason of an edit, in bytes.

@@ -1,6 +1,6 @@
 //! Errors: `application/problem+json` (RFC 9457).
 
-use loudou_limiter::config::{Problem, Severity};
+use loudou_rules::config::{Problem, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

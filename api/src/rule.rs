@@ -1,6 +1,6 @@
 //! `GET /v1/rules`, `GET/PUT/DELETE /v1/rules/{rule}`, `PUT/DELETE /v1/overrides/{rule}/{key}`.
 //!
-//! Rules travel in the rule file's own form, as JSON; `loudou_limiter::config::parse_rule` reads it.
+//! Rules travel in the rule file's own form, as JSON; `loudou_rules::config::parse_rule` reads it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

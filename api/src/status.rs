@@ -1,6 +1,6 @@
 //! `GET /v1/status`.
 
-use loudou_limiter::config::Access;
+use loudou_rules::config::Access;
 use serde::{Deserialize, Serialize};
 
 /// How the filter does.

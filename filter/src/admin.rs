@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use loudou_api::{Access, ProblemAnswer};
-use loudou_limiter::config::{AdminSettings, RuleEdit};
-use loudou_limiter::rule::Rule;
+use loudou_rules::config::{AdminSettings, RuleEdit};
+use loudou_rules::rule::Rule;
 use serde::Serialize;
 
 use crate::current;

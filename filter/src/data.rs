@@ -5,12 +5,12 @@
 //! no trace in what the others share.
 
 use loudou_api::EventKind;
-use loudou_limiter::request::Request as _;
-use loudou_limiter::rule::key::Key;
-use loudou_limiter::rule::{Mode, OnError, Override, Rule, RuleFile};
-use loudou_limiter::store::table::Table;
-use loudou_limiter::top::Tally;
 use loudou_limiter::{Ban, Nanos};
+use loudou_rules::request::Request as _;
+use loudou_rules::rule::key::Key;
+use loudou_rules::rule::{Mode, OnError, Override, Rule, RuleFile};
+use loudou_store::Table;
+use loudou_store::top::Tally;
 
 use crate::events::{self, Over};
 use crate::host::{Host, HostStore, LogLevel, Reply};

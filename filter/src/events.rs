@@ -1,7 +1,7 @@
 //! The ring of events in shared data: who changed what.
 
 use loudou_api::{Event, EventKind, Events};
-use loudou_limiter::store::{CAS_ABSENT, StoreFailed, Written};
+use loudou_store::{CAS_ABSENT, StoreFailed, Written};
 use serde::Serialize;
 use serde_json::Value;
 

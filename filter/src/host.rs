@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
 use loudou_limiter::{Clock, Nanos};
+use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -13,8 +13,8 @@
 
 use loudou_api::{RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
-use loudou_limiter::rule::Mode;
-use loudou_limiter::store::table::StoreStats;
+use loudou_rules::rule::Mode;
+use loudou_store::StoreStats;
 
 use crate::host::{Host, MetricId, MetricKind};
 

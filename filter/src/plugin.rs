@@ -3,8 +3,8 @@
 //! The data role's configuration is a rule file; the admin role's is `admin` with its tokens, and the
 //! same `store.namespace`.
 
-use loudou_limiter::config::{self, AdminSettings, Parsed, Problem, Severity};
-use loudou_limiter::rule::RuleFile;
+use loudou_rules::config::{self, AdminSettings, Parsed, Problem, Severity};
+use loudou_rules::rule::RuleFile;
 use serde_json::Value;
 
 mod structure;

@@ -3,7 +3,7 @@
 //! Put-if-absent by a version no value has is what Envoy's host does, but only its source says so.
 //! Every VM makes sure once; unit tests run the same check on the fake.
 
-use loudou_limiter::store::{CAS_ABSENT, StoreFailed, Written};
+use loudou_store::{CAS_ABSENT, StoreFailed, Written};
 
 use crate::host::Host;
 

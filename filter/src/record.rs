@@ -6,12 +6,12 @@
 //! whatever the configuration of the worker: see [`Record::of_buckets`]. Format 3; a worker that meets
 //! another format leaves it alone and limits by its own configuration, in buckets of its own.
 
-use loudou_limiter::config::MAX_FILE_BYTES;
-use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::rule::{KeyMap, Rule, RuleFile};
-use loudou_limiter::store::{CAS_ABSENT, Cas, StoreFailed, Written};
-use loudou_limiter::versions::History;
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::config::MAX_FILE_BYTES;
+use loudou_rules::rule::{KeyMap, Rule, RuleFile};
+use loudou_rules::versions::History;
+use loudou_store::{CAS_ABSENT, Cas, StoreFailed, Written};
 use serde::Serialize;
 
 use crate::host::Host;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::request::Request;
+use loudou_rules::request::Request;
 
 use crate::host::Host;
 use crate::upstream;

@@ -3,10 +3,9 @@
 //! All workers that know the rule are at it; a value in shared data says how far they have come. When all
 //! pages are done, the record forgets what every bucket has undergone.
 
-use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::store::table::{GaveUp, Table};
-use loudou_limiter::store::{CAS_ABSENT, Cas, Written};
 use loudou_limiter::{Clock, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 
 use crate::host::{Host, HostStore};
 use crate::record::{self, Record};
@@ -130,7 +129,7 @@ pub(crate) fn step(
     }
     let end = progress.next_page.saturating_add(pages).min(table.pages());
     for page in progress.next_page..end {
-        let brought = table.bring_page_forward(&mut HostStore(host), page, rule, clock);
+        let brought = table.bring_page_forward(&mut HostStore(host), page, *rule, clock);
         // What cannot be read is nobody's bucket; else once more from here.
         if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {
             return false;

@@ -6,9 +6,9 @@
 //! neither does a client that left.
 
 use loudou_api::{Event, EventKind};
-use loudou_limiter::health::Health;
-use loudou_limiter::rule::{Mode, Rule, When};
-use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_rules::rule::{Mode, Rule};
+use loudou_store::health::Health;
+use loudou_store::{StoreStats, Table, When};
 
 use crate::escaped::escaped;
 use crate::events;

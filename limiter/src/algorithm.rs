@@ -1,21 +1,19 @@
 //! The algorithms, behind one small interface.
 //!
-//! An algorithm is its numbers (a struct that can only be built valid) and a [`Meter`]
-//! implementation over a few 64-bit words of state. To add one: a file below this module, a line in
-//! the list of [`Algorithm`], and its fields in `config::limits`.
+//! An algorithm is its numbers (a struct that can only be built valid) and an implementation of
+//! `Meter` over a few 64-bit words of state. To add one: a file below this module, a line in
+//! the list of [`Algorithm`], and its fields in `loudou_rules::config::limits`.
 
 use serde::Serialize;
 
-use crate::ask::Ask;
-use crate::carry::Carry;
-use crate::decision::Decision;
+use crate::leak::drain_time;
+use crate::meter::Meter;
 use crate::rate::Rate;
-use crate::time::{Clock, Nanos};
+use crate::time::Nanos;
 
 pub mod concurrency;
 pub mod fixed_window;
 pub mod funnel;
-mod leak;
 pub mod leaky_queue;
 pub mod sliding_counter;
 pub mod sliding_log;
@@ -23,7 +21,6 @@ pub mod sliding_window;
 pub mod smooth_bursty;
 pub mod smooth_warmup;
 pub mod token_bucket;
-pub(crate) mod wide;
 mod window;
 
 pub use concurrency::Concurrency;
@@ -36,123 +33,6 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warmup::SmoothWarmup;
 pub use token_bucket::{Refill, TokenBucket};
-
-/// The largest capacity, cost and rate amount: with [`MAX_PERIOD`] every product stays in 128 bits.
-pub const MAX_AMOUNT: u32 = 1_000_000_000;
-/// The longest period of a rate, and the longest window: 366 days.
-pub const MAX_PERIOD: Nanos = Nanos::from_secs(366 * 86_400);
-/// The longest time a full bucket may take to empty: ten years.
-pub const MAX_DRAIN: Nanos = Nanos::from_secs(3_660 * 86_400);
-/// For how long it is remembered at least what was used beyond a capacity that shrank: 250 years.
-pub const MAX_REMEMBERED: Nanos = Nanos::from_secs(91_500 * 86_400);
-/// The longest time a limit may let a request wait.
-pub const MAX_WAIT: Nanos = Nanos::from_secs(3_600);
-
-/// A quantity of used capacity with 32 fractional bits: how one algorithm hands its level to
-/// another when the numbers of a live bucket change.
-pub(crate) type Used = u128;
-/// One cost unit as [`Used`].
-pub(crate) const USED_ONE: Used = 1 << 32;
-
-/// What a request took from one limit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Back<'a> {
-    /// How it was taken.
-    pub(crate) ask: Ask,
-    /// The state that it found.
-    pub(crate) before: &'a [u64],
-    /// What other requests gave back since, which it may have found, in cost units.
-    pub(crate) given: u64,
-    /// When the bucket was last touched. All that has happened since is that time has passed.
-    pub(crate) last: Nanos,
-}
-
-/// What every algorithm can do with its state. `words` always has [`Meter::words`] elements, and
-/// `now` is never earlier than the instant of the previous call on the same state. Words that are all
-/// zero at the end of a state are not stored, so what is rare belongs there.
-pub(crate) trait Meter {
-    /// The most that it admits at once, in cost units: `capacity` of every decision.
-    fn capacity(&self) -> u64;
-    /// The rate in the long run; `None` where time alone gives nothing back.
-    fn rate(&self) -> Option<Rate>;
-    /// The time in which a wholly used bucket is as good as new, rounded up.
-    fn drain_time(&self) -> Nanos;
-    /// The largest cost that is ever admitted.
-    fn max_cost(&self) -> u64 {
-        self.capacity()
-    }
-    /// Whether a request without a `max_wait` of its own may be held.
-    fn may_hold(&self) -> bool {
-        self.longest_wait() > Nanos::ZERO
-    }
-    /// How long such a request is held at most.
-    fn longest_wait(&self) -> Nanos {
-        Nanos::ZERO
-    }
-    /// Whether the level falls steadily with time, so that the time until it is as good as new tells it.
-    fn drains(&self) -> bool {
-        false
-    }
-    /// Whether it looks at [`Ask::wall`].
-    fn reads_wall(&self) -> bool {
-        false
-    }
-
-    /// How many words of state it keeps.
-    fn words(&self) -> usize;
-    /// Writes the state of a bucket first touched at `now`.
-    fn start(&self, words: &mut [u64], now: Nanos);
-    /// Decides, and takes the cost when admitted or held. A refusal and a cost of 0 change nothing.
-    fn decide(&self, words: &mut [u64], ask: &Ask) -> Decision;
-    /// Notes that a request was refused, by this limit or by another one of the bucket; whether that
-    /// changed the state, which a cost of 0 never does.
-    fn note_refusal(&self, _words: &mut [u64], _ask: &Ask) -> bool {
-        false
-    }
-    /// Whether what is taken is given back when the request ends.
-    fn gives_back(&self) -> bool {
-        false
-    }
-    /// Takes back `cost` that was taken at `taken_at`, as far as it is still taken.
-    fn release(&self, _words: &mut [u64], _cost: u64, _taken_at: Nanos, _now: Nanos) {}
-    /// Gives back what a request took that came to nothing, as far as nobody is better off for it than
-    /// if it had never been made; whether that changed the state. It is no longer the last one that
-    /// took: of that one, everything is given back without asking.
-    fn give_back(&self, _words: &mut [u64], _back: &Back<'_>) -> bool {
-        false
-    }
-    /// Whether forgetting a bucket that is as good as new loses nothing.
-    fn forgets_losslessly(&self) -> bool {
-        true
-    }
-
-    /// The used capacity at `now`, rounded up; above [`Meter::full`] when there is debt.
-    fn used(&self, words: &[u64], now: Nanos) -> Used;
-    /// The used capacity of a wholly used bucket: where the next one would be the first to wait.
-    fn full(&self) -> Used {
-        Used::from(self.capacity()).saturating_mul(USED_ONE)
-    }
-    /// Writes a state that has `used` taken at `clock`, rounded up. It is above [`Meter::full`] where the
-    /// capacity shrank below what was used; that is remembered for at least [`MAX_REMEMBERED`].
-    fn resume(&self, words: &mut [u64], used: Used, clock: Clock);
-    /// Continues at `clock` from `old`, a state of `from`, where more is known than what is used: when
-    /// it was taken. False when [`Meter::resume`] does as well. `carry` is not `reset`.
-    fn adopt(
-        &self,
-        _words: &mut [u64],
-        _from: &Algorithm,
-        _old: &[u64],
-        _carry: Carry,
-        _clock: Clock,
-    ) -> bool {
-        false
-    }
-    /// The most words beyond [`Meter::words`] that a state needs whose capacity shrank below what was
-    /// used: what one word for all of it cannot say.
-    fn most_surplus(&self) -> usize {
-        0
-    }
-}
 
 /// Declares [`Algorithm`] from a list of the algorithms.
 macro_rules! algorithms {
@@ -233,7 +113,7 @@ impl Algorithm {
 
     /// The time in which the rate gives the capacity once, rounded up: the window of a quota.
     pub fn quota_time(&self) -> Option<Nanos> {
-        Some(leak::drain_time(self.capacity(), self.rate()?))
+        Some(drain_time(self.capacity(), self.rate()?))
     }
 
     /// The time in which a wholly used bucket is as good as new, rounded up.
@@ -268,61 +148,12 @@ impl Algorithm {
     }
 }
 
-/// Why numbers do not make a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadNumbers {
-    /// The capacity is 0 or above [`MAX_AMOUNT`].
-    Capacity,
-    /// The rate's amount is above [`MAX_AMOUNT`] or its period above [`MAX_PERIOD`].
-    Rate,
-    /// A full bucket would take longer than [`MAX_DRAIN`] to empty.
-    Drain,
-    /// The initial amount is above the capacity.
-    Initial,
-    /// The window is 0 or above [`MAX_PERIOD`].
-    Window,
-    /// The slots are fewer than [`sliding_window::MIN_SLOTS`] or more than
-    /// [`sliding_window::MAX_SLOTS`].
-    Slots,
-    /// A slot's capacity is above that of the window, or so low that the window's is out of reach.
-    SlotCapacity,
-    /// The longest wait is above [`MAX_WAIT`].
-    MaxWait,
-    /// The warm-up is 0 or above [`smooth_warmup::MAX_WARMUP`].
-    Warmup,
-    /// The cold factor is not one of [`smooth_warmup::COLD_FACTORS`] or between them.
-    ColdFactor,
-    /// The lease is 0 or above [`concurrency::MAX_LEASE`].
-    Lease,
-    /// The burst is above [`smooth_bursty::MAX_BURST`], or its permits are more than [`MAX_AMOUNT`].
-    Burst,
-}
-
-/// Checks what all algorithms with a capacity and a rate have in common.
-fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
-    if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
-        return Err(BadNumbers::Capacity);
-    }
-    if rate.amount() > MAX_AMOUNT || rate.period() > MAX_PERIOD {
-        return Err(BadNumbers::Rate);
-    }
-    if leak::drain_time(capacity, rate) > MAX_DRAIN {
-        return Err(BadNumbers::Drain);
-    }
-    Ok(())
-}
-
-/// Checks the longest wait.
-fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
-    if max_wait > MAX_WAIT {
-        return Err(BadNumbers::MaxWait);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ask::Ask;
+    use crate::time::Clock;
+    use crate::used::USED_ONE;
 
     /// Two at once and one per second, in every way.
     fn all() -> [Algorithm; 3] {

@@ -1,6 +1,6 @@
 //! What a request asks of a bucket.
 
-use crate::algorithm::MAX_WAIT;
+use crate::bounds::MAX_WAIT;
 use crate::time::{Clock, Nanos};
 
 /// A cost at an instant.

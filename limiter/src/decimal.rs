@@ -20,9 +20,8 @@ impl Decimal {
         self.0
     }
 
-    /// Whether it is nothing.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    pub(crate) const fn is_zero(&self) -> bool {
+    /// Whether it is 0.
+    pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
@@ -66,8 +65,9 @@ impl Serialize for Decimal {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alloc::string::ToString;
+
+    use super::*;
 
     #[test]
     fn reads_and_writes() {

@@ -1,7 +1,7 @@
 //! What a limit answers: the verdict with its numbers.
 
-use crate::algorithm::wide::times;
 use crate::time::Nanos;
+use crate::wide::times;
 
 /// What happens to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -31,7 +31,7 @@ impl HashSeed {
     }
 
     /// A hasher for a sequence of byte strings.
-    pub(crate) fn hasher(&self) -> SeqHasher {
+    pub fn hasher(&self) -> SeqHasher {
         SeqHasher(SipHasher13::new_with_key(&self.0))
     }
 }
@@ -44,16 +44,18 @@ impl core::fmt::Debug for HashSeed {
 
 /// Hashes byte strings one after the other; their lengths count, so `ab,c` is not `a,bc`.
 #[derive(Clone, Debug)]
-pub(crate) struct SeqHasher(SipHasher13);
+pub struct SeqHasher(SipHasher13);
 
 impl SeqHasher {
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
+    /// Hashes the next byte string.
+    pub fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
         self.0
             .write_u64(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn finish(&self) -> (u64, u64) {
+    /// The hash of all that was written.
+    pub fn finish(&self) -> (u64, u64) {
         let hash = self.0.finish128();
         (hash.h1, hash.h2)
     }
@@ -63,16 +65,18 @@ impl SeqHasher {
 /// first 128 bits of SHA-256. It has no secret, so whoever could find a second sequence with the hash
 /// of a given one could pass it off as that. It takes 2^128 attempts; 2^64 make two with one hash.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StableHasher(Sha256);
+pub struct StableHasher(Sha256);
 
 impl StableHasher {
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
+    /// Hashes the next byte string.
+    pub fn write(&mut self, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.0.update(bytes);
         self.0.update(length.to_le_bytes());
     }
 
-    pub(crate) fn finish(self) -> u128 {
+    /// The hash of all that was written.
+    pub fn finish(self) -> u128 {
         let digest: [u8; 32] = self.0.finalize().into();
         let first = digest.first_chunk().copied();
         u128::from_be_bytes(first.unwrap_or_default())
@@ -88,7 +92,7 @@ pub fn fingerprint(text: &str) -> u64 {
 }
 
 /// A 32-bit tag that is the same in every process: tells versions of rules and limits apart. Never 0.
-pub(crate) fn tag(bytes: &[u8]) -> u32 {
+pub fn tag(bytes: &[u8]) -> u32 {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);
     let [a, b, c, d, ..] = hasher.finish128().h1.to_le_bytes();

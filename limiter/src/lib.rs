@@ -1,14 +1,13 @@
-//! The pure core of Loudou: algorithms, decisions, rules, keys, and the bucket store.
+//! The pure core of Loudou: the algorithms, a limit, a bucket. Numbers only.
 //!
-//! Everything here is a function of its arguments. Time is passed in as [`Nanos`], requests come in
-//! behind the [`request::Request`] trait and shared memory behind [`store::SharedData`], so the same code
-//! decides in Envoy, in a replay and in an editor's preview. Nothing panics: lints deny it, and
+//! Everything here is a function of its arguments. Time is passed in as [`Nanos`]; there is no clock, no
+//! I/O, no host and no text but that of rates and durations. Nothing panics: lints deny it, and
 //! arithmetic is checked or saturating.
 //!
-//! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it, [`rule`],
-//! [`config`] (the rule file), [`store`] (bounded buckets over shared data), [`health`] (how upstreams
-//! do), [`versions`] and [`carry`] (live buckets under changed numbers), [`evaluate`] (a rule set against one request), [`explain`] (why that comes to what it does), [`top`]
-//! (which keys come often).
+//! Read it in this order: [`time`] and [`rate`], [`limit`] with the algorithms below it
+//! ([`algorithm`], of which each is a `meter`), [`carry`] and [`convert`](mod@convert) (live buckets
+//! under changed numbers), [`taken`] (giving back), [`ban`]. The crate `loudou-store` keeps many buckets,
+//! and `loudou-rules` finds the bucket of a request.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -20,37 +19,35 @@
 
 extern crate alloc;
 
-mod active_rule;
 pub mod algorithm;
-mod ask;
+pub mod ask;
 pub mod ban;
+pub mod bounds;
 pub mod carry;
-pub mod config;
-mod decimal;
-mod decision;
-pub mod evaluate;
-pub mod explain;
-mod hash;
-pub mod health;
-mod index;
-mod limit;
-mod rate;
-pub mod request;
-pub mod rule;
-mod rule_set;
-pub mod store;
-mod taken;
-mod time;
-pub mod top;
-pub mod versions;
+pub mod convert;
+pub mod decimal;
+pub mod decision;
+pub mod hash;
+mod leak;
+pub mod limit;
+mod meter;
+pub mod rate;
+pub mod taken;
+pub mod time;
+mod used;
+pub mod wide;
 
 pub use ask::Ask;
 pub use ban::{Ban, Penalty};
+pub use bounds::BadNumbers;
 pub use carry::Carry;
+pub use convert::{Later, convert, full_later};
 pub use decimal::Decimal;
 pub use decision::{Decision, Verdict};
 pub use hash::{HashSeed, fingerprint, mix};
-pub use limit::{Bucket, BucketDecision, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS};
+pub use limit::{
+    Bucket, BucketDecision, GIVEN, Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Words,
+};
 pub use rate::{RATE_FORM, Rate};
 pub use taken::Taken;
 pub use time::{Clock, DURATION_FORM, Nanos};

@@ -7,10 +7,12 @@ use core::array;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, Meter, USED_ONE};
+use crate::algorithm::Algorithm;
 use crate::ask::Ask;
 use crate::decision::{Decision, Verdict};
+use crate::meter::Meter;
 use crate::time::Nanos;
+use crate::used::USED_ONE;
 
 mod line;
 mod surplus;
@@ -22,7 +24,7 @@ pub const MAX_LIMITS: usize = 8;
 pub const MAX_BUCKET_WORDS: usize = 1024;
 
 /// State words; those of most buckets fit in without an allocation.
-pub(crate) type Words = SmallVec<[u64; 8]>;
+pub type Words = SmallVec<[u64; 8]>;
 
 /// One algorithm with its numbers and a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -59,17 +61,17 @@ pub struct Bucket {
     pub last: Nanos,
     /// What was given back by requests after which others took, in cost units. It wraps around at
     /// [`GIVEN`].
-    pub(crate) given: u64,
+    pub given: u64,
     /// The instant at which the last of those who wait passes; nobody who comes later passes before it.
     /// The limits see to that by themselves until their numbers change.
-    pub(crate) line: Nanos,
+    pub line: Nanos,
     /// Zeros at the end may be missing. Behind the words of all limits is what is too long for the place
     /// of a limit whose capacity shrank: for each that can have such a surplus, how many words, and these.
-    pub(crate) words: Words,
+    pub words: Words,
 }
 
 /// The largest number in [`Bucket::given`]: five bytes.
-pub(crate) const GIVEN: u64 = (1 << 40) - 1;
+pub const GIVEN: u64 = (1 << 40) - 1;
 
 impl Bucket {
     /// The words, in the order of the limits, without zeros at the end.

@@ -72,8 +72,9 @@ impl Serialize for Rate {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alloc::string::ToString;
+
+    use super::*;
 
     #[test]
     fn reads_and_writes() {

@@ -7,10 +7,10 @@
 //! somebody may be waiting nothing comes back, because those who wait were promised their instants and
 //! a gap in front of them cannot be filled by who comes after them.
 
-use crate::algorithm::Back;
 use crate::ask::Ask;
 use crate::limit::{Bucket, GIVEN, Limits};
 use crate::time::Nanos;
+use crate::used::Back;
 
 /// What a request took from a bucket, so that it can be given back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -75,11 +75,7 @@ impl Nanos {
     }
 
     /// Whether it is no time at all.
-    #[cfg_attr(
-        target_pointer_width = "64",
-        expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")
-    )]
-    pub(crate) const fn is_zero(&self) -> bool {
+    pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
@@ -141,8 +137,9 @@ impl Serialize for Nanos {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alloc::string::ToString;
+
+    use super::*;
 
     #[test]
     fn reads_and_writes_every_unit() {

@@ -1,7 +1,7 @@
 //! The audit: events tell who changed what, and the export is what is in force.
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_limiter::config;
+use loudou_rules::config;
 use loudou_tests::one_rule::limits;
 use loudou_tests::{Config, Envoy, Operator, Request};
 use serde_json::{Value, json};

@@ -73,7 +73,7 @@ fn every_problem_of_a_body_is_told() -> Result<()> {
         .flatten()
         .filter_map(|p| p["suggestion"].as_str());
     ensure!(meant.eq(["funnel", "enforce"]), "{problems}");
-    let ours = loudou_limiter::config::parse_edit(&body)
+    let ours = loudou_rules::config::parse_edit(&body)
         .err()
         .context("no edit")?;
     let ours: Vec<String> = ours

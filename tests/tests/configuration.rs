@@ -1,11 +1,12 @@
 //! Configurations: wrong ones are refused with every problem told, and updates of right ones keep
 //! what they do not touch.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
-use loudou_limiter::config;
+use loudou_rules::config;
 use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Longer than any worker takes to hear of an update.
 const SOON: Duration = Duration::from_secs(10);

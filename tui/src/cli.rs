@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
-use loudou_limiter::{Nanos, config};
+use loudou_limiter::Nanos;
+use loudou_rules::config;
 
 mod args;
 mod bans;

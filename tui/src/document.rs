@@ -1,14 +1,14 @@
 //! Rule files as text: one reader for YAML and JSON that knows where everything stands.
 //!
 //! JSON is read as the subset of YAML that it is. The result is a JSON tree for
-//! [`loudou_limiter::config`], which names places by path, and a tree of positions beside it that
+//! [`loudou_rules::config`], which names places by path, and a tree of positions beside it that
 //! turns such a path into line and column. What makes sense in YAML alone (anchors, aliases, tags,
 //! several documents, keys that are not text) is refused, and sizes and depths are bounded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use loudou_limiter::config::{MAX_FILE_BYTES, Path, Severity, Step};
+use loudou_rules::config::{MAX_FILE_BYTES, Path, Severity, Step};
 use saphyr_parser::{Marker, Parser};
 use serde::de::IgnoredAny;
 use serde_json::Value;

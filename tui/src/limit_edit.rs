@@ -1,8 +1,7 @@
 //! Limits being edited: what is typed as values of a rule file, by the core's own table of fields.
 
-use loudou_limiter::carry::{self, Carry, Later};
-use loudou_limiter::config::{Field, Form, Problem, limit_fields, parse_limits};
-use loudou_limiter::{Decimal, Nanos, Rate};
+use loudou_limiter::{Carry, Decimal, Later, Nanos, Rate};
+use loudou_rules::config::{Field, Form, Problem, limit_fields, parse_limits};
 use serde_json::{Map, Value, json};
 
 use crate::text::{escape, humanise};
@@ -58,7 +57,7 @@ pub(crate) fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<Str
     let (Some(before), Some(after)) = (limits(before), limits(after)) else {
         return Vec::new();
     };
-    let later = carry::full_later(&before, &after, carry).into_iter();
+    let later = loudou_limiter::full_later(&before, &after, carry).into_iter();
     let line = |later: Later| {
         let [before, after] = [later.before, later.after].map(|span| humanise(span.get()));
         let name = escape(&later.limit);

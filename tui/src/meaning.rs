@@ -1,6 +1,6 @@
 //! What rules mean to a person: sentences that are true, of the numbers as they are.
 
-use loudou_limiter::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
+use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
 
 mod answers;
 mod bucket;
@@ -181,9 +181,10 @@ fn list<T: AsRef<str>>(items: &[T], last: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use loudou_limiter::config::parse_rule;
+    use loudou_rules::config::parse_rule;
     use serde_json::{Value, json};
+
+    use super::*;
 
     fn rule(fields: &Value) -> Rule {
         let mut rule = json!({

@@ -31,11 +31,12 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod waits;
 
+use loudou_limiter::Nanos;
+
 use engine::Reported;
 use format::Form;
 use input::{BadLine, Input};
 use lines::{Lines, RawLine};
-use loudou_limiter::Nanos;
 use record::Line;
 use run::Run;
 

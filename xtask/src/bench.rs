@@ -30,7 +30,7 @@ pub(crate) fn bench(what: Bench) -> Result<()> {
         Bench::Replay => replay::run_all(),
         Bench::Waiting => waiting::run_all(),
         Bench::Top => {
-            let bench = ["bench", "--package", "loudou-limiter", "--bench", "top"];
+            let bench = ["bench", "--package", "loudou-store", "--bench", "top"];
             run(&mut cargo(&bench))
         }
     }

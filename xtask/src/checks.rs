@@ -90,6 +90,8 @@ fn unit() -> Result<()> {
     // All but `loudou-tests`, which needs the filter and comes later.
     let packages = [
         "loudou-limiter",
+        "loudou-store",
+        "loudou-rules",
         "loudou-api",
         "loudou-filter",
         "loudou",

@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 
 use self::traffic::{Traffic, USERS};
 use crate::checks::loudou as build_loudou;
-use crate::filter;
-use crate::setup;
+use crate::{filter, setup};
 
 mod traffic;
 
@@ -105,7 +104,7 @@ mod tests {
     fn the_rules_are_valid() -> Result<()> {
         configuration()?;
         let rules: Value = serde_json::from_str(RULES)?;
-        let parsed = loudou_limiter::config::parse(&json!({ "version": 1, "rules": rules }));
+        let parsed = loudou_rules::config::parse(&json!({ "version": 1, "rules": rules }));
         assert!(parsed.problems.is_empty(), "{:#?}", parsed.problems);
         Ok(())
     }

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
-use loudou_limiter::config::parse_limits;
 use loudou_limiter::{Ask, Limits, Nanos, Verdict};
+use loudou_rules::config::parse_limits;
 use loudou_tests::paths::workspace_root;
 use serde_json::{Value, json};
 

@@ -1,12 +1,14 @@
 //! What is explained of a request.
 
 use loudou_api::{ExplainAnswer, Says};
-use loudou_limiter::Nanos;
-use loudou_limiter::config::{parse, parse_sample};
-use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
-use loudou_limiter::explain::explain;
-use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::table::{StoreStats, Table};
+use loudou_limiter::{Clock, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::config::{parse, parse_sample};
+use loudou_rules::evaluate::evaluate;
+use loudou_rules::explain::explain;
+use loudou_rules::rule_set::RuleSet;
+use loudou_store::memory::MemoryStore;
+use loudou_store::{StoreStats, Table};
 use serde_json::{Value, json};
 
 use super::holds;
@@ -16,7 +18,7 @@ fn explained(rules: &Value, sample: &Value, sent: u32) -> ExplainAnswer {
     let file = parsed.file.unwrap_or_default();
     let active = file.rules.into_iter();
     let rules: RuleSet = active
-        .map(|rule| ActiveRule::new(rule, loudou_limiter::versions::History::default()))
+        .map(|rule| ActiveRule::new(rule, loudou_rules::versions::History::default()))
         .collect();
     let mut store = MemoryStore::new();
     let now = Nanos::from_secs(86_400);

@@ -1,7 +1,7 @@
 //! Who may call, and what they may do.
 
 use loudou_api::Access;
-use loudou_limiter::config::AdminSettings;
+use loudou_rules::config::AdminSettings;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 

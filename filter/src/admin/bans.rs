@@ -3,12 +3,11 @@
 use loudou_api::{BanAnswer, BanView, EventKind};
 use loudou_limiter::Nanos;
 use loudou_limiter::ban::Conduct;
-use loudou_limiter::config::is_key;
-use loudou_limiter::evaluate::{ActiveRule, Grant};
-use loudou_limiter::rule::Impossible;
-use loudou_limiter::store::bans::{SetBan, SetTo};
-use loudou_limiter::store::page::Slot;
-use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
+use loudou_rules::active_rule::{ActiveRule, Grant};
+use loudou_rules::config::is_key;
+use loudou_rules::rule::Impossible;
+use loudou_store::page::Slot;
+use loudou_store::{GaveUp, LiveRule, SetBan, SetTo, StoreStats, Table};
 
 use super::bucket::{ban_view, view};
 use super::call::bad;

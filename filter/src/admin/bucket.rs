@@ -2,10 +2,11 @@
 
 use loudou_api::{BanBy, BanView, BucketState, BucketView, LimitView, OverrideKind, OwnView};
 use loudou_limiter::ban::Conduct;
-use loudou_limiter::evaluate::{ActiveRule, Grant};
-use loudou_limiter::rule::Override;
-use loudou_limiter::store::page::{FLAG_PINNED, Slot};
 use loudou_limiter::{BucketDecision, Clock, Nanos};
+use loudou_rules::active_rule::{ActiveRule, Grant};
+use loudou_rules::rule::Override;
+use loudou_store::LiveRule;
+use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::Failure;
 

@@ -4,10 +4,10 @@ use loudou_api::{
     BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
 };
 use loudou_limiter::Clock;
-use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::store::names::Names;
-use loudou_limiter::store::page::{Page, Slot};
-use loudou_limiter::store::table::{GaveUp, Table};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_store::names::Names;
+use loudou_store::page::{Page, Slot};
+use loudou_store::{GaveUp, LiveRule, Table};
 
 use super::bucket::{no_bucket, view};
 use super::call::bad;

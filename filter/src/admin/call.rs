@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use loudou_api::RuleProblem;
-use loudou_limiter::config::Problem;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos};
+use loudou_rules::config::Problem;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! What an edit changed, in one line.
 
-use loudou_limiter::config::{limit_fields, spoken, written};
-use loudou_limiter::rule::{Override, Overrides, Rule};
 use loudou_limiter::{Limit, Penalty};
+use loudou_rules::config::{limit_fields, spoken, written};
+use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
 
 /// What a part of a rule says, by field.
@@ -156,9 +156,10 @@ fn text(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use loudou_limiter::config::parse_rule;
+    use loudou_rules::config::parse_rule;
     use serde_json::json;
+
+    use super::*;
 
     fn rule(limits: &Value, mode: &str) -> Rule {
         let rule = json!({ "name": "r", "key": [], "limits": limits, "mode": mode });

@@ -3,9 +3,9 @@
 
 use loudou_api::{EditAnswer, EventKind};
 use loudou_limiter::Nanos;
-use loudou_limiter::config::{self, MAX_OVERRIDES};
-use loudou_limiter::evaluate::ActiveRule;
-use loudou_limiter::rule::Rule;
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::config::{self, MAX_OVERRIDES};
+use loudou_rules::rule::Rule;
 
 use super::call::{json, wrong_body};
 use super::change::describe;

@@ -1,10 +1,10 @@
 //! `POST /v1/explain`: what would be made of a request. Nothing is taken, so whoever may view may ask.
 
 use loudou_api::ExplainAnswer;
-use loudou_limiter::Nanos;
-use loudou_limiter::config;
-use loudou_limiter::evaluate::{Clock, RuleSet};
-use loudou_limiter::explain::explain;
+use loudou_limiter::{Clock, Nanos};
+use loudou_rules::config;
+use loudou_rules::explain::explain;
+use loudou_rules::rule_set::RuleSet;
 
 use super::call::{json, wrong_body};
 use super::{AdminPlane, Call, Failure, ok_at};

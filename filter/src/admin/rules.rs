@@ -3,9 +3,9 @@
 use std::slice;
 
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
-use loudou_limiter::config::RuleEdit;
-use loudou_limiter::rule::{Rule, RuleFile};
-use loudou_limiter::store::upstreams::Upstream;
+use loudou_rules::config::RuleEdit;
+use loudou_rules::rule::{Rule, RuleFile};
+use loudou_store::upstreams::Upstream;
 
 use super::{AdminPlane, Call, Failure, ok_at};
 use crate::escaped::escaped;

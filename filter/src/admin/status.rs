@@ -2,9 +2,8 @@
 
 use loudou_api::{RuleTotals, Status, StoreStatus, UpstreamView};
 use loudou_limiter::Nanos;
-use loudou_limiter::rule::When;
-use loudou_limiter::store::table::Table;
-use loudou_limiter::store::upstreams::Upstream;
+use loudou_store::upstreams::Upstream;
+use loudou_store::{Table, When};
 
 use super::{AdminPlane, Call, Failure, ok, ok_at};
 use crate::events;

@@ -1,6 +1,7 @@
 //! The admin role on the fake host, beside a data role that limits.
 
-use loudou_limiter::{Nanos, config};
+use loudou_limiter::Nanos;
+use loudou_rules::config;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! `GET /v1/top`: which keys were refused or admitted most, lately.
 
 use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
-use loudou_limiter::top::recent;
+use loudou_store::top::recent;
 
 use super::call::bad;
 use super::rules::find;

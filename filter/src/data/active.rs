@@ -1,25 +1,23 @@
 //! A configuration in force: the rules as they are now, the table of buckets, and one request
 //! against them.
 
-use loudou_limiter::evaluate::{
-    ActiveRule, Answer, Clock, Outcome, RuleOutcome, RuleSet, evaluate,
-};
-use loudou_limiter::rule::{Mode, Rule, RuleFile};
-use loudou_limiter::store::release::{Receipt, Why};
-use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
-use loudou_limiter::top::{By, Tally};
-use loudou_limiter::{Nanos, Verdict};
+use loudou_limiter::{Clock, Nanos, Verdict};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
+use loudou_rules::rule::{Mode, Rule, RuleFile};
+use loudou_rules::rule_set::RuleSet;
+use loudou_store::top::{By, Tally};
+use loudou_store::{GaveUp, LiveRule, Receipt, StoreStats, Table, Why};
 
 use super::Headers;
 use super::connections::Connections;
-use crate::current;
-use crate::events;
 use crate::host::{Host, HostStore, LogLevel, Reply};
 use crate::metrics::{Counted, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
 use crate::request::HostRequest;
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
+use crate::{current, events};
 
 mod answers;
 

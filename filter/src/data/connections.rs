@@ -7,7 +7,7 @@
 //! configuration that serves a newer one is in force again.
 
 use loudou_limiter::Nanos;
-use loudou_limiter::store::{CAS_ABSENT, Written};
+use loudou_store::{CAS_ABSENT, Written};
 
 use crate::host::Host;
 

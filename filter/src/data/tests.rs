@@ -1,7 +1,7 @@
 //! The data role on the fake host.
 
-use loudou_limiter::config;
-use loudou_limiter::store::{CAS_ABSENT, Written};
+use loudou_rules::config;
+use loudou_store::{CAS_ABSENT, Written};
 use serde_json::json;
 
 use super::*;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ptr::null_mut;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::store::{Cas, StoreFailed, Written};
+use loudou_store::{Cas, StoreFailed, Written};
 
 use crate::host::{Host, LogLevel, MetricId, MetricKind, Reply};
 

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::{Cas, SharedData, StoreFailed, Written};
+use loudou_store::memory::MemoryStore;
+use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
 use super::{Host, LogLevel, MetricId, MetricKind, Reply};
 

@@ -1,8 +1,8 @@
 //! Edits of a rule: of its parts, and on top of that of what single keys get.
 
-use loudou_limiter::config::RuleEdit;
-use loudou_limiter::rule::{KeyMap, Override, Rule};
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::RuleEdit;
+use loudou_rules::rule::{KeyMap, Override, Rule};
 use serde::Serialize;
 
 use super::RuleRecord;

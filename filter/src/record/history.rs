@@ -1,10 +1,10 @@
 //! The changes that buckets may still have to undergo: how the record writes and reads them, and how many
 //! it remembers.
 
-use loudou_limiter::config::{parse_limits, parse_override};
-use loudou_limiter::rule::Override;
-use loudou_limiter::versions::{Before, Change, History};
 use loudou_limiter::{Carry, Limits, Nanos};
+use loudou_rules::config::{parse_limits, parse_override};
+use loudou_rules::rule::Override;
+use loudou_rules::versions::{Before, Change, History};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;

@@ -2,8 +2,8 @@
 //! is several times as large, and nobody is told.
 
 use loudou_limiter::Carry;
-use loudou_limiter::config::{parse_edit, parse_override, parse_rule};
-use loudou_limiter::rule::KeyMap;
+use loudou_rules::config::{parse_edit, parse_override, parse_rule};
+use loudou_rules::rule::KeyMap;
 use serde_json::Value;
 
 use super::{Edit, FORMAT, OwnEdit, Record, RuleRecord, Who, history};

@@ -1,7 +1,7 @@
 //! Putting the record on another configuration: one that is loaded, or one that is rolled back to.
 
-use loudou_limiter::rule::{KeyMap, Rule, RuleFile};
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::rule::{KeyMap, Rule, RuleFile};
 
 use super::{Ended, Record, RuleRecord};
 

@@ -1,8 +1,8 @@
 //! What the shared record does when configurations and edits meet.
 
 use loudou_limiter::Decimal;
-use loudou_limiter::config::{self, RuleEdit};
-use loudou_limiter::rule::Override;
+use loudou_rules::config::{self, RuleEdit};
+use loudou_rules::rule::Override;
 use serde_json::json;
 
 use super::*;

@@ -7,9 +7,10 @@
 //! The wait is that of a held request, or until a refused one may come back, in milliseconds; the
 //! key is its fingerprint. What there is not is `-`.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
-use loudou_limiter::rule::Mode;
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::rule::Mode;
 
 use super::headers::reported;
 

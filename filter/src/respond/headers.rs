@@ -4,8 +4,8 @@
 //! its capacity as the quota `q`, and as the window `w` the time in which its rate gives that. The
 //! legacy ones are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
 
-use loudou_limiter::rule::Rule;
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
+use loudou_rules::rule::Rule;
 
 use crate::data::Headers;
 

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use loudou_api::ProblemAnswer;
-use loudou_limiter::evaluate::{ActiveRule, Answer, RuleOutcome};
-use loudou_limiter::rule::{RefuseBody, Rule};
 use loudou_limiter::{Ban, BucketDecision, Decimal, Decision, Limit, Limits, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
 use super::headers::{RateLimitHeaders, policy_name};

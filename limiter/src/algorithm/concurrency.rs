@@ -16,12 +16,14 @@
 
 use serde::Serialize;
 
-use super::{Algorithm, Back, BadNumbers, MAX_AMOUNT, MAX_PERIOD, Meter, USED_ONE, Used};
 use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
 
 /// The longest lease.
 pub const MAX_LEASE: Nanos = MAX_PERIOD;
@@ -216,13 +218,13 @@ impl Meter for Concurrency {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         _carry: Carry,
         clock: Clock,
     ) -> bool {
         let now = clock.now;
-        let Algorithm::Concurrency(from) = from else {
+        let Some(from) = same::<Self>(from) else {
             self.start(words, now);
             return true;
         };

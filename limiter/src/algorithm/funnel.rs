@@ -23,13 +23,15 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS, drain_time};
-use super::{Algorithm, Back, BadNumbers, Meter, Used, check, check_wait};
 use crate::ask::Ask;
+use crate::bounds::{BadNumbers, check_wait};
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::leak::{Leak, WORDS, check, drain_time};
+use crate::meter::{Meter, continue_leak};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
 
 /// Numbers of a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -111,15 +113,23 @@ impl Meter for Funnel {
         self.leak().level().resume(words, used, clock.now);
     }
 
+    fn as_leak(&self) -> Option<Leak> {
+        Some(self.leak())
+    }
+
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        self.leak()
-            .adopt(words, (from, old), self.full(), (carry, clock.now))
+        continue_leak(
+            (self.leak(), self.full()),
+            words,
+            (from, old),
+            (carry, clock),
+        )
     }
 }

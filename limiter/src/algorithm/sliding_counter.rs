@@ -16,14 +16,16 @@
 
 use serde::Serialize;
 
-use super::wide::{clamp, mul_div_ceil, times};
 use super::window::{check, rate, units};
-use super::{Algorithm, Back, BadNumbers, Meter, USED_ONE, Used};
 use crate::ask::Ask;
+use crate::bounds::BadNumbers;
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::{clamp, mul_div_ceil, times};
 
 /// Numbers of a sliding counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -196,14 +198,14 @@ impl Meter for SlidingCounter {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let before = match from {
-            Algorithm::SlidingCounter(before) if before.window == self.window => before,
-            _ => return false,
+        let same = same::<Self>(from).filter(|before| before.window == self.window);
+        let Some(before) = same else {
+            return false;
         };
         let old = before.read(old, clock.now);
         let level = before.level(old);

@@ -16,12 +16,14 @@
 use serde::Serialize;
 
 use super::window::{carried, check, left_after, rate, units, used};
-use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
+use crate::bounds::BadNumbers;
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
 
 /// The largest capacity.
 pub const MAX_ENTRIES: u32 = 256;
@@ -181,12 +183,12 @@ impl Meter for SlidingLog {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let Algorithm::SlidingLog(before) = from else {
+        let Some(before) = same::<Self>(from) else {
             return false;
         };
         let now = clock.now;

@@ -18,14 +18,16 @@ use core::array;
 
 use serde::Serialize;
 
-use super::wide::{clamp, times};
 use super::window::{carried, check, left_after, rate, units, used};
-use super::{Algorithm, Back, BadNumbers, Meter, Used};
 use crate::ask::Ask;
+use crate::bounds::BadNumbers;
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+use crate::wide::{clamp, times};
 
 /// The fewest slots.
 pub const MIN_SLOTS: u32 = 2;
@@ -269,12 +271,12 @@ impl Meter for SlidingWindow {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let Algorithm::SlidingWindow(before) = from else {
+        let Some(before) = same::<Self>(from) else {
             return false;
         };
         let at = clock.now;

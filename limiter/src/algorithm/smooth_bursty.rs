@@ -16,15 +16,17 @@
 
 use serde::Serialize;
 
-use super::leak::{Level, WORDS};
-use super::wide::{mul_div, mul_div_ceil};
-use super::{Algorithm, Back, BadNumbers, MAX_AMOUNT, MAX_DRAIN, Meter, Used, check, check_wait};
 use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, check_wait};
 use crate::carry::Carry;
 use crate::decimal::Decimal;
 use crate::decision::Decision;
+use crate::leak::{Level, WORDS, check};
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, Used};
+use crate::wide::{mul_div, mul_div_ceil};
 
 /// The longest burst, in seconds: a day.
 pub const MAX_BURST: Decimal = Decimal::from_thousandths(86_400_000);
@@ -166,12 +168,12 @@ impl Meter for SmoothBursty {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let Algorithm::SmoothBursty(from) = from else {
+        let Some(from) = same::<Self>(from) else {
             return false;
         };
         let drops = from.level().read(old, clock.now);

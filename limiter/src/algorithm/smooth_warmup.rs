@@ -23,16 +23,17 @@
 
 use serde::Serialize;
 
-use super::wide::{mul_div, mul_div_ceil, product};
-use super::{
-    Algorithm, BadNumbers, MAX_DRAIN, MAX_PERIOD, Meter, USED_ONE, Used, check, check_wait,
-};
 use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_DRAIN, MAX_PERIOD, check_wait};
 use crate::carry::Carry;
 use crate::decimal::Decimal;
 use crate::decision::Decision;
+use crate::leak::check;
+use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{USED_ONE, Used};
+use crate::wide::{mul_div, mul_div_ceil, product};
 
 /// The longest warm-up.
 pub const MAX_WARMUP: Nanos = MAX_PERIOD;
@@ -299,12 +300,12 @@ impl Meter for SmoothWarmup {
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
-        let Algorithm::SmoothWarmup(from) = from else {
+        let Some(from) = same::<Self>(from) else {
             return false;
         };
         let before = from.read(old, clock.now);
@@ -323,8 +324,9 @@ impl Meter for SmoothWarmup {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         /// In whole multiples of what the square is divided by, so that nothing is rounded here.

@@ -16,16 +16,16 @@
 
 use serde::Serialize;
 
-use super::leak::{Leak, WORDS, drain_time};
-use super::wide::clamp;
-use super::{
-    Algorithm, Back, BadNumbers, MAX_REMEMBERED, Meter, USED_ONE, Used, check, check_wait,
-};
 use crate::ask::Ask;
+use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait};
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::leak::{Leak, WORDS, check, drain_time};
+use crate::meter::{Meter, continue_leak};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
+use crate::used::{Back, USED_ONE, Used};
+use crate::wide::clamp;
 
 /// How tokens come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -245,17 +245,24 @@ impl Meter for TokenBucket {
         }
     }
 
+    fn as_leak(&self) -> Option<Leak> {
+        self.is_greedy().then(|| self.leak())
+    }
+
     fn adopt(
         &self,
         words: &mut [u64],
-        from: &Algorithm,
+        from: &dyn Meter,
         old: &[u64],
         carry: Carry,
         clock: Clock,
     ) -> bool {
         self.is_greedy()
-            && self
-                .leak()
-                .adopt(words, (from, old), self.full(), (carry, clock.now))
+            && continue_leak(
+                (self.leak(), self.full()),
+                words,
+                (from, old),
+                (carry, clock),
+            )
     }
 }

@@ -1,10 +1,11 @@
 //! What the algorithms with a window have in common.
 
-use super::wide::clamp;
-use super::{BadNumbers, MAX_AMOUNT, MAX_PERIOD, USED_ONE, Used};
+use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
 use crate::carry::Carry;
 use crate::rate::Rate;
 use crate::time::Nanos;
+use crate::used::{USED_ONE, Used};
+use crate::wide::clamp;
 
 /// Checks a capacity and a window.
 pub(super) fn check(capacity: u64, window: Nanos) -> Result<(), BadNumbers> {
@@ -45,13 +46,14 @@ pub(super) fn left_after(left: Nanos, old: Nanos, new: Nanos) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::algorithm::{
         Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
     };
     use crate::ask::Ask;
     use crate::time::Clock;
-    use alloc::vec;
 
     /// Two per two seconds, in every way.
     fn all() -> [Algorithm; 6] {

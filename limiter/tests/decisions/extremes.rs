@@ -1,9 +1,8 @@
 //! The ends of what windows can do: the smallest and largest numbers, and the worst that they let
 //! through.
 
-use loudou_limiter::algorithm::{
-    Align, BadNumbers, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
-};
+use loudou_limiter::algorithm::{Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow};
+use loudou_limiter::bounds::BadNumbers;
 use loudou_limiter::{Limits, Nanos};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Requests in flight, worked out by hand.
 
+use loudou_limiter::algorithm::Concurrency;
 use loudou_limiter::algorithm::concurrency::{LEASE, MAX_LEASE};
-use loudou_limiter::algorithm::{BadNumbers, Concurrency};
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
+use loudou_limiter::bounds::BadNumbers;
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
 use serde_json::json;
 
 use super::waiting::{Admitted, Is, Never, is};

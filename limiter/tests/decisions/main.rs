@@ -1,8 +1,8 @@
 //! Tables of requests at chosen times and the five values each must get, worked out by hand.
 #![cfg(test)]
 
-use loudou_limiter::config::parse_limits;
 use loudou_limiter::{Decision, Limits, Nanos};
+use loudou_rules::config::parse_limits;
 use serde_json::Value;
 
 mod extremes;

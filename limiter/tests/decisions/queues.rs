@@ -1,8 +1,8 @@
 //! The leaky queue, worked out by hand.
 
-use loudou_limiter::algorithm::{BadNumbers, LeakyQueue, MAX_WAIT};
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Clock, Nanos, Rate};
+use loudou_limiter::algorithm::LeakyQueue;
+use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
+use loudou_limiter::{Carry, Clock, Nanos, Rate, convert};
 use serde_json::json;
 
 use super::waiting::{Admitted, Held, Never, Refused, is, run};

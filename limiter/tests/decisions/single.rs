@@ -1,6 +1,7 @@
 //! One limit: funnel, and the token bucket in its three variants.
 
-use loudou_limiter::algorithm::{BadNumbers, Funnel, Refill, TokenBucket};
+use loudou_limiter::algorithm::{Funnel, Refill, TokenBucket};
+use loudou_limiter::bounds::BadNumbers;
 use loudou_limiter::{Nanos, Rate};
 use serde_json::json;
 

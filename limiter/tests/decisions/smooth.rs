@@ -2,9 +2,9 @@
 
 use loudou_limiter::algorithm::smooth_bursty::MAX_BURST;
 use loudou_limiter::algorithm::smooth_warmup::{COLD_FACTORS, MAX_WARMUP};
-use loudou_limiter::algorithm::{BadNumbers, MAX_WAIT, SmoothBursty, SmoothWarmup};
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Bucket, Carry, Clock, Decimal, Limits, Nanos, Rate};
+use loudou_limiter::algorithm::{SmoothBursty, SmoothWarmup};
+use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
+use loudou_limiter::{Bucket, Carry, Clock, Decimal, Limits, Nanos, Rate, convert};
 use serde_json::json;
 
 use super::waiting::{Admitted, Held, Is, Refused, is, run};

@@ -1,7 +1,6 @@
 //! Defects that well-known limiters have, or had.
 
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Clock, Nanos};
+use loudou_limiter::{Carry, Clock, Nanos, convert};
 use serde_json::json;
 
 use super::{DAY, MS, NONE, S, five, limits, run};

@@ -1,8 +1,8 @@
 //! Limits that hold requests: how long each waits, worked out by hand.
 
-use loudou_limiter::algorithm::{BadNumbers, Funnel, MAX_WAIT};
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, Verdict};
+use loudou_limiter::algorithm::Funnel;
+use loudou_limiter::bounds::{BadNumbers, MAX_WAIT};
+use loudou_limiter::{Ask, Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, Verdict, convert};
 use serde_json::{Value, json};
 
 use super::{MS, S, limits};

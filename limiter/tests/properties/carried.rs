@@ -1,12 +1,12 @@
 //! Carry-over by example: what is carried, and which limit goes on from which.
 
-use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, carry};
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
+use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
 /// On a wall clock that started together with the monotonic one.
 fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
-    carry::convert(old, new, carry, bucket, Clock::at(at))
+    loudou_limiter::convert(old, new, carry, bucket, Clock::at(at))
 }
 
 fn limits(document: &Value) -> Limits {

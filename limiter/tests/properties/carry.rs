@@ -1,14 +1,15 @@
 //! Numbers that change under a live bucket.
 
+use loudou_limiter::bounds::MAX_REMEMBERED;
+use loudou_limiter::{Bucket, Carry, Clock, Decision, Limits, Nanos, Rate};
+use proptest::prelude::*;
+
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, timed, train};
-use loudou_limiter::algorithm::MAX_REMEMBERED;
-use loudou_limiter::{Bucket, Carry, Clock, Decision, Limits, Nanos, Rate, carry};
-use proptest::prelude::*;
 
 /// On a wall clock that started together with the monotonic one.
 fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
-    carry::convert(old, new, carry, bucket, Clock::at(at))
+    loudou_limiter::convert(old, new, carry, bucket, Clock::at(at))
 }
 
 fn each(limits: &Limits, bucket: &Bucket, now: Nanos) -> Vec<Decision> {

@@ -1,13 +1,13 @@
 //! A rule whose limits and overrides change at random, and its buckets that hear of it late.
 
-use super::spec::{Spec, spec};
-use loudou_limiter::carry::convert;
-use loudou_limiter::config::{RuleEdit, parse_rule, scaled};
-use loudou_limiter::rule::{Override, Rule};
-use loudou_limiter::versions::History;
-use loudou_limiter::{Bucket, Carry, Clock, Decimal, Limits, Nanos};
+use loudou_limiter::{Bucket, Carry, Clock, Decimal, Limits, Nanos, convert};
+use loudou_rules::config::{RuleEdit, parse_rule, scaled};
+use loudou_rules::rule::{Override, Rule};
+use loudou_rules::versions::History;
 use proptest::prelude::*;
 use serde_json::json;
+
+use super::spec::{Spec, spec};
 
 /// The keys that are asked for; each pattern is for some of them.
 pub(super) const KEYS: [&str; 3] = ["aa", "ab", "b"];

@@ -1,10 +1,11 @@
 //! The warm-up against its formulas in floating point, as Guava has them.
 
-use super::spec::{Kind, Spec, spec_of};
-use super::{config, one, only, timed, train};
 use loudou_limiter::algorithm::{Algorithm, SmoothWarmup};
 use loudou_limiter::{Ask, Decimal, Limit, Limits, Nanos, Rate, Verdict};
 use proptest::prelude::*;
+
+use super::spec::{Kind, Spec, spec_of};
+use super::{config, one, only, timed, train};
 
 /// `SmoothRateLimiter.SmoothWarmingUp` of Guava 31.1, in nanoseconds and without the cut to
 /// microseconds.

@@ -1,12 +1,12 @@
 //! Edits of windows by example, worked out by hand.
 
-use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, carry};
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
+use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
 /// On a wall clock that started together with the monotonic one.
 fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, at: Nanos) -> Bucket {
-    carry::convert(old, new, carry, bucket, Clock::at(at))
+    loudou_limiter::convert(old, new, carry, bucket, Clock::at(at))
 }
 
 /// One limit; the name is the same whatever the algorithm, so that one goes on from another.
@@ -157,10 +157,10 @@ fn a_window_on_the_clock_stays_on_it() {
         now: at(20),
         wall: at(50),
     };
-    let edited = carry::convert(&old, &new, Carry::Keep, &bucket, shows);
+    let edited = loudou_limiter::convert(&old, &new, Carry::Keep, &bucket, shows);
     assert_eq!(left(&new, &edited, 20), (6, 40));
     // Of the same length it is the same window, wherever the wall clock was put.
-    let edited = carry::convert(&old, &raised, Carry::Keep, &bucket, shows);
+    let edited = loudou_limiter::convert(&old, &raised, Carry::Keep, &bucket, shows);
     assert_eq!(left(&raised, &edited, 20), (16, 40));
 }
 
@@ -363,7 +363,7 @@ fn a_level_becomes_a_count() {
 /// Whether somebody has to be told that used-up buckets take longer now.
 #[test]
 fn full_later_is_told_of_what_slows_down() {
-    use loudou_limiter::carry::full_later;
+    use loudou_limiter::full_later;
     let later = |old: &Limits, new: &Limits, carry| -> Vec<(u64, u64)> {
         let later = full_later(old, new, carry).into_iter();
         let times = later.map(|later| (later.before.secs_ceil(), later.after.secs_ceil()));

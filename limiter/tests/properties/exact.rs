@@ -1,14 +1,14 @@
 //! Edits against a model in exact fractions, written from what edits promise and not from the code: what
 //! is used is never less than it should be, and hardly more.
 
-use super::fraction::Fraction;
-use super::{config, only};
 use loudou_limiter::algorithm::{
     Algorithm, Align, FixedWindow, Funnel, Refill, SlidingLog, TokenBucket,
 };
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate};
+use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, Rate, convert};
 use proptest::prelude::*;
+
+use super::fraction::Fraction;
+use super::{config, only};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -1,13 +1,14 @@
 //! No sequence of edits gives anything away.
 
+use std::collections::BTreeMap;
+
+use loudou_limiter::algorithm::Algorithm;
+use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos, convert};
+use proptest::prelude::*;
+
 use super::changing::{Change, Changing, KEYS, Named, has_bucket, limits_of, of_named, overrides};
 use super::config;
 use super::spec::{Kind, Spec, spec_of};
-use loudou_limiter::algorithm::Algorithm;
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Bucket, Carry, Clock, Limit, Limits, Nanos};
-use proptest::prelude::*;
-use std::collections::BTreeMap;
 
 /// What time gives back. A burst is always the same: permits that are stored stay stored, so a shorter one
 /// knows no more what was missing of a longer one.

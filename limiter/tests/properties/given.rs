@@ -1,10 +1,11 @@
 //! No sequence of edits gives more than the largest capacity and what time gives at the rates in force.
 
+use loudou_limiter::{Carry, Limit, Nanos};
+use proptest::prelude::*;
+
 use super::changing::{Change, Changing, KEYS, Named, has_bucket, limits_of, of_named, overrides};
 use super::config;
 use super::spec::{Kind, Spec};
-use loudou_limiter::{Carry, Limit, Nanos};
-use proptest::prelude::*;
 
 /// The periods divide it, also those of scaled rates.
 const PARTS: u64 = 60_000;

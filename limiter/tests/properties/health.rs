@@ -1,8 +1,8 @@
 //! How an upstream does, against a list of its responses.
 
-use loudou_limiter::health::Health;
-use loudou_limiter::rule::When;
 use loudou_limiter::{Decimal, Nanos};
+use loudou_store::When;
+use loudou_store::health::Health;
 use proptest::prelude::*;
 
 /// A tenth of a second: the slot of a window of one second.

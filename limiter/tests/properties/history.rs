@@ -1,9 +1,10 @@
 //! The versions of a rule by example: buckets touched long after an edit.
 
-use loudou_limiter::config::{parse_edit, parse_rule};
-use loudou_limiter::rule::Rule;
-use loudou_limiter::versions::{Age, Before, History};
 use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
+use loudou_rules::config::{parse_edit, parse_rule};
+use loudou_rules::rule::Rule;
+use loudou_rules::versions::{Before, History};
+use loudou_store::Age;
 use serde_json::{Value, json};
 
 use super::carried::{funnel, left, used};

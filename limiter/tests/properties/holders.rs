@@ -1,12 +1,13 @@
 //! Numbers and models of limits that hold requests, and of requests in flight.
 
+use loudou_limiter::algorithm::{
+    Algorithm, Concurrency, Funnel, LeakyQueue, Refill, SmoothBursty, SmoothWarmup, TokenBucket,
+};
+use loudou_limiter::bounds::{BadNumbers, MAX_DRAIN};
+use loudou_limiter::{Decimal, Nanos};
+
 use super::naive::Model;
 use super::spec::{Kind, Spec};
-use loudou_limiter::algorithm::{
-    Algorithm, BadNumbers, Concurrency, Funnel, LeakyQueue, MAX_DRAIN, Refill, SmoothBursty,
-    SmoothWarmup, TokenBucket,
-};
-use loudou_limiter::{Decimal, Nanos};
 
 const MS: u64 = 1_000_000;
 /// The largest cost of a train.
@@ -16,7 +17,7 @@ impl Spec {
     /// How long a request is held at most: from not at all to five periods.
     fn max_wait(&self) -> Nanos {
         let wait = self.period / 4 * (self.seed % 21);
-        Nanos::new(wait).min(loudou_limiter::algorithm::MAX_WAIT)
+        Nanos::new(wait).min(loudou_limiter::bounds::MAX_WAIT)
     }
 
     fn immediate(&self) -> u32 {

@@ -1,10 +1,10 @@
 //! Requests in flight: given back, lost, or late.
 
-use super::{config, only};
 use loudou_limiter::algorithm::{Algorithm, Concurrency};
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos};
+use loudou_limiter::{Carry, Clock, Limit, Limits, Nanos, convert};
 use proptest::prelude::*;
+
+use super::{config, only};
 
 fn at_most(capacity: u64, lease: u64) -> Limits {
     let concurrency = Concurrency::new(capacity, Nanos::new(lease)).expect("in range");

@@ -1,11 +1,12 @@
 //! Whenever a bucket hears of changes: it is as if it had heard of each at once.
 
+use loudou_limiter::{Ask, Bucket, Nanos};
+use proptest::prelude::*;
+
 use super::changing::{
     Change, Changing, KEYS, any_limits, at_once, change, has_bucket, limits_of, of_named,
 };
 use super::config;
-use loudou_limiter::{Ask, Bucket, Nanos};
-use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,10 +1,11 @@
 //! The promises of algorithms.md that every algorithm makes.
 
+use loudou_limiter::Nanos;
+use loudou_limiter::bounds::{MAX_DRAIN, MAX_WAIT};
+use proptest::prelude::*;
+
 use super::spec::{Kind, Spec, kind, spec};
 use super::{config, one, only, timed, train};
-use loudou_limiter::Nanos;
-use loudou_limiter::algorithm::{MAX_DRAIN, MAX_WAIT};
-use proptest::prelude::*;
 
 proptest! {
     #![proptest_config(config(512))]

@@ -1,10 +1,10 @@
 //! Who waits passes before anybody who asks later, whatever is edited meanwhile.
 
+use loudou_limiter::{Ask, Carry, Clock, Nanos, convert};
+use proptest::prelude::*;
+
 use super::changing::{Named, any_limits, of_named};
 use super::config;
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Ask, Carry, Clock, Nanos};
-use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,10 +1,11 @@
 //! Equality with the naive models.
 
+use loudou_limiter::{Decision, Nanos, Verdict};
+use proptest::prelude::*;
+
 use super::naive::{Model, model};
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, timed, train};
-use loudou_limiter::{Decision, Nanos, Verdict};
-use proptest::prelude::*;
 
 /// Compares a decision on `cost` at `now` with the model, as it is after it.
 fn agrees(

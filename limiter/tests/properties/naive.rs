@@ -3,9 +3,10 @@
 //! A model has no formula for a wait: a wait is right when the model refuses one nanosecond before it
 //! and admits at it.
 
+use std::fmt::Debug;
+
 use super::holders::Line;
 use super::spec::{Kind, Spec};
-use std::fmt::Debug;
 
 /// A bucket. `now` is never earlier than that of the last [`Model::take`].
 pub(super) trait Model: Debug {

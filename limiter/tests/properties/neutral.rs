@@ -1,11 +1,11 @@
 //! Other numbers and back at one instant, in units: as if nothing had been.
 
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
+use proptest::prelude::*;
+
 use super::gains::rated;
 use super::spec::{Kind, Spec, spec, spec_of};
 use super::{config, limits, only, timed, train};
-use loudou_limiter::carry::convert;
-use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
-use proptest::prelude::*;
 
 /// A bucket of one limit after some requests, and the instant of the last one.
 fn used(spec: Spec, train: &[(u64, u64)]) -> (Limits, Bucket, u64) {

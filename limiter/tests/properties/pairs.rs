@@ -1,10 +1,10 @@
 //! A pair of edits there and back, a hundred times, for every algorithm.
 
-use super::gains::most_at_once;
-use loudou_limiter::carry::convert;
-use loudou_limiter::config::parse_limits;
-use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos};
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
+use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
+
+use super::gains::most_at_once;
 
 const DAY: u64 = 86_400_000_000_000;
 

@@ -1,9 +1,10 @@
 //! Giving back what a request took that came to nothing.
 
-use super::spec::{Kind, spec, spec_of};
-use super::{config, one, only, timed};
 use loudou_limiter::{Ask, Bucket, Limits, Nanos, Taken};
 use proptest::prelude::*;
+
+use super::spec::{Kind, spec, spec_of};
+use super::{config, one, only, timed};
 
 /// A request: its pause and cost as in [`super::Step`], and after how many more steps it is given
 /// back, if ever.

@@ -1,9 +1,10 @@
 //! What only limits with a window promise.
 
-use super::spec::{Kind, Spec, spec};
-use super::{config, one, only, timed, train};
 use loudou_limiter::{Ask, Nanos};
 use proptest::prelude::*;
+
+use super::spec::{Kind, Spec, spec};
+use super::{config, one, only, timed, train};
 
 fn of_kind(kind: Kind) -> impl Strategy<Value = Spec> {
     spec().prop_map(move |spec| Spec::new(kind, spec.capacity, spec.amount, spec.period, spec.seed))

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_limiter::config::schema;
+use loudou_rules::config::schema;
 use serde_json::Value;
 
 mod rest;

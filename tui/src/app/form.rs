@@ -5,8 +5,8 @@
 //! changed by somebody else meanwhile shows their values beside yours.
 
 use loudou_api::RuleView;
-use loudou_limiter::config::{Problem, parse_edit, spoken_value};
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::{Problem, parse_edit, spoken_value};
 use serde_json::{Map, Value, json};
 
 use super::press::Press;

@@ -1,8 +1,8 @@
 //! Bans and overrides of single keys: the small form that asks for how long and why, and what is sent.
 
 use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, RuleView};
-use loudou_limiter::config::{parse_limits, parse_override, scaled};
 use loudou_limiter::{Decimal, Limits, Nanos};
+use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
 use super::form::{Field, Input, Kind, choose, field_problem};

@@ -6,8 +6,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use loudou_api::BucketState;
-use loudou_limiter::rule::Mode;
 use loudou_limiter::{Carry, DURATION_FORM, Nanos, RATE_FORM, Rate};
+use loudou_rules::rule::Mode;
 
 use super::bans::{BanArgs, UnbanArgs};
 use super::events::EventsArgs;

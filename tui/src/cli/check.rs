@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use loudou_limiter::config::{self, MAX_FILE_BYTES};
-use loudou_limiter::rule::RuleFile;
+use loudou_rules::config::{self, MAX_FILE_BYTES};
+use loudou_rules::rule::RuleFile;
 
 use super::Outcome;
 use super::args::{CheckArgs, Format};

@@ -4,16 +4,15 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use loudou_api::{EditAnswer, RuleView};
-use loudou_limiter::config::{self, Problem};
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::{self, Problem};
 use serde_json::{Map, Value, json};
 
 use super::args::{EditArgs, Format, ResetArgs, SetArgs, UnsetArgs};
-use super::check;
 use super::context::Context;
 use super::report::Report;
 use super::world::{Usage, json as print_json};
-use super::{Outcome, buckets, rules};
+use super::{Outcome, buckets, check, rules};
 use crate::client::{ClientError, DropRequest, EditRequest};
 use crate::limit_edit::{self, full_later};
 use crate::text::escape;

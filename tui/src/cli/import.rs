@@ -4,7 +4,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use loudou_limiter::config::{Path, Problem};
+use loudou_rules::config::{Path, Problem};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use loudou_api::{EditAnswer, RuleView};
-use loudou_limiter::{Nanos, config};
+use loudou_limiter::Nanos;
+use loudou_rules::config;
 use serde_json::{Map, Value, json};
 
 use super::Outcome;

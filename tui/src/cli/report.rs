@@ -1,7 +1,7 @@
 //! Problems of a text with the place of each: `file:line:column`, the line itself, and a mark below.
 
 use loudou_api::RuleProblem;
-use loudou_limiter::config::{Path, Problem, Severity, Step};
+use loudou_rules::config::{Path, Problem, Severity, Step};
 use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;

@@ -129,7 +129,7 @@ fn refused(f: &mut fmt::Formatter<'_>, status: u16, problem: &ProblemAnswer) -> 
     Ok(())
 }
 
-/// A problem in one line, in the words of [`loudou_limiter::config::Problem`].
+/// A problem in one line, in the words of [`loudou_rules::config::Problem`].
 pub fn problem_line(problem: &RuleProblem) -> String {
     let mut line = format!("{}: ", escape(&problem.path));
     if !problem.value.is_empty() {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use loudou_limiter::config::Severity;
+use loudou_rules::config::Severity;
 use saphyr_parser::{Event, ScalarStyle};
 use serde_json::{Map, Value};
 

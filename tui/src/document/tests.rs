@@ -1,6 +1,6 @@
 //! The reader on good, bad and random texts.
 
-use loudou_limiter::config::Path;
+use loudou_rules::config::Path;
 use proptest::prelude::*;
 use serde::Serialize as _;
 use serde_json::json;

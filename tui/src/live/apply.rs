@@ -2,8 +2,8 @@
 //! time.
 
 use loudou_api::{BanBy, EditAnswer, EditView, MAX_REASON, RuleView};
-use loudou_limiter::config::nearest;
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::nearest;
 
 use super::{Clocks, Item, Left, What, same_end};
 use crate::client::{Client, ClientError, EditRequest, OverrideRequest};

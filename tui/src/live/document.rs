@@ -1,6 +1,6 @@
 //! The document of `loudou export --live` and `loudou import`.
 
-use loudou_limiter::config::{self, Path, Problem, Step};
+use loudou_rules::config::{self, Path, Problem, Step};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! What clients get besides a yes or a no, in words; nothing of what goes without saying.
 
-use loudou_limiter::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
+use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 
 use super::list;
 

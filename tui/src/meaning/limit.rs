@@ -1,8 +1,8 @@
 //! What one limit means, as the end of a sentence: `may do 15 at once, then one every 2s`.
 
-use loudou_limiter::config::limit_fields;
-use loudou_limiter::rule::Cost;
 use loudou_limiter::{Decimal, Limit, Nanos, Rate};
+use loudou_rules::config::limit_fields;
+use loudou_rules::rule::Cost;
 use serde_json::{Map, Value};
 
 use crate::text::humanise;
@@ -305,10 +305,11 @@ fn time_of(amount: u64, rate: Rate) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use loudou_limiter::algorithm::Algorithm;
-    use loudou_limiter::config::parse_limits;
+    use loudou_rules::config::parse_limits;
     use serde_json::json;
+
+    use super::*;
 
     fn say(limit: &Value, cost: u32) -> String {
         let limits = parse_limits(&json!([limit])).expect("valid");

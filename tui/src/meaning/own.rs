@@ -1,8 +1,8 @@
 //! What becomes of single keys, in words: overrides, and penalties for being refused too often.
 
 use loudou_limiter::Penalty;
-use loudou_limiter::config::scaled;
-use loudou_limiter::rule::{Override, Rule};
+use loudou_rules::config::scaled;
+use loudou_rules::rule::{Override, Rule};
 
 use super::{limit, list, short};
 

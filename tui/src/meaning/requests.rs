@@ -1,6 +1,6 @@
 //! Which requests a rule is for, in words.
 
-use loudou_limiter::rule::{Cidr, Match, MetadataTest, NamedTest, PathMatch, Test};
+use loudou_rules::rule::{Cidr, Match, MetadataTest, NamedTest, PathMatch, Test};
 
 use super::list;
 
@@ -90,9 +90,10 @@ fn with(name: &str, test: &Test) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use loudou_limiter::config::parse_rule;
+    use loudou_rules::config::parse_rule;
     use serde_json::{Value, json};
+
+    use super::*;
 
     fn say(matches: &Value) -> String {
         let rule = json!({

@@ -1,7 +1,7 @@
 //! Limits in few words, for tables.
 
 use loudou_limiter::Limits;
-use loudou_limiter::config::spoken_value;
+use loudou_rules::config::spoken_value;
 use serde_json::{Value, json};
 
 use crate::limit_edit::text;

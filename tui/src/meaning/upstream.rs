@@ -1,7 +1,7 @@
 //! Rules that apply only while an upstream fails, in words.
 
 use loudou_api::{RuleTotals, UpstreamView};
-use loudou_limiter::rule::When;
+use loudou_store::When;
 
 use crate::text::{counted, humanise};
 
@@ -61,8 +61,9 @@ fn errors(view: &UpstreamView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use loudou_limiter::{Decimal, Nanos};
+
+    use super::*;
 
     #[test]
     fn conditions() {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::request::Sample;
+use loudou_rules::request::Sample;
 
 use super::instant;
 use super::record::{Record, Text, last_address, without_port};

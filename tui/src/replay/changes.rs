@@ -1,7 +1,7 @@
 //! What is different between two rule files, request by request.
 
 use loudou_limiter::Verdict;
-use loudou_limiter::rule::Rule;
+use loudou_rules::rule::Rule;
 
 use super::engine::{Reported, ReportedRule};
 use super::top::Top;

@@ -1,13 +1,13 @@
 //! One rule file at work: the filter's own decision code over a store in memory.
 
-use loudou_limiter::Verdict;
-use loudou_limiter::evaluate::{ActiveRule, Answer, Clock, Outcome, RuleSet, evaluate};
-use loudou_limiter::rule::{Mode, RuleFile};
-use loudou_limiter::store::paged::PagedStore;
-use loudou_limiter::store::release::{Receipt, Why};
-use loudou_limiter::store::table::{GaveUp, StoreStats, Table};
-use loudou_limiter::versions::History;
-use loudou_limiter::{BucketDecision, Decision, Nanos};
+use loudou_limiter::{BucketDecision, Clock, Decision, Nanos, Verdict};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, Outcome, evaluate};
+use loudou_rules::rule::{Mode, RuleFile};
+use loudou_rules::rule_set::RuleSet;
+use loudou_rules::versions::History;
+use loudou_store::paged::PagedStore;
+use loudou_store::{GaveUp, LiveRule, Receipt, StoreStats, Table, Why};
 
 use super::flight::Flight;
 use super::record::{Record, Set};

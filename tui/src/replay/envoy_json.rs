@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use loudou_limiter::Nanos;
-use loudou_limiter::request::Sample;
+use loudou_rules::request::Sample;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::instant;
@@ -86,7 +86,7 @@ impl<'a> Record<'a> {
 
 /// Reads a line.
 pub(crate) fn parse(line: &[u8]) -> Result<Record<'_>, String> {
-    use loudou_limiter::request::Request as _;
+    use loudou_rules::request::Request as _;
     let Wire { mut record, at } = json::read(line)?;
     record.at = at.ok_or("no `start_time`, `timestamp` or `time` that is one")?;
     if record.request.method.is_none() && record.request.path.is_none() {
@@ -142,8 +142,9 @@ fn duration(value: &Scalar<'_>) -> Option<Nanos> {
 
 #[cfg(test)]
 mod tests {
+    use loudou_rules::request::Request as _;
+
     use super::*;
-    use loudou_limiter::request::Request as _;
 
     const LINE: &str = r#"{"authority":"httpbin:8000","bytes_received":0,"upstream_host":null,
         "downstream_remote_address":"10.44.1.23:37652","duration":4,"method":"GET",

@@ -1,6 +1,6 @@
 //! What rules ask for that a kind of log does not have.
 
-use loudou_limiter::rule::{KeyPart, Match, Rule};
+use loudou_rules::rule::{KeyPart, Match, Rule};
 
 use super::format::Form;
 

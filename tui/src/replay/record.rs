@@ -1,10 +1,10 @@
 //! One line of a trace or a log, as rules see it.
 
-use loudou_limiter::config::RuleEdit;
-use loudou_limiter::request::Sample;
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::RuleEdit;
+use loudou_rules::request::Sample;
 
-pub(crate) use loudou_limiter::request::Text;
+pub(crate) use loudou_rules::request::Text;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! A run: lines go in one after the other, through one rule file or through two side by side.
 
-use loudou_limiter::Nanos;
-use loudou_limiter::evaluate::Clock;
-use loudou_limiter::rule::RuleFile;
-use loudou_limiter::store::table::GaveUp;
+use loudou_limiter::{Clock, Nanos};
+use loudou_rules::rule::RuleFile;
+use loudou_store::GaveUp;
 
 use super::changes::Changes;
 use super::engine::{Engine, Reported};

@@ -1,7 +1,7 @@
 //! A whole run as a document: `--output json`, and what the tables are made from.
 
-use loudou_limiter::rule::Rule;
 use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::rule::Rule;
 use serde::Serialize;
 
 use super::changes::Changes;

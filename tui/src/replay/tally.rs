@@ -1,8 +1,9 @@
 //! What became of the requests under one rule file.
 
-use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, RuleOutcome};
-use loudou_limiter::rule::Mode;
 use loudou_limiter::{Nanos, Verdict};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
+use loudou_rules::rule::Mode;
 
 use super::engine::Reported;
 use super::timeline::{Counts, Timeline};

@@ -3,8 +3,7 @@
 //! A run may last a microsecond or a year. When time goes beyond the last slot, the slots become twice
 //! as wide and every two of them one.
 
-use loudou_limiter::Nanos;
-use loudou_limiter::Verdict;
+use loudou_limiter::{Nanos, Verdict};
 
 use crate::num::count;
 
@@ -106,8 +105,9 @@ fn merged(slots: &[Counts], each: usize) -> Vec<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn slots_widen_and_lose_nothing() {

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::config::{self, Problem};
-use loudou_limiter::request::Sample;
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::{self, Problem};
+use loudou_rules::request::Sample;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -114,9 +114,10 @@ fn parse_set(at: Nanos, set: &Value) -> Result<Set, String> {
 
 #[cfg(test)]
 mod tests {
+    use loudou_rules::request::Request as _;
+    use loudou_rules::rule::Mode;
+
     use super::*;
-    use loudou_limiter::request::Request as _;
-    use loudou_limiter::rule::Mode;
 
     fn request(line: &str) -> Record<'_> {
         match parse(line.as_bytes()).expect(line) {

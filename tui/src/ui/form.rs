@@ -1,7 +1,7 @@
 //! The edit form and its stages.
 
 use loudou_api::RuleView;
-use loudou_limiter::config;
+use loudou_rules::config;
 use ratatui::style::Style;
 
 use super::panel;

@@ -1,6 +1,6 @@
 //! Heavy hitters over the admin API.
 
-use loudou_limiter::top::HALF;
+use loudou_store::top::HALF;
 
 use super::*;
 

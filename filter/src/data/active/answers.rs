@@ -1,8 +1,9 @@
 //! What a decision tells the client, the upstream, and access logs.
 
 use loudou_limiter::Nanos;
-use loudou_limiter::evaluate::{ActiveRule, Answer, Outcome, RuleOutcome};
-use loudou_limiter::rule::Mode;
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
+use loudou_rules::rule::Mode;
 
 use super::super::{Header, Headers};
 use super::Active;

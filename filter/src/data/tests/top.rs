@@ -1,6 +1,6 @@
 //! Which keys are counted, as what, and when it is shared.
 
-use loudou_limiter::top::{By, recent};
+use loudou_store::top::{By, recent};
 
 use super::*;
 

@@ -1,5 +1,7 @@
 //! Rules that go, come back, and are rolled back to.
 
+use loudou_store::LiveRule;
+
 use super::*;
 
 /// A rule that a configuration leaves out and a later one has again has its buckets' history.

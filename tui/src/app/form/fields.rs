@@ -1,8 +1,8 @@
 //! The fields of the edit form: what is typed or chosen, and what is wrong with it by itself.
 
 use loudou_api::MAX_REASON;
-use loudou_limiter::config::{self, Form, limit_fields, spoken_value};
 use loudou_limiter::{DURATION_FORM, Nanos};
+use loudou_rules::config::{self, Form, limit_fields, spoken_value};
 use serde_json::{Map, Value};
 
 use crate::app::line::Line;

@@ -1,11 +1,12 @@
 //! Tests of the edit form.
 
+use loudou_limiter::algorithm::Algorithm;
+use loudou_rules::config;
+use loudou_rules::config::{limit_fields, parse_limits};
+use serde_json::json;
+
 use super::*;
 use crate::app::press::keys;
-use loudou_limiter::algorithm::Algorithm;
-use loudou_limiter::config;
-use loudou_limiter::config::{limit_fields, parse_limits};
-use serde_json::json;
 
 fn view() -> RuleView {
     RuleView {

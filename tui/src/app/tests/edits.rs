@@ -1,8 +1,8 @@
 //! Edits, undo and resets by key strings.
 
 use loudou_api::{ProblemAnswer, RuleProblem};
-use loudou_limiter::config::parse_limits;
 use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
 use super::{SIZE, answer, edit_of, said, send, stale};

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use loudou_api::RuleProblem;
 use loudou_limiter::Limits;
-use loudou_limiter::config::{self, Access, AdminSettings};
-use loudou_limiter::rule::{Override, Rule, RuleFile};
-use loudou_limiter::store::size::{self, Memory};
+use loudou_rules::config::{self, Access, AdminSettings};
+use loudou_rules::rule::{Override, Rule, RuleFile};
+use loudou_rules::size::{self, Memory};
 use serde::Serialize;
 
 use super::Report;

@@ -1,7 +1,7 @@
 //! What rules say of a request, and what they ask of one, in words.
 
 use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
-use loudou_limiter::config::parse_rule;
+use loudou_rules::config::parse_rule;
 use serde_json::{Map, Value, json};
 
 use crate::cli::words;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use loudou_limiter::config;
+use loudou_rules::config;
 use serde_json::{Value, json};
 
 use super::*;

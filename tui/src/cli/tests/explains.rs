@@ -3,11 +3,14 @@
 use loudou_api::{
     ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
 };
-use loudou_limiter::evaluate::{ActiveRule, Clock, RuleSet, evaluate};
-use loudou_limiter::explain::explain;
-use loudou_limiter::store::memory::MemoryStore;
-use loudou_limiter::store::table::{StoreStats, Table};
-use loudou_limiter::{Nanos, config};
+use loudou_limiter::{Clock, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::config;
+use loudou_rules::evaluate::evaluate;
+use loudou_rules::explain::explain;
+use loudou_rules::rule_set::RuleSet;
+use loudou_store::memory::MemoryStore;
+use loudou_store::{StoreStats, Table};
 use serde_json::{Value, json};
 
 use super::canned::{HOSTILE, ok};
@@ -91,7 +94,7 @@ fn the_readme_shows_what_is_printed() {
     let rules = file
         .rules
         .into_iter()
-        .map(|rule| ActiveRule::new(rule, loudou_limiter::versions::History::default()));
+        .map(|rule| ActiveRule::new(rule, loudou_rules::versions::History::default()));
     let (rules, mut store): (RuleSet, _) = (rules.collect(), MemoryStore::new());
     let alice = json!({ "method": "POST", "path": "/reply", "headers": { "x-user-id": "alice" } });
     let mut sample = config::parse_sample(&alice).expect("a sample");

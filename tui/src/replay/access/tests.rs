@@ -1,4 +1,4 @@
-use loudou_limiter::request::Request as _;
+use loudou_rules::request::Request as _;
 use proptest::prelude::*;
 
 use super::*;

@@ -1,0 +1,140 @@
+//! Changing the numbers under live buckets: one conversion of a bucket.
+//!
+//! The used amount is carried limit by limit, found by name. It is counted in cost units, so it leaves at
+//! the new numbers' pace: a slower rate frees nothing sooner, and may make a bucket full later than
+//! before. An amount beyond a smaller capacity is remembered. So conversions there and back hand out
+//! nothing. `loudou_rules::versions` knows the conversions that a bucket undergoes.
+
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::algorithm::Algorithm;
+use crate::carry::Carry;
+use crate::limit::{Bucket, Limit, Limits};
+use crate::time::{Clock, Nanos};
+use crate::used::Used;
+
+/// `bucket`, written under `old`, as it is under `new` from the instant `clock` on. Who waits passes when
+/// it was promised, and nobody who comes later passes before that.
+pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock: Clock) -> Bucket {
+    let clock = clock.moved_to(clock.now.max(bucket.last));
+    // It was last touched by the edit: an earlier `now` must not move its clock back.
+    let mut converted = new.start(clock.now);
+    converted.line = bucket.line;
+    if carry == Carry::Reset {
+        return converted;
+    }
+    let levels = levels(old, bucket, clock);
+    let sources = new.iter().enumerate();
+    let sources: Vec<_> = sources
+        .map(|(index, limit)| {
+            let level = counterpart(&levels, limit, index, new)?;
+            Some((level, level.algorithm() == limit.algorithm()))
+        })
+        .collect();
+    new.each_with_surplus(&mut converted, &mut |index, meter, words| {
+        let Some((level, is_same)) = sources.get(index).copied().flatten() else {
+            return;
+        };
+        if is_same {
+            words
+                .iter_mut()
+                .zip(&level.words)
+                .for_each(|(word, old)| *word = *old);
+        } else if !meter.adopt(words, level.algorithm().meter(), &level.words, carry, clock) {
+            let used = carry.apply(level.used, level.full, meter.full());
+            meter.resume(words, used, clock);
+        }
+    });
+    converted
+}
+
+/// A limit of which a used-up bucket is full again later after an edit than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// Its name.
+    pub limit: String,
+    /// After how long it was full again.
+    pub before: Nanos,
+    /// After how long it is full again, if the edit comes just when all is used.
+    pub after: Nanos,
+}
+
+/// The limits of which an edit makes a used-up bucket full again later.
+pub fn full_later(old: &Limits, new: &Limits, carry: Carry) -> Vec<Later> {
+    let clock = Clock::at(Nanos::ZERO);
+    let reset_after = |limits: &Limits, bucket: &Bucket| -> Vec<Nanos> {
+        let answer = limits.peek(bucket, 0, Nanos::ZERO);
+        answer.decisions().map(|limit| limit.reset_after).collect()
+    };
+    let mut used_up = old.start(Nanos::ZERO);
+    old.each(&mut used_up, &mut |_, meter, words| {
+        meter.resume(words, meter.full(), clock);
+    });
+    let before = reset_after(old, &used_up);
+    let after = reset_after(new, &convert(old, new, carry, &used_up, clock));
+    let mut later = Vec::new();
+    for (limit, after) in new.iter().zip(after) {
+        let place = old.iter().position(|old| old.name() == limit.name());
+        let before = place.and_then(|place| before.get(place)).copied();
+        if let Some(before) = before.filter(|before| *before < after) {
+            let limit = limit.name().to_owned();
+            later.push(Later {
+                limit,
+                before,
+                after,
+            });
+        }
+    }
+    later
+}
+
+/// How full one limit is.
+struct Level<'a> {
+    limit: &'a Limit,
+    words: Vec<u64>,
+    used: Used,
+    full: Used,
+}
+
+impl Level<'_> {
+    const fn algorithm(&self) -> &Algorithm {
+        self.limit.algorithm()
+    }
+}
+
+fn levels<'a>(limits: &'a Limits, bucket: &Bucket, clock: Clock) -> Vec<Level<'a>> {
+    let mut levels = Vec::with_capacity(limits.iter().len());
+    let mut scratch = bucket.clone();
+    let mut names = limits.iter();
+    limits.each(&mut scratch, &mut |_, meter, words| {
+        if let Some(limit) = names.next() {
+            levels.push(Level {
+                limit,
+                words: words.to_vec(),
+                used: meter.used(words, clock.now),
+                full: meter.full(),
+            });
+        }
+    });
+    levels
+}
+
+/// The old level that a new limit goes on from: of the same name, else in the same place if that
+/// one's name is gone (a renamed limit must not be a fresh one).
+fn counterpart<'a, 'b>(
+    levels: &'b [Level<'a>],
+    limit: &Limit,
+    index: usize,
+    new: &Limits,
+) -> Option<&'b Level<'a>> {
+    levels
+        .iter()
+        .find(|level| level.limit.name() == limit.name())
+        .or_else(|| {
+            levels
+                .get(index)
+                .filter(|level| new.iter().all(|limit| limit.name() != level.limit.name()))
+        })
+}

@@ -1,0 +1,202 @@
+//! A rule at work: its limits through time, for each of its keys.
+
+use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, Nanos, Penalty};
+use loudou_store::{Age, Give, LiveRule, Receipt, SharedData, Table, Take, Why};
+
+use crate::config::RuleEdit;
+use crate::request::Request;
+use crate::rule::{KeyMap, Override, Rule};
+use crate::versions::{History, limits_of};
+
+/// A rule in force, with the changes that its live buckets may still have to undergo.
+#[derive(Clone, Debug)]
+pub struct ActiveRule {
+    rule: Rule,
+    history: History,
+    overrides: KeyMap<Own>,
+    tag: u32,
+}
+
+/// What a key gets that has an override.
+#[derive(Clone, Debug)]
+enum Own {
+    Limits(Limits),
+    Unlimited,
+    Banned,
+}
+
+/// What a key gets.
+#[derive(Clone, Copy, Debug)]
+pub enum Grant<'a> {
+    /// A bucket of these limits.
+    Limits(&'a Limits),
+    /// Whatever it asks for.
+    Unlimited,
+    /// Nothing.
+    Banned,
+}
+
+impl ActiveRule {
+    /// A rule with its history.
+    pub fn new(rule: Rule, history: History) -> Self {
+        let overrides = rule.overrides.map(|gives| Own::new(gives, &rule));
+        let tag = rule.tag();
+        Self {
+            rule,
+            history,
+            overrides,
+            tag,
+        }
+    }
+
+    /// A rule whose buckets are shared only with rules that are the same in everything.
+    pub fn alone(rule: Rule) -> Self {
+        let tag = rule.whole_tag();
+        Self {
+            tag,
+            ..Self::new(rule, History::default())
+        }
+    }
+
+    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
+    pub fn edit(&mut self, edit: &RuleEdit, carry: Carry, at: Nanos) {
+        let before = self.rule.clone();
+        edit.apply(&mut self.rule);
+        let version = self.history.version.saturating_add(1);
+        let note = (carry, at, version);
+        if self.history.note(&before, &self.rule, note) {
+            let rule = &self.rule;
+            self.overrides = rule.overrides.map(|gives| Own::new(gives, rule));
+        }
+    }
+
+    /// The rule.
+    pub const fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// What a key gets.
+    pub fn grant(&self, key: &str) -> Grant<'_> {
+        match self.overrides.get(key) {
+            None => Grant::Limits(&self.rule.limits),
+            Some(Own::Limits(limits)) => Grant::Limits(limits),
+            Some(Own::Unlimited) => Grant::Unlimited,
+            Some(Own::Banned) => Grant::Banned,
+        }
+    }
+
+    /// The same of a request that may have no key: then the rule's own.
+    pub fn limits_for(&self, key: Option<&str>) -> &Limits {
+        key.map_or(&self.rule.limits, |key| self.limits_of(key))
+    }
+
+    /// Whether the limits of any key need to know the wall clock, or have needed it.
+    pub fn reads_wall(&self) -> bool {
+        let own = self.overrides.values().filter_map(|own| match own {
+            Own::Limits(limits) => Some(limits),
+            Own::Unlimited | Own::Banned => None,
+        });
+        let all = own.chain([&self.rule.limits]).chain(self.history.limits());
+        all.into_iter().any(Limits::reads_wall)
+    }
+
+    /// A request to its bucket `key`.
+    pub fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
+        self.take_of(self.limits_of(key), key, ask)
+    }
+
+    /// A request to its bucket `key`, which has these limits.
+    pub(crate) const fn take_of<'a>(
+        &'a self,
+        limits: &'a Limits,
+        key: &'a str,
+        ask: Ask,
+    ) -> Take<'a> {
+        Take {
+            rule: self,
+            limits,
+            key,
+            ask,
+        }
+    }
+
+    /// The return of what a request took from its bucket `key`.
+    pub const fn give<'a>(
+        &'a self,
+        key: &'a str,
+        receipt: &'a Receipt,
+        why: Why,
+        clock: Clock,
+    ) -> Give<'a> {
+        Give {
+            rule: self,
+            key,
+            receipt,
+            why,
+            clock,
+        }
+    }
+
+    /// Whether it applies to a request that it matches, by its `when`. If nobody can tell, it does: the
+    /// store that failed then fails its bucket, too.
+    pub fn applies(
+        &self,
+        table: &Table,
+        store: &mut dyn SharedData,
+        request: &mut dyn Request,
+        now: Nanos,
+    ) -> bool {
+        let Some(when) = &self.rule.when else {
+            return true;
+        };
+        let cluster = request.cluster();
+        cluster.is_some_and(|cluster| table.fails(store, when, &cluster, now).unwrap_or(true))
+    }
+}
+
+impl LiveRule for ActiveRule {
+    fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    fn version(&self) -> u32 {
+        self.history.version
+    }
+
+    fn age(&self, version: u32) -> Age {
+        self.history.age(version)
+    }
+
+    /// A key that is unlimited or banned keeps what it had.
+    fn limits_of(&self, key: &str) -> &Limits {
+        match self.grant(key) {
+            Grant::Limits(limits) => limits,
+            Grant::Unlimited | Grant::Banned => &self.rule.limits,
+        }
+    }
+
+    fn bring_forward(
+        &self,
+        of: (&str, &Limits),
+        bucket: (&Bucket, u32),
+        clock: Clock,
+    ) -> Option<Bucket> {
+        self.history.bring_forward(&self.rule, of, bucket, clock)
+    }
+
+    fn penalty(&self) -> Option<&Penalty> {
+        self.rule.penalty.as_ref()
+    }
+}
+
+impl Own {
+    fn new(gives: &Override, rule: &Rule) -> Self {
+        match gives {
+            Override::Unlimited => Self::Unlimited,
+            Override::Banned => Self::Banned,
+            Override::Limits(_) | Override::Scale(_) => {
+                Self::Limits(limits_of(gives, &rule.limits).into_owned())
+            }
+        }
+    }
+}

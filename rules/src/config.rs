@@ -1,0 +1,284 @@
+//! The rule file: from a JSON tree to valid rules, or to *all* that is wrong with it.
+//!
+//! Reading goes on after a problem. A [`Problem`] names the place, the value, what is allowed and
+//! what was probably meant; whoever has the text adds line and column from the place.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use loudou_limiter::Limits;
+use serde_json::Value;
+
+use crate::rule::{Rule, RuleFile, StoreSettings, Version};
+
+mod admin;
+mod answers;
+mod cost;
+mod edit;
+mod grammar;
+mod keys;
+mod limits;
+mod matches;
+mod named;
+mod overrides;
+mod problem;
+mod reader;
+mod rules;
+mod sample;
+mod scale;
+mod schema;
+mod spoken;
+mod suggest;
+mod warnings;
+mod when;
+
+pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
+pub use edit::{RuleEdit, impossible_key, misfits, parse_edit, parse_override};
+pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
+pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
+pub use overrides::{MAX_OVERRIDES, is_key};
+pub use problem::{Path, Problem, Severity, Step};
+pub use sample::parse_sample;
+pub use scale::scaled;
+pub use schema::schema;
+pub use spoken::{spoken, spoken_value, written};
+pub use suggest::nearest;
+pub use warnings::advice;
+
+use grammar::object;
+use reader::{Cursor, Fields, Report};
+
+/// The most rules in a file.
+pub const MAX_RULES: usize = 256;
+/// The largest rule file, in bytes.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// The most problems that are reported; a file with more has one cause.
+const MAX_PROBLEMS: usize = 100;
+
+/// A rule file.
+const RULE_FILE: Object = object!([
+    Field::required("version", Form::Only(1), "The version of this format."),
+    Field::optional("store", Form::Defined("store"), "", "Where buckets live."),
+    Field::optional(
+        "defaults",
+        Form::Defined("defaults"),
+        "",
+        "Fields of rules, for rules that are silent about them.",
+    ),
+    Field::required(
+        "rules",
+        Form::List(&List {
+            fewest: 0,
+            most: MAX_RULES,
+            item: Field::value(Form::Defined("rule"), ""),
+        }),
+        "The rules, in the order in which they are asked; every rule that matches has to admit.",
+    ),
+]);
+const BUCKETS: Field = Field::optional(
+    "buckets",
+    Form::Integer(64, 16_777_216),
+    "65536",
+    "The hard bound on live buckets; memory follows from it. Fixed when Envoy starts.",
+);
+/// The field `store`.
+const STORE: Object = object!([
+    BUCKETS,
+    Field::optional(
+        "namespace",
+        Form::Text(Text::like("^[a-z0-9_-]{1,12}$", 0)),
+        "loudou",
+        "The prefix of all keys in Envoy's shared data and of all metrics: one namespace is one rule set.",
+    ),
+]);
+
+/// The outcome of reading: the file if it has no errors, and all problems, warnings included.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The rules, when there was no error.
+    pub file: Option<RuleFile>,
+    /// Errors and warnings, in the order of the document; the fields of an object in the order of its
+    /// map.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a rule file.
+pub fn parse(document: &Value) -> Parsed {
+    let mut report = Report::default();
+    let file = file(&Cursor::root(document), &mut report);
+    finish(file, report)
+}
+
+/// Reads one rule, without defaults: the form in which rules are exported.
+pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
+    let mut report = Report::default();
+    let rule = rules::rule(&Cursor::root(document), None, &mut report);
+    report.unless_wrong(rule)
+}
+
+/// Reads a list of limits alone.
+pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
+    let mut report = Report::default();
+    let limits = limits::limits(&Cursor::root(document), &mut report);
+    report.unless_wrong(limits)
+}
+
+/// Reads the `store` part of a plugin configuration that has no rules.
+pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
+    let mut report = Report::default();
+    let settings = store(Some(&Cursor::root(document)), &mut report);
+    report.unless_wrong(Some(settings))
+}
+
+fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in report.problems {
+        // A problem in the defaults is met once per rule.
+        if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    let valid = problems
+        .iter()
+        .all(|problem| problem.severity == Severity::Warning);
+    Parsed {
+        file: file.filter(|_| valid),
+        problems,
+    }
+}
+
+fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
+    let fields = cursor.object(RULE_FILE.names, report)?;
+    if let Some(version) = fields.need("version", "1", report) {
+        version.integer(1, 1, report);
+    }
+    let store = store(fields.get("store").as_ref(), report);
+    let defaults = fields.get("defaults");
+    let defaults = defaults
+        .as_ref()
+        .and_then(|defaults| defaults.object(rules::DEFAULTS.names, report));
+    if let Some(defaults) = &defaults {
+        rules::check_defaults(defaults, report);
+    }
+    let list = fields.need("rules", "a list of rules", report)?;
+    let rules = list.list(report)?;
+    if rules.len() > MAX_RULES {
+        let message = format!("{} rules are too many", rules.len());
+        let allowed = format!("at most {MAX_RULES}");
+        report.error(&list.with(&Value::Null), &message, &allowed);
+        return None;
+    }
+    let rules = all_rules(&rules, defaults.as_ref(), report);
+    Some(RuleFile {
+        version: Version,
+        store,
+        rules,
+    })
+}
+
+fn all_rules(
+    cursors: &[Cursor<'_, '_>],
+    defaults: Option<&Fields<'_, '_>>,
+    report: &mut Report,
+) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
+    let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
+    for cursor in cursors {
+        let rule = rules::rule(cursor, defaults, report);
+        // A rule with a problem of its own has taken its name, too.
+        if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
+            if names.contains(&name) {
+                let at = cursor.path().field("name");
+                let message = "another rule has this name";
+                report.add(Problem::error(at, &Value::from(name), message));
+                continue;
+            }
+            names.push(name);
+        }
+        let Some(rule) = rule else { continue };
+        if let Some(other) = rules.iter().find(|other| other.tag() == rule.tag()) {
+            // One in 2^32 per pair: the store tells rules apart by a 32-bit tag of the name.
+            let message = format!(
+                "this name has the same tag as `{}`; choose another",
+                other.name
+            );
+            let name = Value::from(rule.name.as_str());
+            report.add(Problem::error(cursor.path().field("name"), &name, message));
+        }
+        rules.push(rule);
+    }
+    check_shadows(cursors, &names, report);
+    rules
+}
+
+/// What a rule shadows has to be another rule of the file.
+fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
+    for cursor in cursors {
+        let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
+        let Some(shadows) = text("shadows") else {
+            continue;
+        };
+        let own = text("name");
+        if names.contains(&shadows) && own != Some(shadows) {
+            continue;
+        }
+        let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
+        let at = cursor.path().field("shadows");
+        let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
+        let near = nearest(shadows, &others);
+        report.add(problem.allowed("the name of another rule").suggest(near));
+    }
+}
+
+fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings {
+    let mut settings = StoreSettings::default();
+    let Some(fields) = cursor.and_then(|store| store.object(STORE.names, report)) else {
+        return settings;
+    };
+    if let Some(buckets) = fields.get(BUCKETS.name) {
+        let buckets = buckets.integer_of(BUCKETS, report);
+        settings.buckets = buckets.unwrap_or(settings.buckets);
+    }
+    if let Some(namespace) = fields.get("namespace") {
+        let name = name(&namespace, NameKind::Share, report);
+        settings.share = name.unwrap_or(settings.share);
+    }
+    settings
+}
+
+/// Which characters a name may have, and how many.
+#[derive(Clone, Copy)]
+enum NameKind {
+    Rule,
+    Limit,
+    Share,
+}
+
+impl NameKind {
+    const fn form(self) -> (usize, bool, &'static str) {
+        match self {
+            Self::Rule => (63, false, "1 to 63 of a-z, 0-9 and -"),
+            Self::Limit => (63, true, "1 to 63 of a-z, 0-9, - and _"),
+            Self::Share => (12, true, "1 to 12 of a-z, 0-9, - and _"),
+        }
+    }
+}
+
+fn name(cursor: &Cursor<'_, '_>, kind: NameKind, report: &mut Report) -> Option<String> {
+    let (longest, underscore, form) = kind.form();
+    let fits = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-') || (underscore && c == '_');
+    let name = cursor.value.as_str().unwrap_or("");
+    if name.is_empty() || name.len() > longest || !name.chars().all(fits) {
+        let meant: String = name
+            .to_ascii_lowercase()
+            .chars()
+            .map(|c| if fits(c) { c } else { '-' })
+            .collect();
+        let suggestion = Some(meant.as_str()).filter(|m| !m.is_empty() && m.len() <= longest);
+        let problem = cursor.wrong("not a name");
+        report.add(problem.allowed(form).suggest(suggestion));
+        return None;
+    }
+    Some(name.to_string())
+}

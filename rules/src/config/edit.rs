@@ -1,0 +1,163 @@
+//! Edits of rules: what they replace, and whether it fits what stays.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use loudou_limiter::Limits;
+use loudou_limiter::ban::Penalty;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::problem::{Path, Problem};
+use super::reader::{Cursor, Report};
+use super::{limits, overrides, rules};
+use crate::rule::{Impossible, Mode, Override, Overrides, Rule};
+
+/// The parts of a rule that an edit may replace.
+const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
+
+/// What an edit of a rule replaces; `None` leaves a part as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleEdit {
+    /// New limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+    /// A new mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// A new penalty, or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Option<Penalty>>,
+    /// Other overrides instead of all that there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<Overrides>,
+}
+
+impl RuleEdit {
+    /// Replaces parts of a rule.
+    pub fn apply(&self, rule: &mut Rule) {
+        if let Some(limits) = &self.limits {
+            rule.limits.clone_from(limits);
+        }
+        if let Some(mode) = self.mode {
+            rule.mode = mode;
+        }
+        if let Some(penalty) = &self.penalty {
+            rule.penalty.clone_from(penalty);
+        }
+        if let Some(overrides) = &self.overrides {
+            rule.overrides.clone_from(overrides);
+        }
+    }
+
+    /// Whether it replaces nothing.
+    pub const fn is_empty(&self) -> bool {
+        let (limits, mode) = (self.limits.is_none(), self.mode.is_none());
+        limits && mode && self.penalty.is_none() && self.overrides.is_none()
+    }
+
+    /// Without the parts that `rule` has anyway.
+    #[must_use]
+    pub fn beyond(self, rule: &Rule) -> Self {
+        Self {
+            limits: self.limits.filter(|limits| *limits != rule.limits),
+            mode: self.mode.filter(|mode| *mode != rule.mode),
+            penalty: self.penalty.filter(|penalty| *penalty != rule.penalty),
+            overrides: self.overrides.filter(|own| *own != rule.overrides),
+        }
+    }
+}
+
+/// Reads the body of an edit: `{"limits": [...], "mode": "shadow"}`, at least one part.
+pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
+    let mut report = Report::default();
+    let edit = edit(&Cursor::root(document), &mut report);
+    report.unless_wrong(edit)
+}
+
+/// Reads what one key of a rule gets: `{"scale": 10}`, which its limits, if they are known, have to bear.
+pub fn parse_override(
+    pattern: &str,
+    document: &Value,
+    limits: Option<&Limits>,
+) -> Result<Override, Vec<Problem>> {
+    let mut report = Report::default();
+    let cursor = Cursor::root(document);
+    overrides::check_key(pattern, &cursor, &mut report);
+    let value = overrides::one(&cursor, limits, &mut report);
+    report.unless_wrong(value)
+}
+
+/// The keys of overrides that no request has.
+pub(super) fn impossible_keys(rule: &Rule, at: &Path) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (pattern, _) in rule.overrides.iter() {
+        let Some(problem) = impossible_key(rule, &pattern) else {
+            continue;
+        };
+        problems.push(Problem {
+            path: at.field("overrides").field(&pattern),
+            at_name: true,
+            ..problem
+        });
+    }
+    problems
+}
+
+/// What is wrong with a key for which `rule` is to have an override, if no request has it.
+pub fn impossible_key(rule: &Rule, pattern: &str) -> Option<Problem> {
+    let beginning = pattern.strip_suffix('*');
+    let possible = rule.may_have(beginning.unwrap_or(pattern), beginning.is_some());
+    let Impossible { why, meant } = possible.err()?;
+    let star = if beginning.is_some() { "*" } else { "" };
+    let meant = meant.map(|meant| format!("{meant}{star}"));
+    let key = Value::from(pattern);
+    let problem = Problem::error(Path::root(), &key, "no request has this key");
+    Some(problem.allowed(why).suggest(meant.as_deref()))
+}
+
+/// The scales in a rule's overrides that are too large or too small for its limits.
+pub fn misfits(rule: &Rule) -> Vec<Problem> {
+    let overrides = rule.overrides.iter();
+    let scales = overrides.filter_map(|(pattern, own)| match own {
+        Override::Scale(scale) => Some((pattern, *scale)),
+        _ => None,
+    });
+    let misfits = scales.filter(|(_, scale)| super::scaled(&rule.limits, *scale).is_none());
+    let problems = misfits.map(|(pattern, scale)| {
+        let at = Path::root().field("overrides").field(&pattern);
+        overrides::misfit(at.field("scale"), scale)
+    });
+    problems.collect()
+}
+
+fn edit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleEdit> {
+    let fields = cursor.object(FIELDS, report)?;
+    let limits = fields
+        .get("limits")
+        .and_then(|limits| limits::limits(&limits, report));
+    let mode = fields
+        .get("mode")
+        .and_then(|mode| mode.word(&rules::MODES, report));
+    let penalty = match cursor.value.get("penalty") {
+        None => None,
+        Some(Value::Null) => Some(None),
+        Some(_) => fields
+            .get("penalty")
+            .and_then(|penalty| overrides::penalty(&penalty, report))
+            .map(Some),
+    };
+    let overrides = fields
+        .get("overrides")
+        .map(|own| overrides::overrides(&own, limits.as_ref(), report));
+    let has = |name: &&str| cursor.value.get(*name).is_some_and(|v| !v.is_null());
+    if penalty.is_none() && !FIELDS.iter().any(has) {
+        report.error(cursor, "nothing to change", &FIELDS.join(", "));
+    }
+    Some(RuleEdit {
+        limits,
+        mode,
+        penalty,
+        overrides,
+    })
+}

@@ -1,0 +1,120 @@
+//! The fields of the algorithms with a window.
+
+use loudou_limiter::Nanos;
+use loudou_limiter::algorithm::sliding_log::MAX_ENTRIES;
+use loudou_limiter::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
+use loudou_limiter::algorithm::{Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow};
+use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
+
+use super::numbers::Numbers;
+use super::{CAPACITY, Entry};
+use crate::config::grammar::{Doc, Field, Form};
+
+const ALIGNS: [(&str, Align); 2] = [("first", Align::First), ("clock", Align::Clock)];
+
+pub(super) const WINDOW: Field = Field::required(
+    "window",
+    Form::Duration(&[Nanos::new(1), MAX_PERIOD]),
+    "The time in which at most the capacity is admitted.",
+);
+pub(super) const SLOTS: Field = Field::optional(
+    "slots",
+    Form::Integer(MIN_SLOTS, MAX_SLOTS),
+    "10",
+    "The number of steps in which the window moves on.",
+);
+
+pub(super) const FIXED_WINDOW: Entry = Entry {
+    name: "fixed_window",
+    doc: Doc::new(
+        "Counts requests per window, which starts with the first request or by the \
+         clock.",
+    ),
+    fields: &[
+        CAPACITY,
+        WINDOW,
+        Field::optional(
+            "align",
+            Form::Word(&Align::NAMES),
+            "first",
+            "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
+        ),
+    ],
+    read: |numbers: &Numbers<'_, '_>, report| {
+        let capacity = numbers.integer("capacity", report);
+        let window = numbers.duration("window", report);
+        let align = numbers.word("align", &ALIGNS, report);
+        let align = numbers.or("align", align, Align::First);
+        Some(FixedWindow::new(capacity?.into(), window?, align?).map(Into::into))
+    },
+};
+
+pub(super) const SLIDING_WINDOW: Entry = Entry {
+    name: "sliding_window",
+    doc: Doc::new(
+        "Counts requests over a window that moves on slot by slot; the count in the \
+         current slot is limited, too.",
+    ),
+    fields: &[
+        CAPACITY,
+        WINDOW,
+        SLOTS,
+        Field::optional(
+            "slot_capacity",
+            Form::Integer(1, MAX_AMOUNT),
+            "twice capacity/slots, rounded up",
+            "The most that is admitted in one slot, in cost units.",
+        ),
+    ],
+    read: |numbers: &Numbers<'_, '_>, report| {
+        let capacity = numbers.integer("capacity", report);
+        let window = numbers.duration("window", report);
+        let slots = numbers.integer("slots", report);
+        let slots = numbers.or("slots", slots, DEFAULT_SLOTS);
+        let most = capacity.unwrap_or(MAX_AMOUNT);
+        let slot_capacity = numbers.integer_up_to("slot_capacity", most, report);
+        let slot_capacity = slot_capacity.map(|capacity| Some(capacity.into()));
+        let slot_capacity = numbers.or("slot_capacity", slot_capacity, None);
+        let (capacity, window, slots) = (capacity?.into(), window?, slots?);
+        Some(SlidingWindow::new(capacity, window, slots, slot_capacity?).map(Into::into))
+    },
+};
+
+pub(super) const SLIDING_LOG: Entry = Entry {
+    name: "sliding_log",
+    doc: Doc::new("Remembers the time of each request: exact over any window."),
+    fields: &[
+        Field {
+            form: Form::Integer(1, MAX_ENTRIES),
+            ..CAPACITY
+        },
+        WINDOW,
+        Field::optional(
+            "count_refused",
+            Form::Boolean,
+            "false",
+            "Whether refused requests count as well, so that hammering keeps out.",
+        ),
+    ],
+    read: |numbers: &Numbers<'_, '_>, report| {
+        let capacity = numbers.integer("capacity", report);
+        let window = numbers.duration("window", report);
+        let count_refused = numbers.boolean("count_refused", report);
+        let count_refused = numbers.or("count_refused", count_refused, false);
+        Some(SlidingLog::new(capacity?.into(), window?, count_refused?).map(Into::into))
+    },
+};
+
+pub(super) const SLIDING_COUNTER: Entry = Entry {
+    name: "sliding_counter",
+    doc: Doc::new(
+        "Two counters, the earlier one weighted by its overlap with the window: cheap \
+         and nearly right.",
+    ),
+    fields: &[CAPACITY, WINDOW],
+    read: |numbers: &Numbers<'_, '_>, report| {
+        let capacity = numbers.integer("capacity", report);
+        let window = numbers.duration("window", report);
+        Some(SlidingCounter::new(capacity?.into(), window?).map(Into::into))
+    },
+};

@@ -1,0 +1,277 @@
+//! Reading one rule.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::Limits;
+use loudou_limiter::ban::Penalty;
+use loudou_store::When;
+
+use super::grammar::{Field, Form, Object, Text, object, words};
+use super::reader::{Cursor, Fields, Report};
+use super::{NameKind, answers, cost, keys, limits, matches, name, overrides, warnings, when};
+use crate::rule::{
+    Cost, KeyPart, Match, Mode, OnError, OnMissingKey, Overrides, Refuse, Respond, Rule,
+};
+
+pub(super) const MODES: [(&str, Mode); 3] = [
+    ("enforce", Mode::Enforce),
+    ("shadow", Mode::Shadow),
+    ("off", Mode::Off),
+];
+const MISSING: [(&str, OnMissingKey); 3] = [
+    ("skip", OnMissingKey::Skip),
+    ("refuse", OnMissingKey::Refuse),
+    ("share", OnMissingKey::Share),
+];
+const ERRORS: [(&str, OnError); 2] = [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
+
+const fn part(name: &'static str, form: Form, default: &'static str, doc: &'static str) -> Field {
+    Field::optional(name, form, default, doc)
+}
+
+/// The fields of a rule.
+pub(super) const RULE: Object = object!([
+    Field::required("name", Form::Text(NAME), "Its name, unique in the file."),
+    part(
+        "match",
+        Form::Defined("match"),
+        "all",
+        "Which requests it is for; all given parts must hold.",
+    ),
+    part(
+        "when",
+        Form::Defined("when"),
+        "always",
+        "Only while an upstream fails: the rule applies to requests for an upstream of whose latest \
+         responses too large a share are errors.",
+    ),
+    part(
+        "key",
+        Form::Defined("key"),
+        "",
+        "Which bucket a request goes to: one for each combination of these parts. []: one bucket for all.",
+    ),
+    part(
+        "on_missing_key",
+        Form::Word(&words(&MISSING)),
+        "skip",
+        "What a request gets that lacks a part of the key: skip this rule, refuse, or share one bucket \
+         with all such requests.",
+    ),
+    part(
+        "limits",
+        Form::Defined("limits"),
+        "",
+        "What a bucket holds. A request passes all limits or takes from none.",
+    ),
+    part(
+        "cost",
+        cost::COSTS,
+        "1",
+        "What a request takes, in cost units: a number, what a header says, or by the length of the body.",
+    ),
+    part(
+        "mode",
+        Form::Word(&words(&MODES)),
+        "enforce",
+        "Whether refusals are carried out: enforce, shadow (only counted), or off (the rule is not asked).",
+    ),
+    part(
+        "shadows",
+        Form::Text(NAME),
+        "",
+        "The rule whose limits this one, in shadow mode, is to be compared with.",
+    ),
+    part(
+        "stop",
+        Form::Boolean,
+        "false",
+        "Whether later rules are skipped for a request that this one is for, but for those in shadow mode. \
+         In shadow mode it has no effect.",
+    ),
+    part(
+        "on_error",
+        Form::Word(&words(&ERRORS)),
+        "admit",
+        "What a request gets when the store gives up; counted either way.",
+    ),
+    part(
+        "overrides",
+        Form::Defined("overrides"),
+        "",
+        "What some keys get instead of the limits. A key is written as the buckets show it; a * at its end \
+         stands for anything.",
+    ),
+    part(
+        "penalty",
+        Form::Defined("penalty"),
+        "",
+        "What becomes of keys that are refused too often: they are banned.",
+    ),
+    part(
+        "refuse",
+        Form::Defined("refuse"),
+        "",
+        "What refused requests are answered.",
+    ),
+    part(
+        "respond",
+        Form::Defined("respond"),
+        "",
+        "What responses carry."
+    ),
+]);
+const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
+/// The fields of a rule that `defaults` may have: all but the name.
+pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names.split_first()) {
+    (Some((_, fields)), Some((_, names))) => Object {
+        fields,
+        names,
+        choice: &[],
+    },
+    _ => RULE,
+};
+
+/// The fields of a rule, with the defaults behind them.
+struct WithDefaults<'a, 'c> {
+    own: Option<&'c Fields<'a, 'c>>,
+    defaults: Option<&'c Fields<'a, 'c>>,
+}
+
+impl<'a, 'c> WithDefaults<'a, 'c> {
+    fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+        let own = self.own.and_then(|own| own.get(name));
+        own.or_else(|| self.defaults?.get(name))
+    }
+
+    fn word<T: Copy + Default>(&self, name: &str, words: &[(&str, T)], report: &mut Report) -> T {
+        self.get(name)
+            .and_then(|cursor| cursor.word(words, report))
+            .unwrap_or_default()
+    }
+}
+
+/// What the fields of a rule say that `defaults` may have, too; `None` where a field is wrong, and of
+/// those that a rule has to have where it is absent.
+struct Parts {
+    matches: Option<Match>,
+    when: Option<When>,
+    key: Option<Vec<KeyPart>>,
+    on_missing_key: OnMissingKey,
+    limits: Option<Limits>,
+    cost: Option<Cost>,
+    mode: Mode,
+    shadows: Option<String>,
+    stop: Option<bool>,
+    on_error: OnError,
+    overrides: Overrides,
+    penalty: Option<Penalty>,
+    refuse: Refuse,
+    respond: Respond,
+}
+
+impl Parts {
+    fn read(fields: &WithDefaults<'_, '_>, report: &mut Report) -> Self {
+        let matches = match fields.get("match") {
+            Some(cursor) => matches::matches(&cursor, report),
+            None => Some(Match::default()),
+        };
+        let when = fields.get("when");
+        let when = when.and_then(|cursor| when::when(&cursor, report));
+        let key = fields.get("key").map(|cursor| keys::key(&cursor, report));
+        let limits = fields.get("limits");
+        let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
+        let cost = match fields.get("cost") {
+            Some(cursor) => cost::cost(&cursor, report),
+            None => Some(Cost::Fixed(1)),
+        };
+        let on_missing_key = fields.word("on_missing_key", &MISSING, report);
+        let mode = fields.word("mode", &MODES, report);
+        let stop = match fields.get("stop") {
+            Some(cursor) => cursor.boolean(report),
+            None => Some(false),
+        };
+        let shadows = fields.get("shadows");
+        let shadows = shadows.and_then(|cursor| name(&cursor, NameKind::Rule, report));
+        let on_error = fields.word("on_error", &ERRORS, report);
+        let overrides = fields.get("overrides");
+        let overrides =
+            overrides.map(|cursor| overrides::overrides(&cursor, limits.as_ref(), report));
+        let penalty = fields.get("penalty");
+        let penalty = penalty.and_then(|cursor| overrides::penalty(&cursor, report));
+        let refuse = fields.get("refuse");
+        let refuse = refuse.map(|cursor| answers::refuse(&cursor, report));
+        let respond = fields.get("respond");
+        let respond = respond.map(|cursor| answers::respond(&cursor, report));
+        Self {
+            matches,
+            when,
+            key,
+            on_missing_key,
+            limits,
+            cost,
+            mode,
+            shadows,
+            stop,
+            on_error,
+            overrides: overrides.unwrap_or_default(),
+            penalty,
+            refuse: refuse.unwrap_or_default(),
+            respond: respond.unwrap_or_default(),
+        }
+    }
+}
+
+pub(super) fn rule(
+    cursor: &Cursor<'_, '_>,
+    defaults: Option<&Fields<'_, '_>>,
+    report: &mut Report,
+) -> Option<Rule> {
+    let own = cursor.object(RULE.names, report)?;
+    let name = own.need("name", "1 to 63 of a-z, 0-9 and -", report);
+    let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
+    let fields = WithDefaults {
+        own: Some(&own),
+        defaults,
+    };
+    for (name, form) in [
+        ("key", "a list of key parts; [] for one bucket for all"),
+        ("limits", "a list of limits"),
+    ] {
+        if fields.get(name).is_none() {
+            own.need(name, form, report);
+        }
+    }
+    let parts = Parts::read(&fields, report);
+    let rule = Rule {
+        name: name?,
+        matches: parts.matches?,
+        when: parts.when,
+        key: parts.key?,
+        on_missing_key: parts.on_missing_key,
+        limits: parts.limits?,
+        cost: parts.cost?,
+        mode: parts.mode,
+        shadows: parts.shadows,
+        stop: parts.stop?,
+        on_error: parts.on_error,
+        overrides: parts.overrides,
+        penalty: parts.penalty,
+        refuse: parts.refuse,
+        respond: parts.respond,
+    };
+    if let Some(warning) = warnings::never_admits(&rule, &cursor.path()) {
+        report.add(warning);
+    }
+    Some(rule)
+}
+
+/// Reports what is wrong in the defaults, whether a rule goes by them yet or not.
+pub(super) fn check_defaults(defaults: &Fields<'_, '_>, report: &mut Report) {
+    let fields = WithDefaults {
+        own: None,
+        defaults: Some(defaults),
+    };
+    Parts::read(&fields, report);
+}

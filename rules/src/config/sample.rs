@@ -1,0 +1,219 @@
+//! Reading a request that somebody wants explained: `{"method": "POST", "path": "/reply", "headers":
+//! {"x-user-id": "alice"}, "source": "10.0.0.1", …}`, every field optional.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use loudou_limiter::bounds::MAX_AMOUNT;
+use serde_json::Value;
+
+use super::matches;
+use super::named::{self, MAX_METADATA, MAX_NAME, Named};
+use super::problem::Problem;
+use super::reader::{Cursor, Report};
+use crate::request::{Sample, Text};
+
+/// The fields of a sample.
+const SAMPLE: &[&str] = &[
+    "method",
+    "path",
+    "host",
+    "headers",
+    "source",
+    "route",
+    "cluster",
+    "metadata",
+    "client_cert",
+    "cost",
+];
+/// The longest text of a sample, in bytes.
+const MAX_TEXT: usize = 8 * 1024;
+/// The most values of headers, and the most of metadata.
+const MAX_VALUES: usize = 100;
+
+/// Reads a sample: a `GET /` where it is silent. Its texts stay in `document`.
+pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
+    let mut report = Report::default();
+    let sample = sample(&Cursor::root(document), &mut report);
+    report.unless_wrong(sample)
+}
+
+fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>> {
+    let fields = cursor.object(SAMPLE, report)?;
+    let mut read = |name: &str, read: Reader<'a>| {
+        let field = fields.get(name)?;
+        read(&field, report).map(str::as_bytes).map(Cow::Borrowed)
+    };
+    let method = read("method", |cursor, report| {
+        matches::method(cursor, report)?;
+        cursor.value.as_str()
+    });
+    let path = read("path", path);
+    let host = read("host", host);
+    let source = read("source", address);
+    let route = read("route", |cursor, report| cursor.text(MAX_TEXT, report));
+    let cluster = read("cluster", |cursor, report| cursor.text(MAX_TEXT, report));
+    let client_cert = read("client_cert", |cursor, report| {
+        cursor.text(MAX_TEXT, report)
+    });
+    let headers = fields.get("headers");
+    let headers = headers.map_or_else(Vec::new, |headers| self::headers(&headers, report));
+    let metadata = fields.get("metadata");
+    let cost = fields.get("cost");
+    let mut found = Vec::new();
+    if let Some(metadata) = metadata {
+        below(&metadata, String::new(), 0, &mut found, report);
+    }
+    Some(Sample {
+        method: method.or(Some(Cow::Borrowed(b"GET"))),
+        path: path.or(Some(Cow::Borrowed(b"/"))),
+        host,
+        source,
+        route,
+        cluster,
+        client_cert,
+        headers,
+        underscores: false,
+        metadata: found,
+        cost: cost.and_then(|cost| cost.integer(0, MAX_AMOUNT, report).map(u64::from)),
+        max_wait: None,
+    })
+}
+
+type Reader<'a> = fn(&Cursor<'a, '_>, &mut Report) -> Option<&'a str>;
+
+fn path<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
+    let text = cursor.text(MAX_TEXT, report)?;
+    let is_odd = |c: char| c.is_control() || c == ' ';
+    if (text.starts_with('/') || text == "*") && !text.contains(is_odd) {
+        return Some(text);
+    }
+    let meant = format!("/{text}");
+    let meant = Some(meant.as_str()).filter(|_| !text.starts_with('/') && !text.contains(is_odd));
+    let problem = cursor.wrong("not a path");
+    let allowed = "a path that starts with /, with its query: /reply?x=1";
+    report.add(problem.allowed(allowed).suggest(meant));
+    None
+}
+
+fn host<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
+    let text = cursor.text(MAX_NAME, report)?;
+    if text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
+        return Some(text);
+    }
+    let problem = cursor.wrong("not a host");
+    let meant = text.split('/').find(|part| part.contains('.'));
+    report.add(
+        problem
+            .allowed("a host without scheme and path: example.com, example.com:8443")
+            .suggest(meant),
+    );
+    None
+}
+
+fn address<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
+    let text = cursor.text(MAX_NAME, report)?;
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    if is_address(text) {
+        return Some(text);
+    }
+    let host = text.rsplit_once(':').map_or(text, |(host, _port)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let problem = cursor.wrong("not an address");
+    report.add(
+        problem
+            .allowed("an address without a port: 203.0.113.7, 2001:db8::1")
+            .suggest(Some(host).filter(|host| is_address(host))),
+    );
+    None
+}
+
+fn headers<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Vec<(Cow<'a, str>, Text<'a>)> {
+    let mut headers = Vec::new();
+    for (name, values) in cursor.members("an object", report) {
+        if !is_header(name, &values, report) {
+            continue;
+        }
+        let values = if values.value.is_array() {
+            values.list(report).unwrap_or_default()
+        } else {
+            Vec::from([values])
+        };
+        for value in values {
+            let read = self::value(&value, report);
+            headers.extend(read.map(|text| (Cow::Borrowed(name), text)));
+        }
+    }
+    few(cursor, headers.len(), report);
+    headers
+}
+
+/// Whether a sample may have a header of that name.
+fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
+    let field = match name.to_ascii_lowercase().as_str() {
+        ":method" => "method",
+        ":path" => "path",
+        ":authority" | "host" => "host",
+        _ => {
+            let as_value = Value::from(name);
+            return named::name(&value.with(&as_value), Named::Header, report).is_some();
+        }
+    };
+    let problem = value.wrong("it has a field of its own");
+    report.add(problem.allowed("other headers").suggest(Some(field)));
+    false
+}
+
+/// A value as it is on the wire, without the blanks around it.
+fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
+    let text = cursor.value.as_str().filter(|text| {
+        let is_odd = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
+        text.len() <= MAX_TEXT && !text.bytes().any(is_odd)
+    });
+    if text.is_none() {
+        let allowed = format!("a text of at most {MAX_TEXT} bytes on one line");
+        report.error(cursor, "not a value", &allowed);
+    }
+    text.map(|text| Cow::Borrowed(text.as_bytes().trim_ascii()))
+}
+
+/// Everything in an object of metadata, or in those within it.
+fn below<'a>(
+    cursor: &Cursor<'a, '_>,
+    path: String,
+    depth: usize,
+    found: &mut Vec<(String, Text<'a>)>,
+    report: &mut Report,
+) {
+    if depth > 0 && !cursor.value.is_object() {
+        found.extend(value(cursor, report).map(|text| (path, text)));
+        return;
+    }
+    if depth == MAX_METADATA {
+        let allowed = format!("at most {MAX_METADATA} steps");
+        report.error(cursor, "too long a path", &allowed);
+        return;
+    }
+    for (name, value) in cursor.members("an object", report) {
+        let path = if path.is_empty() {
+            String::from(name)
+        } else {
+            format!("{path}.{name}")
+        };
+        below(&value, path, depth.saturating_add(1), found, report);
+    }
+    if depth == 0 {
+        few(cursor, found.len(), report);
+    }
+}
+
+fn few(cursor: &Cursor<'_, '_>, count: usize, report: &mut Report) {
+    if count > MAX_VALUES {
+        let message = format!("{count} values are too many");
+        let at = cursor.with(&Value::Null);
+        report.error(&at, &message, &format!("at most {MAX_VALUES}"));
+    }
+}

@@ -1,0 +1,117 @@
+//! What an override makes of limits that gives so many times as much.
+//!
+//! Everything that counts cost units grows, times stay: how long a window is, how long a request may
+//! wait, how long a limiter takes to warm up. Whatever is no whole number is rounded up, so a scale of 1
+//! or more never gives less than the rule, and since the rule's own numbers are whole, a scale of 1 or
+//! less never gives more.
+
+use alloc::string::ToString as _;
+use alloc::vec::Vec;
+
+use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
+use loudou_limiter::wide::times;
+use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
+use serde_json::Value;
+
+use super::spoken::written;
+
+/// Limits that give that many times as much; `None` when they are too large for their algorithms.
+pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
+    let scale = scale.thousandths().into();
+    let one = |limit: &Limit| {
+        let mut fields = written(limit);
+        let in_lumps = fields.get("refill").is_some_and(|how| how == "interval");
+        for (name, value) in &mut fields {
+            *value = match name.as_str() {
+                "capacity" | "slot_capacity" | "initial" => Value::from(fits(value, scale)?),
+                // Above the capacity it is as good as that: nobody waits.
+                "immediate" => Value::from(fits(value, scale).unwrap_or(MAX_AMOUNT)),
+                "rate" => {
+                    let rate = Rate::parse(value.as_str()?)?;
+                    let rate = if in_lumps {
+                        lumps(rate, scale)
+                    } else {
+                        continuous(rate, scale)
+                    };
+                    Value::from(rate?.to_string())
+                }
+                _ => continue,
+            };
+        }
+        Some(Value::Object(fields))
+    };
+    let list: Option<Vec<Value>> = limits.iter().map(one).collect();
+    super::parse_limits(&Value::Array(list?)).ok()
+}
+
+/// A number of cost units, if it is within the bounds.
+fn fits(value: &Value, scale: u64) -> Option<u32> {
+    amount(value.as_u64()?, scale)
+}
+
+fn amount(amount: u64, scale: u64) -> Option<u32> {
+    let product = amount.saturating_mul(scale).div_ceil(1_000);
+    let product = u32::try_from(product).ok()?;
+    (product <= MAX_AMOUNT).then_some(product)
+}
+
+/// What comes back in lumps comes as often as before, and more of it.
+fn lumps(rate: Rate, scale: u64) -> Option<Rate> {
+    Rate::new(amount(rate.amount().into(), scale)?, rate.period())
+}
+
+/// The exact ratio, over a longer period if need be. Where it has none with numbers within the bounds:
+/// the nearest above it that has, whose period is less than a nanosecond too short. The slowest there is
+/// is one unit in [`MAX_PERIOD`].
+fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
+    let (amount, period) = (
+        u64::from(rate.amount()).checked_mul(scale)?,
+        rate.period().get(),
+    );
+    // A period that need not change stays as it was written.
+    let whole = gcd(amount, 1_000);
+    let (amount, longer) = (amount.checked_div(whole)?, 1_000_u64.checked_div(whole)?);
+    if let Some(exact) = within(amount, times(period, longer)) {
+        return Some(exact);
+    }
+    let common = gcd(amount, period);
+    let amount = amount.checked_div(common)?;
+    let period = times(period.checked_div(common)?, longer);
+    if let Some(exact) = within(amount, period) {
+        return Some(exact);
+    }
+    let most = times(amount, MAX_PERIOD.get()).checked_div(period)?;
+    let count = u64::try_from(most.clamp(1, MAX_AMOUNT.into())).ok()?;
+    let period = u128::from(count)
+        .checked_mul(period)?
+        .checked_div(amount.into())?;
+    let above = within(count, period.min(MAX_PERIOD.get().into()))?;
+    // A scale below 1 of a rate at the bounds.
+    let is_more = times(above.amount().into(), rate.period().get())
+        > times(rate.amount().into(), above.period().get());
+    Some(if scale <= 1_000 && is_more {
+        rate
+    } else {
+        above
+    })
+}
+
+/// A rate whose numbers are within the bounds.
+fn within(amount: u64, period: u128) -> Option<Rate> {
+    let amount = u32::try_from(amount)
+        .ok()
+        .filter(|amount| *amount <= MAX_AMOUNT);
+    let period = u64::try_from(period)
+        .ok()
+        .filter(|period| *period <= MAX_PERIOD.get());
+    Rate::new(amount?, Nanos::new(period?))
+}
+
+/// The greatest common divisor.
+fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while let Some(rest) = a.checked_rem(b) {
+        (a, b) = (b, rest);
+    }
+    a
+}

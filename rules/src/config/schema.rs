@@ -1,0 +1,340 @@
+//! The JSON Schema of rule files: the grammar, walked.
+//!
+//! It never refuses what the reader accepts. What a schema cannot say (a name twice, numbers that do
+//! not fit together, bytes instead of characters) only the reader refuses.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use loudou_limiter::Nanos;
+use serde_json::{Map, Value, json};
+
+
+
+use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
+use super::{RULE_FILE, STORE, admin};
+use super::{answers, cost, keys, limits, matches, overrides, rules, when};
+
+/// A rate whose amount and period are not nothing.
+const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
+const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
+/// A duration that is not nothing.
+const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
+
+/// Names and what they stand for: before the algorithms, and after them.
+const DEFINITIONS: [&[Field]; 2] = [
+    &[
+        Field::required("rule_file", Form::Object(&RULE_FILE), ""),
+        Field::required("store", Form::Object(&STORE), ""),
+        Field::required("defaults", Form::Object(&rules::DEFAULTS), ""),
+        Field::required("rule", Form::Object(&rules::RULE), ""),
+        Field::required("when", Form::Object(&when::WHEN), ""),
+        Field::required("match", Form::Object(&matches::MATCH), ""),
+        Field::required("path", Form::Object(&matches::PATH), ""),
+        Field::required("host", Form::Object(&matches::HOST), ""),
+        Field::required("header", Form::Object(&matches::HEADER), ""),
+        Field::required("query", Form::Object(&matches::QUERY), ""),
+        Field::required("cookie", Form::Object(&matches::COOKIE), ""),
+        Field::required("route", Form::Object(&matches::ROUTE), ""),
+        Field::required("metadata", Form::Object(&matches::METADATA), ""),
+        Field::required("key", Form::List(&keys::KEY), "The parts of a key."),
+        Field::required("key_path", Form::Object(&keys::PATH), ""),
+        Field::required("key_source", Form::Object(&keys::SOURCE), ""),
+        Field::required("overrides", Form::Map(&overrides::OVERRIDES), ""),
+        Field::required("override", Form::Object(&overrides::OVERRIDE), ""),
+        Field::required("penalty", Form::Object(&overrides::PENALTY), ""),
+        Field::required("cost", Form::Object(&cost::COST), ""),
+        Field::required(
+            "limits",
+            Form::List(&limits::LIMITS),
+            "One to eight limits in one bucket.",
+        ),
+    ],
+    &[
+        Field::required("refuse", Form::Object(&answers::REFUSE), ""),
+        Field::required("refuse_text", Form::Object(&answers::BODY), ""),
+        Field::required("respond", Form::Object(&answers::RESPOND), ""),
+        Field::required("admin_file", Form::Object(&admin::ADMIN_FILE), ""),
+        Field::required("admin", Form::Object(&admin::ADMIN), ""),
+        Field::required("token", Form::Object(&admin::TOKEN), ""),
+    ],
+];
+
+/// The JSON Schema (draft 2020-12) of a rule file, and of the admin role's configuration.
+pub fn schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Loudou rule file",
+        "description": "Which requests Loudou limits, and how. With `admin`: the plugin \
+                        configuration of the admin listener.",
+        "type": "object",
+        "if": { "required": ["admin"] },
+        "then": { "$ref": "#/$defs/admin_file" },
+        "else": { "$ref": "#/$defs/rule_file" },
+        "$defs": definitions(),
+    })
+}
+
+fn definitions() -> Value {
+    let mut definitions = Map::new();
+    let [before, after] = DEFINITIONS;
+    let known = |field: &Field| (field.name.to_string(), Value::Object(described(field)));
+    definitions.extend(before.iter().map(known));
+    for (name, doc) in limits::docs() {
+        definitions.insert(name.to_string(), limit(name, doc));
+    }
+    definitions.extend(after.iter().map(known));
+    if let Some(Value::Object(file)) = definitions.get_mut("rule_file") {
+        file.insert("allOf".to_string(), json!(needed()));
+    }
+    Value::Object(definitions)
+}
+
+/// A rule needs a key and limits, unless the defaults have them.
+fn needed() -> [Value; 2] {
+    ["key", "limits"].map(|name| {
+        json!({
+            "if": { "not": { "required": ["defaults"], "properties": { "defaults": {
+                "type": "object", "required": [name],
+            } } } },
+            "then": { "properties": { "rules": { "items": {
+                "required": [name], "properties": { name: { "type": "array" } },
+            } } } },
+        })
+    })
+}
+
+/// A limit of one algorithm.
+fn limit(algorithm: &str, doc: &str) -> Value {
+    let mut properties = Map::new();
+    let about = format!("Its name, unique in the rule. Without: {algorithm}.");
+    let name = with(about, shape(Form::Text(limits::NAME)));
+    properties.insert("name".to_string(), or_null(name));
+    let only = match alias_of(algorithm) {
+        None => json!({ "const": algorithm }),
+        Some(alias) => json!({ "enum": [algorithm, alias] }),
+    };
+    properties.insert("algorithm".to_string(), only);
+    let fields = limits::fields(algorithm);
+    properties.extend(fields.iter().flat_map(property));
+    let required = core::iter::once("algorithm").chain(required(fields));
+    let closed = closed(properties, &required.collect::<Vec<_>>());
+    Value::Object(with(doc.to_string(), closed))
+}
+
+/// What a field may hold, what it means and its default.
+fn described(field: &Field) -> Map<String, Value> {
+    let mut doc = field.doc.text().to_string();
+    match field.form {
+        Form::Decimal(..) => doc.push_str(" At most 3 decimals."),
+        Form::Duration([least, most]) => doc.extend([format!(" From {least} to {most}.")]),
+        _ => {}
+    }
+    let mut schema = shape(field.form);
+    match field
+        .default
+        .map(|text| (text, default_value(field.form, text)))
+    {
+        Some((_, Some(value))) => drop(schema.insert("default".to_string(), value)),
+        Some((text, None)) if !text.is_empty() => doc.extend([format!(" Without: {text}.")]),
+        _ => {}
+    }
+    with(doc, schema)
+}
+
+/// A schema with a description in front of it, unless that is empty.
+fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
+    if doc.is_empty() {
+        return schema;
+    }
+    let mut described = Map::new();
+    described.insert("description".to_string(), Value::from(doc));
+    described.extend(schema);
+    described
+}
+
+/// A default as a value; `None` when it is only told in words.
+fn default_value(form: Form, text: &str) -> Option<Value> {
+    match form {
+        _ if text.is_empty() => None,
+        Form::Integer(..) | Form::Decimal(..) => text.parse::<u32>().ok().map(Value::from),
+        Form::Duration(..) => Nanos::parse(text).map(|_| Value::from(text)),
+        Form::Word(words) => words.contains(&text).then(|| Value::from(text)),
+        Form::Boolean => text.parse::<bool>().ok().map(Value::from),
+        Form::Text(_) => Some(Value::from(text)),
+        Form::Or(any) => any.iter().find_map(|one| default_value(one.form, text)),
+        _ => None,
+    }
+}
+
+/// What a form allows.
+fn shape(form: Form) -> Map<String, Value> {
+    let all = |of: &[Field]| of.iter().map(described).collect::<Vec<_>>();
+    let schema = match form {
+        Form::Integer(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Form::Decimal(least, most) => {
+            json!({ "type": "number", "minimum": least, "maximum": most })
+        }
+        Form::Rate => {
+            let examples = ["30/60s", "10/s", "5/m", "1000/d", "1/250ms"];
+            json!({ "type": "string", "pattern": RATE, "examples": examples })
+        }
+        Form::Duration([least, _]) => {
+            let is_some = *least > Nanos::ZERO;
+            let pattern = if is_some { SOME_DURATION } else { DURATION };
+            json!({ "type": "string", "pattern": pattern, "examples": ["250ms", "60s", "1d"] })
+        }
+        Form::Word(words) => json!({ "enum": enumerated(words) }),
+        Form::Boolean => json!({ "type": "boolean" }),
+        Form::Only(number) => json!({ "const": number }),
+        Form::Text(text) => return self::text(text, true),
+        Form::List(list) => return self::list(list),
+        Form::Map(names) => return self::names(names),
+        Form::Object(object) => return self::object(object),
+        Form::Defined(name) => json!({ "$ref": format!("#/$defs/{name}") }),
+        Form::Or(any) => json!({ "anyOf": all(any) }),
+        Form::OneOf(one) => json!({ "oneOf": all(one) }),
+        Form::Null => json!({ "type": "null" }),
+    };
+    match schema {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn enumerated(words: &[&str]) -> Vec<Value> {
+    let aliases = words.iter().filter_map(|word| alias_of(word));
+    let all = words.iter().copied().chain(aliases);
+    let mut all: Vec<Value> = all.map(Value::from).collect();
+    if words.contains(&"off") {
+        // What YAML 1.1 makes of a bare `off`.
+        all.push(Value::Bool(false));
+    }
+    all
+}
+
+fn text(text: Text, typed: bool) -> Map<String, Value> {
+    let mut schema = Map::new();
+    let mut put = |name: &str, value| drop(schema.insert(name.to_string(), value));
+    if typed {
+        put("type", Value::from("string"));
+    }
+    let pattern = text.pattern.text();
+    if !pattern.is_empty() {
+        put("pattern", Value::from(pattern));
+    }
+    if text.some {
+        put("minLength", Value::from(1));
+    }
+    if text.longest > 0 {
+        put("maxLength", Value::from(text.longest));
+    }
+    schema
+}
+
+fn list(list: &List) -> Map<String, Value> {
+    let mut schema = Map::new();
+    let mut put = |name: &str, value| drop(schema.insert(name.to_string(), value));
+    put("type", Value::from("array"));
+    if list.most > 0 {
+        put("maxItems", Value::from(list.most));
+    }
+    put("items", Value::Object(described(&list.item)));
+    if list.fewest > 0 {
+        put("minItems", Value::from(list.fewest));
+    }
+    schema
+}
+
+fn names(names: &Names) -> Map<String, Value> {
+    let mut name = text(names.name, false);
+    let [not, starts] = names.not.map(|names| names.join("|"));
+    if !not.is_empty() {
+        let pattern = format!("^(({not})$|{starts})");
+        name.insert("not".to_string(), json!({ "pattern": pattern }));
+    }
+    let mut schema = Map::new();
+    let mut put = |name: &str, value| drop(schema.insert(name.to_string(), value));
+    put("type", Value::from("object"));
+    put("maxProperties", Value::from(names.most));
+    put("propertyNames", Value::Object(name));
+    let value = Value::Object(shape(names.value));
+    match names.value {
+        Form::Text(_) => put("patternProperties", json!({ "": value })),
+        _ => put("additionalProperties", value),
+    }
+    schema
+}
+
+fn object(object: &Object) -> Map<String, Value> {
+    let properties = object.fields.iter().flat_map(property).collect();
+    let mut schema = closed(properties, &required(object.fields).collect::<Vec<_>>());
+    if !object.choice.is_empty() {
+        let is_there = |name: &&str| json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } });
+        let choices: Vec<Value> = object.choice.iter().map(is_there).collect();
+        schema.insert("oneOf".to_string(), Value::Array(choices));
+    }
+    schema
+}
+
+fn required(fields: &[Field]) -> impl Iterator<Item = &'static str> {
+    let required = fields.iter().filter(|field| field.default.is_none());
+    required.map(|field| field.name)
+}
+
+/// A field, and its alias. JSON's null stands for an absent field.
+fn property(field: &Field) -> impl Iterator<Item = (String, Value)> {
+    let schema = described(field);
+    let alias = alias_of(field.name).map(|alias| {
+        let mut schema = shape(field.form);
+        schema.insert("deprecated".to_string(), Value::Bool(true));
+        let doc = format!("Another name of `{}`.", field.name);
+        (alias.to_string(), or_null(with(doc, schema)))
+    });
+    let schema = match field.default {
+        None => Value::Object(schema),
+        Some(_) => or_null(schema),
+    };
+    core::iter::once((field.name.to_string(), schema)).chain(alias)
+}
+
+/// An object with these properties and no others.
+fn closed(properties: Map<String, Value>, required: &[&str]) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("type".to_string(), Value::from("object"));
+    object.insert("properties".to_string(), Value::Object(properties));
+    if !required.is_empty() {
+        object.insert("required".to_string(), json!(required));
+    }
+    object.insert("additionalProperties".to_string(), Value::Bool(false));
+    object
+}
+
+/// Takes a field out; the others stay in their order, where a map has one.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    let taken = fields.get(name).cloned();
+    fields.retain(|own, _| own != name);
+    taken
+}
+
+/// The same, or null.
+fn or_null(mut fields: Map<String, Value>) -> Value {
+    if let Some(Value::String(kind)) = fields.get("type") {
+        let kinds = json!([kind, "null"]);
+        fields.insert("type".to_string(), kinds);
+    } else if let Some(Value::Array(words)) = fields.get_mut("enum") {
+        words.push(Value::Null);
+    } else if let Some(Value::Array(any)) = fields.get_mut("anyOf") {
+        any.push(json!({ "type": "null" }));
+    } else if let Some(reference) = take(&mut fields, "$ref") {
+        let either = [json!({ "$ref": reference }), json!({ "type": "null" })];
+        fields.insert("anyOf".to_string(), json!(either));
+    } else if let Some(only) = take(&mut fields, "const") {
+        // Null says nothing, so it may stand for a constant.
+        fields.insert("enum".to_string(), json!([only, null]));
+    }
+    Value::Object(fields)
+}

@@ -1,0 +1,92 @@
+//! A limit without what goes without saying: for people who read it, and for forms.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::Limit;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Field, limit_fields, parse_limits};
+
+/// The fields of a limit or of another object as in a rule file, all of them.
+pub fn written(object: &impl Serialize) -> Map<String, Value> {
+    // By way of the text: it takes no second serialiser in the filter, whose module has to be small.
+    let text = serde_json::to_vec(object).unwrap_or_default();
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// The same without those that only say what holds anyway.
+pub fn spoken(limit: &Limit) -> Map<String, Value> {
+    spoken_value(&written(limit))
+}
+
+/// The same of a limit as it travels; one that cannot be read stays as it is.
+pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
+    let mut fields = limit.clone();
+    let Some(whole) = read(&fields) else {
+        return fields;
+    };
+    let algorithm = fields.get("algorithm").and_then(Value::as_str);
+    let table = limit_fields(algorithm.unwrap_or_default());
+    for Field { name, .. } in table.iter().filter(|field| field.default.is_some()) {
+        let mut without = Map::new();
+        let others = fields.iter().filter(|(own, _)| own != name);
+        without.extend(others.map(|(own, value)| (own.clone(), value.clone())));
+        if without.len() < fields.len() && read(&without).as_ref() == Some(&whole) {
+            fields = without;
+        }
+    }
+    fields
+}
+
+fn read(fields: &Map<String, Value>) -> Option<Limit> {
+    let list = Value::from(Vec::from([Value::from(fields.clone())]));
+    let limits = parse_limits(&list).ok()?;
+    limits.iter().next().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(limit: &Value) -> Value {
+        spoken_value(limit.as_object().expect("an object")).into()
+    }
+
+    #[test]
+    fn only_what_matters_is_said() {
+        let bucket = |refill: &str, initial: u64| {
+            json!({
+                "name": "n", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s",
+                "refill": refill, "initial": initial
+            })
+        };
+        let bare =
+            json!({ "name": "n", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" });
+        assert_eq!(said(&bucket("greedy", 5)), bare);
+        assert_eq!(said(&bucket("interval", 4)), bucket("interval", 4));
+        assert_eq!(said(&bare), bare);
+        // What cannot be read stays as it is.
+        for odd in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
+            assert_eq!(said(&odd), odd);
+        }
+    }
+
+    #[test]
+    fn what_is_said_means_the_same() {
+        let limits = json!([{ "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" }]);
+        let limits = parse_limits(&limits).expect("valid");
+        let limit = limits.iter().next().expect("one");
+        let written = serde_json::to_value(limit).expect("serialises");
+        assert_eq!(written["initial"], 5);
+        let said = spoken(limit);
+        assert!(!said.contains_key("initial"));
+        assert_eq!(read(&said).as_ref(), Some(limit));
+    }
+}

@@ -1,0 +1,145 @@
+//! What is allowed in a rule but hardly meant.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
+use loudou_store::page::SLOTS;
+use serde_json::Value;
+
+use super::edit::impossible_keys;
+use super::problem::{Path, Problem};
+use crate::rule::{Rule, RuleFile};
+
+mod contradictions;
+
+/// From this much state per bucket on, reading and writing pages costs more than deciding.
+const LARGE_STATE: usize = 1024;
+
+/// What is allowed in a file but hardly meant, as warnings, besides those of [`super::parse`]. For people
+/// who check a file; the filter does not ask.
+pub fn advice(file: &RuleFile) -> Vec<Problem> {
+    let at = Path::root().field("rules");
+    let mut warnings = Vec::new();
+    for (index, rule) in file.rules.iter().enumerate() {
+        let earlier = file.rules.get(..index).unwrap_or_default();
+        let at = at.index(index);
+        warnings.extend(of_rule(rule, &at));
+        warnings.extend(repetition(rule, earlier, &at));
+    }
+    warnings
+}
+
+fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
+    let mut warnings = Vec::new();
+    warnings.extend(contradictions::never_matches(
+        &rule.matches,
+        &at.field("match"),
+    ));
+    warnings.extend(never_over(rule, at));
+    let impossible = impossible_keys(rule, at).into_iter();
+    warnings.extend(impossible.map(Problem::warning));
+    let at = at.field("limits");
+    let limits = rule.limits.iter().enumerate();
+    warnings.extend(limits.filter_map(|(index, limit)| {
+        hardly_holds(limit, u64::from(rule.cost.least()), &at.index(index))
+    }));
+    warnings.extend(large_state(&rule.limits, &at));
+    warnings
+}
+
+/// A threshold that no share is over.
+fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
+    let over = rule.when?.over;
+    if over < Decimal::from_thousandths(1_000) {
+        return None;
+    }
+    let at = at.field("when").field("upstream_error_rate_over");
+    let message = "this rule never applies: no share of responses is over 1";
+    Some(Problem::error(at, &Value::from(1), message).warning())
+}
+
+/// An earlier rule that does the same: both have to admit, so this one never makes a difference.
+fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
+    let same = |other: &&Rule| {
+        let named = Rule {
+            name: rule.name.clone(),
+            ..(*other).clone()
+        };
+        named == *rule
+    };
+    let other = earlier.iter().find(same)?;
+    let message = format!(
+        "it does the same as `{}`: one of them is enough",
+        other.name
+    );
+    let name = Value::from(rule.name.as_str());
+    Some(Problem::error(at.field("name"), &name, message).warning())
+}
+
+/// A cost above a capacity is refused for ever: probably not meant.
+pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
+    let cost = u64::from(rule.cost.least());
+    let small: Vec<_> = rule
+        .limits
+        .iter()
+        .filter(|limit| cost > limit.algorithm().max_cost())
+        .map(|limit| String::from(limit.name()))
+        .collect();
+    if small.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "no request is ever admitted: the cost is above the capacity of {}",
+        small.join(", ")
+    );
+    let value = Value::from(rule.cost.least());
+    Some(Problem::error(at.field("cost"), &value, message).warning())
+}
+
+/// A `max_wait` below the time that one request takes: all but the luckiest are refused.
+fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
+    let fields = super::spoken::written(limit);
+    let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
+    let one = time_of(cost, limit.algorithm().rate()?);
+    // Lumps may come at any moment.
+    let comes_in_lumps = fields
+        .get("refill")
+        .is_some_and(|refill| refill == "interval");
+    if max_wait == Nanos::ZERO || max_wait >= one || comes_in_lumps {
+        return None;
+    }
+    let value = Value::from(format!("{max_wait}"));
+    let message = format!(
+        "shorter than the {one} that one request takes: of requests that come at once, none waits"
+    );
+    Some(Problem::error(at.field("max_wait"), &value, message).warning())
+}
+
+/// The time in which `cost` passes at `rate`, rounded up.
+fn time_of(cost: u64, rate: Rate) -> Nanos {
+    let span = u128::from(cost).saturating_mul(rate.period().get().into());
+    let span = span.div_ceil(u128::from(rate.amount()).max(1));
+    Nanos::new(u64::try_from(span).unwrap_or(u64::MAX))
+}
+
+fn large_state(limits: &Limits, at: &Path) -> Option<Problem> {
+    let bytes = limits.state_bytes();
+    if bytes <= LARGE_STATE {
+        return None;
+    }
+    let largest = limits.iter().enumerate();
+    let (index, limit) = largest.max_by_key(|(_, limit)| limit.algorithm().state_bytes())?;
+    let kib = bytes.saturating_mul(SLOTS).div_ceil(1024);
+    let mut message = format!(
+        "a bucket takes up to {bytes} bytes, and each request reads and writes a page of {SLOTS}, \
+         {kib} KiB"
+    );
+    if limit.algorithm().name() == "sliding_log" {
+        message.push_str("; a sliding_window is exact to a slot and takes little");
+    }
+    let name = Value::from(limit.algorithm().name());
+    let at = at.index(index).field("algorithm");
+    Some(Problem::error(at, &name, message).warning())
+}

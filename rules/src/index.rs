@@ -1,0 +1,187 @@
+//! Which rules of a set may match a request: told by its method, its path and its host.
+//!
+//! The index only rules out; whoever it leaves is asked. A request is looked up once for each kind of
+//! test that any rule has, whatever the number of rules.
+
+use alloc::vec::Vec;
+
+use crate::config::MAX_RULES;
+use crate::request::{Request, without_query};
+use crate::rule::{Match, PathMatch, Test, parts};
+
+/// With as few rules, asking each is quicker.
+const FEW: usize = 4;
+/// Bits of a word.
+const WORD: usize = 64;
+
+/// A set of rules, by their index. One that is beyond all rules of a file is always in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mask([u64; MAX_RULES / WORD]);
+
+impl Mask {
+    const ALL: Self = Self([u64::MAX; MAX_RULES / WORD]);
+
+    fn add(&mut self, rule: usize) {
+        if let Some(word) = self.0.get_mut(rule / WORD) {
+            *word |= bit(rule);
+        }
+    }
+
+    pub(crate) fn has(&self, rule: usize) -> bool {
+        let word = self.0.get(rule / WORD);
+        word.is_none_or(|word| word & bit(rule) != 0)
+    }
+
+    fn or(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            *word |= other;
+        }
+    }
+
+    fn and(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(other.0) {
+            *word &= other;
+        }
+    }
+}
+
+fn bit(rule: usize) -> u64 {
+    let place = u32::try_from(rule % WORD).unwrap_or(0);
+    1_u64.wrapping_shl(place)
+}
+
+/// Rules by a text that a request must have.
+#[derive(Clone, Debug, Default)]
+struct ByText {
+    /// Those that ask for none.
+    any: Mask,
+    /// In order.
+    texts: Vec<(Vec<u8>, Mask)>,
+}
+
+impl ByText {
+    fn find(&self, text: &[u8]) -> Result<usize, usize> {
+        self.texts
+            .binary_search_by(|(own, _)| own.as_slice().cmp(text))
+    }
+
+    fn add(&mut self, text: &[u8], rule: usize) {
+        let at = match self.find(text) {
+            Ok(at) => at,
+            Err(at) => {
+                self.texts.insert(at, (text.to_vec(), Mask::default()));
+                at
+            }
+        };
+        if let Some((_, mask)) = self.texts.get_mut(at) {
+            mask.add(rule);
+        }
+    }
+
+    fn join(&self, text: &[u8], mask: &mut Mask) {
+        if let Some((_, more)) = self.find(text).ok().and_then(|at| self.texts.get(at)) {
+            mask.or(more);
+        }
+    }
+}
+
+/// The index of a rule set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    is_worth_it: bool,
+    methods: ByText,
+    hosts: ByText,
+    /// By a whole path; those that ask for none are in `prefixes`.
+    paths: ByText,
+    /// By the start of a path, which ends where a segment does.
+    prefixes: ByText,
+    longest_prefix: usize,
+}
+
+impl Index {
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Match>) -> Self {
+        let mut index = Self::default();
+        let mut count: usize = 0;
+        for (rule, matches) in rules.enumerate() {
+            index.add(rule, matches);
+            count = rule.saturating_add(1);
+        }
+        index.is_worth_it = count > FEW;
+        index
+    }
+
+    fn add(&mut self, rule: usize, matches: &Match) {
+        if matches.methods.is_empty() {
+            self.methods.any.add(rule);
+        }
+        for method in &matches.methods {
+            self.methods.add(method.as_bytes(), rule);
+        }
+        match &matches.host {
+            Some(Test::Exact(host)) => self.hosts.add(host.as_bytes(), rule),
+            _ => self.hosts.any.add(rule),
+        }
+        let prefix = match &matches.path {
+            Some(PathMatch::Exact(path)) => return self.paths.add(path.as_bytes(), rule),
+            Some(PathMatch::Prefix(prefix)) => prefix.as_bytes(),
+            Some(PathMatch::Template(template)) => literal_prefix(template.as_bytes()),
+            _ => return self.prefixes.any.add(rule),
+        };
+        self.longest_prefix = self.longest_prefix.max(prefix.len());
+        self.prefixes.add(prefix, rule);
+    }
+
+    /// The rules that may match.
+    pub(crate) fn candidates(&self, request: &mut dyn Request) -> Mask {
+        if !self.is_worth_it {
+            return Mask::ALL;
+        }
+        let mut mask = self.by_path(request);
+        if !self.methods.texts.is_empty() {
+            let mut by_method = self.methods.any;
+            if let Some(method) = request.method() {
+                self.methods.join(&method, &mut by_method);
+            }
+            mask.and(&by_method);
+        }
+        if !self.hosts.texts.is_empty() {
+            let mut by_host = self.hosts.any;
+            if let Some(host) = parts::host(request) {
+                self.hosts.join(&host, &mut by_host);
+            }
+            mask.and(&by_host);
+        }
+        mask
+    }
+
+    fn by_path(&self, request: &mut dyn Request) -> Mask {
+        let mut mask = self.prefixes.any;
+        if self.paths.texts.is_empty() && self.prefixes.texts.is_empty() {
+            return mask;
+        }
+        let Some(path) = request.path() else {
+            return mask;
+        };
+        let path = without_query(&path);
+        self.paths.join(path, &mut mask);
+        if self.prefixes.texts.is_empty() {
+            return mask;
+        }
+        // A prefix ends before a slash, behind one, or where the path does.
+        let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
+        let ends = slashes.flat_map(|(at, _)| [at, at.saturating_add(1)]);
+        for end in ends.take_while(|end| *end <= self.longest_prefix) {
+            if let Some(start) = path.get(..end) {
+                self.prefixes.join(start, &mut mask);
+            }
+        }
+        self.prefixes.join(path, &mut mask);
+        mask
+    }
+}
+
+/// What a path starts with that fits `template`: up to the slash before its first `{`.
+fn literal_prefix(template: &[u8]) -> &[u8] {
+    let brace = template.iter().position(|b| *b == b'{');
+    brace.and_then(|at| template.get(..at)).unwrap_or(template)
+}

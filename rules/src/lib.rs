@@ -1,0 +1,30 @@
+//! Rule files of Loudou: reading them, matching requests, keys, and evaluating a rule set.
+//!
+//! Requests come in behind the [`request::Request`] trait and shared memory behind
+//! [`loudou_store::SharedData`], so the same code decides in Envoy, in a replay and in an editor's
+//! preview. Nothing panics: lints deny it, and arithmetic is checked or saturating.
+//!
+//! Read it in this order: [`rule`], [`config`] (the rule file), [`versions`] (the limits of a rule through
+//! time), [`active_rule`] (a rule in force), [`rule_set`] with [`evaluate`](mod@evaluate) (all rules against
+//! one request), [`explain`](mod@explain) (the reasons for a decision), [`size`] (the memory that a rule file takes).
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc
+)]
+
+extern crate alloc;
+
+pub mod active_rule;
+pub mod config;
+pub mod evaluate;
+pub mod explain;
+mod index;
+pub mod request;
+pub mod rule;
+pub mod rule_set;
+pub mod size;
+pub mod versions;

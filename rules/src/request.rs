@@ -1,0 +1,187 @@
+//! What a rule may ask of a request. The filter answers from Envoy; a [`Sample`] is a log line of a replay,
+//! or what somebody wants explained.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::Nanos;
+
+/// One request. Every value is what the client or the network sent: any bytes, of any length up to
+/// the host's own bounds.
+pub trait Request {
+    /// The method.
+    fn method(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The path, with its query if it has one.
+    fn path(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The first value of the header `name` (lower case).
+    fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
+    /// The trusted client address, without the port.
+    fn source(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// The name of the route.
+    fn route(&mut self) -> Option<Cow<'_, [u8]>>;
+    /// Who the client's certificate says it is: its first URI, else its first DNS name.
+    fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+    /// A text in the dynamic metadata that filters before this one have set: the name space, then the
+    /// keys below it.
+    fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+    /// The upstream that the request goes to: the name of Envoy's cluster.
+    fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// What it costs whatever a rule says; `None` for what the rule says.
+    fn cost(&mut self) -> Option<u64> {
+        None
+    }
+    /// How long it is ready to wait whatever a limit says; `None` for what the limit says.
+    fn max_wait(&mut self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// Bytes of a request that are held elsewhere, or what they were escaped for.
+pub type Text<'a> = Cow<'a, [u8]>;
+
+/// A request that is not made in a host: a line of a log, or one that somebody thought up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// The method.
+    pub method: Option<Text<'a>>,
+    /// The path, with its query if it has one.
+    pub path: Option<Text<'a>>,
+    /// The host, with its port if it has one.
+    pub host: Option<Text<'a>>,
+    /// The trusted client address, without the port.
+    pub source: Option<Text<'a>>,
+    /// The name of the route.
+    pub route: Option<Text<'a>>,
+    /// The upstream that it goes to.
+    pub cluster: Option<Text<'a>>,
+    /// Who the client's certificate says it is.
+    pub client_cert: Option<Text<'a>>,
+    /// In order; names in any case. Of one that is there several times the first value counts.
+    pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
+    /// Whether `_` stands for `-` in the names of headers.
+    pub underscores: bool,
+    /// By its path, with dots between the steps.
+    pub metadata: Vec<(String, Text<'a>)>,
+    /// What it costs whatever a rule says.
+    pub cost: Option<u64>,
+    /// How long it is ready to wait whatever a limit says.
+    pub max_wait: Option<Nanos>,
+}
+
+fn borrowed<'a>(text: Option<&'a Text<'_>>) -> Option<Text<'a>> {
+    text.map(|text| Cow::Borrowed(&**text))
+}
+
+impl Request for Sample<'_> {
+    fn method(&mut self) -> Option<Text<'_>> {
+        borrowed(self.method.as_ref())
+    }
+
+    fn path(&mut self) -> Option<Text<'_>> {
+        borrowed(self.path.as_ref())
+    }
+
+    fn header(&mut self, name: &str) -> Option<Text<'_>> {
+        match name {
+            ":method" => self.method(),
+            ":path" => self.path(),
+            ":authority" | "host" => borrowed(self.host.as_ref()),
+            _ => {
+                let mut headers = self.headers.iter();
+                let found = headers.find(|(own, _)| is_same(own, name, self.underscores));
+                found.map(|(_, value)| Cow::Borrowed(&**value))
+            }
+        }
+    }
+
+    fn source(&mut self) -> Option<Text<'_>> {
+        borrowed(self.source.as_ref())
+    }
+
+    fn route(&mut self) -> Option<Text<'_>> {
+        borrowed(self.route.as_ref())
+    }
+
+    fn cluster(&mut self) -> Option<Text<'_>> {
+        borrowed(self.cluster.as_ref())
+    }
+
+    fn client_cert(&mut self) -> Option<Text<'_>> {
+        borrowed(self.client_cert.as_ref())
+    }
+
+    fn metadata(&mut self, path: &[String]) -> Option<Text<'_>> {
+        if self.metadata.is_empty() {
+            return None;
+        }
+        let path = path.join(".");
+        let found = self.metadata.iter().find(|(own, _)| *own == path);
+        found.map(|(_, value)| Cow::Borrowed(&**value))
+    }
+
+    fn cost(&mut self) -> Option<u64> {
+        self.cost
+    }
+
+    fn max_wait(&mut self) -> Option<Nanos> {
+        self.max_wait
+    }
+}
+
+/// Whether a sample calls the header `name` (in lower case) `own`.
+fn is_same(own: &str, name: &str, underscores: bool) -> bool {
+    let plain = |byte: u8| match byte {
+        b'_' if underscores => b'-',
+        _ => byte.to_ascii_lowercase(),
+    };
+    own.len() == name.len() && own.bytes().map(plain).eq(name.bytes())
+}
+
+/// The path without its query and fragment.
+pub(crate) fn without_query(path: &[u8]) -> &[u8] {
+    path.split(|b| *b == b'?' || *b == b'#')
+        .next()
+        .unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_headers() {
+        assert!(is_same("X-User-Id", "x-user-id", false));
+        assert!(!is_same("x_user_id", "x-user-id", false));
+        assert!(is_same("x_user_id", "x-user-id", true));
+        assert!(!is_same("x_user_ids", "x-user-id", true));
+    }
+
+    #[test]
+    fn metadata_is_found_by_its_whole_path() {
+        let text = |text: &'static str| Cow::Borrowed(text.as_bytes());
+        let mut sample = Sample {
+            metadata: Vec::from([(String::from("ns.a.plan"), text("free"))]),
+            ..Sample::default()
+        };
+        let path =
+            |steps: &[&str]| -> Vec<String> { steps.iter().map(|s| String::from(*s)).collect() };
+        assert_eq!(
+            sample.metadata(&path(&["ns.a", "plan"])),
+            Some(text("free"))
+        );
+        assert_eq!(
+            sample.metadata(&path(&["ns", "a", "plan"])),
+            Some(text("free"))
+        );
+        assert_eq!(sample.metadata(&path(&["ns.a"])), None);
+        assert_eq!(sample.metadata(&path(&["ns.a", "plans"])), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! Rules as they stand in a rule file: match, key, limits and what to do.
+//!
+//! These types are only ever built valid, by [`crate::config`]; serialised, they are the rule file's
+//! own form, so an exported rule set can be committed and read back.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::Limits;
+use loudou_limiter::ban::Penalty;
+use loudou_limiter::hash::tag;
+use loudou_store::When;
+use serde::{Serialize, Serializer};
+
+pub mod cidr;
+pub mod cost;
+mod failing;
+mod identity;
+pub mod key;
+mod key_map;
+pub mod matcher;
+mod overrides;
+pub mod part;
+pub(crate) mod parts;
+pub mod pattern;
+mod possible;
+mod refuse;
+mod respond;
+pub mod text;
+
+pub use cidr::{Cidr, SourcePrefix};
+pub use cost::{Cost, Price};
+pub use failing::{Failing, Found, Missing};
+pub use key_map::KeyMap;
+pub(crate) use key_map::holds;
+pub use matcher::{Match, Part, PathMatch};
+pub use overrides::{Override, Overrides};
+pub use part::KeyPart;
+pub use pattern::Pattern;
+pub use possible::Impossible;
+pub use refuse::{GrpcStatus, Refuse, RefuseBody};
+pub use respond::{RateLimitHeaders, Respond};
+pub use text::{MetadataTest, NamedTest, Test};
+
+/// A whole rule file. `defaults` are already applied to the rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleFile {
+    /// The format; always 1.
+    pub version: Version,
+    /// Where buckets live.
+    pub store: StoreSettings,
+    /// The rules, in order of evaluation.
+    pub rules: Vec<Rule>,
+}
+
+/// The version of the rule file's format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(1)
+    }
+}
+
+/// Where buckets live.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoreSettings {
+    /// The hard bound on live buckets.
+    pub buckets: u32,
+    /// The prefix of all shared-data keys and metrics: two installations with different ones in one
+    /// `vm_id` do not meet.
+    #[serde(rename = "namespace")]
+    pub share: String,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            buckets: 65_536,
+            share: String::from("loudou"),
+        }
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// Which requests it is for.
+    #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
+    pub matches: Match,
+    /// Only while an upstream fails; without it, always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
+    /// Which bucket a request goes to; empty for one bucket for all.
+    pub key: Vec<KeyPart>,
+    /// What a request gets that lacks a key part.
+    pub on_missing_key: OnMissingKey,
+    /// What a bucket holds.
+    pub limits: Limits,
+    /// What a request takes.
+    pub cost: Cost,
+    /// Whether refusals are carried out.
+    pub mode: Mode,
+    /// The rule whose limits this one is to be compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadows: Option<String>,
+    /// Whether the rules behind it are not asked about a request that it is for.
+    #[serde(skip_serializing_if = "is_false")]
+    pub stop: bool,
+    /// What a request gets when the store gives up.
+    pub on_error: OnError,
+    /// What some keys get instead of the limits.
+    #[serde(skip_serializing_if = "KeyMap::is_empty")]
+    pub overrides: Overrides,
+    /// What becomes of keys that are refused too often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Penalty>,
+    /// What refused requests are answered.
+    #[serde(skip_serializing_if = "Refuse::is_default")]
+    pub refuse: Refuse,
+    /// What responses carry.
+    pub respond: Respond,
+}
+
+impl Rule {
+    /// A number that tells the buckets of this rule from others, by its name and its key. It is the same in
+    /// every build.
+    pub fn tag(&self) -> u32 {
+        let key = identity::of_key(&self.key);
+        tag(&[self.name.as_bytes(), b"\n", &key].concat())
+    }
+
+    /// A number that no rule has which differs in anything.
+    pub(crate) fn whole_tag(&self) -> u32 {
+        tag(&serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// What a request gets that lacks a key part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMissingKey {
+    /// This rule does not apply.
+    #[default]
+    Skip,
+    /// It is refused.
+    Refuse,
+    /// All such requests share one bucket.
+    Share,
+}
+
+/// Whether refusals are carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Yes.
+    #[default]
+    Enforce,
+    /// No, but they are counted.
+    Shadow,
+    /// The rule is not evaluated.
+    Off,
+}
+
+impl Mode {
+    /// The name in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+            Self::Off => "off",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let modes = [Self::Enforce, Self::Shadow, Self::Off];
+        modes.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// What a request gets when the store gives up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// It passes.
+    #[default]
+    Admit,
+    /// It is refused.
+    Refuse,
+}

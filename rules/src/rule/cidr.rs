@@ -1,0 +1,196 @@
+//! Networks of client addresses.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+
+/// What a CIDR looks like.
+pub const CIDR_FORM: &str = "an address or a network: 203.0.113.7, 203.0.113.0/24, 2001:db8::/32";
+
+/// A network; an address is the smallest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    network: IpAddr,
+    length: u8,
+}
+
+/// Why a text is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CidrError {
+    /// It is none.
+    Form,
+    /// There are bits beyond the prefix; this would be the network.
+    HostBits(Cidr),
+}
+
+impl Cidr {
+    /// Reads `203.0.113.0/24`, or an address alone. IPv4 addresses in IPv6 ones are IPv4.
+    pub fn parse(text: &str) -> Result<Self, CidrError> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_odd| CidrError::Form)?;
+        let most = bits(address);
+        let length = match length {
+            None => most,
+            // No sign and no leading zero, which `parse` would let through.
+            Some(digits) => digits
+                .parse()
+                .ok()
+                .filter(|n: &u8| *n <= most && format!("{n}") == digits)
+                .ok_or(CidrError::Form)?,
+        };
+        let (address, length) = match address.to_canonical() {
+            IpAddr::V4(four) if address.is_ipv6() && length >= 96 => {
+                (IpAddr::V4(four), length.saturating_sub(96))
+            }
+            _ => (address, length),
+        };
+        let network = network(address, length);
+        let cidr = Self { network, length };
+        if network == address {
+            Ok(cidr)
+        } else {
+            Err(CidrError::HostBits(cidr))
+        }
+    }
+
+    /// Whether `address` is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.network.is_ipv4() && network(address, self.length) == self.network
+    }
+
+    /// Whether all of `other` is in it.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.length <= other.length && self.contains(other.network)
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.length == bits(self.network) {
+            return write!(f, "{}", self.network);
+        }
+        write!(f, "{}/{}", self.network, self.length)
+    }
+}
+
+/// How many bits of a client's address tell it from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SourcePrefix {
+    /// Of an IPv4 address.
+    #[serde(rename = "v4_prefix")]
+    pub v4: u8,
+    /// Of an IPv6 address. Clients get whole networks of 64 bits, so that longer ones tell nobody apart.
+    #[serde(rename = "v6_prefix")]
+    pub v6: u8,
+}
+
+impl Default for SourcePrefix {
+    fn default() -> Self {
+        Self { v4: 32, v6: 64 }
+    }
+}
+
+impl SourcePrefix {
+    /// The network of a client as text; what is no IP address (of a Unix socket) stays as it is.
+    pub(super) fn apply(self, source: &[u8]) -> Option<String> {
+        let address = address(source)?;
+        let length = if address.is_ipv4() { self.v4 } else { self.v6 };
+        let network = network(address, length);
+        Some(format!("{}", Cidr { network, length }))
+    }
+}
+
+/// The address of a client, without a zone. IPv4 addresses in IPv6 ones are IPv4.
+pub(super) fn address(source: &[u8]) -> Option<IpAddr> {
+    let bare = source.split(|b| *b == b'%').next()?;
+    let address: IpAddr = core::str::from_utf8(bare).ok()?.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+const fn bits(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// The first `length` bits of an address.
+fn network(address: IpAddr, length: u8) -> IpAddr {
+    let away = u32::from(bits(address).saturating_sub(length));
+    match address {
+        IpAddr::V4(four) => {
+            let mask = u32::MAX.checked_shl(away).unwrap_or(0);
+            Ipv4Addr::from_bits(four.to_bits() & mask).into()
+        }
+        IpAddr::V6(six) => {
+            let mask = u128::MAX.checked_shl(away).unwrap_or(0);
+            Ipv6Addr::from_bits(six.to_bits() & mask).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    fn cidr(text: &str) -> Cidr {
+        Cidr::parse(text).expect(text)
+    }
+
+    #[test]
+    fn networks_are_read_and_written() {
+        for text in [
+            "203.0.113.0/24",
+            "203.0.113.7",
+            "0.0.0.0/0",
+            "2001:db8::/32",
+            "::1",
+            "::/0",
+        ] {
+            assert_eq!(cidr(text).to_string(), text);
+        }
+        assert_eq!(cidr("10.0.0.1/32").to_string(), "10.0.0.1");
+        assert_eq!(cidr("::ffff:10.0.0.0/104").to_string(), "10.0.0.0/8");
+        for odd in [
+            "",
+            "10.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "10.0.0.0/08",
+            "::/129",
+            "10.0.0.0/",
+            "10.0.0.0/8/8",
+            "fe80::1%eth0",
+            "host",
+        ] {
+            assert_eq!(Cidr::parse(odd), Err(CidrError::Form), "{odd}");
+        }
+        let meant = Cidr::parse("203.0.113.7/24");
+        assert_eq!(meant, Err(CidrError::HostBits(cidr("203.0.113.0/24"))));
+    }
+
+    #[test]
+    fn addresses_are_in_networks() {
+        let within = |network: &str, source: &[u8]| {
+            address(source).is_some_and(|address| cidr(network).contains(address))
+        };
+        assert!(within("203.0.113.0/24", b"203.0.113.255"));
+        assert!(!within("203.0.113.0/24", b"203.0.114.0"));
+        assert!(within("203.0.113.0/24", b"::ffff:203.0.113.9"));
+        assert!(within("0.0.0.0/0", b"1.2.3.4"));
+        assert!(!within("0.0.0.0/0", b"2001:db8::1"));
+        assert!(!within("::/0", b"1.2.3.4"));
+        assert!(within("fe80::/10", b"fe80::1%eth0"));
+        for odd in [&b"/tmp/socket"[..], b"", b"\xff\xfe", b"%", b"1.2.3.4:5"] {
+            assert!(!within("::/0", odd) && !within("0.0.0.0/0", odd));
+        }
+    }
+}

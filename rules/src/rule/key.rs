@@ -1,0 +1,169 @@
+//! The key a rule computes for a request: which bucket it goes to.
+//!
+//! Parts are joined with `:`. What is not printable ASCII, and `%`, `:` and `~`, is written `%XX`, so
+//! a key is safe to show anywhere, and no two different lists of parts give the same key. A key over
+//! [`MAX_KEY`] bytes is cut, and a hash of all of it follows after a `~`, which no escaped part has.
+//! The key of a request is the same in every process, so an override or a ban of it applies everywhere.
+//! So the hash has no secret. Two long keys with the same hash and the same first 95 bytes would share
+//! a bucket, its overrides and its bans: whoever found one for the key of somebody else could use up
+//! their limit or enjoy their override, even where another part of the key is not theirs to choose.
+//! Hence SHA-256, see [`StableHasher`].
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+
+use loudou_limiter::hash::StableHasher;
+use loudou_store::names::MAX_KEY;
+
+use super::{KeyPart, OnMissingKey, Rule, parts};
+use crate::request::{Request, without_query};
+
+/// What most keys fit into without growing.
+const USUAL_KEY: usize = 40;
+/// The key of a rule without key parts.
+pub const KEY_OF_ALL: &str = "~all";
+/// The key of requests that lack a part, where they share a bucket.
+pub const KEY_OF_MISSING: &str = "~missing";
+/// A `~` and 32 hexadecimal digits.
+const HASH_LEN: usize = 33;
+
+/// The outcome of computing a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The request's bucket.
+    Bucket(String),
+    /// A part is missing and the rule does not apply.
+    Skip,
+    /// A part is missing and the request is refused.
+    Refuse,
+}
+
+impl Rule {
+    /// The key of `request`, by what the rule says of one that lacks a part.
+    pub fn key_of(&self, request: &mut dyn Request) -> Key {
+        self.key_or_missing(request).map_or_else(
+            |_missing| match self.on_missing_key {
+                OnMissingKey::Skip => Key::Skip,
+                OnMissingKey::Refuse => Key::Refuse,
+                OnMissingKey::Share => Key::Bucket(String::from(KEY_OF_MISSING)),
+            },
+            Key::Bucket,
+        )
+    }
+
+    /// The key of `request`, or which is the first of its parts that is missing: absent or empty.
+    pub fn key_or_missing(&self, request: &mut dyn Request) -> Result<String, usize> {
+        if self.key.is_empty() {
+            return Ok(String::from(KEY_OF_ALL));
+        }
+        let mut key = KeyText::new();
+        let mut parts = self.key.iter();
+        match parts.position(|part| !add(&mut key, part, request)) {
+            Some(missing) => Err(missing),
+            None => Ok(key.finish()),
+        }
+    }
+}
+
+/// Adds one part; whether it was there.
+fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
+    let value = match part {
+        KeyPart::Literal(text) => Some(Cow::Borrowed(text.as_bytes())),
+        KeyPart::Header(name) => request.header(name),
+        KeyPart::Query(name) => parts::query(request, name),
+        KeyPart::Cookie(name) => parts::cookie(request, name),
+        KeyPart::Metadata(path) => request.metadata(path),
+        KeyPart::Method => request.method(),
+        KeyPart::Route => request.route(),
+        KeyPart::ClientCert => request.client_cert(),
+        KeyPart::Host => parts::host(request).map(Cow::Owned),
+        KeyPart::Source(prefix) => request.source().map(|source| {
+            let network = prefix.apply(&source);
+            network.map_or(source, |network| Cow::Owned(network.into_bytes()))
+        }),
+        KeyPart::Path { segments } => {
+            let Some(path) = request.path() else {
+                return false;
+            };
+            let path = first_segments(without_query(&path), *segments);
+            key.push(path);
+            return !path.is_empty();
+        }
+    };
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return false;
+    };
+    key.push(&value);
+    true
+}
+
+/// The first segments of a path: two of `/a/b/c` are `/a/b`.
+fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
+    let Some(count) = count else { return path };
+    let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
+    let end = slashes.map(|(at, _)| at).nth(usize::from(count));
+    end.and_then(|end| path.get(..end)).unwrap_or(path)
+}
+
+/// A key under construction, of bounded length whatever the parts.
+struct KeyText {
+    text: String,
+    parts: usize,
+    /// Once the text is full: the hash of what was cut off, and of where.
+    overflow: Option<StableHasher>,
+}
+
+impl KeyText {
+    fn new() -> Self {
+        Self {
+            text: String::with_capacity(USUAL_KEY),
+            parts: 0,
+            overflow: None,
+        }
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        if self.parts > 0 && self.overflow.is_none() {
+            self.text.push(':');
+        }
+        self.parts = self.parts.saturating_add(1);
+        if let Some(hasher) = &mut self.overflow {
+            hasher.write(part);
+            return;
+        }
+        for (i, byte) in part.iter().enumerate() {
+            if self.text.len() > MAX_KEY {
+                let mut hasher = StableHasher::default();
+                hasher.write(self.text.as_bytes());
+                hasher.write(part.get(i..).unwrap_or_default());
+                self.overflow = Some(hasher);
+                return;
+            }
+            push_escaped(&mut self.text, *byte);
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if self.text.len() <= MAX_KEY {
+            return self.text;
+        }
+        let mut hasher = self.overflow.take().unwrap_or_default();
+        hasher.write(self.text.as_bytes());
+        let hash = hasher.finish();
+        self.text.truncate(MAX_KEY.saturating_sub(HASH_LEN));
+        alloc::format!("{}~{hash:032x}", self.text)
+    }
+}
+
+fn push_escaped(text: &mut String, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    if byte.is_ascii_graphic() && !matches!(byte, b'%' | b':' | b'~') {
+        text.push(char::from(byte));
+        return;
+    }
+    text.push('%');
+    for digit in [byte >> 4, byte & 15] {
+        let digit = HEX.get(usize::from(digit)).copied().unwrap_or(b'0');
+        text.push(char::from(digit));
+    }
+}

@@ -1,0 +1,243 @@
+//! Values for some of a rule's keys: exact ones, and all that begin with a text.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Values by key. An exact key goes before any beginning, and a longer beginning before a shorter one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyMap<T> {
+    patterns: Patterns,
+    /// In the order of the patterns.
+    values: Vec<T>,
+}
+
+/// Exact keys and beginnings of keys. Apart from the values: one copy of it in the code for all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Patterns {
+    /// In order.
+    exact: Vec<String>,
+    /// Without the `*`, in order; their places are behind those of the exact ones.
+    beginnings: Vec<String>,
+    /// The lengths of the beginnings, each once, the longest first.
+    lengths: Vec<usize>,
+}
+
+impl<T> Default for KeyMap<T> {
+    fn default() -> Self {
+        Self {
+            patterns: Patterns::default(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl<T> KeyMap<T> {
+    /// The value for a key. It takes a search among the exact keys, and one for each length of a
+    /// beginning.
+    pub fn get(&self, key: &str) -> Option<&T> {
+        self.values.get(self.patterns.of_key(key)?)
+    }
+
+    /// The same, with its pattern.
+    pub fn get_with_pattern(&self, key: &str) -> Option<(String, &T)> {
+        self.at(self.patterns.of_key(key)?)
+    }
+
+    fn at(&self, place: usize) -> Option<(String, &T)> {
+        Some((self.patterns.at(place)?, self.values.get(place)?))
+    }
+
+    /// All patterns that hold for a key, with their values.
+    pub fn all_of(&self, key: &str) -> impl Iterator<Item = (String, &T)> {
+        let exact = search(&self.patterns.exact, key).ok();
+        let lengths = self.patterns.lengths.iter();
+        let behind = lengths.filter_map(move |length| {
+            let place = search(&self.patterns.beginnings, key.get(..*length)?).ok()?;
+            Some(self.patterns.exact.len().saturating_add(place))
+        });
+        exact
+            .into_iter()
+            .chain(behind)
+            .filter_map(|place| self.at(place))
+    }
+
+    /// Whether there is no value.
+    pub const fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// How many values there are.
+    pub const fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The value of exactly that pattern: a key, or a beginning followed by `*`.
+    pub fn of_pattern(&self, pattern: &str) -> Option<&T> {
+        self.values.get(self.patterns.place(pattern).ok()?)
+    }
+
+    /// Sets the value of a pattern, or takes it out.
+    pub fn set(&mut self, pattern: &str, value: Option<T>) {
+        match (self.patterns.place(pattern), value) {
+            (Ok(place), Some(value)) => {
+                if let Some(old) = self.values.get_mut(place) {
+                    *old = value;
+                }
+            }
+            (Ok(place), None) => {
+                self.patterns.remove(place);
+                self.values.remove(place);
+            }
+            (Err(place), Some(value)) => {
+                self.patterns.insert(place, pattern);
+                self.values.insert(place, value);
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    /// The patterns and their values: keys first, then beginnings, each in order.
+    pub fn iter(&self) -> impl Iterator<Item = (String, &T)> {
+        (0..self.len()).filter_map(|place| self.at(place))
+    }
+
+    /// The values.
+    pub fn values(&self) -> core::slice::Iter<'_, T> {
+        self.values.iter()
+    }
+
+    /// The values, to change them.
+    pub fn values_mut(&mut self) -> core::slice::IterMut<'_, T> {
+        self.values.iter_mut()
+    }
+
+    /// The same keys with other values.
+    pub fn map<U>(&self, f: impl FnMut(&T) -> U) -> KeyMap<U> {
+        KeyMap {
+            patterns: self.patterns.clone(),
+            values: self.values.iter().map(f).collect(),
+        }
+    }
+}
+
+impl Patterns {
+    /// The place of the pattern that is the first to hold for a key.
+    fn of_key(&self, key: &str) -> Option<usize> {
+        search(&self.exact, key).ok().or_else(|| {
+            let mut lengths = self.lengths.iter();
+            let behind = lengths.find_map(|length| {
+                let beginning = key.get(..*length)?;
+                search(&self.beginnings, beginning).ok()
+            });
+            Some(self.exact.len().saturating_add(behind?))
+        })
+    }
+
+    /// The place of exactly this pattern, or where it belongs.
+    fn place(&self, pattern: &str) -> Result<usize, usize> {
+        let Some(beginning) = pattern.strip_suffix('*') else {
+            return search(&self.exact, pattern);
+        };
+        let behind = |place: usize| self.exact.len().saturating_add(place);
+        search(&self.beginnings, beginning)
+            .map(behind)
+            .map_err(behind)
+    }
+
+    /// The pattern at a place, as it is written.
+    fn at(&self, place: usize) -> Option<String> {
+        match place.checked_sub(self.exact.len()) {
+            None => self.exact.get(place).cloned(),
+            Some(behind) => Some(format!("{}*", self.beginnings.get(behind)?)),
+        }
+    }
+
+    /// Adds a pattern at the place where it belongs.
+    fn insert(&mut self, place: usize, pattern: &str) {
+        match pattern.strip_suffix('*') {
+            None => self.exact.insert(place, String::from(pattern)),
+            Some(beginning) => {
+                let behind = place.saturating_sub(self.exact.len());
+                self.beginnings.insert(behind, String::from(beginning));
+            }
+        }
+        self.measure();
+    }
+
+    fn remove(&mut self, place: usize) {
+        match place.checked_sub(self.exact.len()) {
+            None => self.exact.remove(place),
+            Some(behind) => self.beginnings.remove(behind),
+        };
+        self.measure();
+    }
+
+    /// Works the lengths out anew. There are few, and a sort is some KiB of the filter.
+    fn measure(&mut self) {
+        self.lengths.clear();
+        for length in self.beginnings.iter().map(String::len) {
+            if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
+                self.lengths.insert(place, length);
+            }
+        }
+    }
+}
+
+/// Whether a pattern holds for a key.
+pub(crate) fn holds(pattern: &str, key: &str) -> bool {
+    let beginning = pattern.strip_suffix('*');
+    beginning.map_or(pattern == key, |beginning| key.starts_with(beginning))
+}
+
+fn search(list: &[String], text: &str) -> Result<usize, usize> {
+    list.binary_search_by(|other| other.as_str().cmp(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// As a walk over all patterns would find it.
+        #[test]
+        fn the_longest_pattern_wins(
+            patterns in prop::collection::btree_map("[ab]{0,4}\\*?", 0_u32..9, 0..12),
+            gone in prop::collection::vec("[ab]{0,4}\\*?", 0..3),
+            keys in prop::collection::vec("[ab]{0,6}", 1..20),
+        ) {
+            let mut map = KeyMap::default();
+            let mut naive: BTreeMap<String, u32> = BTreeMap::new();
+            for (pattern, value) in &patterns {
+                map.set(pattern, Some(99));
+                map.set(pattern, Some(*value));
+                naive.insert(pattern.clone(), *value);
+            }
+            for pattern in &gone {
+                map.set(pattern, None);
+                naive.remove(pattern);
+            }
+            for key in &keys {
+                let fits = |(pattern, _): &(&String, &u32)| holds(pattern, key);
+                let rank = |(pattern, _): &(&String, &u32)| (!pattern.ends_with('*'), pattern.len());
+                let expected = naive.iter().filter(fits).max_by_key(rank);
+                prop_assert_eq!(map.get(key), expected.map(|(_, value)| value));
+                let found = map.get_with_pattern(key);
+                prop_assert_eq!(found, expected.map(|(pattern, value)| (pattern.clone(), value)));
+                let all: BTreeMap<String, u32> = map.all_of(key).map(|(k, v)| (k, *v)).collect();
+                prop_assert!(all.keys().all(|pattern| holds(pattern, key)));
+                prop_assert_eq!(all.len(), naive.iter().filter(fits).count());
+            }
+            let all: BTreeMap<String, u32> = map.iter().map(|(k, v)| (k, *v)).collect();
+            prop_assert_eq!(&all, &naive);
+            prop_assert_eq!(map.len(), naive.len());
+            for (pattern, value) in &naive {
+                prop_assert_eq!(map.of_pattern(pattern), Some(value));
+            }
+        }
+    }
+}

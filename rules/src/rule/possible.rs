@@ -1,0 +1,84 @@
+//! Whether a request may have a key, as it is written for an override or a ban.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use loudou_store::names::MAX_KEY;
+
+use super::key::{KEY_OF_ALL, KEY_OF_MISSING};
+use super::{OnMissingKey, Rule};
+
+/// Why no request has a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impossible {
+    /// In words.
+    pub why: String,
+    /// What was probably meant.
+    pub meant: Option<String>,
+}
+
+impl Rule {
+    /// Whether a request may have the key, or one that begins so.
+    pub fn may_have(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
+        let no = |why: String, meant: Option<String>| Err(Impossible { why, meant });
+        let parts = self.key.len();
+        if parts == 0 {
+            let is_it = KEY_OF_ALL == key || is_beginning && KEY_OF_ALL.starts_with(key);
+            let why = "the rule has one bucket for all".to_string();
+            return if is_it {
+                Ok(())
+            } else {
+                no(why, Some(KEY_OF_ALL.to_string()))
+            };
+        }
+        // A key that was cut ends with a hash; those of nobody in particular have names of their own.
+        let is_cut = key.len() == MAX_KEY && key.contains('~');
+        let is_missing = self.on_missing_key == OnMissingKey::Share && key == KEY_OF_MISSING;
+        if is_cut || is_missing {
+            return Ok(());
+        }
+        if let Some(at) = key.find('~') {
+            let meant = escaped_at(key, at, '~');
+            return no("`~` within a part is written %7E".to_string(), Some(meant));
+        }
+        if !escapes_are_needed(key, is_beginning) {
+            let why = "a % stands before two digits of what cannot be written: %25 for itself";
+            return no(why.to_string(), None);
+        }
+        let colons = key.matches(':').count();
+        let has = colons.saturating_add(1);
+        if has == parts || (is_beginning && has < parts) {
+            return Ok(());
+        }
+        let why = format!(
+            "the rule's key has {parts} part{}, joined with `:`; within a part that is written %3A",
+            if parts == 1 { "" } else { "s" }
+        );
+        no(why, (parts == 1).then(|| key.replace(':', "%3A")))
+    }
+}
+
+fn escaped_at(key: &str, at: usize, what: char) -> String {
+    let (before, rest) = key.split_at_checked(at).unwrap_or((key, ""));
+    let rest = rest.strip_prefix(what).unwrap_or(rest);
+    format!("{before}%{:02X}{rest}", u32::from(what))
+}
+
+/// Whether every `%` is followed by the digits of a byte that keys do not have as it is. That of a
+/// beginning may lack some at its end.
+fn escapes_are_needed(key: &str, is_beginning: bool) -> bool {
+    let mut rest = key;
+    while let Some((_, after)) = rest.split_once('%') {
+        let Some((digits, behind)) = after.split_at_checked(2) else {
+            return is_beginning;
+        };
+        let byte = u8::from_str_radix(digits, 16).ok();
+        let is_upper = !digits.bytes().any(|b| b.is_ascii_lowercase());
+        let is_needed = byte.is_some_and(|b| !b.is_ascii_graphic() || b"%:~".contains(&b));
+        if !is_upper || !is_needed {
+            return false;
+        }
+        rest = behind;
+    }
+    true
+}

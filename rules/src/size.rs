@@ -1,0 +1,225 @@
+//! The memory that a rule file takes in Envoy: the part that all workers share, and the part of each.
+//!
+//! The shared part is computed from what Envoy's shared data does. It is an `unordered_map` of libc++, so
+//! each value takes a node with key and version, a share of the bucket array, and a string that is
+//! allocated anew, at its exact length, by each write. The allocator (tcmalloc) rounds every allocation up
+//! to one of its size classes. `tests/tests/memory.rs` compares the sum with Envoy's own count of allocated
+//! memory. The freed blocks that the allocator keeps for later are not in it: after a flood of new keys, the
+//! process was larger by a third of the shared part with keys of 24 bytes, and by as much again with 100.
+//!
+//! The part of a worker is that of its sandbox, whose memory never shrinks: what it takes to read all rules
+//! again after an edit, while the ones before are still in use. The constants are fitted to the sandboxes'
+//! memory in Envoy; the same test compares them. Earlier versions of limits, which edits leave behind for
+//! live buckets, come on top.
+
+use loudou_limiter::Limits;
+use loudou_store::names::MAX_KEY;
+use loudou_store::page::{PAGE_HEAD, SLOTS, slot_bytes};
+use loudou_store::{names, top, upstreams};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::config::scaled;
+use crate::rule::{Override, Rule, RuleFile};
+
+/// The length of a key that is counted with where nothing is known of the keys.
+pub const USUAL_KEY: usize = 24;
+
+/// The size classes of the allocator in Envoy 1.40, in bytes, as `/memory/tcmalloc` lists them.
+const CLASSES: &[usize] = &[
+    8, 16, 32, 64, 80, 96, 112, 128, 160, 176, 208, 256, 288, 352, 448, 512, 576, 704, 896, 1024,
+    1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
+    32768, 40960, 49152, 65536, 73728, 81920, 98304, 114_688, 131_072, 155_648, 204_800, 262_144,
+];
+/// What is larger has pages of this size to itself.
+const PAGE_OF_ALLOCATOR: usize = 8192;
+/// A node of the map: 72 bytes with hash, key, string and version. Our keys are short enough to lie in it.
+const NODE: usize = 80;
+/// The bucket array of the map has a pointer for each value, and up to twice as many.
+const INDEX: usize = 16;
+/// The longest string that needs no allocation.
+const INLINE: usize = 22;
+/// The most bytes that a slot is longer whose key is banned, or has strikes.
+const CONDUCT: usize = 18;
+/// The ring of 256 events, with long reasons and keys.
+const EVENTS: usize = 262_144;
+/// How often Envoy itself keeps a plugin's configuration.
+const CONFIGURATIONS: usize = 4;
+/// The counters of a rule, with their names, in Envoy's statistics.
+const METRICS: usize = 3_000;
+
+// Bytes of a sandbox, from the resident part of its linear memory after eight edits: with 256 rules of one
+// and of eight limits, with and without a regular expression, and with 3 072 to 16 384 overrides of each kind.
+
+/// A sandbox with no rules.
+const SANDBOX: usize = 170 << 10;
+/// What counting for `loudou top` takes in a worker with the longest keys, and adding it to what is shared.
+const TOP: usize = 640 << 10;
+/// A rule without its limits and overrides.
+const RULE: usize = 5_000;
+/// A limit, of a rule or an override.
+const LIMIT: usize = 930;
+/// What is written in a match takes as many times its length.
+const MATCH: usize = 16;
+/// A regular expression, ready to run.
+const REGEX: usize = 6_000;
+/// Each override: `banned` and `unlimited` take no more.
+const WORD: usize = 260;
+/// Each byte of an override's key, of which there are as many copies.
+const KEY: usize = 7;
+/// What an override with a scale takes besides,
+const SCALE: usize = 300;
+/// and for each limit of its rule.
+const SCALED: usize = 270;
+/// What an override with limits takes besides, and besides these.
+const OWN: usize = 730;
+
+/// Bytes of Envoy's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// What all workers share, with every bucket in use for a while: each of the largest rule's, and keys of
+    /// [`USUAL_KEY`] bytes.
+    pub full: u64,
+    /// The bound: with keys as long as can be, each of them banned or with strikes.
+    pub most: u64,
+    /// What each worker takes besides, and Envoy's main thread.
+    pub worker: u64,
+}
+
+/// The most bytes that a bucket of these limits takes in its page.
+pub fn bucket_bytes(limits: &Limits) -> usize {
+    slot_bytes(limits.words())
+}
+
+/// The most bytes that a bucket of a rule takes, whatever its key, without bans and strikes.
+fn rule_bytes(rule: &Rule) -> usize {
+    let own = rule.overrides.values().map(|own| match own {
+        Override::Limits(limits) => bucket_bytes(limits),
+        Override::Scale(scale) => {
+            scaled(&rule.limits, *scale).map_or(0, |limits| bucket_bytes(&limits))
+        }
+        Override::Unlimited | Override::Banned => 0,
+    });
+    own.max().unwrap_or(0).max(bucket_bytes(&rule.limits))
+}
+
+/// The same with the strikes of a penalty.
+fn usual_bytes(rule: &Rule) -> usize {
+    let strikes = if rule.penalty.is_some() { CONDUCT } else { 0 };
+    rule_bytes(rule).saturating_add(strikes)
+}
+
+/// An allocation of so many bytes.
+fn allocated(bytes: usize) -> usize {
+    let class = CLASSES.iter().find(|class| **class >= bytes);
+    class.copied().unwrap_or_else(|| {
+        let pages = bytes.div_ceil(PAGE_OF_ALLOCATOR);
+        pages.saturating_mul(PAGE_OF_ALLOCATOR)
+    })
+}
+
+/// A value of shared data with so many bytes.
+fn value(bytes: usize) -> usize {
+    let string = match bytes {
+        0..=INLINE => 0,
+        // With a zero at the end, in steps of 16.
+        _ => allocated(bytes.saturating_add(1).next_multiple_of(16)),
+    };
+    string.saturating_add(NODE).saturating_add(INDEX)
+}
+
+/// The bytes of a value as JSON.
+fn json_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
+}
+
+fn wide(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// The memory of a file, by its largest bucket.
+pub fn memory(file: &RuleFile) -> Memory {
+    let largest = |bytes: fn(&Rule) -> usize| {
+        let buckets = file.rules.iter().map(bytes);
+        buckets.max().unwrap_or_else(|| slot_bytes(0))
+    };
+    let banned = largest(rule_bytes).saturating_add(CONDUCT);
+    let full = store(file, largest(usual_bytes), USUAL_KEY);
+    let most = store(file, banned, MAX_KEY).saturating_add(wide(value(EVENTS)));
+    Memory {
+        full: full.saturating_add(counts(file, USUAL_KEY, upstreams::PROMISED)),
+        most: most.saturating_add(counts(file, MAX_KEY, upstreams::PLACES)),
+        worker: worker(file),
+    }
+}
+
+/// The pages and their names, and what there is of the rules.
+fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
+    let page = bucket.saturating_mul(SLOTS).saturating_add(PAGE_HEAD);
+    // Names of evicted buckets stay until they have to go: a store that is full has as many as can be.
+    let names = names::bytes(names::ENTRIES, key);
+    let page = value(page).saturating_add(value(names));
+    let pages = u64::from(file.store.buckets).div_ceil(wide(SLOTS));
+    let json = json_bytes(file);
+    let configured = allocated(json).saturating_mul(CONFIGURATIONS);
+    let metrics = file.rules.len().saturating_mul(METRICS);
+    let rules = value(json)
+        .saturating_add(configured)
+        .saturating_add(metrics);
+    pages.saturating_mul(wide(page)).saturating_add(wide(rules))
+}
+
+/// What is counted for `loudou top`, and for `when` of so many upstreams.
+fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
+    let watches = file.rules.iter().any(|rule| rule.when.is_some());
+    let upstreams = if watches { upstreams } else { 0 };
+    let upstreams = value(upstreams::bytes(name)).saturating_mul(upstreams);
+    wide(value(top::shared_bytes(name)).saturating_add(upstreams))
+}
+
+/// The memory of a worker's sandbox.
+fn worker(file: &RuleFile) -> u64 {
+    let rules = file.rules.iter().map(rule_in_worker);
+    rules.fold(wide(SANDBOX.saturating_add(TOP)), |sum, rule| {
+        sum.saturating_add(wide(rule))
+    })
+}
+
+fn rule_in_worker(rule: &Rule) -> usize {
+    let limits = rule.limits.iter().len();
+    let all_of = |limits: usize| LIMIT.saturating_mul(limits);
+    let matches = serde_json::to_value(&rule.matches).unwrap_or_default();
+    let written = json_bytes(&matches).saturating_mul(MATCH);
+    let regexes = regexes(&matches).saturating_mul(REGEX);
+    let own = RULE
+        .saturating_add(all_of(limits))
+        .saturating_add(written)
+        .saturating_add(regexes);
+    rule.overrides.iter().fold(own, |sum, (key, own)| {
+        let own = match own {
+            Override::Unlimited | Override::Banned => 0,
+            Override::Scale(_) => SCALED.saturating_mul(limits).saturating_add(SCALE),
+            Override::Limits(limits) => all_of(limits.iter().len()).saturating_add(OWN),
+        };
+        sum.saturating_add(own)
+            .saturating_add(WORD)
+            .saturating_add(key.len().saturating_mul(KEY))
+    })
+}
+
+/// The number of regular expressions in a match.
+fn regexes(matches: &Value) -> usize {
+    match matches {
+        Value::Object(fields) => fields.iter().fold(0, |sum, (name, value)| {
+            let own = usize::from(name == "regex" && value.is_string());
+            sum.saturating_add(own).saturating_add(regexes(value))
+        }),
+        Value::Array(list) => list
+            .iter()
+            .fold(0, |sum, value| sum.saturating_add(regexes(value))),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::{Bucket, Decimal, Nanos};
+use loudou_store::memory::MemoryStore;
+use loudou_store::names::Names;
+use loudou_store::page::{Page, Slot};
+use loudou_store::top::{By, Tally};
+use loudou_store::{SharedData, StoreStats, Table, When};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::{parse, parse_limits};
+
+fn page(words: &[u64]) -> Page {
+    let bucket = Bucket {
+        last: Nanos::MAX,
+        given: u64::MAX,
+        line: Nanos::ZERO,
+        words: words.into(),
+    };
+    let slot = |fingerprint| Slot {
+        fingerprint,
+        rule_tag: u32::MAX,
+        version: u32::MAX,
+        idle_at_ms: u64::MAX,
+        held_until_ms: 0,
+        admitted: u64::MAX,
+        refused: u64::MAX,
+        flags: u8::MAX,
+        origin: u32::MAX,
+        conduct: loudou_limiter::ban::Conduct::default(),
+        bucket: bucket.clone(),
+    };
+    let slots = (0..16).map(slot).collect();
+    Page {
+        origins: u32::MAX,
+        slots,
+    }
+}
+
+/// A full page and its names are as large as they are said to be.
+#[test]
+fn sizes_are_those_of_what_is_written() {
+    let limit =
+        |name: &str| json!({ "name": name, "algorithm": "funnel", "capacity": 5, "rate": "1/s" });
+    for count in [1, 2, 8] {
+        let limits: Vec<Value> = (0..count).map(|n| limit(&alloc::format!("l{n}"))).collect();
+        let limits = parse_limits(&Value::from(limits)).expect("valid");
+        let mut bytes = Vec::new();
+        page(&alloc::vec![u64::MAX; limits.words()]).encode(&mut bytes);
+        assert_eq!(bytes.len(), PAGE_HEAD + SLOTS * bucket_bytes(&limits));
+        assert_eq!(limits.state_bytes(), 8 * limits.words());
+    }
+    let mut names = Names::default();
+    let mut bytes = Vec::new();
+    for entry in 0..40 {
+        names.add(entry, &"x".repeat(300), &Page::default());
+    }
+    names.encode(&mut bytes);
+    assert_eq!(bytes.len(), names::bytes(names::ENTRIES, MAX_KEY));
+}
+
+/// A slot with a conduct, the shared counters and an upstream are as large as they are said to be.
+#[test]
+fn what_is_beside_the_buckets_is_as_large_as_said() {
+    let mut with = page(&[u64::MAX]);
+    for slot in &mut with.slots {
+        slot.conduct.banned_until_ms = 1;
+    }
+    let encoded = |page: &Page| {
+        let mut bytes = Vec::new();
+        page.encode(&mut bytes);
+        bytes.len()
+    };
+    let plain = encoded(&page(&[u64::MAX]));
+    assert_eq!(encoded(&with), plain + SLOTS * CONDUCT);
+
+    let mut store = MemoryStore::new();
+    for minute in 0..2 {
+        let now = Nanos::from_secs(60 * minute);
+        let mut tally = Tally::new("s");
+        for n in 0..600 {
+            for by in By::ALL {
+                tally.count(
+                    by,
+                    1,
+                    loudou_limiter::hash::mix(n),
+                    &"x".repeat(MAX_KEY),
+                    now,
+                );
+            }
+        }
+        tally.flush(&mut store, now.saturating_add(Nanos::from_secs(1)));
+    }
+    let mut bytes = Vec::new();
+    store.get(b"s:top", &mut bytes).expect("readable");
+    assert_eq!(bytes.len(), top::shared_bytes(MAX_KEY));
+
+    let table = Table::open(&mut store, "s", 64, [0; 16], Nanos::ZERO).expect("opens");
+    let when = When {
+        over: Decimal::from_thousandths(500),
+        until_under: Decimal::from_thousandths(250),
+        within: Nanos::from_secs(1),
+        least: 2,
+    };
+    let mut stats = StoreStats::default();
+    for cluster in ["a".repeat(24), "b".repeat(999)] {
+        let cluster = cluster.as_bytes();
+        table.respond(&mut store, &when, cluster, true, Nanos::ZERO, &mut stats);
+    }
+    let mut lengths = Vec::new();
+    for place in 0..upstreams::PLACES {
+        let place = u32::try_from(place).expect("few").to_le_bytes();
+        let key = [&b"s:U"[..], &place].concat();
+        if store.get(&key, &mut bytes).expect("readable").is_some() {
+            lengths.push(bytes.len());
+        }
+    }
+    lengths.sort_unstable();
+    assert_eq!(lengths, [24, MAX_KEY].map(upstreams::bytes));
+}
+
+fn of(rules: &Value) -> Memory {
+    let document = json!({ "version": 1, "store": { "buckets": 1_024 }, "rules": rules });
+    memory(&parse(&document).file.expect("valid"))
+}
+
+fn rule(name: &str, limits: usize) -> Value {
+    let limit =
+        |n| json!({ "name": format!("l{n}"), "algorithm": "funnel", "capacity": 5, "rate": "1/s" });
+    let limits: Vec<Value> = (0..limits).map(limit).collect();
+    json!({ "name": name, "key": [{ "header": "x" }], "limits": limits })
+}
+
+#[test]
+fn the_largest_bucket_counts() {
+    let (small, large) = (
+        of(&json!([rule("a", 1)])),
+        of(&json!([rule("a", 1), rule("b", 2)])),
+    );
+    // A page of 1 080 bytes has 1 152, one of 1 336 has 1 408.
+    let grown = 64 * 256;
+    assert!((grown..grown + 8_000).contains(&(large.full - small.full)));
+    assert!(small.full < small.most);
+    assert!(of(&json!([])).full < small.full);
+    // 64 pages, with 32 names of 24 bytes each, and the counters of `top`.
+    let pages = 64 * (1_152 + 1_152 + 2 * 96);
+    let (counters, metrics) = (65_536 + 96, 3_000);
+    let rules = small.full - pages - counters - metrics;
+    assert!((5 * 256..5 * 512).contains(&rules), "{rules}");
+}
+
+/// What the first version of this left out.
+#[test]
+fn penalties_overrides_and_upstreams_count() {
+    let plain = of(&json!([rule("a", 1)]));
+    let with = |field: &str, value: Value| {
+        let mut rule = rule("a", 1);
+        rule[field] = value;
+        of(&json!([rule]))
+    };
+    let penalty = with(
+        "penalty",
+        json!({ "after": 3, "within": "1s", "ban": "1s" }),
+    );
+    assert!(penalty.full >= plain.full + 64 * 256, "18 bytes for each");
+    let difference = penalty.most.abs_diff(plain.most);
+    assert!(difference < 1_024, "anybody may be banned: {difference}");
+
+    let when = with("when", json!({ "upstream_error_rate_over": 0.5 }));
+    assert!((200_000..300_000).contains(&(when.full - plain.full)));
+    assert!((1_300_000..1_500_000).contains(&(when.most - plain.most)));
+
+    let many = |own: Value| {
+        let all: serde_json::Map<String, Value> = (0..1_000)
+            .map(|n| (format!("{n:024}"), own.clone()))
+            .collect();
+        with("overrides", Value::Object(all))
+    };
+    let word = many(json!("unlimited"));
+    assert!(word.worker > plain.worker + 1_000 * 400);
+    assert!(
+        word.full > plain.full + 5 * 1_000 * 38,
+        "the configuration is kept five times"
+    );
+    let scale = many(json!({ "scale": 2 }));
+    let limits = many(json!({ "limits": rule("b", 1)["limits"] }));
+    assert!(word.worker < scale.worker && scale.worker < limits.worker);
+
+    let matches = |path: Value| with("match", json!({ "path": path })).worker;
+    assert!(matches(json!({ "regex": "/a" })) > matches(json!({ "exact": "/a" })) + 5_000);
+}
+
+/// Allocations are those of Envoy: what is above the classes has pages to itself.
+#[test]
+fn allocations_are_rounded_up() {
+    for (bytes, most) in [(1, 8), (1_024, 1_024), (1_025, 1_152), (262_144, 262_144)] {
+        assert_eq!(allocated(bytes), most);
+    }
+    assert_eq!(allocated(262_145), 33 * 8_192);
+    // A short string lies in the node; 1 007 bytes and a zero at the end are 1 008.
+    assert_eq!(value(22), 96);
+    assert_eq!(value(23), 32 + 96);
+    assert_eq!(value(1_007), 1_024 + 96);
+    assert!(CLASSES.is_sorted());
+}

@@ -1,0 +1,233 @@
+//! The limits of a rule through time, and what its buckets undergo.
+//!
+//! A bucket has the number of the version that wrote it. When it is next touched, it is brought forward
+//! through every change since that concerns its key, each at the instant of that change: of the rule's
+//! limits, and of the overrides of that key. So a late touch gives the level that an immediate conversion
+//! of all buckets would have given, for keys with overrides, too.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
+use loudou_store::Age;
+
+use crate::config::scaled;
+use crate::rule::{Override, Rule, holds};
+
+/// A change of what the buckets of a rule hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The version that it made: buckets of an earlier one have not undergone it.
+    pub version: u32,
+    /// When.
+    pub at: Nanos,
+    /// What it does to levels.
+    pub carry: Carry,
+    /// How it was before.
+    pub before: Before,
+}
+
+/// The part of a rule that a change replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Its limits.
+    Limits(Limits),
+    /// Some of its overrides; `None` where there was none.
+    Overrides(Vec<(String, Option<Override>)>),
+    /// Nothing: levels alone were reset.
+    Same,
+}
+
+/// The changes of a rule that live buckets may still have to undergo, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The oldest version from which all changes are known.
+    pub since: u32,
+    /// The version in force.
+    pub version: u32,
+    /// The changes from `since` to `version`.
+    pub changes: Vec<Change>,
+}
+
+impl History {
+    /// A rule that begins with `version`.
+    pub const fn new(version: u32) -> Self {
+        Self {
+            since: version,
+            version,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Notes that `before` became `after` at the instant `at`, which makes `version`; whether that concerns
+    /// any bucket. Overrides that come, change and go leave what is used as it is, unless `carry` is `reset`.
+    pub fn note(
+        &mut self,
+        before: &Rule,
+        after: &Rule,
+        (carry, at, version): (Carry, Nanos, u32),
+    ) -> bool {
+        let known = self.changes.len();
+        let resets = carry == Carry::Reset;
+        let overrides = replaced_overrides(before, after);
+        if !overrides.is_empty() {
+            let carry = if resets { carry } else { Carry::Keep };
+            self.note_overrides(overrides, carry, at, version);
+        }
+        if before.limits != after.limits {
+            let before = Before::Limits(before.limits.clone());
+            self.push(before, carry, at, version);
+        } else if resets {
+            self.push(Before::Same, carry, at, version);
+        }
+        self.changes.len() > known
+    }
+
+    /// Notes at the instant `at` that some overrides are not any more what they were, which makes `version`.
+    pub fn note_overrides(
+        &mut self,
+        replaced: Vec<(String, Option<Override>)>,
+        carry: Carry,
+        at: Nanos,
+        version: u32,
+    ) {
+        self.push(Before::Overrides(replaced), carry, at, version);
+    }
+
+    fn push(&mut self, before: Before, carry: Carry, at: Nanos, version: u32) {
+        self.version = version;
+        self.changes.push(Change {
+            version,
+            at,
+            carry,
+            before,
+        });
+    }
+
+    /// The limits that were in force before.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
+        self.changes
+            .iter()
+            .filter_map(|change| match &change.before {
+                Before::Limits(limits) => Some(limits),
+                Before::Overrides(_) | Before::Same => None,
+            })
+    }
+
+    /// Forgets the changes up to `version`, which no bucket has to undergo any more.
+    pub fn forget(&mut self, version: u32) {
+        let version = version.min(self.version);
+        self.since = self.since.max(version);
+        self.changes.retain(|change| change.version > version);
+    }
+
+    /// How a bucket of `version` is related to the version in force.
+    pub fn age(&self, version: u32) -> Age {
+        match version.cmp(&self.version) {
+            core::cmp::Ordering::Less => Age::Older,
+            core::cmp::Ordering::Equal => Age::Current,
+            core::cmp::Ordering::Greater => Age::Newer,
+        }
+    }
+
+    /// Brings the bucket of `key` from `version` to the one in force, in which it has `limits`; `None` if it
+    /// is as it was. One of a version that is not known any more is new.
+    pub fn bring_forward(
+        &self,
+        rule: &Rule,
+        (key, limits): (&str, &Limits),
+        (bucket, version): (&Bucket, u32),
+        clock: Clock,
+    ) -> Option<Bucket> {
+        if version >= self.version {
+            return None;
+        }
+        if version < self.since {
+            return Some(limits.start(clock.now.max(bucket.last)));
+        }
+        let steps = self.steps(rule, (key, limits), version);
+        let mut brought: Option<Bucket> = None;
+        let mut rest = steps.iter().rev();
+        while let Some((old, change)) = rest.next() {
+            let next = rest.clone().next();
+            let new = next.map_or(limits, |(limits, _)| limits);
+            let bucket = brought.as_ref().unwrap_or(bucket);
+            let clock = clock.moved_to(change.at);
+            brought = Some(convert(old, new, change.carry, bucket, clock));
+        }
+        brought
+    }
+
+    /// The changes since `version` that concern `key`, newest first, with the limits that it had before.
+    fn steps<'a>(
+        &'a self,
+        rule: &'a Rule,
+        (key, limits): (&str, &'a Limits),
+        version: u32,
+    ) -> Vec<(Cow<'a, Limits>, &'a Change)> {
+        let mut own: Vec<(String, Override)> = rule
+            .overrides
+            .all_of(key)
+            .map(|(pattern, gives)| (pattern, gives.clone()))
+            .collect();
+        let mut of_rule = &rule.limits;
+        let mut after = Cow::Borrowed(limits);
+        let mut steps = Vec::new();
+        let changes = self.changes.iter().rev();
+        for change in changes.take_while(|change| change.version > version) {
+            match &change.before {
+                Before::Limits(limits) => of_rule = limits,
+                Before::Overrides(replaced) => {
+                    let replaced = replaced.iter().filter(|(pattern, _)| holds(pattern, key));
+                    for (pattern, gives) in replaced {
+                        own.retain(|(other, _)| other != pattern);
+                        own.extend(gives.clone().map(|gives| (pattern.clone(), gives)));
+                    }
+                }
+                Before::Same => {}
+            }
+            let before = limits_by(&own, of_rule);
+            if before != after || change.carry == Carry::Reset {
+                steps.push((before.clone(), change));
+            }
+            after = before;
+        }
+        steps
+    }
+}
+
+/// What `after` has not any more of the overrides of `before`; `None` for what it did not have.
+fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
+    let (before, after) = (&before.overrides, &after.overrides);
+    let gone = before
+        .iter()
+        .filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));
+    let gone = gone.map(|(pattern, gives)| (pattern, Some(gives.clone())));
+    let new = after
+        .iter()
+        .filter(|(pattern, _)| before.of_pattern(pattern).is_none());
+    gone.chain(new.map(|(pattern, _)| (pattern, None)))
+        .collect()
+}
+
+/// The limits of a key with these overrides, of which an exact one goes first and then the longest.
+fn limits_by<'a>(own: &[(String, Override)], rule: &'a Limits) -> Cow<'a, Limits> {
+    let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
+    let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
+    match first {
+        Some((_, gives)) => limits_of(gives, rule),
+        None => Cow::Borrowed(rule),
+    }
+}
+
+/// The limits of a bucket that an override gives in a rule with these limits. A key that is unlimited or
+/// banned keeps the bucket that it had, under the rule's.
+pub(crate) fn limits_of<'a>(gives: &Override, rule: &'a Limits) -> Cow<'a, Limits> {
+    match gives {
+        Override::Limits(limits) => Cow::Owned(limits.clone()),
+        // An edit whose limits cannot be scaled is refused before it gets here.
+        Override::Scale(scale) => scaled(rule, *scale).map_or(Cow::Borrowed(rule), Cow::Owned),
+        Override::Unlimited | Override::Banned => Cow::Borrowed(rule),
+    }
+}

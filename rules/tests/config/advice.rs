@@ -1,0 +1,138 @@
+//! What is allowed but hardly meant.
+
+use loudou_rules::config::{Problem, Severity, advice};
+use serde_json::{Value, json};
+
+use super::{file, read, rule};
+
+fn lines(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// A warning about a file whose only rule has `fields`, without the path to the rule.
+fn advised(fields: &Value) -> Vec<String> {
+    let problems = advice(&read(&file(&[rule(fields)])));
+    assert!(problems.iter().all(|p| p.severity == Severity::Warning));
+    let lines = lines(&problems).into_iter();
+    lines
+        .map(|line| line.strip_prefix("rules[0].").unwrap_or(&line).to_string())
+        .collect()
+}
+
+fn limits(limit: &Value) -> Value {
+    json!({ "limits": [limit] })
+}
+
+fn funnel(max_wait: &str) -> Value {
+    json!({ "algorithm": "funnel", "capacity": 5, "rate": "1/s", "max_wait": max_wait })
+}
+
+#[test]
+fn matches_that_never_hold() {
+    let of = |match_: Value| advised(&json!({ "match": match_ }));
+    let header = |name: &str, test: &str, value: Value| json!({ "name": name, test: value });
+    let pair = |one: Value, two: Value| of(json!({ "headers": [one, two] }));
+    let never = "no request ever matches:";
+    assert_eq!(
+        pair(
+            header("x-a", "present", json!(true)),
+            header("X-A", "present", json!(false))
+        ),
+        [format!(
+            "match.headers[1]: {never} `x-a` present and `x-a` absent never hold together"
+        )]
+    );
+    assert_eq!(
+        pair(
+            header("x-a", "exact", json!("1")),
+            header("x-a", "exact", json!("2"))
+        ),
+        [format!(
+            "match.headers[1]: {never} `x-a` = `1` and `x-a` = `2` never hold together"
+        )]
+    );
+    for (one, two) in [
+        (("x", "exact", json!("1")), ("x", "exact", json!("1"))),
+        (("x", "exact", json!("1")), ("x", "present", json!(true))),
+        (
+            ("x", "present", json!(false)),
+            ("y", "present", json!(true)),
+        ),
+    ] {
+        assert_eq!(
+            pair(header(one.0, one.1, one.2), header(two.0, two.1, two.2)),
+            [""; 0]
+        );
+    }
+    let pseudo = |name: &str, value: &str| {
+        let exact = header(name, "exact", json!(value));
+        let match_ = json!({ "methods": ["GET"], "path": { "prefix": "/a" }, "headers": [exact] });
+        of(match_).len()
+    };
+    assert_eq!(
+        [pseudo(":method", "GET"), pseudo(":method", "POST")],
+        [0, 1]
+    );
+    assert_eq!(
+        [pseudo(":path", "/a/b?c"), pseudo(":path", "/b?/a")],
+        [0, 1]
+    );
+    let absent = header(":path", "present", json!(false));
+    assert_eq!(
+        of(json!({ "headers": [absent] })),
+        [format!(
+            "match.headers[0]: {never} `:path` absent never holds: every request has it"
+        )]
+    );
+}
+
+#[test]
+fn waits_that_hold_hardly_anybody() {
+    let of =
+        |max_wait: &str, cost: u64| advised(&json!({ "limits": [funnel(max_wait)], "cost": cost }));
+    assert_eq!(
+        of("999ms", 1),
+        [
+            "limits[0].max_wait: \"999ms\": shorter than the 1s that one request takes: of requests that \
+          come at once, none waits"
+        ]
+    );
+    assert_eq!(of("1s", 1), [""; 0]);
+    assert_eq!(of("0s", 1), [""; 0]);
+    assert_eq!(of("1s", 2).len(), 1);
+}
+
+#[test]
+fn large_buckets() {
+    let log = |capacity: u64| {
+        let log = json!({ "algorithm": "sliding_log", "capacity": capacity, "window": "1m" });
+        advised(&limits(&log))
+    };
+    assert_eq!(log(128), [""; 0]);
+    assert_eq!(
+        log(256),
+        [
+            "limits[0].algorithm: \"sliding_log\": a bucket takes up to 2048 bytes, and each request reads \
+          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and takes little"
+        ]
+    );
+}
+
+#[test]
+fn the_same_rule_twice() {
+    let named = |name: &str, fields: Value| {
+        let mut rule = rule(&fields);
+        rule["name"] = json!(name);
+        rule
+    };
+    let of = |second: Value| {
+        let rules = [named("a", json!({})), second];
+        lines(&advice(&read(&file(&rules))))
+    };
+    assert_eq!(
+        of(named("b", json!({}))),
+        ["rules[1].name: \"b\": it does the same as `a`: one of them is enough"]
+    );
+    assert_eq!(of(named("b", json!({ "mode": "shadow" }))), [""; 0]);
+    assert_eq!(of(named("b", json!({ "key": [] }))), [""; 0]);
+}

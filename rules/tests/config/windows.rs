@@ -1,0 +1,230 @@
+//! The fields of limits with a window: read, written, and wrong.
+
+use loudou_limiter::Nanos;
+use loudou_limiter::algorithm::{
+    Algorithm, Align, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+};
+use loudou_rules::config::{Form, limit_fields, parse_limits};
+use serde_json::{Value, json};
+
+fn read(limit: &Value) -> Algorithm {
+    let limits = parse_limits(&json!([limit])).expect("valid");
+    limits.iter().next().expect("one").algorithm().clone()
+}
+
+/// What is said of it, without the path to the limit.
+fn wrong(limit: &Value) -> Vec<String> {
+    let problems = parse_limits(&json!([limit])).err().unwrap_or_default();
+    let lines = problems.iter().map(ToString::to_string);
+    lines.map(|line| line.replace("[0].", "")).collect()
+}
+
+/// A limit of 15 per minute with other fields.
+fn limit(algorithm: &str, fields: &Value) -> Value {
+    let mut limit = json!({ "algorithm": algorithm, "capacity": 15, "window": "1m" });
+    for (name, value) in fields.as_object().expect("an object") {
+        limit[name] = value.clone();
+    }
+    limit
+}
+
+#[test]
+fn fields_and_defaults() {
+    let minute = Nanos::from_secs(60);
+    let fixed = |align| Algorithm::from(FixedWindow::new(15, minute, align).expect("valid"));
+    let sliding = |slots, slot_capacity| {
+        let window = SlidingWindow::new(15, minute, slots, Some(slot_capacity));
+        Algorithm::from(window.expect("valid"))
+    };
+    let log = |count| Algorithm::from(SlidingLog::new(15, minute, count).expect("valid"));
+    let counter = Algorithm::from(SlidingCounter::new(15, minute).expect("valid"));
+    for (algorithm, given, expected) in [
+        ("fixed_window", json!({}), fixed(Align::First)),
+        (
+            "fixed_window",
+            json!({ "align": "first" }),
+            fixed(Align::First),
+        ),
+        (
+            "fixed_window",
+            json!({ "align": "clock" }),
+            fixed(Align::Clock),
+        ),
+        ("sliding_window", json!({}), sliding(10, 3)),
+        ("sliding_window", json!({ "slots": 2 }), sliding(2, 15)),
+        ("sliding_window", json!({ "slots": 64 }), sliding(64, 1)),
+        (
+            "sliding_window",
+            json!({ "slots": 4.0, "slot_capacity": 4.0 }),
+            sliding(4, 4),
+        ),
+        (
+            "sliding_window",
+            json!({ "slot_capacity": 15 }),
+            sliding(10, 15),
+        ),
+        ("sliding_log", json!({}), log(false)),
+        ("sliding_log", json!({ "count_refused": false }), log(false)),
+        ("sliding_log", json!({ "count_refused": true }), log(true)),
+        ("sliding_counter", json!({ "window": "60s" }), counter),
+    ] {
+        assert_eq!(
+            read(&limit(algorithm, &given)),
+            expected,
+            "{algorithm}: {given}"
+        );
+    }
+}
+
+/// With the defaults in it, and read back as the same.
+#[test]
+fn limits_are_written_as_they_are_read() {
+    for (algorithm, expected) in [
+        ("fixed_window", json!({ "align": "first" })),
+        ("sliding_window", json!({ "slots": 10, "slot_capacity": 3 })),
+        ("sliding_log", json!({ "count_refused": false })),
+        ("sliding_counter", json!({})),
+    ] {
+        let first = parse_limits(&json!([limit(algorithm, &json!({}))])).expect("valid");
+        let written = serde_json::to_value(&first).expect("serialises");
+        let mut expected = limit(algorithm, &expected);
+        expected["name"] = algorithm.into();
+        assert_eq!(written, json!([expected]));
+        assert_eq!(parse_limits(&written), Ok(first));
+    }
+}
+
+#[test]
+fn windows() {
+    let allowed =
+        "a whole number and a unit: 500ns, 20us, 250ms, 60s, 5m, 1h, 1d; from 1ns to 366d";
+    for algorithm in [
+        "fixed_window",
+        "sliding_window",
+        "sliding_log",
+        "sliding_counter",
+    ] {
+        for (window, said) in [
+            (
+                json!("0s"),
+                format!("window: \"0s\": out of range; allowed: {allowed}"),
+            ),
+            (
+                json!("367d"),
+                format!("window: \"367d\": out of range; allowed: {allowed}"),
+            ),
+            (
+                json!("1 minute"),
+                format!("window: \"1 minute\": not a duration; allowed: {allowed}"),
+            ),
+            (
+                json!(60),
+                format!("window: 60: not a duration; allowed: {allowed}; did you mean `60s`?"),
+            ),
+        ] {
+            let lines = wrong(&limit(algorithm, &json!({ "window": window })));
+            assert_eq!(lines, [said], "{algorithm}");
+        }
+        let missing = json!({ "algorithm": algorithm, "capacity": 15 });
+        let said = format!("[0]: `window` is missing; allowed: {allowed}");
+        assert_eq!(wrong(&missing), [said]);
+        for window in ["1ns", "366d"] {
+            let lines = wrong(&limit(algorithm, &json!({ "window": window })));
+            assert_eq!(lines, [""; 0], "{algorithm}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_one_algorithm() {
+    let slots = "a whole number from 2 to 64";
+    let reach =
+        "the capacity is out of reach with it; allowed: capacity/slots, rounded up, to capacity";
+    for (algorithm, given, said) in [
+        (
+            "fixed_window",
+            json!({ "align": "wall" }),
+            "align: \"wall\": unknown value; allowed: first, clock".to_string(),
+        ),
+        (
+            "sliding_window",
+            json!({ "slots": 1 }),
+            format!("slots: 1: out of range; allowed: {slots}"),
+        ),
+        (
+            "sliding_window",
+            json!({ "slots": 65 }),
+            format!("slots: 65: out of range; allowed: {slots}"),
+        ),
+        (
+            "sliding_window",
+            json!({ "slot_capacity": 16 }),
+            "slot_capacity: 16: out of range; allowed: a whole number from 1 to 15".to_string(),
+        ),
+        (
+            "sliding_window",
+            json!({ "slot_capacity": 1 }),
+            format!("slot_capacity: 1: {reach}"),
+        ),
+        (
+            "sliding_log",
+            json!({ "capacity": 257 }),
+            "capacity: 257: out of range; allowed: a whole number from 1 to 256".to_string(),
+        ),
+        (
+            "sliding_log",
+            json!({ "count_refused": "yes" }),
+            "count_refused: \"yes\": a text where true or false belongs; allowed: true, false"
+                .to_string(),
+        ),
+        (
+            "sliding_counter",
+            json!({ "align": "clock" }),
+            "align: unknown field; allowed: name, algorithm, capacity, window".to_string(),
+        ),
+    ] {
+        assert_eq!(wrong(&limit(algorithm, &given)), [said], "{algorithm}");
+    }
+}
+
+#[test]
+fn several_at_once_and_the_largest() {
+    let all = json!({ "capacity": 0, "window": "0s", "slots": 0, "slot_capacity": 0 });
+    assert_eq!(wrong(&limit("sliding_window", &all)).len(), 4);
+    assert_eq!(
+        wrong(&limit("sliding_log", &json!({ "capacity": 256 }))),
+        [""; 0]
+    );
+    // Four logs of 256 entries are all that a bucket holds.
+    let logs = |many: u32| {
+        let log = |n| {
+            json!({
+                "name": format!("l{n}"), "algorithm": "sliding_log", "capacity": 256, "window": "1h"
+            })
+        };
+        parse_limits(&(0..many).map(log).collect()).is_ok()
+    };
+    assert!(logs(4) && !logs(5));
+}
+
+/// What edit forms and the schema are made from.
+#[test]
+fn the_tables_of_fields() {
+    let names = |algorithm: &str| -> Vec<&str> {
+        limit_fields(algorithm)
+            .iter()
+            .map(|field| field.name)
+            .collect()
+    };
+    assert_eq!(names("fixed_window"), ["capacity", "window", "align"]);
+    assert_eq!(
+        names("sliding_window"),
+        ["capacity", "window", "slots", "slot_capacity"]
+    );
+    assert_eq!(
+        names("sliding_log"),
+        ["capacity", "window", "count_refused"]
+    );
+    assert_eq!(names("sliding_counter"), ["capacity", "window"]);
+    assert_eq!(limit_fields("sliding_log")[0].form, Form::Integer(1, 256));
+}

@@ -1,0 +1,212 @@
+//! Replaying one file of vectors.
+
+use std::time::Duration;
+
+use loudou_limiter::{Ask, Bucket, BucketDecision, Carry, Clock, Limits, Nanos, Verdict};
+use loudou_rules::config::parse_limits;
+use serde_json::Value;
+
+use crate::explained::{self, Case};
+use crate::report::Report;
+
+/// One microsecond, in nanoseconds: how exact times have to be.
+pub(crate) const MICRO: i128 = 1_000;
+/// One millisecond: where the other's clock shows no less.
+pub(crate) const MILLI: i128 = 1_000_000;
+/// One second, in nanoseconds.
+pub(crate) const SECOND: i128 = 1_000_000_000;
+
+/// A file of vectors, and how it is replayed.
+pub(crate) struct Suite {
+    pub(crate) file: &'static str,
+    pub(crate) json: &'static str,
+    /// Our limiter with the settings of a trace.
+    pub(crate) start: fn(&Value) -> Box<dyn Replay>,
+}
+
+/// Our limiter in the place of another one.
+pub(crate) trait Replay {
+    /// The instant of a call on our clock.
+    fn instant(&self, call: &Value) -> u64;
+    /// Replays a call, and notes what is different.
+    fn call(&mut self, call: &Value, differences: &mut Differences);
+    /// Goes on from the state in which `call` left the other limiter, which is not ours: so that one
+    /// difference is not met again in every call after it.
+    fn follow(&mut self, call: &Value);
+}
+
+/// One value that is not the same. Times are in nanoseconds, verdicts are 0 (admitted), 1 (held) and 2
+/// (refused), and `None` stands for no value at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) what: &'static str,
+    pub(crate) theirs: Option<i128>,
+    pub(crate) ours: Option<i128>,
+}
+
+/// A difference, with the case that covers it.
+pub(crate) type Explained = (Difference, Option<&'static Case>);
+
+/// What is different in one call.
+#[derive(Debug, Default)]
+pub(crate) struct Differences(Vec<Difference>);
+
+impl Differences {
+    /// Compares values that have to be the same.
+    pub(crate) fn same(
+        &mut self,
+        what: &'static str,
+        theirs: impl Into<Option<i128>>,
+        ours: impl Into<Option<i128>>,
+    ) {
+        self.within(0, what, theirs, ours);
+    }
+
+    /// Compares values that may be `tolerance` apart.
+    pub(crate) fn within(
+        &mut self,
+        tolerance: i128,
+        what: &'static str,
+        theirs: impl Into<Option<i128>>,
+        ours: impl Into<Option<i128>>,
+    ) {
+        let (theirs, ours) = (theirs.into(), ours.into());
+        let same = match (theirs, ours) {
+            (Some(theirs), Some(ours)) => (theirs - ours).abs() <= tolerance,
+            (theirs, ours) => theirs == ours,
+        };
+        if !same {
+            self.0.push(Difference { what, theirs, ours });
+        }
+    }
+
+    /// Compares verdicts; true when they are the same.
+    pub(crate) fn verdict(&mut self, theirs: Verdict, ours: Verdict) -> bool {
+        let number = |verdict| match verdict {
+            Verdict::Admit => 0,
+            Verdict::Hold => 1,
+            Verdict::Refuse => 2,
+        };
+        self.same("verdict", number(theirs), number(ours));
+        theirs == ours
+    }
+}
+
+/// One difference with all that can explain it.
+pub(crate) struct Seen<'a> {
+    pub(crate) file: &'static str,
+    pub(crate) trace: &'a Value,
+    pub(crate) call: &'a Value,
+    pub(crate) instant: u64,
+    /// The latest instant of the calls before.
+    pub(crate) latest: u64,
+    pub(crate) difference: Difference,
+}
+
+impl Suite {
+    /// Replays all traces.
+    pub(crate) fn run(&self, report: &mut Report) {
+        let document: Value = serde_json::from_str(self.json).expect(self.file);
+        let traces = document["traces"].as_array().expect("traces");
+        report.file(self.file, traces.len());
+        for trace in traces {
+            self.run_trace(trace, report);
+        }
+    }
+
+    fn run_trace(&self, trace: &Value, report: &mut Report) {
+        let mut replay = (self.start)(trace);
+        let mut latest = 0;
+        for (index, call) in trace["calls"].as_array().expect("calls").iter().enumerate() {
+            let instant = replay.instant(call);
+            let mut differences = Differences::default();
+            replay.call(call, &mut differences);
+            let mut seen = Seen {
+                file: self.file,
+                trace,
+                call,
+                instant,
+                latest,
+                difference: Difference::default(),
+            };
+            let explain = |difference| {
+                seen.difference = difference;
+                (difference, explained::find(&seen))
+            };
+            let differences: Vec<Explained> = differences.0.into_iter().map(explain).collect();
+            report.call(trace, call, index, &differences);
+            let apart = |(_, case): &Explained| case.is_some_and(|case| case.apart);
+            if differences.iter().any(apart) {
+                replay.follow(call);
+            }
+            latest = latest.max(instant);
+        }
+    }
+}
+
+/// Limits of ours with one bucket.
+#[derive(Clone)]
+pub(crate) struct Ours {
+    pub(crate) limits: Limits,
+    pub(crate) bucket: Bucket,
+}
+
+impl Ours {
+    /// A bucket of the limits in `document`, first touched at `now`.
+    pub(crate) fn new(document: &Value, now: u64) -> Self {
+        let limits = limits(document);
+        let bucket = limits.start(Nanos::new(now));
+        Self { limits, bucket }
+    }
+
+    /// Asks as a request that does not say how long it would wait.
+    pub(crate) fn ask(&mut self, cost: u64, now: u64) -> BucketDecision {
+        self.ask_waiting(cost, now, None)
+    }
+
+    /// Asks as a request that would wait for so long.
+    pub(crate) fn ask_waiting(
+        &mut self,
+        cost: u64,
+        now: u64,
+        max_wait: Option<u64>,
+    ) -> BucketDecision {
+        let ask = Ask::new(cost, Nanos::new(now)).waiting(max_wait.map(Nanos::new));
+        self.limits.answer(&mut self.bucket, &ask)
+    }
+
+    /// The rate per second of the only limit.
+    pub(crate) fn rate(&self) -> f64 {
+        let limit = self.limits.iter().next().expect("a limit").algorithm();
+        let rate = limit.rate().expect("a rate");
+        f64::from(rate.amount()) / Duration::from_nanos(rate.period().get()).as_secs_f64()
+    }
+
+    /// What a request of no cost is told.
+    pub(crate) fn look(&self, now: u64) -> BucketDecision {
+        self.limits.peek(&self.bucket, 0, Nanos::new(now))
+    }
+
+    /// How long the next request would have to wait.
+    pub(crate) fn wait_of_next(&self, now: u64) -> i128 {
+        let ask = Ask::new(1, Nanos::new(now)).waiting(Some(Nanos::MAX));
+        time(self.limits.answer(&mut self.bucket.clone(), &ask).wait())
+    }
+
+    /// Replaces the limits at `now`.
+    pub(crate) fn edit(&mut self, document: &Value, carry: Carry, now: u64) {
+        let (new, clock) = (limits(document), Clock::at(Nanos::new(now)));
+        self.bucket = loudou_limiter::convert(&self.limits, &new, carry, &self.bucket, clock);
+        self.limits = new;
+    }
+}
+
+/// The limits in `document`, as a rule file has them.
+fn limits(document: &Value) -> Limits {
+    parse_limits(document).unwrap_or_else(|problems| panic!("{document}: {problems:?}"))
+}
+
+/// A time of ours as a number to compare.
+pub(crate) fn time(time: Nanos) -> i128 {
+    time.get().into()
+}

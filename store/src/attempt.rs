@@ -1,0 +1,263 @@
+//! One decision against the store, step by step: read the page and decide, write it back if nobody
+//! was faster.
+//!
+//! The steps are apart so that a model can interleave those of many workers at will.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::ban::{Ban, Conduct};
+use loudou_limiter::{Ask, BucketDecision, Limits, Taken};
+
+use crate::gave_up::GaveUp;
+use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PageBytes, Slot, gain_flag};
+use crate::receipt::Receipt;
+use crate::rule::{Age, LiveRule};
+use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
+use crate::stats::StoreStats;
+use crate::table::{BucketId, Table};
+
+/// A request to the bucket `key` of a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Take<'a> {
+    /// The rule.
+    pub rule: &'a dyn LiveRule,
+    /// What the key has in it.
+    pub limits: &'a Limits,
+    /// The key.
+    pub key: &'a str,
+    /// What it asks for, and when.
+    pub ask: Ask,
+}
+
+/// A decision of a bucket.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    /// What it answered; a ban refuses without a look at the limits.
+    pub answer: Result<BucketDecision, Ban>,
+    /// For giving back what was taken; `None` of a refusal.
+    pub receipt: Option<Receipt>,
+}
+
+/// A [`Take`] in progress: reads and writes in turn until one write succeeds.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    table: &'a Table,
+    take: Take<'a>,
+    id: BucketId,
+    page_key: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
+    expected: Cas,
+    planned: Option<Planned>,
+    tries: u32,
+}
+
+/// What comes of it when the page is written.
+#[derive(Debug)]
+struct Planned {
+    charge: Charge,
+    is_new: bool,
+    evicted: Evicted,
+}
+
+impl<'a> Attempt<'a> {
+    /// Nothing done yet.
+    pub fn new(table: &'a Table, take: Take<'a>) -> Self {
+        let id = table.id(take.rule.tag(), take.key);
+        let page_key = table.page_key(id.page);
+        Self {
+            table,
+            take,
+            id,
+            page_key,
+            page: PageBytes::new(),
+            expected: 0,
+            planned: None,
+            tries: 0,
+        }
+    }
+
+    /// Reads the page and decides.
+    pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
+        self.expected = self.page.read(store, &self.page_key)?;
+        self.planned = Some(self.plan()?);
+        Ok(())
+    }
+
+    fn plan(&mut self) -> Result<Planned, GaveUp> {
+        let Take {
+            rule,
+            limits,
+            key,
+            ask,
+        } = self.take;
+        let now = ask.now;
+        let origin = self.page.origins().wrapping_add(1);
+        let mut evicted = Evicted::Nothing;
+        let found = self.page.find(self.id.fingerprint);
+        if found.is_none() {
+            let room = self.page.make_room(self.id.rule_tag, now);
+            evicted = room.map_err(|_full| GaveUp::PageFull)?;
+        }
+        let (index, mut slot) = match found {
+            Some((index, slot)) => (Some(index), slot),
+            None => (None, self.new_slot(origin)),
+        };
+        match rule.age(slot.version) {
+            Age::Current => {}
+            Age::Newer => return Err(GaveUp::Outdated),
+            Age::Older => {
+                let bucket = (&slot.bucket, slot.version);
+                let brought = rule.bring_forward((key, limits), bucket, ask.clock());
+                if let Some(bucket) = brought {
+                    slot.bucket = bucket;
+                    slot.origin = origin;
+                    // A ban may keep the limits from answering.
+                    slot.note(limits, &limits.peek(&slot.bucket, 0, now));
+                }
+                slot.version = rule.version();
+            }
+        }
+        slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+        let receipt = Receipt {
+            taken: Taken::new(&slot.bucket, &ask),
+            origin: slot.origin,
+        };
+        let answer = self.answer(&mut slot);
+        let is_refused = is_refused(&answer);
+        let counter = if is_refused {
+            &mut slot.refused
+        } else {
+            &mut slot.admitted
+        };
+        *counter = counter.saturating_add(1);
+        if slot.origin == origin {
+            self.page.set_origins(origin);
+        }
+        match index {
+            Some(index) => self.page.replace(index, &slot),
+            None => self.page.push(&slot),
+        }
+        Ok(Planned {
+            charge: Charge {
+                receipt: (!is_refused).then_some(receipt),
+                answer,
+            },
+            is_new: index.is_none(),
+            evicted,
+        })
+    }
+
+    /// What the slot answers. Who is banned takes nothing, and whose refusal is one too many is banned
+    /// with it.
+    fn answer(&self, slot: &mut Slot) -> Result<BucketDecision, Ban> {
+        let Take {
+            rule, limits, ask, ..
+        } = self.take;
+        let penalty = rule.penalty();
+        let now = ask.now.max(slot.bucket.last);
+        slot.conduct.settle(now);
+        if let Some(ban) = slot.conduct.ban(now) {
+            slot.bucket.last = now;
+            return Err(ban);
+        }
+        let answer = limits.answer(&mut slot.bucket, &ask);
+        if let Some(penalty) = penalty.filter(|_| answer.is_refused()) {
+            slot.conduct.strike(penalty, now);
+            // A ban that comes of it is no operator's; one that was is over.
+            slot.flags &= !FLAG_PINNED;
+        }
+        // Of the instant the answer is for, which a cost of 0 does not write down.
+        slot.note(limits, &answer);
+        slot.conduct.ban(now).map_or(Ok(answer), Err)
+    }
+
+    fn new_slot(&self, origin: u32) -> Slot {
+        let Take {
+            rule, limits, ask, ..
+        } = self.take;
+        Slot {
+            fingerprint: self.id.fingerprint,
+            rule_tag: self.id.rule_tag,
+            version: rule.version(),
+            idle_at_ms: 0,
+            held_until_ms: 0,
+            admitted: 0,
+            refused: 0,
+            flags: gain_flag(limits),
+            origin,
+            conduct: Conduct::default(),
+            bucket: limits.start(ask.now),
+        }
+    }
+
+    /// Writes what was decided. `None` when another worker was faster: read again.
+    pub fn write(
+        &mut self,
+        store: &mut dyn SharedData,
+        stats: &mut StoreStats,
+    ) -> Option<Result<Charge, GaveUp>> {
+        let planned = self.planned.take()?;
+        match store.set(&self.page_key, self.page.bytes(), self.expected) {
+            Err(StoreFailed) => Some(Err(GaveUp::Failed)),
+            Ok(Written::Done) => {
+                planned.count(stats);
+                if planned.is_new {
+                    self.table
+                        .add_name(store, self.id, self.take.key, self.page.bytes());
+                }
+                Some(Ok(planned.charge))
+            }
+            Ok(Written::Conflict) => self.conflict(planned, stats),
+        }
+    }
+
+    fn conflict(
+        &mut self,
+        planned: Planned,
+        stats: &mut StoreStats,
+    ) -> Option<Result<Charge, GaveUp>> {
+        self.tries = self.tries.saturating_add(1);
+        if self.tries <= MAX_RETRIES {
+            stats.cas_retries = stats.cas_retries.saturating_add(1);
+            return None;
+        }
+        if is_refused(&planned.charge.answer) {
+            // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
+            stats.lost_counts = stats.lost_counts.saturating_add(1);
+            return Some(Ok(planned.charge));
+        }
+        stats.cas_give_ups = stats.cas_give_ups.saturating_add(1);
+        Some(Err(GaveUp::Conflicts))
+    }
+}
+
+fn is_refused(answer: &Result<BucketDecision, Ban>) -> bool {
+    answer.as_ref().map_or(true, BucketDecision::is_refused)
+}
+
+impl Planned {
+    fn count(&self, stats: &mut StoreStats) {
+        if self.is_new {
+            stats.count_new(self.evicted);
+        }
+    }
+}
+
+impl Table {
+    /// Decides, and takes when admitted.
+    pub fn charge(
+        &self,
+        store: &mut dyn SharedData,
+        take: &Take<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<Charge, GaveUp> {
+        let mut attempt = Attempt::new(self, *take);
+        loop {
+            attempt.read(store)?;
+            if let Some(outcome) = attempt.write(store, stats) {
+                return outcome;
+            }
+        }
+    }
+}

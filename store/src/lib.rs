@@ -1,0 +1,53 @@
+//! The bounded store of Loudou's buckets: a fixed number of buckets in a key-value store that can neither
+//! list, delete nor expire, shared by workers that never wait for each other.
+//!
+//! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
+//! live in pages ([`page`]); [`Table`] finds a bucket's page by a seeded hash. [`Take`] decides,
+//! [`Give`] gives back, [`SetBan`] and the sweep change buckets that are there, all with
+//! compare-and-swap. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
+//! stores for tests and replays, [`overlay`] is one for a look at what would be. [`upstreams`] counts the
+//! responses of upstreams ([`health`]), and [`top`] the keys that come often. Of a rule the store knows
+//! only what [`LiveRule`] says.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc
+)]
+
+extern crate alloc;
+
+mod attempt;
+mod bans;
+mod gave_up;
+pub mod health;
+pub mod memory;
+pub mod names;
+pub mod overlay;
+pub mod page;
+pub mod paged;
+mod receipt;
+mod release;
+mod rule;
+mod shared_data;
+mod stats;
+mod sweep;
+mod table;
+pub mod top;
+pub mod upstreams;
+mod when;
+
+pub use attempt::{Attempt, Charge, Take};
+pub use bans::{SetBan, SetTo};
+pub use gave_up::GaveUp;
+pub use receipt::Receipt;
+pub use release::{Give, Giving, Why};
+pub use rule::{Age, LiveRule};
+pub use shared_data::{
+    CAS_ABSENT, CAS_OVERWRITE, Cas, MAX_RETRIES, SharedData, StoreFailed, Written,
+};
+pub use stats::StoreStats;
+pub use table::{BucketId, Table};
+pub use when::When;

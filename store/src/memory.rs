@@ -1,0 +1,88 @@
+//! Shared data in memory, held to the same rules as Envoy's: for tests, models and replays.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
+
+/// A store with one version counter for all keys, as Envoy has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStore {
+    values: BTreeMap<Vec<u8>, (Vec<u8>, Cas)>,
+    last_cas: Cas,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub const fn new() -> Self {
+        Self {
+            values: BTreeMap::new(),
+            last_cas: 0,
+        }
+    }
+
+    /// The number of keys: they are never removed.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether nothing was ever written.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    fn next_cas(&mut self) -> Cas {
+        self.last_cas = self.last_cas.wrapping_add(1).max(1);
+        self.last_cas
+    }
+}
+
+impl SharedData for MemoryStore {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        value.clear();
+        let found = self.values.get(key);
+        Ok(found.map(|(bytes, cas)| {
+            value.extend_from_slice(bytes);
+            *cas
+        }))
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
+        if let Some((_, current)) = self.values.get(key)
+            && expected != CAS_OVERWRITE
+            && expected != *current
+        {
+            return Ok(Written::Conflict);
+        }
+        let cas = self.next_cas();
+        self.values.insert(key.to_vec(), (value.to_vec(), cas));
+        Ok(Written::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared_data::CAS_ABSENT;
+
+    #[test]
+    fn has_the_traps_of_envoys_shared_data() {
+        let mut store = MemoryStore::new();
+        let mut value = Vec::new();
+        assert_eq!(store.get(b"k", &mut value), Ok(None));
+        // A missing key ignores the expected version.
+        assert_eq!(store.set(b"k", b"1", CAS_ABSENT), Ok(Written::Done));
+        assert_eq!(store.set(b"k", b"2", CAS_ABSENT), Ok(Written::Conflict));
+        let cas = store.get(b"k", &mut value).expect("get").expect("present");
+        assert_eq!(store.set(b"k", b"3", cas), Ok(Written::Done));
+        assert_eq!(
+            store.set(b"k", b"4", cas),
+            Ok(Written::Conflict),
+            "a stale version"
+        );
+        // 0 overwrites without looking.
+        assert_eq!(store.set(b"k", b"5", CAS_OVERWRITE), Ok(Written::Done));
+        store.get(b"k", &mut value).expect("get");
+        assert_eq!(value, b"5");
+    }
+}

@@ -1,0 +1,101 @@
+//! The printable keys of a page's buckets, in a value of their own: written only when a bucket comes
+//! to be, so the page that every request reads and writes stays small.
+//!
+//! ```text
+//! names  "LN" | version u8 | entry…      entry  fingerprint u64 | length u8 | bytes
+//! ```
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::page::{Page, SLOTS};
+
+const MAGIC: [u8; 3] = *b"LN\x01";
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 128;
+/// Two workers may add names at once, each knowing only its own page; room for twice the buckets
+/// lets both names stand.
+pub const ENTRIES: usize = 2 * SLOTS;
+
+/// The bytes of so many names of so many bytes.
+pub const fn bytes(entries: usize, key: usize) -> usize {
+    let entry = key.saturating_add(size_of::<u64>()).saturating_add(1);
+    entries.saturating_mul(entry).saturating_add(MAGIC.len())
+}
+
+/// The keys of a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    entries: Vec<(u64, String)>,
+}
+
+impl Names {
+    /// Reads names; what cannot be read is no name.
+    pub fn decode(bytes: &[u8]) -> Self {
+        let mut names = Self::default();
+        let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
+        while let Some((fingerprint, tail)) = rest.split_first_chunk::<8>() {
+            let Some((length, tail)) = tail.split_first() else {
+                break;
+            };
+            let Some((name, tail)) = tail.split_at_checked(usize::from(*length)) else {
+                break;
+            };
+            rest = tail;
+            if let Ok(name) = core::str::from_utf8(name) {
+                names
+                    .entries
+                    .push((u64::from_le_bytes(*fingerprint), name.to_string()));
+            }
+        }
+        names
+    }
+
+    /// Writes names into `out`, replacing what it held.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&MAGIC);
+        for (fingerprint, name) in &self.entries {
+            let Ok(length) = u8::try_from(name.len()) else {
+                continue;
+            };
+            out.extend_from_slice(&fingerprint.to_le_bytes());
+            out.push(length);
+            out.extend_from_slice(name.as_bytes());
+        }
+    }
+
+    /// The key of a bucket.
+    pub fn get(&self, fingerprint: u64) -> Option<&str> {
+        self.entries
+            .iter()
+            .find(|(own, _)| *own == fingerprint)
+            .map(|(_, name)| name.as_str())
+    }
+
+    /// Whether the next key takes the place of another one.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= ENTRIES
+    }
+
+    /// Adds a key; names of buckets that `page` no longer has make room when there is none.
+    pub fn add(&mut self, fingerprint: u64, key: &str, page: &Page) {
+        self.entries.retain(|(own, _)| *own != fingerprint);
+        while self.is_full() {
+            let lives = |own| page.slots.iter().any(|slot| slot.fingerprint == own);
+            let gone = self
+                .entries
+                .iter()
+                .position(|(own, _)| !lives(*own))
+                .unwrap_or(0);
+            self.entries.remove(gone);
+        }
+        let end = key
+            .char_indices()
+            .map(|(i, _)| i)
+            .find(|i| *i >= MAX_KEY)
+            .unwrap_or(key.len());
+        self.entries
+            .push((fingerprint, key.get(..end).unwrap_or_default().to_string()));
+    }
+}

@@ -1,0 +1,231 @@
+//! A page as it is stored. One slot of it is read and written where it lies; the others are only
+//! passed over, which takes a fraction of the time of reading and writing them all.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
+
+use super::{
+    Bytes, Evicted, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD, SLOTS, Slot,
+    Standing, UnknownPage, optional_bytes, victim,
+};
+use crate::gave_up::GaveUp;
+use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
+
+/// Where a page says how many slots it has, and how often a state began in it.
+const COUNT_AT: usize = 3;
+const ORIGINS_AT: usize = 4;
+/// Where a slot has the instant of its last touch.
+const LAST_AT: usize = 16;
+/// Where a slot has its flags, and where it says how many words it has.
+const FLAGS_AT: usize = 39;
+const WORDS_AT: usize = 49;
+/// The bytes of a word.
+const WORD: usize = 8;
+
+/// Sixteen buckets of one word take 952 bytes.
+const ROOM: usize = 1024;
+
+/// The bytes of a page that was found to be well-formed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageBytes {
+    bytes: Vec<u8>,
+    /// Where each slot begins; the rest is the end of the page.
+    starts: [usize; SLOTS],
+    count: usize,
+}
+
+impl PageBytes {
+    /// No page yet, with room for one of small buckets and a slot behind it.
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(ROOM),
+            ..Self::default()
+        }
+    }
+
+    /// Reads the page at `key`, which has no slots when it is not there; its version.
+    pub(crate) fn read(&mut self, store: &mut dyn SharedData, key: &[u8]) -> Result<Cas, GaveUp> {
+        if let Some(cas) = store.get(key, &mut self.bytes)? {
+            self.check().map_err(|_unknown| GaveUp::UnknownPage)?;
+            Ok(cas)
+        } else {
+            self.clear();
+            Ok(CAS_ABSENT)
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Makes it a page without slots.
+    fn clear(&mut self) {
+        Page::default().encode(&mut self.bytes);
+        self.count = 0;
+    }
+
+    /// Finds the slots, as strictly as [`Page::decode`].
+    fn check(&mut self) -> Result<(), UnknownPage> {
+        let mut reader = Bytes(&self.bytes);
+        let (count, _origins) = reader.page_head()?;
+        self.count = usize::from(count);
+        let mut at = PAGE_HEAD;
+        for start in self.starts.iter_mut().take(self.count) {
+            *start = at;
+            at = end_of_slot(&self.bytes, at).ok_or(UnknownPage)?;
+        }
+        if at == self.bytes.len() {
+            Ok(())
+        } else {
+            Err(UnknownPage)
+        }
+    }
+
+    /// [`Page::origins`].
+    pub(crate) fn origins(&self) -> u32 {
+        let origins = self.bytes.get(ORIGINS_AT..);
+        let origins = origins.and_then(|origins| origins.first_chunk());
+        origins.map_or(0, |origins| u32::from_le_bytes(*origins))
+    }
+
+    /// Writes [`Page::origins`].
+    pub(crate) fn set_origins(&mut self, origins: u32) {
+        let place = self.bytes.get_mut(ORIGINS_AT..);
+        if let Some(place) = place.and_then(|place| place.first_chunk_mut()) {
+            *place = origins.to_le_bytes();
+        }
+    }
+
+    /// The index and the slot of a bucket.
+    pub(crate) fn find(&self, fingerprint: u64) -> Option<(usize, Slot)> {
+        let own = fingerprint.to_le_bytes();
+        let index = (0..self.count).find(|index| {
+            let slot = self.bytes.get(self.range(*index));
+            slot.is_some_and(|slot| slot.starts_with(&own))
+        })?;
+        let slot = self.bytes.get(self.range(index))?;
+        Some((index, Bytes(slot).slot().ok()?))
+    }
+
+    /// The same as [`Page::make_room`].
+    pub(crate) fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
+        if self.count < SLOTS {
+            return Ok(Evicted::Nothing);
+        }
+        let standings = (0..self.count).filter_map(|index| {
+            let slot = self.bytes.get(self.range(index))?;
+            Standing::read(slot).ok()
+        });
+        let (index, evicted) = victim(standings, rule_tag, now).ok_or(PageFull)?;
+        self.remove(index);
+        Ok(evicted)
+    }
+
+    /// Takes a slot out; the last one takes its place.
+    pub(crate) fn remove(&mut self, index: usize) {
+        let last = self.range(self.count.saturating_sub(1));
+        let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
+        if index.saturating_add(1) < self.count {
+            self.splice(self.range(index), &moved);
+        }
+        self.set_count(self.count.saturating_sub(1));
+    }
+
+    /// Adds a slot behind the others, where there is room.
+    pub(crate) fn push(&mut self, slot: &Slot) {
+        let index = self.count;
+        if let Some(start) = self.starts.get_mut(index) {
+            *start = self.bytes.len();
+        }
+        slot.encode(&mut self.bytes);
+        self.set_count(index.saturating_add(1));
+    }
+
+    /// Writes a slot in the place of the one at `index`.
+    pub(crate) fn replace(&mut self, index: usize, slot: &Slot) {
+        let end = self.bytes.len();
+        slot.encode(&mut self.bytes);
+        let range = self.range_until(index, end);
+        if self.bytes.len().saturating_sub(end) == range.len() {
+            self.bytes.copy_within(end.., range.start);
+            self.bytes.truncate(end);
+        } else {
+            let slot = self.bytes.split_off(end);
+            self.splice(range, &slot);
+        }
+    }
+
+    /// Puts `slot` in the place of `range`, which is a slot; those behind it move.
+    fn splice(&mut self, range: Range<usize>, slot: &[u8]) {
+        let (start, old) = (range.start, range.len());
+        let behind = self.bytes.split_off(range.end.min(self.bytes.len()));
+        self.bytes.truncate(start);
+        self.bytes.extend_from_slice(slot);
+        self.bytes.extend_from_slice(&behind);
+        for other in self.starts.iter_mut().filter(|other| **other > start) {
+            *other = other.saturating_sub(old).saturating_add(slot.len());
+        }
+    }
+
+    fn set_count(&mut self, count: usize) {
+        self.count = count.min(SLOTS);
+        if let Some(byte) = self.bytes.get_mut(COUNT_AT) {
+            *byte = u8::try_from(count).unwrap_or(MAX_COUNT).min(MAX_COUNT);
+        }
+    }
+
+    fn range(&self, index: usize) -> Range<usize> {
+        self.range_until(index, self.bytes.len())
+    }
+
+    fn range_until(&self, index: usize, end: usize) -> Range<usize> {
+        let start = self.starts.get(index).copied().unwrap_or(end);
+        let next = index.saturating_add(1);
+        let next = self.starts.get(next).filter(|_| next < self.count);
+        start..next.copied().unwrap_or(end)
+    }
+}
+
+/// The end of a well-formed slot that begins at `start`.
+fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
+    let fixed = bytes.get(start..)?.get(..SLOT_HEAD)?;
+    let words = u16::from_le_bytes(*fixed.get(WORDS_AT..)?.first_chunk()?);
+    let words = usize::from(words);
+    let flags = *fixed.get(FLAGS_AT)?;
+    // Most slots have nothing between head and words.
+    let words_at = if flags & FLAGS_IN_BYTES == 0 {
+        SLOT_HEAD
+    } else {
+        let (conduct, held, line) = optional_bytes(flags);
+        let held_at = SLOT_HEAD.saturating_add(conduct);
+        let line_at = held_at.saturating_add(held);
+        let slot = bytes.get(start..)?;
+        for optional in [slot.get(SLOT_HEAD..held_at)?, slot.get(held_at..line_at)?] {
+            if !optional.is_empty() && optional.iter().all(|byte| *byte == 0) {
+                return None;
+            }
+        }
+        let number = |at: usize| {
+            slot.get(at..)?
+                .first_chunk()
+                .copied()
+                .map(u64::from_le_bytes)
+        };
+        if line > 0 && number(line_at)? <= number(LAST_AT)? {
+            return None;
+        }
+        line_at.saturating_add(line)
+    };
+    let end = start
+        .saturating_add(words_at)
+        .saturating_add(words.saturating_mul(WORD));
+    let slot = bytes.get(start..end)?;
+    let last = slot.last_chunk::<WORD>()?;
+    let is_trimmed = words == 0 || *last != [0; WORD];
+    (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(end)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Bytes that are patched are held to pages that are read and written whole.
+
+use loudou_limiter::Bucket;
+use loudou_limiter::ban::Conduct;
+use proptest::prelude::*;
+
+use super::*;
+
+fn slot() -> impl Strategy<Value = Slot> {
+    let number = || prop_oneof![Just(0), 0_u64..5, 0..=(1_u64 << 40) - 1];
+    (
+        0_u64..24,
+        (0_u32..4, any::<u32>()),
+        [number(), number(), number()],
+        prop_oneof![Just(0), 0_u8..8],
+        (any::<u32>(), any::<u32>(), number()),
+        prop::collection::vec(0_u64..3, 0..4),
+        (
+            conduct(),
+            prop_oneof![2 => Just(0), 1 => number()],
+            prop_oneof![2 => Just(0), 1 => any::<u64>()],
+        ),
+    )
+        .prop_map(
+            |(fingerprint, tags, numbers, flags, state, words, (conduct, held, line))| Slot {
+                fingerprint,
+                rule_tag: tags.0,
+                version: tags.1,
+                idle_at_ms: numbers[0],
+                held_until_ms: held,
+                admitted: numbers[1],
+                refused: numbers[2],
+                flags,
+                origin: state.1,
+                conduct,
+                bucket: Bucket {
+                    last: Nanos::new(state.0.into()),
+                    given: state.2,
+                    line: Nanos::new(line),
+                    words: words.into_iter().collect(),
+                },
+            },
+        )
+}
+
+/// Most keys have done nothing.
+fn conduct() -> impl Strategy<Value = Conduct> {
+    let number = || prop_oneof![Just(0), 0_u64..5, 0..=(1_u64 << 40) - 1];
+    let some = ([number(), number(), number()], 0_u16..3, 0_u8..3);
+    let some = some.prop_map(|(times, strikes, bans)| Conduct {
+        banned_until_ms: times[0],
+        since_ms: times[1],
+        clean_at_ms: times[2],
+        strikes,
+        bans,
+    });
+    prop_oneof![2 => Just(Conduct::default()), 1 => some]
+}
+
+fn encoded(page: &Page) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    page.encode(&mut bytes);
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn patched_bytes_are_those_of_a_page(
+        slots in prop::collection::vec((slot(), 0_u64..1 << 20, 0_u8..8), 1..60)
+    ) {
+        let mut page = Page::default();
+        let mut patched = PageBytes::default();
+        patched.clear();
+        for (slot, now_ms, also) in slots {
+            let now = Nanos::from_millis(now_ms);
+            if let Some((index, old)) = patched.find(slot.fingerprint) {
+                let place = page.find(slot.fingerprint).expect("the same buckets");
+                prop_assert_eq!(place.bucket.words(), old.bucket.words());
+                *place = slot.clone();
+                patched.replace(index, &slot);
+            } else {
+                prop_assert!(page.find(slot.fingerprint).is_none());
+                let room = page.make_room(slot.rule_tag, now);
+                prop_assert_eq!(patched.make_room(slot.rule_tag, now), room);
+                if room.is_ok() {
+                    page.slots.push(slot.clone());
+                    patched.push(&slot);
+                }
+            }
+            if also == 0 && let Some((index, _)) = patched.find(slot.fingerprint) {
+                page.slots.swap_remove(index);
+                patched.remove(index);
+            }
+            if also == 1 {
+                page.origins = slot.origin;
+                patched.set_origins(slot.origin);
+            }
+            prop_assert_eq!(patched.origins(), page.origins);
+            prop_assert_eq!(patched.bytes(), encoded(&page));
+            let known = (patched.starts, patched.count);
+            patched.check().expect("well-formed");
+            let same = known.0.iter().zip(&patched.starts).take(known.1).all(|(a, b)| a == b);
+            prop_assert!(same && known.1 == patched.count);
+        }
+    }
+
+    /// Any bytes are a page to both or to neither.
+    #[test]
+    fn bytes_are_checked_as_strictly(
+        origins in any::<u32>(),
+        slots in prop::collection::vec(slot(), 0..=16),
+        damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+        cut in 0_usize..3,
+    ) {
+        let mut bytes = encoded(&Page { origins, slots });
+        if let Some((at, byte)) = damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(bytes.len().saturating_sub(cut));
+        let mut patched = PageBytes::default();
+        patched.bytes.clone_from(&bytes);
+        prop_assert_eq!(patched.check().is_ok(), Page::decode(&bytes).is_ok());
+    }
+}

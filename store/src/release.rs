@@ -1,0 +1,188 @@
+//! Giving back what a request took when it has ended or came to nothing, step by step as in
+//! [`attempt`](super::attempt): read the page and take it off, write it back if nobody was faster.
+//!
+//! A bucket that is no longer there has nothing to take off, and none is created.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::Clock;
+
+use crate::gave_up::GaveUp;
+use crate::page::{FLAG_KEEPS_GAIN, PageBytes, gain_flag};
+use crate::receipt::Receipt;
+use crate::rule::{Age, LiveRule};
+use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
+use crate::stats::StoreStats;
+use crate::table::{BucketId, Table};
+
+/// Why something is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The request has passed and is over: what it took only until then.
+    Ended,
+    /// It was let in and came to nothing, because the client left while it waited: all it took.
+    Left,
+    /// The same, because another rule refused it: it was not admitted after all.
+    Refused,
+}
+
+/// What a request took from the bucket `key` of a rule, on its way back.
+#[derive(Clone, Copy, Debug)]
+pub struct Give<'a> {
+    /// The rule.
+    pub rule: &'a dyn LiveRule,
+    /// The key.
+    pub key: &'a str,
+    /// What it took.
+    pub receipt: &'a Receipt,
+    /// Why.
+    pub why: Why,
+    /// Now.
+    pub clock: Clock,
+}
+
+/// A [`Give`] in progress: reads and writes in turn until one write succeeds.
+#[derive(Debug)]
+pub struct Giving<'a> {
+    give: Give<'a>,
+    id: BucketId,
+    page_key: Vec<u8>,
+    /// The page as it was read, then as it should become.
+    page: PageBytes,
+    expected: Cas,
+    /// Whether anything changes.
+    is_planned: bool,
+    tries: u32,
+}
+
+impl<'a> Giving<'a> {
+    /// Nothing done yet.
+    pub fn new(table: &Table, give: Give<'a>) -> Self {
+        let id = table.id(give.rule.tag(), give.key);
+        Self {
+            give,
+            id,
+            page_key: table.page_key(id.page),
+            page: PageBytes::new(),
+            expected: 0,
+            is_planned: false,
+            tries: 0,
+        }
+    }
+
+    /// Reads the page and takes the cost off.
+    pub fn read(
+        &mut self,
+        store: &mut dyn SharedData,
+        stats: &mut StoreStats,
+    ) -> Result<(), GaveUp> {
+        let read = self.page.read(store, &self.page_key);
+        self.expected = read.inspect_err(|_lost| count(&mut stats.lost_returns))?;
+        let planned = self.plan();
+        self.is_planned = planned.inspect_err(|_lost| count(&mut stats.lost_returns))?;
+        Ok(())
+    }
+
+    /// Makes the page what it should become; whether anything changes.
+    ///
+    /// All comes back while the state is the one it was taken from. From one that an edit has converted,
+    /// or another bucket in the same place, only what is taken until the end of a request: those limits
+    /// know what they gave out.
+    fn plan(&mut self) -> Result<bool, GaveUp> {
+        let Give {
+            rule,
+            key,
+            receipt,
+            why,
+            clock,
+        } = self.give;
+        let now = clock.now;
+        let limits = rule.limits_of(key);
+        let origin = self.page.origins().wrapping_add(1);
+        let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
+            return Ok(false);
+        };
+        let bucket = (&slot.bucket, slot.version);
+        let brought = match rule.age(slot.version) {
+            Age::Newer => return Err(GaveUp::Outdated),
+            _ => rule.bring_forward((key, limits), bucket, clock),
+        };
+        let is_current = brought.is_none();
+        let is_same = is_current && slot.origin == receipt.origin;
+        if !limits.holds_until_end() && (why == Why::Ended || !is_same) {
+            return Ok(false);
+        }
+        let (words, admitted) = (slot.bucket.words.clone(), slot.admitted);
+        if let Some(bucket) = brought {
+            slot.bucket = bucket;
+        }
+        let taken = &receipt.taken;
+        if is_same && why != Why::Ended {
+            limits.give_back(&mut slot.bucket, taken);
+        } else {
+            limits.release(&mut slot.bucket, taken.cost(), taken.at(), now);
+        }
+        if is_same && why == Why::Refused {
+            slot.admitted = slot.admitted.saturating_sub(1);
+        }
+        if slot.bucket.words() == words.as_slice() && slot.admitted == admitted {
+            return Ok(false);
+        }
+        slot.note(limits, &limits.peek(&slot.bucket, 0, now));
+        slot.version = rule.version();
+        slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+        if !is_current {
+            slot.origin = origin;
+            self.page.set_origins(origin);
+        }
+        self.page.replace(index, &slot);
+        Ok(true)
+    }
+
+    /// Writes what is left. `None` when another worker was faster: read again.
+    pub fn write(
+        &mut self,
+        store: &mut dyn SharedData,
+        stats: &mut StoreStats,
+    ) -> Option<Result<(), GaveUp>> {
+        if !core::mem::take(&mut self.is_planned) {
+            return Some(Ok(()));
+        }
+        let gave_up = match store.set(&self.page_key, self.page.bytes(), self.expected) {
+            Ok(Written::Done) => return Some(Ok(())),
+            Err(StoreFailed) => GaveUp::Failed,
+            Ok(Written::Conflict) => {
+                self.tries = self.tries.saturating_add(1);
+                if self.tries <= MAX_RETRIES {
+                    count(&mut stats.cas_retries);
+                    return None;
+                }
+                GaveUp::Conflicts
+            }
+        };
+        count(&mut stats.lost_returns);
+        Some(Err(gave_up))
+    }
+}
+
+fn count(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
+}
+
+impl Table {
+    /// Gives back what a request took, as far as it comes back. What fails is lost, and counted.
+    pub fn give(
+        &self,
+        store: &mut dyn SharedData,
+        give: &Give<'_>,
+        stats: &mut StoreStats,
+    ) -> Result<(), GaveUp> {
+        let mut giving = Giving::new(self, *give);
+        loop {
+            giving.read(store, stats)?;
+            if let Some(outcome) = giving.write(store, stats) {
+                return outcome;
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the store has to know of a rule: the limits of its keys, through time.
+
+use core::fmt;
+
+use loudou_limiter::{Bucket, Clock, Limits, Penalty};
+
+use crate::page::Slot;
+
+/// A rule in force, as its buckets see it.
+pub trait LiveRule {
+    /// A number that tells its buckets from those of other rules.
+    fn tag(&self) -> u32;
+
+    /// The version in force, which each bucket that is written gets.
+    fn version(&self) -> u32;
+
+    /// How a bucket's version is related to the one in force.
+    fn age(&self, version: u32) -> Age;
+
+    /// The limits of a key's bucket.
+    fn limits_of(&self, key: &str) -> &Limits;
+
+    /// Brings the bucket of `key` from its version to the one in force, in which it has `limits`; `None` if
+    /// nothing changes.
+    fn bring_forward(
+        &self,
+        of: (&str, &Limits),
+        bucket: (&Bucket, u32),
+        clock: Clock,
+    ) -> Option<Bucket>;
+
+    /// The penalty for keys that are refused too often.
+    fn penalty(&self) -> Option<&Penalty>;
+
+    /// The bucket of a key in a slot, as it is under the version in force.
+    fn bucket_of(&self, key: &str, slot: &Slot, clock: Clock) -> Bucket {
+        let limits = self.limits_of(key);
+        self.bring_forward((key, limits), (&slot.bucket, slot.version), clock)
+            .unwrap_or_else(|| slot.bucket.clone())
+    }
+}
+
+// Not a bound of the trait: it would link the text of every part of a rule into the filter.
+impl fmt::Debug for dyn LiveRule + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {:08x} version {}", self.tag(), self.version())
+    }
+}
+
+/// How the version of a bucket is related to the one in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It is in it.
+    Current,
+    /// It has to be brought forward.
+    Older,
+    /// It has been brought further already: the rule at hand is out of date.
+    Newer,
+}

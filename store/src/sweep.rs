@@ -1,0 +1,68 @@
+//! Bringing buckets forward that nobody touches, so that what a rule has gone through can be forgotten.
+//!
+//! A rule that is edited again and again would otherwise have to remember every change for as long as any
+//! bucket lives. The sweep goes over the pages bit by bit; whoever is at it says how far it has come.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::Clock;
+
+use crate::gave_up::GaveUp;
+use crate::names::Names;
+use crate::page::{FLAG_KEEPS_GAIN, Page, Slot, gain_flag};
+use crate::rule::{Age, LiveRule};
+use crate::shared_data::{MAX_RETRIES, SharedData, Written};
+use crate::table::Table;
+
+impl Table {
+    /// Brings the buckets of `rule` in a page to the version in force; how many there were to bring. One
+    /// whose name is lost stays as it is: nobody knows what its key has.
+    pub fn bring_page_forward(
+        &self,
+        store: &mut dyn SharedData,
+        index: u32,
+        rule: &dyn LiveRule,
+        clock: Clock,
+    ) -> Result<usize, GaveUp> {
+        let key = self.page_key(index);
+        let mut bytes = Vec::new();
+        for _ in 0..=MAX_RETRIES {
+            let Some(cas) = store.get(&key, &mut bytes)? else {
+                return Ok(0);
+            };
+            let mut page = Page::decode(&bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
+            let is_behind =
+                |slot: &Slot| slot.rule_tag == rule.tag() && rule.age(slot.version) == Age::Older;
+            if !page.slots.iter().any(is_behind) {
+                return Ok(0);
+            }
+            store.get(&self.key(b'n', index), &mut bytes)?;
+            let names = Names::decode(&bytes);
+            let mut brought: usize = 0;
+            let Page { origins, slots } = &mut page;
+            for slot in slots.iter_mut().filter(|slot| is_behind(slot)) {
+                if let Some(name) = names.get(slot.fingerprint) {
+                    bring_forward(slot, origins, rule, name, clock);
+                    brought = brought.saturating_add(1);
+                }
+            }
+            page.encode(&mut bytes);
+            if brought == 0 || store.set(&key, &bytes, cas)? == Written::Done {
+                return Ok(brought);
+            }
+        }
+        Err(GaveUp::Conflicts)
+    }
+}
+
+fn bring_forward(slot: &mut Slot, origins: &mut u32, rule: &dyn LiveRule, key: &str, clock: Clock) {
+    let limits = rule.limits_of(key);
+    let brought = rule.bring_forward((key, limits), (&slot.bucket, slot.version), clock);
+    slot.version = rule.version();
+    let Some(bucket) = brought else { return };
+    slot.bucket = bucket;
+    *origins = origins.wrapping_add(1);
+    slot.origin = *origins;
+    slot.note(limits, &limits.peek(&slot.bucket, 0, clock.now));
+    slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
+}

@@ -1,0 +1,48 @@
+//! What was counted lately: the half under way and the one before, as all workers have flushed it.
+
+use alloc::vec::Vec;
+
+use loudou_limiter::Nanos;
+
+use super::shared::{self, Shared};
+use super::{By, COUNTERS, HALF, Summary};
+use crate::shared_data::{SharedData, StoreFailed};
+
+/// Counts of recent time.
+#[derive(Clone, Debug)]
+pub struct Recent {
+    /// From when on, give or take [`super::FLUSH_AFTER`].
+    pub since: Nanos,
+    /// What.
+    pub counts: Summary,
+}
+
+/// What was counted lately under `share`.
+pub fn recent(
+    store: &mut dyn SharedData,
+    share: &str,
+    by: By,
+    now: Nanos,
+) -> Result<Recent, StoreFailed> {
+    let mut bytes = Vec::new();
+    store.get(&shared::key(share), &mut bytes)?;
+    let shared = Shared::read(&bytes).unwrap_or_default();
+    // Another worker may have begun a half that this one's clock has not reached yet.
+    let shared = shared.at(shared::half(now));
+    let before = shared.half.saturating_sub(1);
+    // Room for all keys of both halves, so none has to go.
+    let mut counts = Summary::new(COUNTERS.saturating_mul(2));
+    let mut halves = Vec::from([shared.half]);
+    if before != shared.half {
+        halves.push(before);
+    }
+    for half in halves {
+        if let Some(part) = Summary::decode(shared.part(half, by), COUNTERS) {
+            counts.merge(&part);
+        }
+    }
+    Ok(Recent {
+        since: Nanos::new(before.saturating_mul(HALF.get())),
+        counts,
+    })
+}

@@ -1,0 +1,361 @@
+//! Pages, names and heads as bytes: what is written is read back, and no bytes do harm.
+
+use loudou_limiter::Nanos;
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::versions::History;
+use loudou_store::names::Names;
+use loudou_store::page::Page;
+use loudou_store::{CAS_OVERWRITE, GaveUp, SharedData, Table, Why, Written};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{SHARE, World, clock, page_key, per_day, rule, take};
+
+const MAX_U40: u64 = (1 << 40) - 1;
+/// How many states began in [`raw_page`].
+const ORIGINS: u32 = 0x0807_0605;
+
+/// The fields of a slot as they stand in a page.
+#[derive(Clone, Debug)]
+struct RawSlot {
+    fingerprint: u64,
+    tags: (u32, u32),
+    last: u64,
+    u40s: [u64; 3],
+    flags: u8,
+    origin: u32,
+    given: u64,
+    /// Only with its flag; never all zeros.
+    conduct: ([u64; 3], u16, u8),
+    /// Only with its flag; never zero.
+    held: u64,
+    /// Only with its flag; never at the last touch or before it.
+    line: u64,
+    words: Vec<u64>,
+}
+
+/// The version of the rule, in the middle of all there are.
+const VERSION: u32 = 7;
+/// The slot has a conduct.
+const CONDUCT: u8 = 8;
+/// The slot has an instant until which it is held.
+const HELD: u8 = 16;
+/// The slot has a line.
+const LINE: u8 = 32;
+
+fn raw_slot() -> impl Strategy<Value = RawSlot> {
+    let u40 = || prop_oneof![Just(0), Just(MAX_U40), 0..=MAX_U40];
+    (
+        any::<u64>(),
+        any::<(u32, u32)>(),
+        (0..u64::MAX, any::<u64>()),
+        [u40(), u40(), u40()],
+        (any::<u8>(), any::<u32>(), u40()),
+        prop::collection::vec(any::<u64>(), 0..=16),
+        ([u40(), u40(), u40()], any::<u16>(), 1_u8.., 1..=MAX_U40),
+    )
+        .prop_map(
+            |(
+                fingerprint,
+                tags,
+                (last, later),
+                u40s,
+                (flags, origin, given),
+                mut words,
+                conduct,
+            )| {
+                // Zeros at the end are left out.
+                while words.last() == Some(&0) {
+                    words.pop();
+                }
+                RawSlot {
+                    fingerprint,
+                    tags,
+                    last,
+                    u40s,
+                    flags,
+                    origin,
+                    given,
+                    conduct: (conduct.0, conduct.1, conduct.2),
+                    held: conduct.3,
+                    line: last + 1 + later % (u64::MAX - last),
+                    words,
+                }
+            },
+        )
+}
+
+/// The page format, written a second time from its description.
+fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
+    let mut out = b"LP\x05".to_vec();
+    out.push(u8::try_from(slots.len()).expect("at most 16"));
+    out.extend(ORIGINS.to_le_bytes());
+    for slot in slots {
+        out.extend(slot.fingerprint.to_le_bytes());
+        out.extend(slot.tags.0.to_le_bytes());
+        out.extend(slot.tags.1.to_le_bytes());
+        out.extend(slot.last.to_le_bytes());
+        for number in slot.u40s {
+            out.extend(&number.to_le_bytes()[..5]);
+        }
+        out.push(slot.flags);
+        out.extend(slot.origin.to_le_bytes());
+        out.extend(&slot.given.to_le_bytes()[..5]);
+        let words = u16::try_from(slot.words.len()).expect("at most 1024");
+        out.extend(words.to_le_bytes());
+        if slot.flags & CONDUCT != 0 {
+            let (times, strikes, bans) = slot.conduct;
+            for time in times {
+                out.extend(&time.to_le_bytes()[..5]);
+            }
+            out.extend(strikes.to_le_bytes());
+            out.push(bans);
+        }
+        if slot.flags & HELD != 0 {
+            out.extend(&slot.held.to_le_bytes()[..5]);
+        }
+        if slot.flags & LINE != 0 {
+            out.extend(slot.line.to_le_bytes());
+        }
+        for word in &slot.words {
+            out.extend(word.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// Limits of every algorithm, with small numbers and with the largest.
+fn limits() -> Vec<Value> {
+    let large = |algorithm: &str| json!([{ "algorithm": algorithm, "capacity": 1_000_000_000, "window": "366d" }]);
+    let lump = json!({
+        "name": "a", "algorithm": "token_bucket", "capacity": 9, "rate": "7/s", "refill": "interval"
+    });
+    let slow = json!({
+        "name": "b", "algorithm": "funnel", "capacity": 1_000_000_000, "rate": "1000000000/366d"
+    });
+    let clock = json!({
+        "name": "c", "algorithm": "fixed_window", "capacity": 9, "window": "7s", "align": "clock"
+    });
+    let strict = json!({
+        "algorithm": "sliding_log", "capacity": 9, "window": "7s", "count_refused": true
+    });
+    let slots = json!({
+        "algorithm": "sliding_window", "capacity": 9, "window": "7s", "slots": 7
+    });
+    vec![
+        json!([{ "algorithm": "funnel", "capacity": 9, "rate": "7/s" }]),
+        json!([{ "algorithm": "token_bucket", "capacity": 9, "rate": "7/s", "initial": 2 }]),
+        json!([lump, slow, clock]),
+        json!([strict]),
+        json!([slots]),
+        json!([{ "algorithm": "sliding_log", "capacity": 256, "window": "366d" }]),
+        json!([{ "algorithm": "sliding_counter", "capacity": 9, "window": "7ns" }]),
+        large("fixed_window"),
+        large("sliding_window"),
+        large("sliding_counter"),
+        json!([{ "algorithm": "funnel", "capacity": 9, "rate": "7/s", "max_wait": "1h" }]),
+        json!([{ "algorithm": "token_bucket", "capacity": 9, "rate": "7/3s", "refill": "interval", "max_wait": "9s" }]),
+        json!([{ "algorithm": "leaky_queue", "capacity": 9, "rate": "7/s", "immediate": 2 }]),
+        json!([{ "algorithm": "leaky_queue", "capacity": 1_000_000_000, "rate": "1000000000/365d" }]),
+        json!([{ "algorithm": "concurrency", "capacity": 9, "lease": "7s" }]),
+        json!([{ "algorithm": "concurrency", "capacity": 9, "lease": "366d" }]),
+        json!([{ "algorithm": "smooth_bursty", "rate": "7/3s", "burst_seconds": 2.5, "max_wait": "9s" }]),
+        json!([{ "algorithm": "smooth_bursty", "rate": "1000000000/366d", "burst_seconds": 86_400 }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "7/3s", "warmup": "9s", "max_wait": "9s" }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "1000000000/1ns", "warmup": "366d", "cold_factor": 1000 }]),
+        json!([{ "algorithm": "smooth_warmup", "rate": "1/366d", "warmup": "1ns", "cold_factor": 1 }]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn a_page_reads_back(slots in prop::collection::vec(raw_slot(), 0..=16)) {
+        let bytes = raw_page(&slots);
+        let page = Page::decode(&bytes).expect("well-formed");
+        for (raw, slot) in slots.iter().zip(&page.slots) {
+            prop_assert_eq!(slot.fingerprint, raw.fingerprint);
+            prop_assert_eq!((slot.rule_tag, slot.version), raw.tags);
+            prop_assert_eq!(slot.bucket.last.get(), raw.last);
+            prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
+            let flags = raw.flags & !(CONDUCT | HELD | LINE);
+            prop_assert_eq!((slot.flags, slot.origin), (flags, raw.origin));
+            let held = if raw.flags & HELD == 0 { 0 } else { raw.held };
+            prop_assert_eq!(slot.held_until_ms, held);
+            let conduct = slot.conduct;
+            let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
+            let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };
+            prop_assert_eq!((times, conduct.strikes, conduct.bans), expected);
+            prop_assert_eq!(slot.bucket.words(), raw.words.as_slice());
+        }
+        let mut written = vec![1, 2, 3];
+        page.encode(&mut written);
+        prop_assert_eq!(written, bytes);
+    }
+
+    #[test]
+    fn random_bytes_are_no_page_and_do_no_harm(
+        bytes in prop::collection::vec(any::<u8>(), 0..300), count in any::<u8>(),
+    ) {
+        let _unread = Page::decode(&bytes);
+        let names = Names::decode(&bytes);
+        prop_assert_eq!(names.get(0), None);
+        let with_head = [b"LP\x05".as_slice(), &[count], &bytes].concat();
+        if let Ok(page) = Page::decode(&with_head) {
+            let mut written = Vec::new();
+            page.encode(&mut written);
+            prop_assert_eq!(written, with_head);
+        }
+        let with_head = [b"LN\x01".as_slice(), &bytes].concat();
+        let names = Names::decode(&with_head);
+        let mut written = Vec::new();
+        names.encode(&mut written);
+        prop_assert!(written.len() <= with_head.len());
+        prop_assert_eq!(Names::decode(&written), names);
+    }
+
+    #[test]
+    fn random_heads_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let mut world = World::new(16);
+        let written = world.store.set(b"test:head", &bytes, CAS_OVERWRITE);
+        prop_assert_eq!(written, Ok(Written::Done));
+        match Table::find(&mut world.store, SHARE) {
+            Ok(table) => prop_assert!(table.is_some_and(|table| table.pages() > 0)),
+            Err(error) => prop_assert_eq!(error, GaveUp::UnknownPage),
+        }
+    }
+
+    /// A well-formed page with any numbers in it: decisions are made, and stay within bounds.
+    #[test]
+    fn any_numbers_in_a_page_are_survived(
+        mut slots in prop::collection::vec(raw_slot(), 1..=16),
+        now in any::<u64>(), pick in prop::sample::select(limits()),
+        why in prop::sample::select(vec![Why::Ended, Why::Left, Why::Refused]),
+        version in prop_oneof![4 => Just(VERSION), 2 => 0..VERSION, 1 => VERSION + 1..],
+    ) {
+        let mut world = World::new(16);
+        let limits = ActiveRule::new(rule(&pick).rule().clone(), History::new(VERSION));
+        // What a bucket gave out that was in its place: the first one of its page.
+        let elsewhere = World::new(16).receipt(&limits, "k", slots[0].last);
+        slots[0].fingerprint = world.table.id(super::tag(), "k").fingerprint;
+        slots[0].tags.1 = version;
+        if version == VERSION {
+            slots[0].origin = 1;
+            slots[0].words.resize(super::limits(&limits).words(), u64::MAX);
+            let page = Page::decode(&raw_page(&slots)).expect("well-formed");
+            let look = super::limits(&limits).peek(&page.slots[0].bucket, 0, Nanos::new(now));
+            prop_assert!(!look.is_refused());
+        }
+        let written = world.store.set(&page_key(0), &raw_page(&slots), CAS_OVERWRITE);
+        prop_assert_eq!(written, Ok(Written::Done));
+        for key in ["k", "new"] {
+            let take = take(&limits, key, now);
+            let mut receipts = vec![elsewhere.clone()];
+            match world.table.charge(&mut world.store, &take, &mut world.stats) {
+                Ok(charge) => {
+                    receipts.push(charge.receipt);
+                    let Ok(answer) = charge.answer else { continue };
+                    for limit in answer.decisions() {
+                        prop_assert!(limit.remaining <= limit.capacity);
+                        // A full bucket empties within two windows of 366 days, whatever the page
+                        // says; and what is above the capacity leaks within 250.
+                        let years = Nanos::from_secs((2 * 366 + 91_500) * 86_400);
+                        prop_assert!(limit.reset_after <= years);
+                    }
+                }
+                Err(GaveUp::Outdated) => {
+                    prop_assert!(version > VERSION && key == "k");
+                    continue;
+                }
+                Err(error) => prop_assert_eq!(error, GaveUp::PageFull),
+            }
+            for receipt in receipts.iter().flatten() {
+                let give = limits.give(key, receipt, why, clock(now));
+                prop_assert_eq!(world.table.give(&mut world.store, &give, &mut world.stats), Ok(()));
+                let Some(slot) = world.slot(key) else { continue };
+                let look = super::limits(&limits).peek(&slot.bucket, 0, Nanos::new(now));
+                for limit in look.decisions() {
+                    prop_assert!(limit.remaining <= limit.capacity);
+                }
+            }
+        }
+    }
+}
+
+/// More slots than a page has, or more words than a bucket has, are another format.
+#[test]
+fn a_page_has_bounds() {
+    let slot = |words: usize| RawSlot {
+        fingerprint: 1,
+        tags: (2, 3),
+        last: 4,
+        u40s: [5, 6, 7],
+        flags: 64,
+        origin: 9,
+        given: 10,
+        conduct: ([0; 3], 0, 0),
+        held: 0,
+        line: 0,
+        words: vec![9; words],
+    };
+    assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
+    assert!(Page::decode(&raw_page(&vec![slot(2); 17])).is_err());
+    assert!(Page::decode(&raw_page(&[slot(1024)])).is_ok());
+    assert!(Page::decode(&raw_page(&[slot(1025)])).is_err());
+    // Nor is one more believed that is not there.
+    let mut claimed = raw_page(&[slot(16)]);
+    assert_eq!(claimed[57], 16, "the number of words");
+    claimed[57] = 17;
+    assert!(Page::decode(&claimed).is_err());
+    // A conduct of nothing is left out, and so is an instant that is none.
+    for flags in [CONDUCT, HELD] {
+        let with = |some: u8| RawSlot {
+            flags,
+            conduct: ([0; 3], 0, some),
+            held: some.into(),
+            ..slot(2)
+        };
+        assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
+        assert!(Page::decode(&raw_page(&[with(0)])).is_err());
+    }
+    // So is a line that has passed when the bucket was last touched.
+    let with = |line: u64| RawSlot {
+        flags: LINE,
+        line,
+        ..slot(2)
+    };
+    assert!(Page::decode(&raw_page(&[with(5)])).is_ok());
+    assert!(Page::decode(&raw_page(&[with(4)])).is_err());
+    assert!(Page::decode(&raw_page(&[with(0)])).is_err());
+}
+
+/// Counters stop at their largest number instead of starting over.
+#[test]
+fn counters_saturate() {
+    let mut world = World::new(16);
+    let limits = per_day(1);
+    assert!(world.admits(&limits, "k", 0));
+    world.edit("k", |slot| {
+        slot.refused = MAX_U40;
+        slot.admitted = u64::MAX;
+    });
+    assert_eq!(world.slot("k").map(|slot| slot.admitted), Some(MAX_U40));
+    assert!(!world.admits(&limits, "k", 0));
+    assert_eq!(world.slot("k").map(|slot| slot.refused), Some(MAX_U40));
+}
+
+/// The sizes that the memory bound is computed from.
+#[test]
+fn a_funnel_takes_59_to_67_bytes() {
+    let mut world = World::new(16);
+    // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
+    let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
+    let (even, uneven) = (per_day(1), rule(&uneven));
+    let mut bytes = Vec::new();
+    for (key, limits, size) in [("a", &even, 8 + 59), ("b", &uneven, 8 + 59 + 67)] {
+        assert!(world.admits(limits, key, 0));
+        world.store.get(&page_key(0), &mut bytes).expect("works");
+        assert_eq!(bytes.len(), size);
+    }
+}

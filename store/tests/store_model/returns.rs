@@ -1,0 +1,130 @@
+//! What comes back to one bucket, and what does not: it is gone, another one, or edited.
+
+use loudou_limiter::Carry;
+use loudou_rules::active_rule::ActiveRule;
+use loudou_store::memory::MemoryStore;
+use loudou_store::{Cas, GaveUp, Receipt, SharedData, StoreFailed, Why, Written};
+
+use super::{World, clock, edited};
+
+const KEY: &str = "k";
+
+/// One request's way through the first rule's bucket.
+fn charged(world: &mut World, rule: &ActiveRule, now: u64) -> Receipt {
+    world.receipt(rule, KEY, now).expect("admitted")
+}
+
+fn give_back(world: &mut World, rule: &ActiveRule, receipt: &Receipt, why: Why, now: u64) {
+    let give = rule.give(KEY, receipt, why, clock(now));
+    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+    assert_eq!(given, Ok(()));
+}
+
+/// Whoever leaves a line was let in; whom another rule refused was not.
+#[test]
+fn only_a_refusal_takes_the_count_back() {
+    for (why, admitted) in [(Why::Left, 1), (Why::Refused, 0), (Why::Ended, 1)] {
+        let mut world = World::new(16);
+        let limits = super::per_day(3);
+        let receipt = charged(&mut world, &limits, 0);
+        give_back(&mut world, &limits, &receipt, why, 1);
+        let slot = world.slot(KEY).expect("a bucket");
+        assert_eq!(slot.admitted, admitted, "{why:?}");
+        let is_back = slot.bucket.words().is_empty();
+        assert_eq!(is_back, why != Why::Ended, "{why:?}");
+        assert_eq!(slot.idle_at_ms <= 1, is_back);
+    }
+}
+
+/// A bucket that took the place of the one that gave.
+#[test]
+fn a_bucket_in_the_place_of_another_gets_nothing() {
+    let mut world = World::new(16);
+    let limits = super::per_day(3);
+    let id = world.table.id(super::tag(), KEY);
+    // Even at the same instant, in the same state.
+    let receipt = charged(&mut world, &limits, 5);
+    world.table.reset(&mut world.store, id).expect("works");
+    give_back(&mut world, &limits, &receipt, Why::Refused, 5);
+    assert_eq!(world.slot(KEY), None, "none comes to be");
+    let second = charged(&mut world, &limits, 5);
+    let before = world.slot(KEY);
+    give_back(&mut world, &limits, &receipt, Why::Refused, 5);
+    assert_eq!(world.slot(KEY), before);
+    give_back(&mut world, &limits, &second, Why::Refused, 5);
+    assert!(world.slot(KEY) != before);
+}
+
+/// An edit has converted the state: what was taken before it means something else after it.
+#[test]
+fn nothing_comes_back_across_an_edit() {
+    for touched in [false, true] {
+        let mut world = World::new(16);
+        let mut limits = super::per_day(100);
+        let first = limits.clone();
+        for _ in 0..50 {
+            charged(&mut world, &limits, 0);
+        }
+        let receipt = charged(&mut world, &limits, 0);
+        for (to, at) in [(&super::per_day(10), 5), (&first, 6)] {
+            limits = edited(&limits, to, Carry::Keep, at);
+        }
+        if touched {
+            charged(&mut world, &limits, 7);
+        }
+        let before = world.slot(KEY);
+        give_back(&mut world, &limits, &receipt, Why::Refused, 8);
+        assert_eq!(world.slot(KEY), before);
+        // After it, everything is as ever.
+        let receipt = charged(&mut world, &limits, 9);
+        let before = world.slot(KEY).expect("a bucket");
+        give_back(&mut world, &limits, &receipt, Why::Refused, 9);
+        let after = world.slot(KEY).expect("a bucket");
+        assert_eq!(after.admitted + 1, before.admitted);
+        assert!(after.bucket.words() != before.bucket.words());
+    }
+}
+
+/// A worker that has not heard of an edit leaves a bucket alone that has; when it has heard of it, the edit
+/// is between what was taken and its return.
+#[test]
+fn who_has_not_heard_of_an_edit_gives_nothing_back() {
+    let mut world = World::new(16);
+    let old = super::per_day(100);
+    let receipt = charged(&mut world, &old, 0);
+    let new = edited(&old, &super::per_day(10), Carry::Keep, 5);
+    charged(&mut world, &new, 6);
+    let before = world.slot(KEY);
+    let give = old.give(KEY, &receipt, Why::Refused, clock(7));
+    let given = world.table.give(&mut world.store, &give, &mut world.stats);
+    assert_eq!(given, Err(GaveUp::Outdated));
+    assert_eq!(world.stats.lost_returns, 1);
+    assert_eq!(world.slot(KEY), before);
+    give_back(&mut world, &new, &receipt, Why::Refused, 8);
+    assert_eq!(world.slot(KEY), before);
+}
+
+/// A store on which every write conflicts.
+struct Conflicting(MemoryStore);
+
+impl SharedData for Conflicting {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
+        self.0.get(key, value)
+    }
+
+    fn set(&mut self, _: &[u8], _: &[u8], _: Cas) -> Result<Written, StoreFailed> {
+        Ok(Written::Conflict)
+    }
+}
+
+#[test]
+fn a_return_that_fails_is_counted() {
+    let mut world = World::new(16);
+    let limits = super::per_day(3);
+    let receipt = charged(&mut world, &limits, 0);
+    let mut store = Conflicting(world.store.clone());
+    let give = limits.give(KEY, &receipt, Why::Refused, clock(0));
+    let given = world.table.give(&mut store, &give, &mut world.stats);
+    assert!(given.is_err());
+    assert_eq!(world.stats.lost_returns, 1);
+}
