@@ -9,16 +9,13 @@ use loudou_store::When;
 
 use super::grammar::{Field, Form, Object, Text, object, words};
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, answers, cost, keys, limits, matches, name, overrides, warnings, when};
+use super::{
+    NameKind, answers, cost, keys, limits, matches, mode, name, overrides, warnings, when,
+};
 use crate::rule::{
     Cost, KeyPart, Match, Mode, OnError, OnMissingKey, Overrides, Refuse, Respond, Rule,
 };
 
-pub(super) const MODES: [(&str, Mode); 3] = [
-    ("enforce", Mode::Enforce),
-    ("shadow", Mode::Shadow),
-    ("off", Mode::Off),
-];
 const MISSING: [(&str, OnMissingKey); 3] = [
     ("skip", OnMissingKey::Skip),
     ("refuse", OnMissingKey::Refuse),
@@ -71,12 +68,7 @@ pub(super) const RULE: Object = object!([
         "1",
         "What a request takes, in cost units: a number, what a header says, or by the length of the body.",
     ),
-    part(
-        "mode",
-        Form::Word(&words(&MODES)),
-        "enforce",
-        "Whether refusals are carried out: enforce, shadow (only counted), or off (the rule is not asked).",
-    ),
+    mode::MODE,
     part(
         "shadows",
         Form::Text(NAME),
@@ -123,6 +115,11 @@ pub(super) const RULE: Object = object!([
     ),
 ]);
 const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
+/// The fields that a rule has to have unless the defaults have them, and what is allowed there.
+pub(super) const NEEDED: [(&str, &str); 2] = [
+    ("key", "a list of key parts; [] for one bucket for all"),
+    ("limits", "a list of limits"),
+];
 /// The fields of a rule that `defaults` may have: all but the name.
 pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names.split_first()) {
     (Some((_, fields)), Some((_, names))) => Object {
@@ -187,7 +184,7 @@ impl Parts {
             None => Some(Cost::Fixed(1)),
         };
         let on_missing_key = fields.word("on_missing_key", &MISSING, report);
-        let mode = fields.word("mode", &MODES, report);
+        let mode = fields.word(mode::MODE.name, &mode::MODES, report);
         let stop = match fields.get("stop") {
             Some(cursor) => cursor.boolean(report),
             None => Some(false),
@@ -235,10 +232,7 @@ pub(super) fn rule(
         own: Some(&own),
         defaults,
     };
-    for (name, form) in [
-        ("key", "a list of key parts; [] for one bucket for all"),
-        ("limits", "a list of limits"),
-    ] {
+    for (name, form) in NEEDED {
         if fields.get(name).is_none() {
             own.need(name, form, report);
         }

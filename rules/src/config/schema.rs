@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 use loudou_limiter::Nanos;
 use serde_json::{Map, Value, json};
 
-
-
 use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
 use super::{RULE_FILE, STORE, admin};
 use super::{answers, cost, keys, limits, matches, overrides, rules, when};
@@ -61,6 +59,12 @@ const DEFINITIONS: [&[Field]; 2] = [
     ],
 ];
 
+/// The definition of that name.
+pub(super) fn defined(name: &str) -> Option<Form> {
+    let mut all = DEFINITIONS.into_iter().flatten();
+    all.find(|field| field.name == name).map(|field| field.form)
+}
+
 /// The JSON Schema (draft 2020-12) of a rule file, and of the admin role's configuration.
 pub fn schema() -> Value {
     json!({
@@ -93,7 +97,7 @@ fn definitions() -> Value {
 
 /// A rule needs a key and limits, unless the defaults have them.
 fn needed() -> [Value; 2] {
-    ["key", "limits"].map(|name| {
+    rules::NEEDED.map(|(name, _)| {
         json!({
             "if": { "not": { "required": ["defaults"], "properties": { "defaults": {
                 "type": "object", "required": [name],
@@ -155,7 +159,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
 }
 
 /// A default as a value; `None` when it is only told in words.
-fn default_value(form: Form, text: &str) -> Option<Value> {
+pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
         _ if text.is_empty() => None,
         Form::Integer(..) | Form::Decimal(..) => text.parse::<u32>().ok().map(Value::from),

@@ -165,7 +165,11 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
     #[command(before_help = examples::SCHEMA)]
-    Schema,
+    Schema {
+        /// Print the fields as tables in Markdown instead
+        #[arg(long)]
+        markdown: bool,
+    },
     /// Print a completion script
     #[command(before_help = examples::COMPLETIONS)]
     Completions {

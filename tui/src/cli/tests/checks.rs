@@ -189,6 +189,24 @@ fn the_published_schema_is_the_printed_one() {
     );
 }
 
+/// So are the tables of fields.
+#[test]
+fn the_published_fields_are_the_printed_ones() {
+    const BEGIN: &str = "<!-- begin: loudou schema --markdown -->\n\n";
+    const END: &str = "\n<!-- end: loudou schema --markdown -->\n";
+    let ran = Loudou::default().run("schema --markdown");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fields.md");
+    let published = std::fs::read_to_string(published).unwrap_or_default();
+    let tables = published.split_once(BEGIN).map(|(_, rest)| rest);
+    let tables = tables.and_then(|rest| rest.split_once(END));
+    assert!(
+        tables.is_some_and(|(tables, _)| tables == ran.out),
+        "docs/fields.md does not have what `loudou schema --markdown` prints between its marks:\n{}",
+        ran.out
+    );
+}
+
 /// Every rule file and admin configuration inside a document.
 fn configurations(value: &Value, found: &mut Vec<Value>) {
     let fields = value.as_object();
