@@ -42,6 +42,8 @@ pub use fields::fields_markdown;
 pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
 pub use impossible::impossible_key;
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
+#[cfg(feature = "words")]
+pub use limits::{humanise, phrase};
 pub use mode::MODE_NAMES;
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};

@@ -18,10 +18,14 @@ use super::{NameKind, name};
 mod concurrency;
 mod leaks;
 mod numbers;
+#[cfg(feature = "words")]
+mod phrase;
 mod shaping;
 mod windows;
 
 pub(super) use numbers::Numbers;
+#[cfg(feature = "words")]
+pub use phrase::{humanise, phrase};
 
 /// One algorithm in the rule file.
 struct Entry {
@@ -30,6 +34,9 @@ struct Entry {
     doc: Doc,
     fields: &'static [Field],
     read: Read,
+    /// What one such limit means.
+    #[cfg(feature = "words")]
+    phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.

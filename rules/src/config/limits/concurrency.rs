@@ -1,10 +1,17 @@
 //! The fields of `concurrency`.
 
+#[cfg(feature = "words")]
+use alloc::format;
+#[cfg(feature = "words")]
+use alloc::string::String;
+
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::Concurrency;
 use loudou_limiter::algorithm::concurrency::{LEASE, MAX_LEASE};
 
 use super::numbers::Numbers;
+#[cfg(feature = "words")]
+use super::phrase::Phrase;
 use super::{CAPACITY, Entry};
 use crate::config::grammar::{Doc, Field, Form};
 
@@ -17,6 +24,8 @@ pub(super) const LEASE_FIELD: Field = Field::optional(
 
 pub(super) const CONCURRENCY: Entry = Entry {
     name: "concurrency",
+    #[cfg(feature = "words")]
+    phrase: Phrase::concurrency,
     doc: Doc::new("Requests under way at the same time; given back when they end."),
     fields: &[
         CAPACITY.meaning("How many may be in flight at once, in cost units."),
@@ -29,3 +38,16 @@ pub(super) const CONCURRENCY: Entry = Entry {
         Some(Concurrency::new(capacity?.into(), lease?).map(Into::into))
     },
 };
+
+/// What these limits mean, as the end of a sentence.
+#[cfg(feature = "words")]
+impl Phrase {
+    pub(super) fn concurrency(&self) -> Option<String> {
+        let lease = self.span("lease")?;
+        let twice = lease.saturating_add(lease);
+        Some(format!(
+            "may have {} under way at the same time; what is not heard to end stops counting after {lease} to {twice}",
+            self.some(self.capacity)
+        ))
+    }
+}

@@ -1,5 +1,10 @@
 //! The fields of the algorithms with a window.
 
+#[cfg(feature = "words")]
+use alloc::format;
+#[cfg(feature = "words")]
+use alloc::string::{String, ToString as _};
+
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::sliding_log::MAX_ENTRIES;
 use loudou_limiter::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
@@ -7,6 +12,8 @@ use loudou_limiter::algorithm::{Align, FixedWindow, SlidingCounter, SlidingLog, 
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 
 use super::numbers::Numbers;
+#[cfg(feature = "words")]
+use super::phrase::{Phrase, humanise, time};
 use super::{CAPACITY, Entry};
 use crate::config::grammar::{Doc, Field, Form};
 
@@ -26,6 +33,8 @@ pub(super) const SLOTS: Field = Field::optional(
 
 pub(super) const FIXED_WINDOW: Entry = Entry {
     name: "fixed_window",
+    #[cfg(feature = "words")]
+    phrase: Phrase::fixed_window,
     doc: Doc::new(
         "Counts requests per window, which starts with the first request or by the \
          clock.",
@@ -51,6 +60,8 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
 
 pub(super) const SLIDING_WINDOW: Entry = Entry {
     name: "sliding_window",
+    #[cfg(feature = "words")]
+    phrase: Phrase::sliding_window,
     doc: Doc::new(
         "Counts requests over a window that moves on slot by slot; the count in the \
          current slot is limited, too.",
@@ -82,6 +93,8 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
 
 pub(super) const SLIDING_LOG: Entry = Entry {
     name: "sliding_log",
+    #[cfg(feature = "words")]
+    phrase: Phrase::sliding_log,
     doc: Doc::new("Remembers the time of each request: exact over any window."),
     fields: &[
         Field {
@@ -107,6 +120,8 @@ pub(super) const SLIDING_LOG: Entry = Entry {
 
 pub(super) const SLIDING_COUNTER: Entry = Entry {
     name: "sliding_counter",
+    #[cfg(feature = "words")]
+    phrase: Phrase::sliding_counter,
     doc: Doc::new(
         "Two counters, the earlier one weighted by its overlap with the window: cheap \
          and nearly right.",
@@ -118,3 +133,62 @@ pub(super) const SLIDING_COUNTER: Entry = Entry {
         Some(SlidingCounter::new(capacity?.into(), window?).map(Into::into))
     },
 };
+
+/// What these limits mean, as the end of a sentence.
+#[cfg(feature = "words")]
+impl Phrase {
+    pub(super) fn fixed_window(&self) -> Option<String> {
+        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        if !self.is("align", "clock") {
+            return Some(format!(
+                "{may} in each window of {window}, which begins with its first request"
+            ));
+        }
+        Some(match window.to_string().as_str() {
+            "1d" => format!("{may} in each day, from midnight UTC"),
+            "1h" | "1m" | "1s" => format!("{may} in each {} of the clock", time(window)),
+            other => format!("{may} in each {other} of the clock, counted from 1970 in UTC"),
+        })
+    }
+
+    pub(super) fn sliding_window(&self) -> Option<String> {
+        let (window, slots) = (self.span("window")?.get(), self.number("slots")?);
+        let slot = window.checked_div(slots)?;
+        let each = if slot.checked_mul(slots) == Some(window) {
+            Nanos::new(slot).to_string()
+        } else {
+            format!("about {}", humanise(slot))
+        };
+        let whole = self.number("capacity")?;
+        let in_slot = self.number("slot_capacity")?;
+        let mut said = format!(
+            "{} in any {slots} slots of {each} in a row",
+            self.may(whole)
+        );
+        if in_slot < whole {
+            let more = format!(", at most {in_slot} of them in one slot");
+            said.push_str(&more);
+        }
+        Some(said)
+    }
+
+    pub(super) fn sliding_log(&self) -> Option<String> {
+        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        let refused = if self.is("count_refused", "true") {
+            "; refused ones count, too, so hammering does not help"
+        } else {
+            ""
+        };
+        Some(format!("{may} in any {window}{refused}"))
+    }
+
+    pub(super) fn sliding_counter(&self) -> Option<String> {
+        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        let may = may.replacen("may do ", "may do about ", 1);
+        let may = may.replacen("may take ", "may take about ", 1);
+        let worst = self.capacity.saturating_mul(2);
+        Some(format!(
+            "{may} in any {window} (estimated from two counters; at worst {worst})"
+        ))
+    }
+}
