@@ -2,12 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 
 use super::grammar::{Field, Form, List, Object, Text, object};
 use super::named::{
-    COOKIE_NAME, HEADER_NAME, MAX_NAME, METADATA_FORM, METADATA_PATH, Named, QUERY_NAME,
-    metadata_path, name,
+    COOKIE_NAME, HEADER_NAME, MAX_METHOD, MAX_NAME, METADATA_FORM, METADATA_PATH, Named,
+    QUERY_NAME, metadata_path, method, name,
 };
 use super::reader::{Cursor, Fields, Report, several};
 use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
@@ -20,8 +20,6 @@ pub(super) const MAX_PARTS: usize = 16;
 const MAX_NETWORKS: usize = 64;
 /// The longest text to match, in bytes.
 const MAX_TEXT: usize = 1024;
-/// The longest method, in bytes.
-const MAX_METHOD: usize = 32;
 /// How deep `not` may stand in `not`.
 const MAX_DEPTH: usize = 4;
 /// A list of tests, all of which hold.
@@ -267,25 +265,6 @@ fn nested(cursor: &Cursor<'_, '_>, depth: usize, report: &mut Report) -> Option<
         metadata: metadata.unwrap_or_default(),
         not: not.map(Box::new),
     })
-}
-
-pub(super) fn method(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
-    let text = cursor.text(MAX_METHOD, report)?;
-    let is_method = |text: &str| {
-        let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
-        text.bytes().all(fits)
-    };
-    if is_method(text) {
-        return Some(text.to_string());
-    }
-    let upper = text.to_ascii_uppercase();
-    let problem = cursor.wrong("not a method");
-    report.add(
-        problem
-            .allowed("upper-case names: GET, POST, …")
-            .suggest(Some(upper.as_str()).filter(|upper| is_method(upper))),
-    );
-    None
 }
 
 fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {

@@ -1,4 +1,4 @@
-//! Names of headers, query parameters and cookies, and paths of metadata: in matches, keys and costs.
+//! Methods, names of headers, query parameters and cookies, and paths of metadata: in matches, keys and costs.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use super::grammar::{Field, Form, List, Text};
 use super::reader::{Cursor, Report, several};
 
+/// The longest method, in bytes.
+pub(super) const MAX_METHOD: usize = 32;
 /// The longest name of a header, a query parameter, a cookie or a key of metadata, in bytes.
 pub(super) const MAX_NAME: usize = 256;
 /// The longest path of metadata.
@@ -86,4 +88,23 @@ pub(super) fn metadata_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Opt
         Some(text.to_string())
     });
     Some(steps).filter(|steps| Some(steps.len()) == count)
+}
+
+pub(super) fn method(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
+    let text = cursor.text(MAX_METHOD, report)?;
+    let is_method = |text: &str| {
+        let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
+        text.bytes().all(fits)
+    };
+    if is_method(text) {
+        return Some(text.to_string());
+    }
+    let upper = text.to_ascii_uppercase();
+    let problem = cursor.wrong("not a method");
+    report.add(
+        problem
+            .allowed("upper-case names: GET, POST, …")
+            .suggest(Some(upper.as_str()).filter(|upper| is_method(upper))),
+    );
+    None
 }

@@ -10,7 +10,6 @@ use core::net::IpAddr;
 use loudou_limiter::bounds::MAX_AMOUNT;
 use serde_json::Value;
 
-use super::matches;
 use super::named::{self, MAX_METADATA, MAX_NAME, Named};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
@@ -48,7 +47,7 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
         read(&field, report).map(str::as_bytes).map(Cow::Borrowed)
     };
     let method = read("method", |cursor, report| {
-        matches::method(cursor, report)?;
+        named::method(cursor, report)?;
         cursor.value.as_str()
     });
     let path = read("path", path);
