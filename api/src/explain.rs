@@ -110,7 +110,7 @@ pub struct ExplainedRule {
     pub cost: Option<u64>,
     /// The request names a cost that is none, and the default is charged.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub odd_cost: bool,
+    pub invalid_cost: bool,
     /// The key has no limits here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
@@ -231,7 +231,7 @@ impl ExplainedRule {
             missing: explained.missing.as_ref().map(UnmetPart::from),
             key: explained.key.clone(),
             cost: explained.price.map(|price| price.cost),
-            odd_cost: explained.price.is_some_and(|price| price.is_odd),
+            invalid_cost: explained.price.is_some_and(|price| price.is_odd),
             unlimited: explained.allowance == Allowance::Unlimited,
             ban: match explained.allowance {
                 Allowance::Banned(ban) => Some(ExplainedBan {

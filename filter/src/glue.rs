@@ -187,7 +187,7 @@ impl Root {
             Plugin::Data(file) => {
                 let (rules, store) = (file.rules.len(), &file.store);
                 let line = format!(
-                    "{about}: data role, {rules} rules, {} buckets, share {}",
+                    "{about}: data role, {rules} rules, {} buckets, namespace {}",
                     store.buckets, store.share
                 );
                 host.log(LogLevel::Info, &line);

@@ -1,7 +1,7 @@
 //! Counters as Envoy metrics: process-wide, so that any worker can read what all of them counted.
 //!
 //! ```text
-//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | odd_costs      counters
+//! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs      counters
 //! <share>.wait_ms                                           histogram of what held requests wait
 //! <share>.waiting                                           gauge, requests that wait now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
@@ -56,7 +56,7 @@ pub(crate) struct RuleMetrics {
     skipped: Option<MetricId>,
     errors: Option<MetricId>,
     held: Option<MetricId>,
-    odd_costs: Option<MetricId>,
+    invalid_costs: Option<MetricId>,
 }
 
 /// What a rule did with a request.
@@ -69,7 +69,7 @@ pub(crate) enum Counted {
     Skipped,
     Error,
     /// A request named a cost that is none; the rule's default was charged.
-    OddCost,
+    InvalidCost,
 }
 
 impl RuleMetrics {
@@ -86,7 +86,7 @@ impl RuleMetrics {
             "skipped",
             "errors",
             "held",
-            "odd_costs",
+            "invalid_costs",
         ];
         let [
             admitted,
@@ -95,7 +95,7 @@ impl RuleMetrics {
             skipped,
             errors,
             held,
-            odd_costs,
+            invalid_costs,
         ] = names.map(|what| {
             let name = format!("{share}.rule.{rule}.{what}");
             registry.get(host, MetricKind::Counter, name)
@@ -107,7 +107,7 @@ impl RuleMetrics {
             skipped,
             errors,
             held,
-            odd_costs,
+            invalid_costs,
         }
     }
 
@@ -115,7 +115,7 @@ impl RuleMetrics {
         let id = match what {
             Counted::Admitted => self.admitted,
             Counted::Held => self.held,
-            Counted::OddCost => self.odd_costs,
+            Counted::InvalidCost => self.invalid_costs,
             Counted::Refused => self.refused,
             Counted::ShadowRefused => self.shadow_refused,
             Counted::Skipped => self.skipped,

@@ -1,7 +1,7 @@
 //! The plugin configuration: which role this plugin has, and its settings.
 //!
 //! The data role's configuration is a rule file; the admin role's is `admin` with its tokens, and the
-//! same `store.share`.
+//! same `store.namespace`.
 
 use loudou_rules::config::{self, AdminSettings, Parsed, Problem, Severity};
 use loudou_rules::rule::RuleFile;

@@ -78,7 +78,7 @@ impl Request for HostRequest<'_> {
         self.value(CLUSTER, &upstream::cluster)
     }
 
-    fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
+    fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         self.value(PEER, &|host| {
             let name = |path| host.property(path).filter(|name| !name.is_empty());
             name("connection\0uri_san_peer_certificate")

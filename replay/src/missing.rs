@@ -17,7 +17,7 @@ pub(crate) fn missing(rule: &Rule, form: LogFormat) -> Vec<String> {
             KeyPart::Host => missing.header(":authority"),
             KeyPart::Route => missing.route(),
             KeyPart::Metadata(_) => missing.add("metadata"),
-            KeyPart::Peer => missing.add("client certificates"),
+            KeyPart::ClientCert => missing.add("client certificates"),
             KeyPart::Query(_)
             | KeyPart::Literal(_)
             | KeyPart::Source(_)

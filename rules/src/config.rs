@@ -16,9 +16,14 @@ mod admin;
 mod answers;
 mod cost;
 mod edit;
+mod fields;
+mod grammar;
+mod impossible;
 mod keys;
 mod limits;
 mod matches;
+mod mode;
+mod named;
 mod overrides;
 mod problem;
 mod reader;
@@ -32,8 +37,14 @@ mod warnings;
 mod when;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
-pub use edit::{RuleEdit, impossible_key, misfits, parse_edit, parse_override};
-pub use limits::{COMMON as COMMON_LIMIT_FIELDS, Field, Form, fields as limit_fields};
+pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
+pub use fields::fields_markdown;
+pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
+pub use impossible::impossible_key;
+pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
+#[cfg(feature = "words")]
+pub use limits::{humanise, phrase};
+pub use mode::MODE_NAMES;
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
 pub use sample::parse_sample;
@@ -43,21 +54,52 @@ pub use spoken::{spoken, spoken_value, written};
 pub use suggest::nearest;
 pub use warnings::advice;
 
+use grammar::object;
 use reader::{Cursor, Fields, Report};
 
 /// The most rules in a file.
 pub const MAX_RULES: usize = 256;
 /// The largest rule file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// The bounds of `store.buckets`.
-pub const BUCKETS: core::ops::RangeInclusive<u32> = 64..=16_777_216;
 /// The most problems that are reported; a file with more has one cause.
 const MAX_PROBLEMS: usize = 100;
 
-/// The fields of a rule file.
-const TOP: &[&str] = &["version", "store", "defaults", "rules"];
-/// The fields of `store`.
-const STORE: &[&str] = &["buckets", "share"];
+/// A rule file.
+const RULE_FILE: Object = object!([
+    Field::required("version", Form::Only(1), "The version of this format."),
+    Field::optional("store", Form::Defined("store"), "", "Where buckets live."),
+    Field::optional(
+        "defaults",
+        Form::Defined("defaults"),
+        "",
+        "Fields of rules, for rules that are silent about them.",
+    ),
+    Field::required(
+        "rules",
+        Form::List(&List {
+            fewest: 0,
+            most: MAX_RULES,
+            item: Field::value(Form::Defined("rule"), ""),
+        }),
+        "The rules, in the order in which they are asked; every rule that matches has to admit.",
+    ),
+]);
+const BUCKETS: Field = Field::optional(
+    "buckets",
+    Form::Integer(64, 16_777_216),
+    "65536",
+    "The hard bound on live buckets; memory follows from it. Fixed when Envoy starts.",
+);
+/// The field `store`.
+const STORE: Object = object!([
+    BUCKETS,
+    Field::optional(
+        "namespace",
+        Form::Text(Text::like("^[a-z0-9_-]{1,12}$", 0)),
+        "loudou",
+        "The prefix of all keys in Envoy's shared data and of all metrics: one namespace is one rule set.",
+    ),
+]);
 
 /// The outcome of reading: the file if it has no errors, and all problems, warnings included.
 #[derive(Clone, Debug)]
@@ -115,7 +157,7 @@ fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
 }
 
 fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
-    let fields = cursor.object(TOP, report)?;
+    let fields = cursor.object(RULE_FILE.names, report)?;
     if let Some(version) = fields.need("version", "1", report) {
         version.integer(1, 1, report);
     }
@@ -123,7 +165,7 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
     let defaults = fields.get("defaults");
     let defaults = defaults
         .as_ref()
-        .and_then(|defaults| defaults.object(rules::DEFAULTABLE, report));
+        .and_then(|defaults| defaults.object(rules::DEFAULTS.names, report));
     if let Some(defaults) = &defaults {
         rules::check_defaults(defaults, report);
     }
@@ -199,15 +241,15 @@ fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report
 
 fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings {
     let mut settings = StoreSettings::default();
-    let Some(fields) = cursor.and_then(|store| store.object(STORE, report)) else {
+    let Some(fields) = cursor.and_then(|store| store.object(STORE.names, report)) else {
         return settings;
     };
-    if let Some(buckets) = fields.get("buckets") {
-        let buckets = buckets.integer(*BUCKETS.start(), *BUCKETS.end(), report);
+    if let Some(buckets) = fields.get(BUCKETS.name) {
+        let buckets = buckets.integer_of(BUCKETS, report);
         settings.buckets = buckets.unwrap_or(settings.buckets);
     }
-    if let Some(share) = fields.get("share") {
-        let name = name(&share, NameKind::Share, report);
+    if let Some(namespace) = fields.get("namespace") {
+        let name = name(&namespace, NameKind::Share, report);
         settings.share = name.unwrap_or(settings.share);
     }
     settings

@@ -21,7 +21,7 @@ pub trait Request {
     /// The name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
     /// Who the client's certificate says it is: its first URI, else its first DNS name.
-    fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
+    fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
     /// A text in the dynamic metadata that filters before this one have set: the name space, then the
@@ -63,7 +63,7 @@ pub struct Sample<'a> {
     /// The upstream that it goes to.
     pub cluster: Option<Text<'a>>,
     /// Who the client's certificate says it is.
-    pub peer: Option<Text<'a>>,
+    pub client_cert: Option<Text<'a>>,
     /// In order; names in any case. Of one that is there several times the first value counts.
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
     /// Whether `_` stands for `-` in the names of headers.
@@ -114,8 +114,8 @@ impl Request for Sample<'_> {
         borrowed(self.cluster.as_ref())
     }
 
-    fn peer(&mut self) -> Option<Text<'_>> {
-        borrowed(self.peer.as_ref())
+    fn client_cert(&mut self) -> Option<Text<'_>> {
+        borrowed(self.client_cert.as_ref())
     }
 
     fn metadata(&mut self, path: &[String]) -> Option<Text<'_>> {

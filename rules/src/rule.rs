@@ -70,6 +70,7 @@ pub struct StoreSettings {
     pub buckets: u32,
     /// The prefix of all shared-data keys and metrics: two installations with different ones in one
     /// `vm_id` do not meet.
+    #[serde(rename = "namespace")]
     pub share: String,
 }
 

@@ -47,11 +47,11 @@ impl Config {
         let mut config = Self {
             data_plugin: json!({
                 "version": 1,
-                "store": { "buckets": 65_536, "share": "loudou" },
+                "store": { "buckets": 65_536, "namespace": "loudou" },
             }),
             admin_plugin: json!({
                 "version": 1,
-                "store": { "buckets": 65_536, "share": "loudou" },
+                "store": { "buckets": 65_536, "namespace": "loudou" },
                 "admin": { "role": "admin", "tokens": [
                     { "name": "ops", "sha256": sha256_hex(EDIT_TOKEN), "may": "edit" },
                     { "name": "wall", "sha256": sha256_hex(VIEW_TOKEN), "may": "view" },
@@ -88,8 +88,8 @@ impl Config {
 
     /// The prefix of the shared-data keys.
     #[must_use]
-    pub fn share(self, share: &str) -> Self {
-        self.store("share", &json!(share))
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.store("namespace", &json!(namespace))
     }
 
     /// Sends admitted requests to this server instead of answering `200 ok` in Envoy.
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn both_plugins_share_one_vm() {
         let lds = Config::new(json!([]))
-            .share("other")
+            .namespace("other")
             .lds(Path::new("/f.wasm"), Path::new("/ecds.json"));
         let config = |n: usize| {
             let chain = &lds["resources"][n]["filter_chains"][0];
@@ -320,7 +320,7 @@ mod tests {
             let text = config(n)["configuration"]["value"].clone();
             assert!(
                 text.as_str()
-                    .is_some_and(|text| text.contains(r#""share":"other""#)),
+                    .is_some_and(|text| text.contains(r#""namespace":"other""#)),
                 "{text}"
             );
         }

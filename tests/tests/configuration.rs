@@ -78,7 +78,7 @@ fn wrong_ones() -> Vec<Value> {
             { "name": "A b", "key": ["source"], "limits": funnel("funnel", "1/0s") },
             { "name": "b", "key": ["sauce"], "limits": funnel("funnel", "1/s"), "mode": "enforced" },
         ] }),
-        json!({ "version": 2, "store": { "buckets": 0, "share": "\u{1b}[31m" }, "rules": {} }),
+        json!({ "version": 2, "store": { "buckets": 0, "namespace": "\u{1b}[31m" }, "rules": {} }),
         json!([]),
     ]
 }

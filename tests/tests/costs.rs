@@ -55,8 +55,8 @@ fn headers_and_bodies_say_what_a_request_costs() -> Result<()> {
             "{state}, not {left}: {request:?}"
         );
     }
-    let odd = envoy.verdicts("odd_costs")?;
-    ensure!(odd == 3, "{odd} odd costs");
+    let odd = envoy.verdicts("invalid_costs")?;
+    ensure!(odd == 3, "{odd} invalid costs");
     ensure!(!envoy.log()?.contains("panicked"));
     envoy.stop()
 }

@@ -88,6 +88,7 @@ fn surroundings() -> Vec<Case> {
             ],
         ),
         (json!("route"), vec![(get("/"), Some("data"))]),
+        (json!("client_cert"), vec![(get("/"), None)]),
         (json!("peer"), vec![(get("/"), None)]),
         (json!("path"), vec![(get("/a/b?c"), Some("/a/b"))]),
         (

@@ -122,7 +122,11 @@ enum Command {
     Import(import::ImportArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
     #[command(before_help = SCHEMA_EXAMPLES)]
-    Schema,
+    Schema {
+        /// Print the fields as tables in Markdown instead
+        #[arg(long)]
+        markdown: bool,
+    },
     /// Print a completion script
     #[command(before_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -222,7 +226,7 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export(args)) => rules::export(context, args)?,
         Some(Command::Import(args)) => return import::run(context, args),
-        Some(Command::Schema) => schema(context)?,
+        Some(Command::Schema { markdown }) => schema(context, *markdown)?,
         Some(Command::Completions { shell }) => {
             clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);
         }
@@ -230,8 +234,12 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn schema(context: &mut Context<'_, '_>) -> Result<()> {
+fn schema(context: &mut Context<'_, '_>, markdown: bool) -> Result<()> {
     context.no_csv()?;
+    if markdown {
+        write!(context.io.out, "{}", config::fields_markdown())?;
+        return Ok(());
+    }
     let format = context.format();
     world::json(context.io.out, format, &config::schema())?;
     Ok(())

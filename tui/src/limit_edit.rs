@@ -27,7 +27,7 @@ pub(crate) fn value(form: Form, typed: &str) -> Value {
         Form::Integer(..) => typed.parse::<u64>().ok().map(Value::from),
         Form::Decimal(..) => Decimal::parse(typed).map(|decimal| json!(decimal)),
         Form::Boolean => typed.parse::<bool>().ok().map(Value::from),
-        Form::Rate | Form::Duration(..) | Form::Word(_) => None,
+        _ => None,
     };
     value.unwrap_or_else(|| Value::from(typed))
 }
@@ -47,7 +47,7 @@ pub(crate) fn same(field: &Field, one: &str, two: &str) -> bool {
         Form::Duration(..) => Nanos::parse(one).is_some_and(|span| Nanos::parse(two) == Some(span)),
         Form::Decimal(..) => Decimal::parse(one).is_some_and(|n| Decimal::parse(two) == Some(n)),
         Form::Integer(..) => one.parse::<u64>().is_ok_and(|n| two.parse() == Ok(n)),
-        Form::Word(_) | Form::Boolean => false,
+        _ => false,
     }
 }
 

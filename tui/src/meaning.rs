@@ -1,10 +1,10 @@
 //! What rules mean to a person: sentences that are true, of the numbers as they are.
 
+use loudou_rules::config::phrase;
 use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
 
 mod answers;
 mod bucket;
-mod limit;
 mod list;
 mod per_key;
 mod requests;
@@ -42,7 +42,7 @@ fn part(part: &KeyPart) -> Option<String> {
         KeyPart::Route => "route".to_owned(),
         KeyPart::Method => "method".to_owned(),
         KeyPart::Host => "host".to_owned(),
-        KeyPart::Peer => "client certificate".to_owned(),
+        KeyPart::ClientCert => "client certificate".to_owned(),
     })
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn limits(rule: &Rule) -> Vec<String> {
     let phrases: Vec<(&str, String)> = rule
         .limits
         .iter()
-        .map(|limit| (limit.name(), limit::phrase(limit, &rule.cost)))
+        .map(|limit| (limit.name(), phrase(limit, &rule.cost)))
         .collect();
     match phrases.as_slice() {
         [(_, phrase)] => vec![format!("{who} {phrase}")],

@@ -81,7 +81,7 @@ impl From<RecordError> for Failure {
         let detail = match error {
             RecordError::Missing => {
                 "no rules yet: no data listener of this share has started; is its vm_id the same, \
-                 and its store.share?"
+                 and its store.namespace?"
             }
             RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
             RecordError::Contended => "too many edits at once; try again",

@@ -122,7 +122,7 @@ impl AdminPlane {
         if record.rolls_back_no_more() {
             warnings.push(
                 "configurations took turns too often: rollbacks are not noticed until the next new one; two \
-                 listeners with different rules need a store.share each"
+                 listeners with different rules need a store.namespace each"
                     .to_owned(),
             );
         }

@@ -31,7 +31,7 @@ impl Counts {
                 metrics.count(host, Counted::Error);
             }
             if said.price.is_some_and(|price| price.is_odd) {
-                metrics.count(host, Counted::OddCost);
+                metrics.count(host, Counted::InvalidCost);
             }
             let refused = said.refuses();
             let Some(counted) = counted(said, refused) else {

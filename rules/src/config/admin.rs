@@ -6,24 +6,61 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::matches::several;
+use super::grammar::{Field, Form, List, Object, Text, object, words};
 use super::problem::Problem;
-use super::reader::{Cursor, Report};
+use super::reader::{Cursor, Report, several};
 use crate::hex;
 use crate::rule::StoreSettings;
 
-/// The fields of an admin configuration.
-pub(super) const TOP: &[&str] = &["version", "store", "admin"];
-/// The fields of `admin`.
-pub(super) const ADMIN: &[&str] = &["role", "tokens"];
-/// The fields of a token.
-pub(super) const TOKEN: &[&str] = &["name", "sha256", "may"];
 /// The roles.
-pub(super) const ROLES: [(&str, ()); 1] = [("admin", ())];
+const ROLES: [(&str, ()); 1] = [("admin", ())];
 /// What a token may do.
-pub(super) const ACCESS: [(&str, Access); 2] = [("view", Access::View), ("edit", Access::Edit)];
+const ACCESS: [(&str, Access); 2] = [("view", Access::View), ("edit", Access::Edit)];
 /// The longest name of a token, in bytes.
-pub(super) const MAX_NAME: usize = 63;
+const MAX_NAME: usize = 63;
+/// An admin configuration.
+pub(super) const ADMIN_FILE: Object = object!([
+    Field::optional("version", Form::Only(1), "", "The version of this format."),
+    Field::optional(
+        "store",
+        Form::Defined("store"),
+        "",
+        "The same namespace as the rule file has.",
+    ),
+    Field::required("admin", Form::Defined("admin"), "The admin role."),
+]);
+/// The field `admin`.
+pub(super) const ADMIN: Object = object!([
+    Field::required("role", Form::Word(&words(&ROLES)), "What this plugin is."),
+    Field::optional(
+        "tokens",
+        Form::List(&List {
+            fewest: 0,
+            most: 0,
+            item: Field::value(Form::Defined("token"), ""),
+        }),
+        "peers on the loopback may do everything, others nothing",
+        "Who may do what.",
+    ),
+]);
+/// A token.
+pub(super) const TOKEN: Object = object!([
+    Field::required(
+        "name",
+        Form::Text(Text::like("^[!-~]+$", MAX_NAME)),
+        "What events call whoever has it.",
+    ),
+    Field::required(
+        "sha256",
+        Form::Text(Text::like("^[0-9A-Fa-f]{64}$", 0)),
+        "The SHA-256 of the token, as `printf %s TOKEN | sha256sum` prints it.",
+    ),
+    Field::required(
+        "may",
+        Form::Word(&words(&ACCESS)),
+        "What it may do: look, or look and change.",
+    ),
+]);
 
 /// The admin role's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,13 +106,13 @@ pub fn parse_admin(document: &Value) -> Result<AdminSettings, Vec<Problem>> {
 }
 
 fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSettings> {
-    let fields = cursor.object(TOP, report)?;
+    let fields = cursor.object(ADMIN_FILE.names, report)?;
     if let Some(version) = fields.get("version") {
         version.integer(1, 1, report);
     }
     let store = super::store(fields.get("store").as_ref(), report);
     let admin = fields.need("admin", "an object with role", report)?;
-    let admin = admin.object(ADMIN, report)?;
+    let admin = admin.object(ADMIN.names, report)?;
     if let Some(role) = admin.need("role", "admin", report) {
         role.word(&ROLES, report);
     }
@@ -87,7 +124,7 @@ fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSetting
 }
 
 fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Token> {
-    let fields = cursor.object(TOKEN, report)?;
+    let fields = cursor.object(TOKEN.names, report)?;
     let form = "1 to 63 printable characters of ASCII, without spaces";
     let name = fields.need("name", form, report).and_then(|cursor| {
         let name = cursor.value.as_str().unwrap_or("");

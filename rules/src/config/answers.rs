@@ -6,34 +6,28 @@ use alloc::vec::Vec;
 
 use loudou_limiter::Decimal;
 
-use super::matches::MAX_NAME;
+use super::grammar::{Field, Form, Names, Object, Text, object, words};
+use super::named::MAX_NAME;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use crate::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 
-/// The fields of `refuse`.
-pub(super) const REFUSE: &[&str] = &["status", "body", "headers", "grpc"];
-/// The fields of a body that is a text.
-pub(super) const BODY: &[&str] = &["text", "content_type"];
-/// The bodies that are one word.
-pub(super) const BODIES: [(&str, RefuseBody); 2] =
+const BODIES: [(&str, RefuseBody); 2] =
     [("problem", RefuseBody::Problem), ("none", RefuseBody::None)];
-pub(super) const GRPC: [(&str, GrpcStatus); 2] = [
+const GRPC: [(&str, GrpcStatus); 2] = [
     ("resource_exhausted", GrpcStatus::ResourceExhausted),
     ("unavailable", GrpcStatus::Unavailable),
 ];
-/// The statuses of refused requests.
-pub(super) const STATUS: [u32; 2] = [400, 599];
 /// The longest text of a body, in bytes.
-pub(super) const MAX_BODY: usize = 4096;
+const MAX_BODY: usize = 4096;
 /// The longest value of a header, in bytes.
-pub(super) const MAX_VALUE: usize = 1024;
+const MAX_VALUE: usize = 1024;
 /// The most headers of one refusal.
-pub(super) const MAX_HEADERS: usize = 16;
+const MAX_HEADERS: usize = 16;
 /// What a text is when nothing is said.
-pub(super) const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 /// Headers that are Envoy's, of one connection, or ours by another field.
-pub(super) const NOT_SETTABLE: &[&str] = &[
+const NOT_SETTABLE: &[&str] = &[
     "connection",
     "content-length",
     "content-type",
@@ -49,29 +43,103 @@ pub(super) const NOT_SETTABLE: &[&str] = &[
     "upgrade",
 ];
 /// The beginnings of names of headers that are ours by another field, or gRPC's.
-pub(super) const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
+const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
-/// The fields of `respond`.
-pub(super) const RESPOND: &[&str] = &["ratelimit_headers", "retry_after_jitter", "explain_header"];
+const STATUS: Field = Field::optional("status", Form::Integer(400, 599), "429", "The HTTP status.");
+/// A value of a header.
+const VALUE: Text = Text::like("^[!-~]([ -~]*[!-~])?$", MAX_VALUE);
+/// The fields of `refuse`.
+pub(super) const REFUSE: Object = object!([
+    STATUS,
+    Field::optional(
+        "body",
+        Form::Or(&[
+            Field::value(Form::Word(&["problem", "none"]), ""),
+            Field::value(Form::Defined("refuse_text"), ""),
+            Field::value(Form::Null, ""),
+        ]),
+        "problem",
+        "The body: problem (application/problem+json, which says which limits, and when to come back), \
+         none, or a text.",
+    ),
+    Field::optional(
+        "headers",
+        Form::Map(&Names {
+            most: MAX_HEADERS,
+            name: Text::like("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", MAX_NAME),
+            not: [NOT_SETTABLE, NOT_SETTABLE_STARTS],
+            value: Form::Text(VALUE),
+        }),
+        "",
+        "More headers: names and values.",
+    ),
+    Field::optional(
+        "grpc",
+        Form::Word(&words(&GRPC)),
+        "resource_exhausted",
+        "The status of refused gRPC calls: resource_exhausted, or unavailable, which many clients retry by \
+         themselves. Both come with the time to wait.",
+    ),
+]);
+/// The fields of a body that is a text.
+pub(super) const BODY: Object = object!([
+    Field::required("text", Form::Text(Text::any(MAX_BODY)), "The body."),
+    Field::optional(
+        "content_type",
+        // With a slash that has something on both sides.
+        Form::Text(Text::like("^[!-.0-~][ -.0-~]*/([ -~]*[!-~])$", MAX_VALUE,)),
+        CONTENT_TYPE,
+        "Its content type.",
+    ),
+]);
 
-pub(super) const HEADERS: [(&str, RateLimitHeaders); 5] = [
+const HEADERS: [(&str, RateLimitHeaders); 5] = [
     ("refused", RateLimitHeaders::Refused),
     ("draft11", RateLimitHeaders::Draft11),
     ("legacy", RateLimitHeaders::Legacy),
     ("both", RateLimitHeaders::Both),
     ("none", RateLimitHeaders::None),
 ];
-/// The most jitter: up to twice the wait.
-pub(super) const MAX_JITTER: Decimal = Decimal::from_thousandths(1_000);
+const JITTER: Field = Field::optional(
+    "retry_after_jitter",
+    // Up to twice the wait.
+    Form::Decimal(
+        Decimal::from_thousandths(0),
+        Decimal::from_thousandths(1_000),
+    ),
+    "0",
+    "At most how much longer than the real wait Retry-After is, as a share of it; never shorter. Clients \
+     that were refused together do not come back together.",
+);
+/// The fields of `respond`.
+pub(super) const RESPOND: Object = object!([
+    Field::optional(
+        "ratelimit_headers",
+        Form::Word(&words(&HEADERS)),
+        "refused",
+        "Which rate-limit headers responses get: refused (those of the IETF draft 11, on refusals only), \
+         draft11 (the same on admitted ones, too), legacy (X-RateLimit-*), both, or none. Retry-After \
+         comes with any of them.",
+    ),
+    JITTER,
+    Field::optional(
+        "explain_header",
+        Form::Boolean,
+        "false",
+        "Whether upstreams and access logs are told what the rule decided (x-loudou-decision, and the \
+         filter state wasm.loudou), and clients how long a request was held (x-loudou-wait-ms). For \
+         debugging: Envoy chooses the route again.",
+    ),
+]);
 
 pub(super) fn respond(cursor: &Cursor<'_, '_>, report: &mut Report) -> Respond {
-    let Some(fields) = cursor.object(RESPOND, report) else {
+    let Some(fields) = cursor.object(RESPOND.names, report) else {
         return Respond::default();
     };
     let headers = fields.get("ratelimit_headers");
     let headers = headers.and_then(|cursor| cursor.word(&HEADERS, report));
-    let jitter = fields.get("retry_after_jitter");
-    let jitter = jitter.and_then(|cursor| cursor.decimal(Decimal::default(), MAX_JITTER, report));
+    let jitter = fields.get(JITTER.name);
+    let jitter = jitter.and_then(|cursor| cursor.decimal_of(JITTER, report));
     let explain = fields.get("explain_header");
     let explain = explain.and_then(|cursor| cursor.boolean(report));
     Respond {
@@ -83,12 +151,11 @@ pub(super) fn respond(cursor: &Cursor<'_, '_>, report: &mut Report) -> Respond {
 
 pub(super) fn refuse(cursor: &Cursor<'_, '_>, report: &mut Report) -> Refuse {
     let mut refuse = Refuse::default();
-    let Some(fields) = cursor.object(REFUSE, report) else {
+    let Some(fields) = cursor.object(REFUSE.names, report) else {
         return refuse;
     };
-    let [least, most] = STATUS;
-    let status = fields.get("status");
-    let status = status.and_then(|status| status.integer(least, most, report));
+    let status = fields.get(STATUS.name);
+    let status = status.and_then(|status| status.integer_of(STATUS, report));
     if let Some(status) = status.and_then(|status| u16::try_from(status).ok()) {
         refuse.status = status;
     }
@@ -123,7 +190,7 @@ fn body(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RefuseBody> {
         }
         return known.map(|(_, body)| body);
     }
-    let fields = cursor.object(BODY, report)?;
+    let fields = cursor.object(BODY.names, report)?;
     let text = fields.need("text", "a text", report);
     let text = text.and_then(|text| text.text(MAX_BODY, report));
     let content_type = match fields.get("content_type") {

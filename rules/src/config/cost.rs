@@ -2,21 +2,56 @@
 
 use loudou_limiter::bounds::MAX_AMOUNT;
 
-use super::matches::{Named, name};
+use super::grammar::{Field, Form, Object, object};
+use super::named::{HEADER_NAME, Named, name};
 use super::reader::{Cursor, Report};
 use crate::rule::Cost;
 
-/// The fields of a cost that is no number.
-pub(super) const FIELDS: &[&str] = &["header", "default", "max", "request_bytes"];
-/// What such a cost is by, of which there is exactly one.
-pub(super) const KINDS: &[&str] = &["header", "request_bytes"];
+const AMOUNT: Form = Form::Integer(1, MAX_AMOUNT);
+const DEFAULT: Field = Field::optional(
+    "default",
+    AMOUNT,
+    "",
+    "The cost without the header, or if it says no such number. Without: 1.",
+);
+const REQUEST_BYTES: Field = Field::optional(
+    "request_bytes",
+    Form::Integer(1, u32::MAX),
+    "",
+    "One for each so many bytes of the body that are started, by the content length; at least one.",
+);
+/// A cost: a number, or [`COST`].
+pub(super) const COSTS: Form = Form::Or(&[
+    Field::value(AMOUNT, ""),
+    Field::value(Form::Defined("cost"), ""),
+]);
+/// A cost that is no number.
+pub(super) const COST: Object = object!(
+    [
+        Field::optional(
+            "header",
+            HEADER_NAME,
+            "",
+            "What this header says, a whole number from 1.",
+        ),
+        DEFAULT,
+        Field::optional(
+            "max",
+            AMOUNT,
+            "",
+            "With `header`: more than this counts as this.",
+        ),
+        REQUEST_BYTES,
+    ],
+    &["header", "request_bytes"]
+);
 
 pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost> {
     if !cursor.value.is_object() {
         return cursor.integer(1, MAX_AMOUNT, report).map(Cost::Fixed);
     }
-    let fields = cursor.object(FIELDS, report)?;
-    let (kind, value) = fields.one_of(KINDS, report)?;
+    let fields = cursor.object(COST.names, report)?;
+    let (kind, value) = fields.one_of(COST.choice, report)?;
     let (default, max) = (fields.get("default"), fields.get("max"));
     if kind == "request_bytes" {
         for other in default.iter().chain(&max) {
@@ -26,12 +61,12 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
                 "nothing beside `request_bytes`",
             );
         }
-        let bytes = value.integer(1, u32::MAX, report);
+        let bytes = value.integer_of(REQUEST_BYTES, report);
         return bytes.map(Cost::RequestBytes);
     }
     let name = name(&value, Named::Header, report);
     let default = match default {
-        Some(default) => default.integer(1, MAX_AMOUNT, report),
+        Some(default) => default.integer_of(DEFAULT, report),
         None => Some(1),
     };
     let least = default.unwrap_or(1);

@@ -1,6 +1,5 @@
 //! Edits of rules: what they replace, and whether it fits what stays.
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use loudou_limiter::Limits;
@@ -10,8 +9,8 @@ use serde_json::Value;
 
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
-use super::{limits, overrides, rules};
-use crate::rule::{Impossible, Mode, Override, Overrides, Rule};
+use super::{limits, mode, overrides};
+use crate::rule::{Mode, Override, Overrides, Rule};
 
 /// The parts of a rule that an edit may replace.
 const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
@@ -88,34 +87,6 @@ pub fn parse_override(
     report.unless_wrong(value)
 }
 
-/// The keys of overrides that no request has.
-pub(super) fn impossible_keys(rule: &Rule, at: &Path) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for (pattern, _) in rule.overrides.iter() {
-        let Some(problem) = impossible_key(rule, &pattern) else {
-            continue;
-        };
-        problems.push(Problem {
-            path: at.field("overrides").field(&pattern),
-            at_name: true,
-            ..problem
-        });
-    }
-    problems
-}
-
-/// What is wrong with a key for which `rule` is to have an override, if no request has it.
-pub fn impossible_key(rule: &Rule, pattern: &str) -> Option<Problem> {
-    let beginning = pattern.strip_suffix('*');
-    let possible = rule.may_have(beginning.unwrap_or(pattern), beginning.is_some());
-    let Impossible { why, meant } = possible.err()?;
-    let star = if beginning.is_some() { "*" } else { "" };
-    let meant = meant.map(|meant| format!("{meant}{star}"));
-    let key = Value::from(pattern);
-    let problem = Problem::error(Path::root(), &key, "no request has this key");
-    Some(problem.allowed(why).suggest(meant.as_deref()))
-}
-
 /// The scales in a rule's overrides that are too large or too small for its limits.
 pub fn misfits(rule: &Rule) -> Vec<Problem> {
     let overrides = rule.overrides.iter();
@@ -138,7 +109,7 @@ fn edit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleEdit> {
         .and_then(|limits| limits::limits(&limits, report));
     let mode = fields
         .get("mode")
-        .and_then(|mode| mode.word(&rules::MODES, report));
+        .and_then(|mode| mode.word(&mode::MODES, report));
     let penalty = match cursor.value.get("penalty") {
         None => None,
         Some(Value::Null) => Some(None),

@@ -3,25 +3,104 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::matches::{MAX_PARTS, Named, metadata_path, name, several};
-use super::reader::{Cursor, Report};
+use super::grammar::{Field, Form, List, Object, Text, object};
+use super::matches::MAX_PARTS;
+use super::named::{
+    COOKIE_NAME, HEADER_NAME, METADATA_PATH, Named, QUERY_NAME, metadata_path, name,
+};
+use super::reader::{Cursor, Report, several};
 use super::suggest::nearest;
 use crate::rule::{KeyPart, SourcePrefix};
 
 /// The longest literal of a key, in bytes.
-pub(super) const MAX_LITERAL: usize = 64;
-/// The most segments of a path.
-pub(super) const MAX_SEGMENTS: u8 = 64;
+const MAX_LITERAL: usize = 64;
 /// The parts of a key that are one word.
-pub(super) const WORDS: &[&str] = &["source", "path", "route", "method", "host", "peer"];
+const WORDS: &[&str] = &["source", "path", "route", "method", "host", "client_cert"];
 /// The parts of a key that say more.
-pub(super) const PARTS: &[&str] = &[
-    "header", "query", "cookie", "literal", "metadata", "path", "source",
-];
-/// The fields of a path in a key.
-pub(super) const PATH: &[&str] = &["segments"];
-/// The fields of a source in a key.
-pub(super) const SOURCE: &[&str] = &["v4_prefix", "v6_prefix"];
+const PARTS: Object = object!(
+    [
+        part_of("header", HEADER_NAME, "The first value of this header."),
+        part_of(
+            "query",
+            QUERY_NAME,
+            "The first value of this query parameter, decoded.",
+        ),
+        part_of(
+            "cookie",
+            COOKIE_NAME,
+            "The value of this cookie, without quotes around it.",
+        ),
+        part_of(
+            "literal",
+            Form::Text(Text::any(MAX_LITERAL)),
+            "A fixed text."
+        ),
+        part_of(
+            "metadata",
+            METADATA_PATH,
+            "A text in the dynamic metadata of filters before this one: the name space, and the keys below \
+             it.",
+        ),
+        part_of(
+            "path",
+            Form::Defined("key_path"),
+            "The path without its query, or the start of it.",
+        ),
+        part_of(
+            "source",
+            Form::Defined("key_source"),
+            "The network of the trusted client address.",
+        ),
+    ],
+    &[
+        "header", "query", "cookie", "literal", "metadata", "path", "source"
+    ]
+);
+
+const fn part_of(name: &'static str, form: Form, doc: &'static str) -> Field {
+    Field::optional(name, form, "", doc)
+}
+
+/// A key.
+pub(super) const KEY: List = List {
+    fewest: 0,
+    most: MAX_PARTS,
+    item: Field::value(
+        Form::OneOf(&[
+            Field::value(
+                Form::Word(WORDS),
+                "source: the trusted client address, of IPv6 the first 64 bits. path: the path without its \
+                 query. route: the name of Envoy's route. host: without its port. client_cert: the first URI or DNS name of the client's certificate.",
+            ),
+            Field::value(Form::Object(&PARTS), ""),
+        ]),
+        "",
+    ),
+};
+
+const SEGMENTS: Field = Field::optional(
+    "segments",
+    Form::Integer(1, 64),
+    "all",
+    "Only so many segments, from the first.",
+);
+/// A path in a key.
+pub(super) const PATH: Object = object!([SEGMENTS]);
+
+const V4_PREFIX: Field = Field::optional(
+    "v4_prefix",
+    Form::Integer(0, 32),
+    "32",
+    "So many bits of an IPv4 address.",
+);
+const V6_PREFIX: Field = Field::optional(
+    "v6_prefix",
+    Form::Integer(0, 128),
+    "64",
+    "So many bits of an IPv6 address.",
+);
+/// A source in a key.
+pub(super) const SOURCE: Object = object!([V4_PREFIX, V6_PREFIX]);
 
 pub(super) fn key(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<KeyPart> {
     several(cursor, MAX_PARTS, report, part)
@@ -31,8 +110,8 @@ fn part(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
     if let Some(text) = cursor.value.as_str() {
         return word(text, cursor, report);
     }
-    let fields = cursor.object(PARTS, report)?;
-    let (kind, value) = fields.one_of(PARTS, report)?;
+    let fields = cursor.object(PARTS.names, report)?;
+    let (kind, value) = fields.one_of(PARTS.choice, report)?;
     match kind {
         "header" => name(&value, Named::Header, report).map(KeyPart::Header),
         "query" => name(&value, Named::Query, report).map(KeyPart::Query),
@@ -53,12 +132,12 @@ fn word(word: &str, cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyP
         "route" => Some(KeyPart::Route),
         "method" => Some(KeyPart::Method),
         "host" => Some(KeyPart::Host),
-        "peer" => Some(KeyPart::Peer),
+        "client_cert" | "peer" => Some(KeyPart::ClientCert),
         _ => {
             let allowed = alloc::format!(
                 "{}, or an object with {}",
                 WORDS.join(", "),
-                PARTS.join(", ")
+                PARTS.names.join(", ")
             );
             let problem = cursor.wrong("unknown key part");
             report.add(problem.allowed(allowed).suggest(nearest(word, WORDS)));
@@ -68,27 +147,26 @@ fn word(word: &str, cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyP
 }
 
 fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
-    let fields = cursor.object(PATH, report)?;
-    let segments = match fields.get("segments") {
-        Some(segments) => Some(byte(&segments, 1, MAX_SEGMENTS, report)?),
+    let fields = cursor.object(PATH.names, report)?;
+    let segments = match fields.get(SEGMENTS.name) {
+        Some(segments) => Some(byte(&segments, SEGMENTS, report)?),
         None => None,
     };
     Some(KeyPart::Path { segments })
 }
 
 fn source(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
-    let fields = cursor.object(SOURCE, report)?;
+    let fields = cursor.object(SOURCE.names, report)?;
     let mut prefix = SourcePrefix::default();
-    if let Some(v4) = fields.get("v4_prefix") {
-        prefix.v4 = byte(&v4, 0, 32, report)?;
+    if let Some(v4) = fields.get(V4_PREFIX.name) {
+        prefix.v4 = byte(&v4, V4_PREFIX, report)?;
     }
-    if let Some(v6) = fields.get("v6_prefix") {
-        prefix.v6 = byte(&v6, 0, 128, report)?;
+    if let Some(v6) = fields.get(V6_PREFIX.name) {
+        prefix.v6 = byte(&v6, V6_PREFIX, report)?;
     }
     Some(KeyPart::Source(prefix))
 }
 
-fn byte(cursor: &Cursor<'_, '_>, least: u8, most: u8, report: &mut Report) -> Option<u8> {
-    let number = cursor.integer(least.into(), most.into(), report)?;
-    u8::try_from(number).ok()
+fn byte(cursor: &Cursor<'_, '_>, field: Field, report: &mut Report) -> Option<u8> {
+    u8::try_from(cursor.integer_of(field, report)?).ok()
 }

@@ -9,25 +9,34 @@ use loudou_limiter::bounds::{BadNumbers, MAX_AMOUNT, MAX_DRAIN, MAX_WAIT};
 use loudou_limiter::{Limit, Limits, MAX_BUCKET_WORDS, MAX_LIMITS, Nanos};
 use serde_json::Value;
 
+use super::grammar::{Doc, Field, Form, List, Text, written_as};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use super::{NameKind, name};
 
 mod concurrency;
-pub(super) mod field;
 mod leaks;
+mod numbers;
+#[cfg(feature = "words")]
+mod phrase;
 mod shaping;
 mod windows;
 
-pub use field::{Field, Form};
-pub(super) use field::{Numbers, about};
+pub(super) use numbers::Numbers;
+#[cfg(feature = "words")]
+pub use phrase::{humanise, phrase};
 
 /// One algorithm in the rule file.
 struct Entry {
     name: &'static str,
+    /// What it does, in a sentence or two.
+    doc: Doc,
     fields: &'static [Field],
     read: Read,
+    /// What one such limit means.
+    #[cfg(feature = "words")]
+    phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
 /// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
@@ -46,34 +55,61 @@ const ENTRIES: &[Entry] = &[
     concurrency::CONCURRENCY,
 ];
 
+/// The name of a limit.
+pub(super) const NAME: Text = Text::like("^[a-z0-9_-]{1,63}$", 0);
+/// The limits of a bucket.
+pub(super) const LIMITS: List = List {
+    fewest: 1,
+    most: MAX_LIMITS,
+    item: Field::value(Form::OneOf(&DEFINED), ""),
+};
+/// A definition of each algorithm.
+const DEFINED: [Field; ENTRIES.len()] = {
+    let mut defined = [Field::value(Form::Null, ""); ENTRIES.len()];
+    let mut from = ENTRIES;
+    let mut to: &mut [Field] = &mut defined;
+    while let (Some((entry, rest)), Some((field, others))) =
+        (from.split_first(), { to }.split_first_mut())
+    {
+        field.form = Form::Defined(entry.name);
+        from = rest;
+        to = others;
+    }
+    defined
+};
+
 /// The fields that every limit has.
 pub const COMMON: [&str; 2] = ["name", "algorithm"];
 
-const CAPACITY: Field = Field {
-    name: "capacity",
-    form: Form::Integer(1, MAX_AMOUNT),
-    default: None,
-    doc: about("The most that is admitted at once, in cost units."),
-};
-const RATE: Field = Field {
-    name: "rate",
-    form: Form::Rate,
-    default: None,
-    doc: about("How fast capacity comes back."),
-};
+const CAPACITY: Field = Field::required(
+    "capacity",
+    Form::Integer(1, MAX_AMOUNT),
+    "The most that is admitted at once, in cost units.",
+);
+const RATE: Field = Field::required("rate", Form::Rate, "How fast capacity comes back.");
 
-const MAX_WAIT_FIELD: Field = Field {
-    name: "max_wait",
-    form: Form::Duration(Nanos::ZERO, MAX_WAIT),
-    default: Some("0s"),
-    doc: about("How long a request may be held instead of being refused."),
-};
+const MAX_WAIT_FIELD: Field = Field::optional(
+    "max_wait",
+    Form::Duration(&[Nanos::ZERO, MAX_WAIT]),
+    "0s",
+    "How long a request may be held instead of being refused.",
+);
 
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
 /// one.
 pub fn fields(algorithm: &str) -> &'static [Field] {
-    let entry = ENTRIES.iter().find(|entry| entry.name == algorithm);
-    entry.map_or(&[], |entry| entry.fields)
+    known(algorithm).map_or(&[], |entry| entry.fields)
+}
+
+/// The algorithm of that name or alias.
+fn known(name: &str) -> Option<&'static Entry> {
+    let name = written_as(name).unwrap_or(name);
+    ENTRIES.iter().find(|entry| entry.name == name)
+}
+
+/// What each algorithm does.
+pub(super) fn docs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ENTRIES.iter().map(|entry| (entry.name, entry.doc.text()))
 }
 
 pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limits> {
@@ -114,7 +150,11 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
 /// The name of a limit: that of its algorithm where it has none.
 fn own_name(limit: &Value) -> Option<&str> {
     let name = limit.get("name").filter(|name| !name.is_null());
-    name.or_else(|| limit.get("algorithm"))?.as_str()
+    if let Some(name) = name {
+        return name.as_str();
+    }
+    let algorithm = limit.get("algorithm")?.as_str()?;
+    Some(written_as(algorithm).unwrap_or(algorithm))
 }
 
 fn limit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Limit> {
@@ -158,7 +198,7 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
         return None;
     };
     let text = value.as_str().unwrap_or("");
-    let known = ENTRIES.iter().find(|entry| entry.name == text);
+    let known = known(text);
     if known.is_none() {
         let at = cursor.path().field("algorithm");
         let problem = Problem::error(at, value, "unknown algorithm").allowed(names);

@@ -2,10 +2,14 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use alloc::string::ToString;
 
-use super::reader::{Cursor, Fields, Report};
+use super::grammar::{Field, Form, List, Object, Text, object};
+use super::named::{
+    COOKIE_NAME, HEADER_NAME, MAX_METHOD, MAX_NAME, METADATA_FORM, METADATA_PATH, Named,
+    QUERY_NAME, metadata_path, method, name,
+};
+use super::reader::{Cursor, Fields, Report, several};
 use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
 use crate::rule::pattern::MAX_PATTERN;
 use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Pattern, Test};
@@ -13,39 +17,200 @@ use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Pattern, Test};
 /// The most methods, tests or key parts in one list.
 pub(super) const MAX_PARTS: usize = 16;
 /// The most networks in one list.
-pub(super) const MAX_NETWORKS: usize = 64;
+const MAX_NETWORKS: usize = 64;
 /// The longest text to match, in bytes.
-pub(super) const MAX_TEXT: usize = 1024;
-/// The longest name of a header, a query parameter, a cookie or a key of metadata, in bytes.
-pub(super) const MAX_NAME: usize = 256;
-/// The longest method, in bytes.
-pub(super) const MAX_METHOD: usize = 32;
-/// The longest path of metadata.
-pub(super) const MAX_METADATA: usize = 8;
+const MAX_TEXT: usize = 1024;
 /// How deep `not` may stand in `not`.
-pub(super) const MAX_DEPTH: usize = 4;
-/// The fields of a match.
-pub(super) const MATCH: &[&str] = &[
-    "methods", "path", "host", "headers", "query", "cookies", "source", "route", "metadata", "not",
-];
-/// The tests of a path, of which there is exactly one.
-pub(super) const PATH: &[&str] = &["prefix", "exact", "suffix", "template", "regex"];
-/// The tests of the host and of the route, of which there is exactly one.
-pub(super) const HOST: &[&str] = &["exact", "prefix", "suffix"];
-pub(super) const ROUTE: &[&str] = &["exact", "prefix"];
-/// The fields of the test of a header, a query parameter or a cookie: the name and one of [`TESTS`].
-pub(super) const NAMED: &[&str] = &["name", "present", "exact", "prefix", "suffix", "regex"];
-/// The fields of the test of metadata: the path and one of [`TESTS`].
-pub(super) const METADATA: &[&str] = &["path", "present", "exact", "prefix", "suffix", "regex"];
-pub(super) const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
-
-/// What has a name.
-#[derive(Clone, Copy)]
-pub(super) enum Named {
-    Header,
-    Query,
-    Cookie,
+const MAX_DEPTH: usize = 4;
+/// A list of tests, all of which hold.
+const fn tests(name: &'static str, item: &'static List, doc: &'static str) -> Field {
+    Field::optional(name, Form::List(item), "", doc)
 }
+
+const fn parts(item: Form) -> List {
+    List {
+        fewest: 0,
+        most: MAX_PARTS,
+        item: Field::value(item, ""),
+    }
+}
+
+/// The fields of a match.
+pub(super) const MATCH: Object = object!([
+    Field::optional(
+        "methods",
+        Form::List(&parts(Form::Text(Text::like("^[A-Z_-]+$", MAX_METHOD)))),
+        "all",
+        "Any of these methods.",
+    ),
+    Field::optional(
+        "path",
+        Form::Defined("path"),
+        "",
+        "The path without its query."
+    ),
+    Field::optional(
+        "host",
+        Form::Defined("host"),
+        "",
+        "The host that the client names, without its port.",
+    ),
+    tests(
+        "headers",
+        &parts(Form::Defined("header")),
+        "Tests of headers; all must hold.",
+    ),
+    tests(
+        "query",
+        &parts(Form::Defined("query")),
+        "Tests of query parameters; all must hold.",
+    ),
+    tests(
+        "cookies",
+        &parts(Form::Defined("cookie")),
+        "Tests of cookies; all must hold.",
+    ),
+    Field::optional(
+        "source",
+        Form::List(&List {
+            fewest: 0,
+            most: MAX_NETWORKS,
+            item: Field::value(
+                Form::Text(Text::like("^[0-9A-Fa-f.:]+(/[0-9]{1,3})?$", 0)),
+                ""
+            ),
+        }),
+        "all",
+        "Any of these networks has the client's address, as Envoy trusts it.",
+    ),
+    Field::optional(
+        "route",
+        Form::Defined("route"),
+        "",
+        "The name of Envoy's route."
+    ),
+    tests(
+        "metadata",
+        &parts(Form::Defined("metadata")),
+        "Tests of texts in the dynamic metadata of filters before this one; all must hold.",
+    ),
+    Field::optional(
+        "not",
+        Form::Defined("match"),
+        "",
+        "This must not hold. At most 4 in one another.",
+    ),
+]);
+
+/// A test of a value: `test!("header", exact)`.
+macro_rules! test {
+    ($what:literal, present) => {
+        Field::optional("present", Form::Boolean, "", "Whether it is there.")
+    };
+    ($what:literal, exact) => {
+        test!("exact", TEXT, concat!("The ", $what, " is this text."))
+    };
+    ($what:literal, prefix) => {
+        test!(
+            "prefix",
+            TEXT,
+            concat!("The ", $what, " starts with this text.")
+        )
+    };
+    ($what:literal, suffix) => {
+        test!(
+            "suffix",
+            TEXT,
+            concat!("The ", $what, " ends with this text.")
+        )
+    };
+    ($what:literal, regex) => {
+        test!(
+            "regex",
+            Text::any(MAX_PATTERN),
+            concat!(
+                "All of the ",
+                $what,
+                " matches this regular expression, in the syntax of the crate regex-lite."
+            )
+        )
+    };
+    ($name:literal, $text:expr, $doc:expr) => {
+        Field::optional($name, Form::Text($text), "", $doc)
+    };
+}
+
+const TEXT: Text = Text::any(MAX_TEXT);
+
+/// An object with this field and exactly one of the tests.
+macro_rules! tested {
+    ($field:expr) => {
+        object!(
+            [
+                $field,
+                test!("value", present),
+                test!("value", exact),
+                test!("value", prefix),
+                test!("value", suffix),
+                test!("value", regex),
+            ],
+            TESTS
+        )
+    };
+}
+
+const TESTS: &[&str] = &["present", "exact", "prefix", "suffix", "regex"];
+pub(super) const HEADER: Object = tested!(Field::required("name", HEADER_NAME, "Its name."));
+pub(super) const QUERY: Object = tested!(Field::required("name", QUERY_NAME, "Its name."));
+pub(super) const COOKIE: Object = tested!(Field::required("name", COOKIE_NAME, "Its name."));
+pub(super) const METADATA: Object = tested!(Field::required(
+    "path",
+    METADATA_PATH,
+    "The name space, and the keys below it."
+));
+
+const HOST_TESTS: &[&str] = &["exact", "prefix", "suffix"];
+/// The test of the host.
+pub(super) const HOST: Object = object!(
+    [
+        test!("host without its port", exact),
+        test!("host without its port", prefix),
+        test!("host without its port", suffix),
+    ],
+    HOST_TESTS
+);
+const ROUTE_TESTS: &[&str] = &["exact", "prefix"];
+/// The test of the route.
+pub(super) const ROUTE: Object = object!(
+    [test!("route's name", exact), test!("route's name", prefix)],
+    ROUTE_TESTS
+);
+
+const fn path_like(name: &'static str, pattern: &'static str, doc: &'static str) -> Field {
+    Field::optional(name, Form::Text(Text::like(pattern, MAX_TEXT)), "", doc)
+}
+
+/// The test of the path.
+pub(super) const PATH: Object = object!(
+    [
+        path_like(
+            "prefix",
+            "^/[^?#]*$",
+            "It starts with this text, on whole segments: /reply is for /reply and /reply/7, not for \
+             /replyall.",
+        ),
+        path_like("exact", "^/[^?#]*$", "It is this text."),
+        path_like("suffix", "^[^?#]+$", "It ends with this text."),
+        path_like(
+            "template",
+            "^/[^?#]*$",
+            "It has these segments; {name} is any one: /users/{id} is for /users/7, not for \
+             /users/7/posts.",
+        ),
+        test!("path", regex),
+    ],
+    &["prefix", "exact", "suffix", "template", "regex"]
+);
 
 pub(super) fn matches(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Match> {
     nested(cursor, 0, report)
@@ -57,7 +222,7 @@ fn nested(cursor: &Cursor<'_, '_>, depth: usize, report: &mut Report) -> Option<
         report.error(cursor, "`not` in too many others", &allowed);
         return None;
     }
-    let fields = cursor.object(MATCH, report)?;
+    let fields = cursor.object(MATCH.names, report)?;
     let named = |name: &str, kind: Named, report: &mut Report| {
         let list = fields.get(name);
         list.map(|list| several(&list, MAX_PARTS, report, |c, r| named_test(c, kind, r)))
@@ -79,8 +244,8 @@ fn nested(cursor: &Cursor<'_, '_>, depth: usize, report: &mut Report) -> Option<
         .get("source")
         .map(|source| several(&source, MAX_NETWORKS, report, network));
     let route = fields.get("route").and_then(|route| {
-        let fields = route.object(ROUTE, report)?;
-        test(&fields, ROUTE, report)
+        let fields = route.object(ROUTE.names, report)?;
+        test(&fields, ROUTE.choice, report)
     });
     let metadata = fields
         .get("metadata")
@@ -102,61 +267,9 @@ fn nested(cursor: &Cursor<'_, '_>, depth: usize, report: &mut Report) -> Option<
     })
 }
 
-/// Reads a list of at most `most` elements.
-pub(super) fn several<T>(
-    cursor: &Cursor<'_, '_>,
-    most: usize,
-    report: &mut Report,
-    read: impl Fn(&Cursor<'_, '_>, &mut Report) -> Option<T>,
-) -> Vec<T> {
-    let mut read_ones = Vec::new();
-    each(cursor, most, report, &mut |cursor, report| {
-        read_ones.extend(read(cursor, report));
-    });
-    read_ones
-}
-
-/// The same for whatever is read: one copy of it in the code.
-fn each(
-    cursor: &Cursor<'_, '_>,
-    most: usize,
-    report: &mut Report,
-    read: &mut dyn FnMut(&Cursor<'_, '_>, &mut Report),
-) {
-    let Some(cursors) = cursor.list(report) else {
-        return;
-    };
-    if cursors.len() > most {
-        report.error(cursor, "too long a list", &format!("at most {most}"));
-        return;
-    }
-    for cursor in &cursors {
-        read(cursor, report);
-    }
-}
-
-pub(super) fn method(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
-    let text = cursor.text(MAX_METHOD, report)?;
-    let is_method = |text: &str| {
-        let fits = |b: u8| b.is_ascii_uppercase() || b == b'-' || b == b'_';
-        text.bytes().all(fits)
-    };
-    if is_method(text) {
-        return Some(text.to_string());
-    }
-    let upper = text.to_ascii_uppercase();
-    let problem = cursor.wrong("not a method");
-    report.add(
-        problem
-            .allowed("upper-case names: GET, POST, …")
-            .suggest(Some(upper.as_str()).filter(|upper| is_method(upper))),
-    );
-    None
-}
-
 fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
-    let fields = cursor.object(PATH, report)?;
-    let (kind, value) = fields.one_of(PATH, report)?;
+    let fields = cursor.object(PATH.names, report)?;
+    let (kind, value) = fields.one_of(PATH.choice, report)?;
     if kind == "regex" {
         return pattern(&value, report).map(PathMatch::Regex);
     }
@@ -195,8 +308,8 @@ fn is_segment(segment: &str) -> bool {
 }
 
 fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
-    let fields = cursor.object(HOST, report)?;
-    let (_, value) = fields.one_of(HOST, report)?;
+    let fields = cursor.object(HOST.names, report)?;
+    let (_, value) = fields.one_of(HOST.choice, report)?;
     let text = value.text(MAX_NAME, report)?;
     // An address in brackets has colons, a host has none but before its port.
     let has_port = text.contains(':') && !text.contains(['[', ']']);
@@ -207,7 +320,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
         report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
     }
-    Some(match test(&fields, HOST, report)? {
+    Some(match test(&fields, HOST.choice, report)? {
         Test::Exact(host) => Test::Exact(host.to_ascii_lowercase()),
         Test::Prefix(host) => Test::Prefix(host.to_ascii_lowercase()),
         Test::Suffix(host) => Test::Suffix(host.to_ascii_lowercase()),
@@ -250,41 +363,11 @@ fn named_test(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) -> Opti
         Named::Query => "the name of a query parameter",
         Named::Cookie => "the name of a cookie",
     };
-    let fields = cursor.object(NAMED, report)?;
+    let fields = cursor.object(HEADER.names, report)?;
     let name = fields.need("name", form, report);
     let name = name.and_then(|name| self::name(&name, kind, report));
     let test = test(&fields, TESTS, report)?;
     Some(NamedTest { name: name?, test })
-}
-
-pub(super) fn name(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) -> Option<String> {
-    let text = cursor.text(MAX_NAME, report)?;
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let (fits, message, allowed) = match kind {
-        Named::Header => (
-            text.bytes().all(|b| token(b) || b == b':'),
-            "not a header name",
-            "letters, digits and !#$%&'*+-.^_`|~",
-        ),
-        Named::Query => (
-            !text.contains(char::is_control),
-            "not the name of a query parameter",
-            "a text without control characters, decoded",
-        ),
-        Named::Cookie => (
-            text.bytes().all(token),
-            "not the name of a cookie",
-            "letters, digits and !#$%&'*+-.^_`|~",
-        ),
-    };
-    if !fits {
-        report.error(cursor, message, allowed);
-        return None;
-    }
-    Some(match kind {
-        Named::Header => text.to_ascii_lowercase(),
-        Named::Query | Named::Cookie => text.to_string(),
-    })
 }
 
 fn network(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cidr> {
@@ -302,32 +385,9 @@ fn network(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cidr> {
 }
 
 fn metadata_test(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<MetadataTest> {
-    let fields = cursor.object(METADATA, report)?;
+    let fields = cursor.object(METADATA.names, report)?;
     let path = fields.need("path", METADATA_FORM, report);
     let path = path.and_then(|path| metadata_path(&path, report));
     let test = test(&fields, TESTS, report)?;
     Some(MetadataTest { path: path?, test })
-}
-
-const METADATA_FORM: &str = "a name space and keys: [envoy.filters.http.jwt_authn, payload, sub]";
-
-/// The name space of metadata, and the keys below it.
-pub(super) fn metadata_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Vec<String>> {
-    let count = cursor.value.as_array().map(Vec::len);
-    if count.is_some_and(|count| !(2..=MAX_METADATA).contains(&count)) {
-        let message = "too short or too long a path";
-        let allowed = format!("2 to {MAX_METADATA} steps, {METADATA_FORM}");
-        report.error(cursor, message, &allowed);
-        return None;
-    }
-    let steps = several(cursor, MAX_METADATA, report, |step, report| {
-        let text = step.text(MAX_NAME, report)?;
-        if text.contains(char::is_control) {
-            let allowed = "a text without control characters";
-            report.error(step, "not a key of metadata", allowed);
-            return None;
-        }
-        Some(text.to_string())
-    });
-    Some(steps).filter(|steps| Some(steps.len()) == count)
 }

@@ -2,14 +2,14 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use loudou_limiter::ban::Penalty;
 use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_store::names::MAX_KEY;
 use serde_json::Value;
 
-use super::limits::{self, Field, Form, Numbers, about};
+use super::grammar::{Field, Form, Names, Object, Text, object, words};
+use super::limits::{self, Numbers};
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
 use super::scale::scaled;
@@ -19,58 +19,72 @@ use crate::rule::{Override, Overrides};
 /// The most overrides of one rule.
 pub const MAX_OVERRIDES: usize = 1_024;
 /// The overrides that are one word.
-pub(super) const WORDS: [(&str, Override); 2] = [
+const WORDS: [(&str, Override); 2] = [
     ("unlimited", Override::Unlimited),
     ("banned", Override::Banned),
 ];
-/// The fields of one that is no word, of which there is exactly one.
-pub(super) const FIELDS: &[&str] = &["scale", "limits"];
-/// How much larger or smaller a scale makes limits.
-pub(super) const SCALE: [Decimal; 2] = [
-    Decimal::from_thousandths(1),
-    Decimal::from_thousandths(1_000_000),
-];
+const SCALE: Field = Field::optional(
+    "scale",
+    Form::Decimal(
+        Decimal::from_thousandths(1),
+        Decimal::from_thousandths(1_000_000),
+    ),
+    "",
+    "The rule's limits, with this many times as much of everything that counts cost units, rounded up; \
+     times stay.",
+);
+/// What one key gets that is no word: exactly one of these.
+pub(super) const OVERRIDE: Object = object!(
+    [
+        SCALE,
+        Field::optional("limits", Form::Defined("limits"), "", "Other limits."),
+    ],
+    &["scale", "limits"]
+);
+/// The overrides of a rule.
+pub(super) const OVERRIDES: Names = Names {
+    most: MAX_OVERRIDES,
+    name: Text::like("^[!-~]+$", MAX_KEY.saturating_add(1)),
+    not: [&[], &[]],
+    value: Form::Or(&[
+        Field::value(Form::Word(&words(&WORDS)), ""),
+        Field::value(Form::Defined("override"), ""),
+    ]),
+};
 
 /// The longest window and the longest ban of a penalty.
 const MAX_SPAN: Nanos = Nanos::from_secs(31 * 86_400);
-const SPAN: Form = Form::Duration(Nanos::from_millis(1), MAX_SPAN);
+const SPAN: Form = Form::Duration(&[Nanos::from_millis(1), MAX_SPAN]);
 /// Each ban as long as the one before.
 const FACTOR: Decimal = Decimal::from_thousandths(1_000);
 const MAX_FACTOR: Decimal = Decimal::from_thousandths(100_000);
 
 /// The fields of a penalty.
-pub(super) const PENALTY: &[Field] = &[
-    Field {
-        name: "after",
-        form: Form::Integer(1, 10_000),
-        default: None,
-        doc: about("So many refusals of a key are a ban."),
-    },
-    Field {
-        name: "within",
-        form: SPAN,
-        default: None,
-        doc: about("In a window of this length, which begins with a refusal."),
-    },
-    Field {
-        name: "ban",
-        form: SPAN,
-        default: None,
-        doc: about("How long the first ban is."),
-    },
-    Field {
-        name: "factor",
-        form: Form::Decimal(FACTOR, MAX_FACTOR),
-        default: Some("1"),
-        doc: about("How many times as long each further ban is."),
-    },
-    Field {
-        name: "max",
-        form: SPAN,
-        default: Some("as long as `ban`"),
-        doc: about("The longest ban, and how long after a ban it is forgotten."),
-    },
-];
+pub(super) const PENALTY: Object = object!([
+    Field::required(
+        "after",
+        Form::Integer(1, 10_000),
+        "So many refusals of a key are a ban."
+    ),
+    Field::required(
+        "within",
+        SPAN,
+        "In a window of this length, which begins with a refusal."
+    ),
+    Field::required("ban", SPAN, "How long the first ban is."),
+    Field::optional(
+        "factor",
+        Form::Decimal(FACTOR, MAX_FACTOR),
+        "1",
+        "How many times as long each further ban is."
+    ),
+    Field::optional(
+        "max",
+        SPAN,
+        "as long as `ban`",
+        "The longest ban, and how long after a ban it is forgotten."
+    ),
+]);
 
 /// Reads the overrides of a rule with these limits, if they are known.
 pub(super) fn overrides(
@@ -104,13 +118,12 @@ pub(super) fn one(
     if !cursor.value.is_object() {
         return word(cursor, report);
     }
-    let fields = cursor.object(FIELDS, report)?;
-    let (kind, value) = fields.one_of(FIELDS, report)?;
+    let fields = cursor.object(OVERRIDE.names, report)?;
+    let (kind, value) = fields.one_of(OVERRIDE.choice, report)?;
     if kind == "limits" {
         return limits::limits(&value, report).map(Override::Limits);
     }
-    let [least, most] = SCALE;
-    let scale = value.decimal(least, most, report)?;
+    let scale = value.decimal_of(SCALE, report)?;
     if rule.is_some_and(|limits| scaled(limits, scale).is_none()) {
         report.add(misfit(value.path(), scale));
     }
@@ -129,10 +142,9 @@ fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
     let found = cursor.value.as_str();
     let known = WORDS.into_iter().find(|(word, _)| found == Some(word));
     if known.is_none() {
-        let names = WORDS.map(|(word, _)| word);
         let problem = cursor.wrong("unknown value");
         let allowed = "unlimited, banned, { scale: 10 }, { limits: […] }";
-        let suggestion = found.and_then(|found| nearest(found, &names));
+        let suggestion = found.and_then(|found| nearest(found, &words(&WORDS)));
         report.add(problem.allowed(allowed).suggest(suggestion));
     }
     known.map(|(_, value)| value)
@@ -179,10 +191,9 @@ fn escape(text: &str) -> String {
 }
 
 pub(super) fn penalty(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Penalty> {
-    let names: Vec<&str> = PENALTY.iter().map(|field| field.name).collect();
     let numbers = Numbers {
-        fields: cursor.object(&names, report)?,
-        table: PENALTY,
+        fields: cursor.object(PENALTY.names, report)?,
+        table: PENALTY.fields,
     };
     let after = numbers.integer("after", report);
     let within = numbers.duration("within", report);

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use loudou_limiter::Decimal;
 use serde_json::{Map, Value};
 
+use super::grammar::{Field, Form, alias_of, decimal_form, written_as};
 use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 
@@ -124,9 +125,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
         };
         for (name, value) in map {
             if !allowed.contains(&name.as_str()) {
-                let problem = self
-                    .inside(Place::Field(name), value)
-                    .wrong("unknown field");
+                let field = self.inside(Place::Field(name), value);
+                if let Some(own) = written_as(name).filter(|own| allowed.contains(own)) {
+                    field.check_alias(map.get(own), own, report);
+                    continue;
+                }
+                let problem = field.wrong("unknown field");
                 let problem = problem
                     .allowed(allowed.join(", "))
                     .suggest(nearest(name, allowed));
@@ -137,6 +141,14 @@ impl<'a, 'c> Cursor<'a, 'c> {
             }
         }
         Some(Fields { map, of: self })
+    }
+
+    /// Reports a field that is there under another name, too.
+    fn check_alias(&self, own: Option<&Value>, name: &str, report: &mut Report) {
+        if !self.value.is_null() && own.is_some_and(|value| !value.is_null()) {
+            let message = format!("another name of `{name}`, which is given, too");
+            report.add(self.wrong_name(&message).allowed("one of the two names"));
+        }
     }
 
     /// The fields of an object that may have any: `form`.
@@ -207,6 +219,26 @@ impl<'a, 'c> Cursor<'a, 'c> {
         fits
     }
 
+    /// A whole number within the bounds of a field.
+    #[expect(clippy::inline_always, reason = "only the bounds remain of the field")]
+    #[inline(always)]
+    pub(crate) fn integer_of(&self, field: Field, report: &mut Report) -> Option<u32> {
+        match field.form {
+            Form::Integer(least, most) => self.integer(least, most, report),
+            _ => None,
+        }
+    }
+
+    /// A number within the bounds of a field.
+    #[expect(clippy::inline_always, reason = "only the bounds remain of the field")]
+    #[inline(always)]
+    pub(crate) fn decimal_of(&self, field: Field, report: &mut Report) -> Option<Decimal> {
+        match field.form {
+            Form::Decimal(least, most) => self.decimal(least, most, report),
+            _ => None,
+        }
+    }
+
     /// `true` or `false`.
     pub(crate) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let boolean = self.value.as_bool();
@@ -239,8 +271,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
 }
 
 impl<'a, 'c> Fields<'a, 'c> {
-    /// The field `name`, if it is there. JSON's null counts as absent.
+    /// The field `name`, if it is there, by this name or its alias. JSON's null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
+        self.named(name).or_else(|| self.named(alias_of(name)?))
+    }
+
+    fn named(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         let (name, value) = self.map.get_key_value(name)?;
         let field = self.of.inside(Place::Field(name), value);
         (!value.is_null()).then_some(field)
@@ -289,9 +325,37 @@ impl<'a, 'c> Fields<'a, 'c> {
     }
 }
 
-/// What is allowed where a number of at most three decimals belongs.
-pub(crate) fn decimal_form(least: Decimal, most: Decimal) -> String {
-    format!("a number from {least} to {most} with at most 3 decimals")
+/// Reads a list of at most `most` elements.
+pub(super) fn several<T>(
+    cursor: &Cursor<'_, '_>,
+    most: usize,
+    report: &mut Report,
+    read: impl Fn(&Cursor<'_, '_>, &mut Report) -> Option<T>,
+) -> Vec<T> {
+    let mut read_ones = Vec::new();
+    each(cursor, most, report, &mut |cursor, report| {
+        read_ones.extend(read(cursor, report));
+    });
+    read_ones
+}
+
+/// The same for whatever is read: one copy of it in the code.
+fn each(
+    cursor: &Cursor<'_, '_>,
+    most: usize,
+    report: &mut Report,
+    read: &mut dyn FnMut(&Cursor<'_, '_>, &mut Report),
+) {
+    let Some(cursors) = cursor.list(report) else {
+        return;
+    };
+    if cursors.len() > most {
+        report.error(cursor, "too long a list", &format!("at most {most}"));
+        return;
+    }
+    for cursor in &cursors {
+        read(cursor, report);
+    }
 }
 
 /// A double without a fraction, as a whole number.

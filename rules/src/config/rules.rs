@@ -7,48 +7,128 @@ use loudou_limiter::Limits;
 use loudou_limiter::ban::Penalty;
 use loudou_store::When;
 
+use super::grammar::{Field, Form, Object, Text, object, words};
 use super::reader::{Cursor, Fields, Report};
-use super::{NameKind, answers, cost, keys, limits, matches, name, overrides, warnings, when};
+use super::{
+    NameKind, answers, cost, keys, limits, matches, mode, name, overrides, warnings, when,
+};
 use crate::rule::{
     Cost, KeyPart, Match, Mode, OnError, OnMissingKey, Overrides, Refuse, Respond, Rule,
 };
 
-/// The fields of a rule.
-pub(super) const FIELDS: &[&str] = &[
-    "name",
-    "match",
-    "when",
-    "key",
-    "on_missing_key",
-    "limits",
-    "cost",
-    "mode",
-    "shadows",
-    "stop",
-    "on_error",
-    "overrides",
-    "penalty",
-    "refuse",
-    "respond",
-];
-/// The fields of a rule that `defaults` may have: all but the name.
-pub(super) const DEFAULTABLE: &[&str] = match FIELDS.split_first() {
-    Some((_name, rest)) => rest,
-    None => &[],
-};
-
-pub(super) const MODES: [(&str, Mode); 3] = [
-    ("enforce", Mode::Enforce),
-    ("shadow", Mode::Shadow),
-    ("off", Mode::Off),
-];
-pub(super) const MISSING: [(&str, OnMissingKey); 3] = [
+const MISSING: [(&str, OnMissingKey); 3] = [
     ("skip", OnMissingKey::Skip),
     ("refuse", OnMissingKey::Refuse),
     ("share", OnMissingKey::Share),
 ];
-pub(super) const ERRORS: [(&str, OnError); 2] =
-    [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
+const ERRORS: [(&str, OnError); 2] = [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
+
+const fn part(name: &'static str, form: Form, default: &'static str, doc: &'static str) -> Field {
+    Field::optional(name, form, default, doc)
+}
+
+/// The fields of a rule.
+pub(super) const RULE: Object = object!([
+    Field::required("name", Form::Text(NAME), "Its name, unique in the file."),
+    part(
+        "match",
+        Form::Defined("match"),
+        "all",
+        "Which requests it is for; all given parts must hold.",
+    ),
+    part(
+        "when",
+        Form::Defined("when"),
+        "always",
+        "Only while an upstream fails: the rule applies to requests for an upstream of whose latest \
+         responses too large a share are errors.",
+    ),
+    part(
+        "key",
+        Form::Defined("key"),
+        "",
+        "Which bucket a request goes to: one for each combination of these parts. []: one bucket for all.",
+    ),
+    part(
+        "on_missing_key",
+        Form::Word(&words(&MISSING)),
+        "skip",
+        "What a request gets that lacks a part of the key: skip this rule, refuse, or share one bucket \
+         with all such requests.",
+    ),
+    part(
+        "limits",
+        Form::Defined("limits"),
+        "",
+        "What a bucket holds. A request passes all limits or takes from none.",
+    ),
+    part(
+        "cost",
+        cost::COSTS,
+        "1",
+        "What a request takes, in cost units: a number, what a header says, or by the length of the body.",
+    ),
+    mode::MODE,
+    part(
+        "shadows",
+        Form::Text(NAME),
+        "",
+        "The rule whose limits this one, in shadow mode, is to be compared with.",
+    ),
+    part(
+        "stop",
+        Form::Boolean,
+        "false",
+        "Whether later rules are skipped for a request that this one is for, but for those in shadow mode. \
+         In shadow mode it has no effect.",
+    ),
+    part(
+        "on_error",
+        Form::Word(&words(&ERRORS)),
+        "admit",
+        "What a request gets when the store gives up; counted either way.",
+    ),
+    part(
+        "overrides",
+        Form::Defined("overrides"),
+        "",
+        "What some keys get instead of the limits. A key is written as the buckets show it; a * at its end \
+         stands for anything.",
+    ),
+    part(
+        "penalty",
+        Form::Defined("penalty"),
+        "",
+        "What becomes of keys that are refused too often: they are banned.",
+    ),
+    part(
+        "refuse",
+        Form::Defined("refuse"),
+        "",
+        "What refused requests are answered.",
+    ),
+    part(
+        "respond",
+        Form::Defined("respond"),
+        "",
+        "What responses carry."
+    ),
+]);
+const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
+/// The fields that a rule has to have unless the defaults have them, and what is allowed there.
+pub(super) const NEEDED: [(&str, &str); 2] = [
+    ("key", "a list of key parts; [] for one bucket for all"),
+    ("limits", "a list of limits"),
+];
+/// The fields of a rule that `defaults` may have: all but the name.
+pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names.split_first()) {
+    (Some((_, fields)), Some((_, names))) => Object {
+        fields,
+        names,
+        choice: &[],
+    },
+    _ => RULE,
+};
 
 /// The fields of a rule, with the defaults behind them.
 struct WithDefaults<'a, 'c> {
@@ -104,7 +184,7 @@ impl Parts {
             None => Some(Cost::Fixed(1)),
         };
         let on_missing_key = fields.word("on_missing_key", &MISSING, report);
-        let mode = fields.word("mode", &MODES, report);
+        let mode = fields.word(mode::MODE.name, &mode::MODES, report);
         let stop = match fields.get("stop") {
             Some(cursor) => cursor.boolean(report),
             None => Some(false),
@@ -145,17 +225,14 @@ pub(super) fn rule(
     defaults: Option<&Fields<'_, '_>>,
     report: &mut Report,
 ) -> Option<Rule> {
-    let own = cursor.object(FIELDS, report)?;
+    let own = cursor.object(RULE.names, report)?;
     let name = own.need("name", "1 to 63 of a-z, 0-9 and -", report);
     let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
     let fields = WithDefaults {
         own: Some(&own),
         defaults,
     };
-    for (name, form) in [
-        ("key", "a list of key parts; [] for one bucket for all"),
-        ("limits", "a list of limits"),
-    ] {
+    for (name, form) in NEEDED {
         if fields.get(name).is_none() {
             own.need(name, form, report);
         }

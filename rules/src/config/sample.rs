@@ -10,14 +10,23 @@ use core::net::IpAddr;
 use loudou_limiter::bounds::MAX_AMOUNT;
 use serde_json::Value;
 
-use super::matches::{self, MAX_METADATA, MAX_NAME, Named};
+use super::named::{self, MAX_METADATA, MAX_NAME, Named};
 use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use crate::request::{Sample, Text};
 
 /// The fields of a sample.
 const SAMPLE: &[&str] = &[
-    "method", "path", "host", "headers", "source", "route", "cluster", "metadata", "peer", "cost",
+    "method",
+    "path",
+    "host",
+    "headers",
+    "source",
+    "route",
+    "cluster",
+    "metadata",
+    "client_cert",
+    "cost",
 ];
 /// The longest text of a sample, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
@@ -38,7 +47,7 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
         read(&field, report).map(str::as_bytes).map(Cow::Borrowed)
     };
     let method = read("method", |cursor, report| {
-        matches::method(cursor, report)?;
+        named::method(cursor, report)?;
         cursor.value.as_str()
     });
     let path = read("path", path);
@@ -46,7 +55,9 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
     let source = read("source", address);
     let route = read("route", |cursor, report| cursor.text(MAX_TEXT, report));
     let cluster = read("cluster", |cursor, report| cursor.text(MAX_TEXT, report));
-    let peer = read("peer", |cursor, report| cursor.text(MAX_TEXT, report));
+    let client_cert = read("client_cert", |cursor, report| {
+        cursor.text(MAX_TEXT, report)
+    });
     let headers = fields.get("headers");
     let headers = headers.map_or_else(Vec::new, |headers| self::headers(&headers, report));
     let metadata = fields.get("metadata");
@@ -62,7 +73,7 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
         source,
         route,
         cluster,
-        peer,
+        client_cert,
         headers,
         underscores: false,
         metadata: found,
@@ -147,7 +158,7 @@ fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
         ":authority" | "host" => "host",
         _ => {
             let as_value = Value::from(name);
-            return matches::name(&value.with(&as_value), Named::Header, report).is_some();
+            return named::name(&value.with(&as_value), Named::Header, report).is_some();
         }
     };
     let problem = value.wrong("it has a field of its own");

@@ -1,26 +1,69 @@
-//! The JSON Schema of rule files, from the tables that the readers go by.
+//! The JSON Schema of rule files: the grammar, walked.
 //!
 //! It never refuses what the reader accepts. What a schema cannot say (a name twice, numbers that do
 //! not fit together, bytes instead of characters) only the reader refuses.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use loudou_limiter::algorithm::Algorithm;
-use loudou_limiter::bounds::MAX_AMOUNT;
+use loudou_limiter::Nanos;
 use serde_json::{Map, Value, json};
 
-use super::{BUCKETS, Field, MAX_RULES, STORE, TOP, admin, cost, rules, when};
+use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
+use super::{RULE_FILE, STORE, admin};
+use super::{answers, cost, keys, limits, matches, overrides, rules, when};
 
-mod answers;
-mod form;
-mod limits;
-mod overrides;
-mod requests;
+/// A rate whose amount and period are not nothing.
+const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
+const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
+/// A duration that is not nothing.
+const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-use form::or_null;
-use limits::{limit, limits};
+/// Names and what they stand for: before the algorithms, and after them.
+const DEFINITIONS: [&[Field]; 2] = [
+    &[
+        Field::required("rule_file", Form::Object(&RULE_FILE), ""),
+        Field::required("store", Form::Object(&STORE), ""),
+        Field::required("defaults", Form::Object(&rules::DEFAULTS), ""),
+        Field::required("rule", Form::Object(&rules::RULE), ""),
+        Field::required("when", Form::Object(&when::WHEN), ""),
+        Field::required("match", Form::Object(&matches::MATCH), ""),
+        Field::required("path", Form::Object(&matches::PATH), ""),
+        Field::required("host", Form::Object(&matches::HOST), ""),
+        Field::required("header", Form::Object(&matches::HEADER), ""),
+        Field::required("query", Form::Object(&matches::QUERY), ""),
+        Field::required("cookie", Form::Object(&matches::COOKIE), ""),
+        Field::required("route", Form::Object(&matches::ROUTE), ""),
+        Field::required("metadata", Form::Object(&matches::METADATA), ""),
+        Field::required("key", Form::List(&keys::KEY), "The parts of a key."),
+        Field::required("key_path", Form::Object(&keys::PATH), ""),
+        Field::required("key_source", Form::Object(&keys::SOURCE), ""),
+        Field::required("overrides", Form::Map(&overrides::OVERRIDES), ""),
+        Field::required("override", Form::Object(&overrides::OVERRIDE), ""),
+        Field::required("penalty", Form::Object(&overrides::PENALTY), ""),
+        Field::required("cost", Form::Object(&cost::COST), ""),
+        Field::required(
+            "limits",
+            Form::List(&limits::LIMITS),
+            "One to eight limits in one bucket.",
+        ),
+    ],
+    &[
+        Field::required("refuse", Form::Object(&answers::REFUSE), ""),
+        Field::required("refuse_text", Form::Object(&answers::BODY), ""),
+        Field::required("respond", Form::Object(&answers::RESPOND), ""),
+        Field::required("admin_file", Form::Object(&admin::ADMIN_FILE), ""),
+        Field::required("admin", Form::Object(&admin::ADMIN), ""),
+        Field::required("token", Form::Object(&admin::TOKEN), ""),
+    ],
+];
+
+/// The definition of that name.
+pub(super) fn defined(name: &str) -> Option<Form> {
+    let mut all = DEFINITIONS.into_iter().flatten();
+    all.find(|field| field.name == name).map(|field| field.form)
+}
 
 /// The JSON Schema (draft 2020-12) of a rule file, and of the admin role's configuration.
 pub fn schema() -> Value {
@@ -39,132 +82,22 @@ pub fn schema() -> Value {
 
 fn definitions() -> Value {
     let mut definitions = Map::new();
-    let mut define = |name: &str, schema: Value| definitions.insert(name.to_string(), schema);
-    define("rule_file", rule_file());
-    define("store", object(STORE, &[], store));
-    define("defaults", object(rules::DEFAULTABLE, &[], rule));
-    define("rule", object(rules::FIELDS, &["name"], rule));
-    define("when", fields(when::FIELDS));
-    for (name, schema) in requests::definitions() {
-        define(name, schema);
+    let [before, after] = DEFINITIONS;
+    let known = |field: &Field| (field.name.to_string(), Value::Object(described(field)));
+    definitions.extend(before.iter().map(known));
+    for (name, doc) in limits::docs() {
+        definitions.insert(name.to_string(), limit(name, doc));
     }
-    for (name, schema) in overrides::definitions() {
-        define(name, schema);
+    definitions.extend(after.iter().map(known));
+    if let Some(Value::Object(file)) = definitions.get_mut("rule_file") {
+        file.insert("allOf".to_string(), json!(needed()));
     }
-    define("cost", choose(object(cost::FIELDS, &[], cost), cost::KINDS));
-    define("limits", limits());
-    for name in Algorithm::NAMES {
-        define(name, limit(name));
-    }
-    define(
-        "refuse",
-        object(super::answers::REFUSE, &[], answers::refuse),
-    );
-    define("refuse_text", answers::text());
-    define(
-        "respond",
-        object(super::answers::RESPOND, &[], answers::respond),
-    );
-    define("admin_file", object(admin::TOP, &["admin"], admin_file));
-    define("admin", object(admin::ADMIN, &["role"], admin_part));
-    define("token", object(admin::TOKEN, admin::TOKEN, token));
     Value::Object(definitions)
 }
 
-/// An object with these fields and no others. JSON's null stands for an absent field.
-fn object(names: &[&str], required: &[&str], field: impl Fn(&str) -> Value) -> Value {
-    let mut properties = Map::new();
-    for name in names {
-        let schema = field(name);
-        let schema = if required.contains(name) {
-            schema
-        } else {
-            or_null(schema)
-        };
-        properties.insert((*name).to_string(), schema);
-    }
-    let mut object = json!({ "type": "object", "properties": properties });
-    if let Some(object) = object.as_object_mut() {
-        if !required.is_empty() {
-            object.insert("required".to_string(), json!(required));
-        }
-        object.insert("additionalProperties".to_string(), Value::Bool(false));
-    }
-    object
-}
-
-/// An object with the fields of a table.
-fn fields(table: &[Field]) -> Value {
-    let names: Vec<&str> = table.iter().map(|field| field.name).collect();
-    let needed = table.iter().filter(|field| field.default.is_none());
-    let required: Vec<&str> = needed.map(|field| field.name).collect();
-    object(&names, &required, |name| {
-        let field = table.iter().find(|field| field.name == name);
-        field.map_or(Value::Null, |field| form::form(*field))
-    })
-}
-
-/// An object that has exactly one of `choices`.
-fn one_of(names: &[&str], choices: &[&str], field: impl Fn(&str) -> Value) -> Value {
-    let others: Vec<&str> = names
-        .iter()
-        .copied()
-        .filter(|n| !choices.contains(n))
-        .collect();
-    choose(object(names, &others, field), choices)
-}
-
-/// The same object with exactly one of `choices`.
-fn choose(mut object: Value, choices: &[&str]) -> Value {
-    let is_there = |name: &&str| json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } });
-    let choices: Vec<Value> = choices.iter().map(is_there).collect();
-    if let Some(object) = object.as_object_mut() {
-        object.insert("oneOf".to_string(), Value::Array(choices));
-    }
-    object
-}
-
-fn reference(name: &str, description: &str) -> Value {
-    json!({ "description": description, "$ref": format!("#/$defs/{name}") })
-}
-
-fn list(description: &str, most: usize, items: &Value) -> Value {
-    json!({ "description": description, "type": "array", "maxItems": most, "items": items })
-}
-
-fn words<T>(description: &str, words: &[(&str, T)], default: Option<&str>) -> Value {
-    let mut names: Vec<Value> = words.iter().map(|(word, _)| Value::from(*word)).collect();
-    if names.iter().any(|name| name == "off") {
-        // What YAML 1.1 makes of a bare `off`.
-        names.push(Value::Bool(false));
-    }
-    let mut schema = json!({ "description": description, "enum": names });
-    if let (Some(schema), Some(default)) = (schema.as_object_mut(), default) {
-        schema.insert("default".to_string(), Value::from(default));
-    }
-    schema
-}
-
-fn version() -> Value {
-    json!({ "description": "The version of this format.", "const": 1 })
-}
-
-fn rule_file() -> Value {
-    let mut file = object(TOP, &["version", "rules"], |name| match name {
-        "version" => version(),
-        "store" => reference("store", "Where buckets live."),
-        "defaults" => reference(
-            "defaults",
-            "Fields of rules, for rules that are silent about them.",
-        ),
-        "rules" => list(
-            "The rules, in the order in which they are asked; every rule that matches has to admit.",
-            MAX_RULES,
-            &json!({ "$ref": "#/$defs/rule" }),
-        ),
-        _ => Value::Null,
-    });
-    let needed = ["key", "limits"].map(|name| {
+/// A rule needs a key and limits, unless the defaults have them.
+fn needed() -> [Value; 2] {
+    rules::NEEDED.map(|(name, _)| {
         json!({
             "if": { "not": { "required": ["defaults"], "properties": { "defaults": {
                 "type": "object", "required": [name],
@@ -173,164 +106,239 @@ fn rule_file() -> Value {
                 "required": [name], "properties": { name: { "type": "array" } },
             } } } },
         })
-    });
-    if let Some(file) = file.as_object_mut() {
-        file.insert("allOf".to_string(), json!(needed));
-    }
-    file
+    })
 }
 
-fn store(name: &str) -> Value {
-    match name {
-        "buckets" => json!({
-            "description": "The hard bound on live buckets; memory follows from it. Fixed when Envoy starts.",
-            "type": "integer", "minimum": BUCKETS.start(), "maximum": BUCKETS.end(), "default": 65_536,
-        }),
-        "share" => json!({
-            "description": "The prefix of all keys in Envoy's shared data and of all metrics: one share is \
-                            one rule set.",
-            "type": "string", "pattern": "^[a-z0-9_-]{1,12}$", "default": "loudou",
-        }),
-        _ => Value::Null,
-    }
-}
-
-fn rule(name: &str) -> Value {
-    match name {
-        "name" => json!({
-            "description": "Its name, unique in the file.",
-            "type": "string", "pattern": "^[a-z0-9-]{1,63}$",
-        }),
-        "match" => reference(
-            "match",
-            "Which requests it is for; all given parts must hold. Without: all.",
-        ),
-        "when" => reference(
-            "when",
-            "Only while an upstream fails: the rule applies to requests for an upstream of whose latest \
-             responses too large a share are errors. Without: always.",
-        ),
-        "key" => reference(
-            "key",
-            "Which bucket a request goes to: one for each combination of these parts. []: one bucket for all.",
-        ),
-        "on_missing_key" => words(
-            "What a request gets that lacks a part of the key: skip this rule, refuse, or share one \
-             bucket with all such requests.",
-            &rules::MISSING,
-            Some("skip"),
-        ),
-        "limits" => reference(
-            "limits",
-            "What a bucket holds. A request passes all limits or takes from none.",
-        ),
-        "cost" => json!({
-            "description": "What a request takes, in cost units: a number, what a header says, or by the \
-                            length of the body.",
-            "anyOf": [
-                { "type": "integer", "minimum": 1, "maximum": MAX_AMOUNT },
-                { "$ref": "#/$defs/cost" },
-            ],
-            "default": 1,
-        }),
-        "mode" => words(
-            "Whether refusals are carried out: enforce, shadow (only counted), or off (the rule is not asked).",
-            &rules::MODES,
-            Some("enforce"),
-        ),
-        "stop" => json!({
-            "description": "Whether later rules are skipped for a request that this one is for, but for those in shadow mode. \
-                            In shadow mode it has no effect.",
-            "type": "boolean", "default": false,
-        }),
-        "on_error" => words(
-            "What a request gets when the store gives up; counted either way.",
-            &rules::ERRORS,
-            Some("admit"),
-        ),
-        "refuse" => reference("refuse", "What refused requests are answered."),
-        "respond" => reference("respond", "What responses carry."),
-        name => keys_of_rule(name),
-    }
-}
-
-/// The fields of a rule that tell some keys from others, and its pair.
-fn keys_of_rule(name: &str) -> Value {
-    match name {
-        "shadows" => json!({
-            "description": "The rule whose limits this one, in shadow mode, is to be compared with.",
-            "type": "string", "pattern": "^[a-z0-9-]{1,63}$",
-        }),
-        "overrides" => reference(
-            "overrides",
-            "What some keys get instead of the limits. A key is written as the buckets show it; a * at its end \
-             stands for anything.",
-        ),
-        "penalty" => reference(
-            "penalty",
-            "What becomes of keys that are refused too often: they are banned.",
-        ),
-        _ => Value::Null,
-    }
-}
-
-fn cost(name: &str) -> Value {
-    let amount = |description: &str| {
-        json!({
-            "description": description,
-            "type": "integer", "minimum": 1, "maximum": MAX_AMOUNT,
-        })
+/// A limit of one algorithm.
+fn limit(algorithm: &str, doc: &str) -> Value {
+    let mut properties = Map::new();
+    let about = format!("Its name, unique in the rule. Without: {algorithm}.");
+    let name = with(about, shape(Form::Text(limits::NAME)));
+    properties.insert("name".to_string(), or_null(name));
+    let only = match alias_of(algorithm) {
+        None => json!({ "const": algorithm }),
+        Some(alias) => json!({ "enum": [algorithm, alias] }),
     };
-    match name {
-        "header" => requests::header_name("What this header says, a whole number from 1."),
-        "default" => {
-            amount("The cost without the header, or if it says no such number. Without: 1.")
+    properties.insert("algorithm".to_string(), only);
+    let fields = limits::fields(algorithm);
+    properties.extend(fields.iter().flat_map(property));
+    let required = core::iter::once("algorithm").chain(required(fields));
+    let closed = closed(properties, &required.collect::<Vec<_>>());
+    Value::Object(with(doc.to_string(), closed))
+}
+
+/// What a field may hold, what it means and its default.
+fn described(field: &Field) -> Map<String, Value> {
+    let mut doc = field.doc.text().to_string();
+    match field.form {
+        Form::Decimal(..) => doc.push_str(" At most 3 decimals."),
+        Form::Duration([least, most]) => doc.extend([format!(" From {least} to {most}.")]),
+        _ => {}
+    }
+    let mut schema = shape(field.form);
+    match field
+        .default
+        .map(|text| (text, default_value(field.form, text)))
+    {
+        Some((_, Some(value))) => drop(schema.insert("default".to_string(), value)),
+        Some((text, None)) if !text.is_empty() => doc.extend([format!(" Without: {text}.")]),
+        _ => {}
+    }
+    with(doc, schema)
+}
+
+/// A schema with a description in front of it, unless that is empty.
+fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
+    if doc.is_empty() {
+        return schema;
+    }
+    let mut described = Map::new();
+    described.insert("description".to_string(), Value::from(doc));
+    described.extend(schema);
+    described
+}
+
+/// A default as a value; `None` when it is only told in words.
+pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
+    match form {
+        _ if text.is_empty() => None,
+        Form::Integer(..) | Form::Decimal(..) => text.parse::<u32>().ok().map(Value::from),
+        Form::Duration(..) => Nanos::parse(text).map(|_| Value::from(text)),
+        Form::Word(words) => words.contains(&text).then(|| Value::from(text)),
+        Form::Boolean => text.parse::<bool>().ok().map(Value::from),
+        Form::Text(_) => Some(Value::from(text)),
+        Form::Or(any) => any.iter().find_map(|one| default_value(one.form, text)),
+        _ => None,
+    }
+}
+
+/// What a form allows.
+fn shape(form: Form) -> Map<String, Value> {
+    let all = |of: &[Field]| of.iter().map(described).collect::<Vec<_>>();
+    let schema = match form {
+        Form::Integer(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        "max" => amount("With `header`: more than this counts as this."),
-        "request_bytes" => json!({
-            "description": "One for each so many bytes of the body that are started, by the content \
-                            length; at least one.",
-            "type": "integer", "minimum": 1, "maximum": u32::MAX,
-        }),
-        _ => Value::Null,
+        Form::Decimal(least, most) => {
+            json!({ "type": "number", "minimum": least, "maximum": most })
+        }
+        Form::Rate => {
+            let examples = ["30/60s", "10/s", "5/m", "1000/d", "1/250ms"];
+            json!({ "type": "string", "pattern": RATE, "examples": examples })
+        }
+        Form::Duration([least, _]) => {
+            let is_some = *least > Nanos::ZERO;
+            let pattern = if is_some { SOME_DURATION } else { DURATION };
+            json!({ "type": "string", "pattern": pattern, "examples": ["250ms", "60s", "1d"] })
+        }
+        Form::Word(words) => json!({ "enum": enumerated(words) }),
+        Form::Boolean => json!({ "type": "boolean" }),
+        Form::Only(number) => json!({ "const": number }),
+        Form::Text(text) => return self::text(text, true),
+        Form::List(list) => return self::list(list),
+        Form::Map(names) => return self::names(names),
+        Form::Object(object) => return self::object(object),
+        Form::Defined(name) => json!({ "$ref": format!("#/$defs/{name}") }),
+        Form::Or(any) => json!({ "anyOf": all(any) }),
+        Form::OneOf(one) => json!({ "oneOf": all(one) }),
+        Form::Null => json!({ "type": "null" }),
+    };
+    match schema {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
     }
 }
 
-fn admin_file(name: &str) -> Value {
-    match name {
-        "version" => version(),
-        "store" => reference("store", "The same share as the rule file has."),
-        "admin" => reference("admin", "The admin role."),
-        _ => Value::Null,
+fn enumerated(words: &[&str]) -> Vec<Value> {
+    let aliases = words.iter().filter_map(|word| alias_of(word));
+    let all = words.iter().copied().chain(aliases);
+    let mut all: Vec<Value> = all.map(Value::from).collect();
+    if words.contains(&"off") {
+        // What YAML 1.1 makes of a bare `off`.
+        all.push(Value::Bool(false));
     }
+    all
 }
 
-fn admin_part(name: &str) -> Value {
-    match name {
-        "role" => words("What this plugin is.", &admin::ROLES, None),
-        "tokens" => json!({
-            "description": "Who may do what. Without: peers on the loopback may do everything, others nothing.",
-            "type": "array", "items": { "$ref": "#/$defs/token" },
-        }),
-        _ => Value::Null,
+fn text(text: Text, typed: bool) -> Map<String, Value> {
+    let mut schema = Map::new();
+    let mut put = |name: &str, value| drop(schema.insert(name.to_string(), value));
+    if typed {
+        put("type", Value::from("string"));
     }
+    let pattern = text.pattern.text();
+    if !pattern.is_empty() {
+        put("pattern", Value::from(pattern));
+    }
+    if text.some {
+        put("minLength", Value::from(1));
+    }
+    if text.longest > 0 {
+        put("maxLength", Value::from(text.longest));
+    }
+    schema
 }
 
-fn token(name: &str) -> Value {
-    match name {
-        "name" => json!({
-            "description": "What events call whoever has it.",
-            "type": "string", "pattern": "^[!-~]+$", "maxLength": admin::MAX_NAME,
-        }),
-        "sha256" => json!({
-            "description": "The SHA-256 of the token, as `printf %s TOKEN | sha256sum` prints it.",
-            "type": "string", "pattern": "^[0-9A-Fa-f]{64}$",
-        }),
-        "may" => words(
-            "What it may do: look, or look and change.",
-            &admin::ACCESS,
-            None,
-        ),
-        _ => Value::Null,
+fn list(list: &List) -> Map<String, Value> {
+    let mut schema = Map::new();
+    let mut put = |name: &str, value| drop(schema.insert(name.to_string(), value));
+    put("type", Value::from("array"));
+    if list.most > 0 {
+        put("maxItems", Value::from(list.most));
     }
+    put("items", Value::Object(described(&list.item)));
+    if list.fewest > 0 {
+        put("minItems", Value::from(list.fewest));
+    }
+    schema
+}
+
+fn names(names: &Names) -> Map<String, Value> {
+    let mut name = text(names.name, false);
+    let [not, starts] = names.not.map(|names| names.join("|"));
+    if !not.is_empty() {
+        let pattern = format!("^(({not})$|{starts})");
+        name.insert("not".to_string(), json!({ "pattern": pattern }));
+    }
+    let mut schema = Map::new();
+    let mut put = |name: &str, value| drop(schema.insert(name.to_string(), value));
+    put("type", Value::from("object"));
+    put("maxProperties", Value::from(names.most));
+    put("propertyNames", Value::Object(name));
+    let value = Value::Object(shape(names.value));
+    match names.value {
+        Form::Text(_) => put("patternProperties", json!({ "": value })),
+        _ => put("additionalProperties", value),
+    }
+    schema
+}
+
+fn object(object: &Object) -> Map<String, Value> {
+    let properties = object.fields.iter().flat_map(property).collect();
+    let mut schema = closed(properties, &required(object.fields).collect::<Vec<_>>());
+    if !object.choice.is_empty() {
+        let is_there = |name: &&str| json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } });
+        let choices: Vec<Value> = object.choice.iter().map(is_there).collect();
+        schema.insert("oneOf".to_string(), Value::Array(choices));
+    }
+    schema
+}
+
+fn required(fields: &[Field]) -> impl Iterator<Item = &'static str> {
+    let required = fields.iter().filter(|field| field.default.is_none());
+    required.map(|field| field.name)
+}
+
+/// A field, and its alias. JSON's null stands for an absent field.
+fn property(field: &Field) -> impl Iterator<Item = (String, Value)> {
+    let schema = described(field);
+    let alias = alias_of(field.name).map(|alias| {
+        let mut schema = shape(field.form);
+        schema.insert("deprecated".to_string(), Value::Bool(true));
+        let doc = format!("Another name of `{}`.", field.name);
+        (alias.to_string(), or_null(with(doc, schema)))
+    });
+    let schema = match field.default {
+        None => Value::Object(schema),
+        Some(_) => or_null(schema),
+    };
+    core::iter::once((field.name.to_string(), schema)).chain(alias)
+}
+
+/// An object with these properties and no others.
+fn closed(properties: Map<String, Value>, required: &[&str]) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("type".to_string(), Value::from("object"));
+    object.insert("properties".to_string(), Value::Object(properties));
+    if !required.is_empty() {
+        object.insert("required".to_string(), json!(required));
+    }
+    object.insert("additionalProperties".to_string(), Value::Bool(false));
+    object
+}
+
+/// Takes a field out; the others stay in their order, where a map has one.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    let taken = fields.get(name).cloned();
+    fields.retain(|own, _| own != name);
+    taken
+}
+
+/// The same, or null.
+fn or_null(mut fields: Map<String, Value>) -> Value {
+    if let Some(Value::String(kind)) = fields.get("type") {
+        let kinds = json!([kind, "null"]);
+        fields.insert("type".to_string(), kinds);
+    } else if let Some(Value::Array(words)) = fields.get_mut("enum") {
+        words.push(Value::Null);
+    } else if let Some(Value::Array(any)) = fields.get_mut("anyOf") {
+        any.push(json!({ "type": "null" }));
+    } else if let Some(reference) = take(&mut fields, "$ref") {
+        let either = [json!({ "$ref": reference }), json!({ "type": "null" })];
+        fields.insert("anyOf".to_string(), json!(either));
+    } else if let Some(only) = take(&mut fields, "const") {
+        // Null says nothing, so it may stand for a constant.
+        fields.insert("enum".to_string(), json!([only, null]));
+    }
+    Value::Object(fields)
 }

@@ -8,7 +8,7 @@ use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
 use loudou_store::page::SLOTS;
 use serde_json::Value;
 
-use super::edit::impossible_keys;
+use super::impossible::impossible_keys;
 use super::problem::{Path, Problem};
 use crate::rule::{Rule, RuleFile};
 

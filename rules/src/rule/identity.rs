@@ -48,7 +48,7 @@ impl KeyPart {
             Self::Route => ("route", None),
             Self::Method => ("method", None),
             Self::Host => ("host", None),
-            Self::Peer => ("peer", None),
+            Self::ClientCert => ("peer", None),
         };
         let kind = ["\"", kind, "\""].concat();
         match value {

@@ -75,7 +75,7 @@ fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
         KeyPart::Metadata(path) => request.metadata(path),
         KeyPart::Method => request.method(),
         KeyPart::Route => request.route(),
-        KeyPart::Peer => request.peer(),
+        KeyPart::ClientCert => request.client_cert(),
         KeyPart::Host => parts::host(request).map(Cow::Owned),
         KeyPart::Source(prefix) => request.source().map(|source| {
             let network = prefix.apply(&source);

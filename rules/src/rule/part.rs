@@ -35,7 +35,7 @@ pub enum KeyPart {
     /// The host without its port, in lower case.
     Host,
     /// Who the client's certificate says it is: its first URI, else its first DNS name.
-    Peer,
+    ClientCert,
 }
 
 impl Serialize for KeyPart {
@@ -48,7 +48,7 @@ impl Serialize for KeyPart {
             Self::Route => return serializer.serialize_str("route"),
             Self::Method => return serializer.serialize_str("method"),
             Self::Host => return serializer.serialize_str("host"),
-            Self::Peer => return serializer.serialize_str("peer"),
+            Self::ClientCert => return serializer.serialize_str("client_cert"),
             Self::Source(prefix) => return one(serializer, "source", prefix),
             Self::Path {
                 segments: Some(segments),

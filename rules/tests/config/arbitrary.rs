@@ -100,6 +100,7 @@ const WORDS: &[&str] = &[
     "/x",
     "GET",
     "buckets",
+    "namespace",
     "share",
 ];
 

@@ -6,6 +6,7 @@ use loudou_rules::rule::{Rule, RuleFile};
 use serde_json::{Value, json};
 
 mod advice;
+mod aliases;
 mod arbitrary;
 mod defaults;
 mod editing;

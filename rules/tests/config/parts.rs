@@ -34,17 +34,17 @@ fn rule_names() {
 fn stores() {
     let of_store = |store: Value| problems(&json!({ "version": 1, "store": store, "rules": [] }));
     assert_eq!(
-        of_store(json!({ "buckets": 63, "share": "a:b" })),
+        of_store(json!({ "buckets": 63, "namespace": "a:b" })),
         [
             "store.buckets: 63: out of range; allowed: a whole number from 64 to 16777216",
-            "store.share: \"a:b\": not a name; allowed: 1 to 12 of a-z, 0-9, - and _; \
+            "store.namespace: \"a:b\": not a name; allowed: 1 to 12 of a-z, 0-9, - and _; \
              did you mean `a-b`?",
         ]
     );
-    assert_eq!(of_store(json!({ "share": "thirteen-long" })).len(), 1);
+    assert_eq!(of_store(json!({ "namespace": "thirteen-long" })).len(), 1);
     assert_eq!(of_store(json!({ "bucket": 64 })).len(), 1);
     assert_eq!(
-        of_store(json!({ "buckets": 64, "share": "twelve-chars" })),
+        of_store(json!({ "buckets": 64, "namespace": "twelve-chars" })),
         [""; 0]
     );
     let alone = parse_store(&json!({ "buckets": 1 })).map_err(|problems| problems.len());
@@ -140,7 +140,8 @@ fn headers() {
 #[test]
 fn keys() {
     let parts = "header, query, cookie, literal, metadata, path, source";
-    let allowed = format!("source, path, route, method, host, peer, or an object with {parts}");
+    let allowed =
+        format!("source, path, route, method, host, client_cert, or an object with {parts}");
     let cases = [
         (
             json!(["sourc", "anybody"]),

@@ -133,7 +133,7 @@ fn written_as_short_as_read() {
             "not": { "path": { "template": "/a/{b}" } }
         },
         "key": ["source", { "source": { "v4_prefix": 24, "v6_prefix": 64 } }, "path",
-            { "path": { "segments": 2 } }, { "metadata": ["a", "b"] }, "peer"],
+            { "path": { "segments": 2 } }, { "metadata": ["a", "b"] }, "client_cert"],
     });
     let written = serde_json::to_value(read_rule(&fields)).expect("serialises");
     assert_eq!(written["match"], fields["match"]);

@@ -19,7 +19,7 @@ fn rate(amount: u32, seconds: u64) -> Rate {
 fn everything() -> Value {
     json!({
         "version": 1,
-        "store": { "buckets": 4096, "share": "team_a-1" },
+        "store": { "buckets": 4096, "namespace": "team_a-1" },
         "defaults": { "mode": "shadow", "on_error": "refuse" },
         "rules": [
             {

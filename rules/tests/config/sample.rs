@@ -37,7 +37,7 @@ fn silence_is_a_plain_request() {
 fn everything_a_sample_may_have() {
     let document = json!({
         "method": "M-SEARCH", "path": "/a?b=c", "host": "[::1]:8443", "source": "2001:db8::1",
-        "route": "main", "peer": "spiffe://a", "cost": 7.0,
+        "route": "main", "client_cert": "spiffe://a", "cost": 7.0,
         "headers": { "X-One": " 1 ", "x-two": ["a", "b"], "x-none": [], ":scheme": "https", "x-e": "" },
         "metadata": { "ns": { "a": { "b": "deep" }, "c": "" }, "ns.d": "dotted" },
     });
@@ -46,7 +46,7 @@ fn everything_a_sample_may_have() {
     assert_eq!(text(sample.path()), "/a?b=c");
     assert_eq!(text(sample.source()), "2001:db8::1");
     assert_eq!(text(sample.route()), "main");
-    assert_eq!(text(sample.peer()), "spiffe://a");
+    assert_eq!(text(sample.client_cert()), "spiffe://a");
     assert_eq!(sample.cost(), Some(7));
     for (name, value) in [
         (":authority", "[::1]:8443"),
@@ -76,7 +76,7 @@ fn everything_a_sample_may_have() {
 fn every_problem_is_told() {
     let sample = json!({
         "methods": "GET", "method": "get", "path": "reply", "host": "https://example.com/x",
-        "source": "10.0.0.1:80", "route": "", "peer": 7, "cost": -1,
+        "source": "10.0.0.1:80", "route": "", "client_cert": 7, "cost": -1,
         "headers": { "x y": "1", "x-a": 1, "x-b": ["1", "2\n3"], ":path": "/", "Host": "a" },
         "metadata": { "ns": { "list": ["x"] } },
     });
@@ -84,7 +84,7 @@ fn every_problem_is_told() {
     told.sort();
     let value = "allowed: a text of at most 8192 bytes on one line";
     let mut expected = vec![
-        "methods: unknown field; allowed: method, path, host, headers, source, route, cluster, metadata, peer, cost; \
+        "methods: unknown field; allowed: method, path, host, headers, source, route, cluster, metadata, client_cert, cost; \
          did you mean `method`?"
             .to_owned(),
         "method: \"get\": not a method; allowed: upper-case names: GET, POST, …; did you mean `GET`?"
@@ -99,7 +99,7 @@ fn every_problem_is_told() {
          2001:db8::1; did you mean `10.0.0.1`?"
             .to_owned(),
         "route: \"\": empty; allowed: a text of 1 to 8192 bytes".to_owned(),
-        "peer: 7: a number where a text belongs; allowed: a text of 1 to 8192 bytes".to_owned(),
+        "client_cert: 7: a number where a text belongs; allowed: a text of 1 to 8192 bytes".to_owned(),
         "cost: -1: out of range; allowed: a whole number from 0 to 1000000000".to_owned(),
         "headers.x y: \"x y\": not a header name; allowed: letters, digits and !#$%&'*+-.^_`|~".to_owned(),
         format!("headers.x-a: 1: not a value; {value}"),

@@ -75,9 +75,10 @@ fn value(field: Field) -> Values {
             prop_oneof![3 => decimal, 1 => Just(json!(most / 1_000))].boxed()
         }
         Form::Rate => text("0{0,2}[1-9][0-9]{0,4}/[1-9]?[0-9]{0,2}[1-9](ms|s|m|h)|[1-9]/(s|m|h|d)"),
-        Form::Duration(least, most) => duration(least, most),
+        Form::Duration([least, most]) => duration(*least, *most),
         Form::Word(words) => one_of(words),
         Form::Boolean => any::<bool>().prop_map(Value::from).boxed(),
+        other => panic!("{other:?} in a limit"),
     }
 }
 
@@ -148,7 +149,15 @@ fn network() -> Values {
 fn key() -> Values {
     let token = || text("[A-Za-z0-9-]{1,20}");
     let part = prop_oneof![
-        one_of(&["source", "path", "route", "method", "host", "peer"]),
+        one_of(&[
+            "source",
+            "path",
+            "route",
+            "method",
+            "host",
+            "client_cert",
+            "peer"
+        ]),
         token().prop_map(|name| json!({ "header": name })),
         token().prop_map(|name| json!({ "cookie": name })),
         text("\\PC{1,16}").prop_map(|name| json!({ "query": name })),
@@ -293,7 +302,7 @@ fn store() -> Values {
             "buckets",
             (64..=16_777_216_u32).prop_map(Value::from).boxed(),
         ),
-        ("share", text("[a-z0-9_-]{1,12}")),
+        ("namespace", text("[a-z0-9_-]{1,12}")),
     ])
 }
 

@@ -108,7 +108,7 @@ fn key() -> impl Strategy<Value = Value> {
         json!("route"),
         json!("method"),
         json!("host"),
-        json!("peer"),
+        json!("client_cert"),
     ];
     list(parts, 3)
 }
@@ -223,7 +223,7 @@ pub(crate) fn sample() -> impl Strategy<Value = Value> {
         ("source", texts(&sources)),
         ("route", texts(&["main", "other"])),
         ("metadata", one_of(metadata).boxed()),
-        ("peer", texts(&["spiffe://a"])),
+        ("client_cert", texts(&["spiffe://a"])),
     ];
     // Most requests have most of it.
     let each: Vec<_> = fields

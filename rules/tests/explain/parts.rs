@@ -32,7 +32,7 @@ fn failing(matches: &Value, sample: &Value) -> Option<(String, Value, String)> {
 fn request() -> Value {
     json!({
         "method": "PUT", "path": "/a/b?q=%31&debug", "host": "API.Test:8443", "source": "10.0.0.7",
-        "route": "main", "peer": "spiffe://a",
+        "route": "main", "client_cert": "spiffe://a",
         "headers": { "x-plan": "paid", "cookie": "c=\"1\"" },
         "metadata": { "ns": { "plan": "paid" } },
     })

@@ -27,7 +27,7 @@ struct Fake {
     source: Option<Vec<u8>>,
     route: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
-    peer: Option<Vec<u8>>,
+    client_cert: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     /// By the path, with `/` between the steps.
     metadata: BTreeMap<String, Vec<u8>>,
@@ -76,8 +76,8 @@ impl Request for Fake {
         bytes(self.route.as_ref())
     }
 
-    fn peer(&mut self) -> Option<Cow<'_, [u8]>> {
-        bytes(self.peer.as_ref())
+    fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
+        bytes(self.client_cert.as_ref())
     }
 
     fn cluster(&mut self) -> Option<Cow<'_, [u8]>> {

@@ -202,7 +202,7 @@ fn routes_metadata_and_the_rest() {
     let request = Fake {
         method: Some(b"POST".to_vec()),
         route: Some(b"replies-eu".to_vec()),
-        peer: Some(b"spiffe://a/b".to_vec()),
+        client_cert: Some(b"spiffe://a/b".to_vec()),
         metadata: [("jwt/payload/sub".to_string(), b"alice".to_vec())].into(),
         ..Fake::to("/a/b/c?d=/e")
     };
@@ -210,7 +210,7 @@ fn routes_metadata_and_the_rest() {
     for (part, value) in [
         (json!("method"), "POST"),
         (json!("route"), "replies-eu"),
-        (json!("peer"), "spiffe%3A//a/b"),
+        (json!("client_cert"), "spiffe%3A//a/b"),
         (json!({ "metadata": ["jwt", "payload", "sub"] }), "alice"),
         (json!({ "path": { "segments": 1 } }), "/a"),
         (json!({ "path": { "segments": 2 } }), "/a/b"),

@@ -49,7 +49,7 @@ pub fn configuration(rules: &[Rule], numbers: &[Numbers]) -> Value {
     let documents = rules.iter().zip(numbers);
     let documents = documents.map(|(rule, &numbers)| rule.document(numbers));
     let all: Vec<Value> = documents.chain([flood()]).collect();
-    json!({ "version": 1, "store": { "buckets": 65_536, "share": "loudou" }, "rules": all })
+    json!({ "version": 1, "store": { "buckets": 65_536, "namespace": "loudou" }, "rules": all })
 }
 
 impl<'a> Driver<'a> {

@@ -40,8 +40,8 @@ fn fields(
             return;
         }
         let within = [within, &[name]].concat();
-        let algorithm = &root["$defs"][name]["properties"]["algorithm"]["const"];
-        let place = if algorithm.is_string() {
+        let algorithm = &root["$defs"][name]["properties"]["algorithm"];
+        let place = if algorithm.is_object() {
             format!("{place}.{name}")
         } else {
             place.to_owned()
@@ -54,7 +54,9 @@ fn fields(
     if schema["additionalProperties"].is_object() {
         fields(place, &schema["additionalProperties"], root, within, found);
     }
-    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    // An alias is tested with the reader.
+    for (name, schema) in properties.filter(|(_, schema)| schema["deprecated"] != true) {
         let place = if place.is_empty() {
             name.clone()
         } else {

@@ -27,7 +27,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     (
         "configuration.rs",
         "a_good_update_keeps_the_buckets_it_does_not_touch",
-        &["store.share"],
+        &["store.namespace"],
     ),
     (
         "fields/rest.rs",
@@ -105,6 +105,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
             "key.route",
             "key.method",
             "key.host",
+            "key.client_cert",
             "key.peer",
         ],
     ),

@@ -66,8 +66,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
     /// Who the client's certificate says it is
-    #[arg(long, value_name = "NAME")]
-    peer: Option<String>,
+    #[arg(long, visible_alias = "peer", value_name = "NAME")]
+    client_cert: Option<String>,
     /// What it costs, whatever the rules say
     #[arg(long, value_name = "N")]
     cost: Option<u64>,
@@ -125,7 +125,7 @@ impl ExplainArgs {
             ("source", &self.source),
             ("route", &self.route),
             ("cluster", &self.cluster),
-            ("peer", &self.peer),
+            ("client_cert", &self.client_cert),
         ];
         let texts = texts
             .into_iter()

@@ -1,11 +1,11 @@
 //! What becomes of single keys, in words: overrides, and penalties for being refused too often.
 
 use loudou_limiter::Penalty;
-use loudou_rules::config::scaled;
+use loudou_rules::config::{phrase, scaled};
 use loudou_rules::rule::{Override, Rule};
 
 use super::list::list;
-use super::{limit, short};
+use super::short;
 
 /// How many overrides are told of.
 const TOLD: usize = 8;
@@ -42,7 +42,7 @@ fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
         Override::Unlimited => format!("{who} has no limits"),
         Override::Banned => format!("{who} is banned"),
         Override::Limits(limits) => {
-            let phrases = limits.iter().map(|own| limit::phrase(own, &rule.cost));
+            let phrases = limits.iter().map(|own| phrase(own, &rule.cost));
             let phrases: Vec<String> = phrases.collect();
             format!("{who} {}", list(&phrases, "and"))
         }

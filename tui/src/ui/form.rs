@@ -166,7 +166,7 @@ fn head<'a>(form: &Form, limit: usize) -> Option<FormRow<'a>> {
 /// What the focused field means.
 const fn about(field: &Field) -> Option<&'static str> {
     match field.kind {
-        Kind::Limit(_, field) => Some(field.doc),
+        Kind::Limit(_, field) => Some(field.doc.text()),
         _ => None,
     }
 }

@@ -1,17 +1,33 @@
 //! The fields of `funnel` and `token_bucket`.
 
+#[cfg(feature = "words")]
+use alloc::borrow::ToOwned as _;
+#[cfg(feature = "words")]
+use alloc::format;
+#[cfg(feature = "words")]
+use alloc::string::{String, ToString as _};
+
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{Funnel, Refill, TokenBucket};
 use loudou_limiter::bounds::MAX_AMOUNT;
 
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
+#[cfg(feature = "words")]
+use super::phrase::{Phrase, time};
 use super::windows::{ALIGN, align};
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
+use crate::config::grammar::{Doc, Field, Form};
 
 const REFILLS: [(&str, Refill); 2] = [("greedy", Refill::Greedy), ("interval", Refill::Interval)];
 
 pub(super) const FUNNEL: Entry = Entry {
     name: "funnel",
+    #[cfg(feature = "words")]
+    phrase: Phrase::leaking,
+    doc: Doc::new(
+        "A leaky bucket as a meter (GCRA): each request is water that leaks away at the \
+         rate, and passes if it still fits.",
+    ),
     fields: &[CAPACITY, RATE, MAX_WAIT_FIELD],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -25,24 +41,25 @@ pub(super) const FUNNEL: Entry = Entry {
 
 pub(super) const TOKEN_BUCKET: Entry = Entry {
     name: "token_bucket",
+    #[cfg(feature = "words")]
+    phrase: Phrase::tokens,
+    doc: Doc::new("Tokens that come back, continuously or in lumps; each request takes some."),
     fields: &[
         CAPACITY,
         RATE,
-        Field {
-            name: "refill",
-            form: Form::Word(&Refill::NAMES),
-            default: Some("greedy"),
-            doc: about(
-                "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
-            ),
-        },
+        Field::optional(
+            "refill",
+            Form::Word(&Refill::NAMES),
+            "greedy",
+            "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
+        ),
         ALIGN,
-        Field {
-            name: "initial",
-            form: Form::Integer(0, MAX_AMOUNT),
-            default: Some("the capacity"),
-            doc: about("The tokens a new bucket starts with."),
-        },
+        Field::optional(
+            "initial",
+            Form::Integer(0, MAX_AMOUNT),
+            "the capacity",
+            "The tokens a new bucket starts with.",
+        ),
         MAX_WAIT_FIELD,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -63,3 +80,41 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
         Some(bucket.map(Into::into))
     },
 };
+
+/// What these limits mean, as the end of a sentence.
+#[cfg(feature = "words")]
+impl Phrase {
+    pub(super) fn leaking(&self) -> Option<String> {
+        let (may, pace) = (self.may(self.capacity), self.pace(self.rate()?));
+        Some(format!("{may} at once, then {pace}{}", self.early()?))
+    }
+
+    pub(super) fn tokens(&self) -> Option<String> {
+        let may = self.may(self.capacity);
+        let mut said = if self.is("refill", "interval") {
+            let rate = self.rate()?;
+            let amount = u64::from(rate.amount());
+            let back = match amount {
+                _ if amount >= self.capacity => "all of it comes".to_owned(),
+                1 => format!("{} comes", self.some(1)),
+                _ => format!("{} come", self.some(amount)),
+            };
+            format!(
+                "{may} at once, and {back} back every {}, in one go{}",
+                time(rate.period()),
+                self.by_clock()
+            )
+        } else {
+            format!("{may} at once, then {}", self.pace(self.rate()?))
+        };
+        let initial = self.number("initial").unwrap_or(self.capacity);
+        if initial == 0 {
+            said.push_str("; a new bucket starts with nothing");
+        } else if initial < self.capacity {
+            said.push_str("; a new bucket starts with ");
+            said.push_str(&initial.to_string());
+        }
+        said.push_str(&self.early()?);
+        Some(said)
+    }
+}

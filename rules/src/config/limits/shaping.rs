@@ -1,34 +1,42 @@
 //! The fields of the algorithms that shape: `leaky_queue` and the smooth ones.
 
+#[cfg(feature = "words")]
+use alloc::format;
+#[cfg(feature = "words")]
+use alloc::string::String;
+
 use loudou_limiter::algorithm::smooth_bursty::MAX_BURST;
 use loudou_limiter::algorithm::smooth_warmup::{COLD_FACTORS, MAX_WARMUP};
 use loudou_limiter::algorithm::{LeakyQueue, SmoothBursty, SmoothWarmup};
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_WAIT};
 use loudou_limiter::{Decimal, Nanos};
 
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
+#[cfg(feature = "words")]
+use super::phrase::{Phrase, time_of};
 use super::{CAPACITY, Entry, MAX_WAIT_FIELD, RATE};
+use crate::config::grammar::{Doc, Field, Form};
 
 pub(super) const LEAKY_QUEUE: Entry = Entry {
     name: "leaky_queue",
+    #[cfg(feature = "words")]
+    phrase: Phrase::queue,
+    doc: Doc::new(
+        "A leaky bucket as a queue: requests pass one at a time at the rate, and wait \
+         their turn.",
+    ),
     fields: &[
-        Field {
-            doc: about("How many may wait at once, in cost units; more are refused."),
-            ..CAPACITY
-        },
-        Field {
-            doc: about("How fast requests pass."),
-            ..RATE
-        },
-        Field {
-            name: "immediate",
-            form: Form::Integer(0, MAX_AMOUNT),
-            default: Some("0"),
-            doc: about("How much of a backlog passes without waiting, in cost units."),
-        },
+        CAPACITY.meaning("How many may wait at once, in cost units; more are refused."),
+        RATE.meaning("How fast requests pass."),
+        Field::optional(
+            "immediate",
+            Form::Integer(0, MAX_AMOUNT),
+            "0",
+            "How much of a backlog passes without waiting, in cost units.",
+        ),
         Field {
             default: Some("1h"),
-            doc: about("How long a request may be held; what would wait longer is refused."),
+            doc: Doc::new("How long a request may be held; what would wait longer is refused."),
             ..MAX_WAIT_FIELD
         },
     ],
@@ -50,17 +58,20 @@ const ONE: Decimal = Decimal::from_thousandths(1_000);
 
 pub(super) const SMOOTH_BURSTY: Entry = Entry {
     name: "smooth_bursty",
+    #[cfg(feature = "words")]
+    phrase: Phrase::bursty,
+    doc: Doc::new(
+        "Pay later: a request of any cost passes once the debt of those before is paid \
+         off; idle time is saved up.",
+    ),
     fields: &[
-        Field {
-            doc: about("How fast permits come."),
-            ..RATE
-        },
-        Field {
-            name: "burst_seconds",
-            form: Form::Decimal(Decimal::from_thousandths(0), MAX_BURST),
-            default: Some("1"),
-            doc: about("The permits of so many seconds are stored while nothing is asked for."),
-        },
+        RATE.meaning("How fast permits come."),
+        Field::optional(
+            "burst_seconds",
+            Form::Decimal(Decimal::from_thousandths(0), MAX_BURST),
+            "1",
+            "The permits of so many seconds are stored while nothing is asked for.",
+        ),
         MAX_WAIT_FIELD,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -74,29 +85,29 @@ pub(super) const SMOOTH_BURSTY: Entry = Entry {
     },
 };
 
-pub(super) const WARMUP: Field = Field {
-    name: "warmup",
-    form: Form::Duration(Nanos::new(1), MAX_WARMUP),
-    default: None,
-    doc: about(
-        "How long it takes to be warm, in steady use, and to be cold again, without requests.",
-    ),
-};
-pub(super) const COLD_FACTOR: Field = Field {
-    name: "cold_factor",
-    form: Form::Decimal(COLD_FACTORS[0], COLD_FACTORS[1]),
-    default: Some("3"),
-    doc: about("How many times as long as at the rate a permit takes when it is cold."),
-};
+pub(super) const WARMUP: Field = Field::required(
+    "warmup",
+    Form::Duration(&[Nanos::new(1), MAX_WARMUP]),
+    "How long it takes to be warm, in steady use, and to be cold again, without requests.",
+);
+pub(super) const COLD_FACTOR: Field = Field::optional(
+    "cold_factor",
+    Form::Decimal(COLD_FACTORS[0], COLD_FACTORS[1]),
+    "3",
+    "How many times as long as at the rate a permit takes when it is cold.",
+);
 const THREE: Decimal = Decimal::from_thousandths(3_000);
 
 pub(super) const SMOOTH_WARMUP: Entry = Entry {
     name: "smooth_warmup",
+    #[cfg(feature = "words")]
+    phrase: Phrase::warmup,
+    doc: Doc::new(
+        "Pay later, and slower after idle time: for what has to warm up before it is \
+         fast.",
+    ),
     fields: &[
-        Field {
-            doc: about("How fast permits come when it is warm."),
-            ..RATE
-        },
+        RATE.meaning("How fast permits come when it is warm."),
         WARMUP,
         COLD_FACTOR,
         MAX_WAIT_FIELD,
@@ -112,3 +123,77 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
         Some(limit.map(Into::into))
     },
 };
+
+/// What these limits mean, as the end of a sentence.
+#[cfg(feature = "words")]
+impl Phrase {
+    pub(super) fn queue(&self) -> Option<String> {
+        let rate = self.rate()?;
+        let pace = self.pace(rate);
+        let verb = if self.in_units { "take" } else { "do" };
+        let (immediate, wait) = (self.number("immediate")?, self.span("max_wait")?);
+        if immediate >= self.capacity {
+            let all = self.capacity.saturating_add(1);
+            return Some(format!("{} at once, then {pace}", self.may(all)));
+        }
+        if wait == Nanos::ZERO {
+            let more = match immediate {
+                0 => String::new(),
+                _ => format!(", and up to {} ahead of that pace", self.some(immediate)),
+            };
+            return Some(format!(
+                "may {verb} {pace}{more}; what would have to wait is refused"
+            ));
+        }
+        let mut said = format!(
+            "may {verb} {pace}, and up to {} more wait their turn",
+            self.some(self.capacity)
+        );
+        if immediate > 0 {
+            let more = format!(" (the first {immediate} of them pass at once)");
+            said.push_str(&more);
+        }
+        // The longest wait is that of the last place.
+        let waiting = self.capacity.saturating_sub(immediate);
+        if time_of(waiting, rate) > wait {
+            let more = format!("; what would wait longer than {wait} is refused");
+            said.push_str(&more);
+        }
+        Some(said)
+    }
+
+    pub(super) fn bursty(&self) -> Option<String> {
+        let rate = self.rate()?;
+        let verb = if self.in_units { "take" } else { "do" };
+        let mut said = format!("may {verb} {}", self.pace(rate));
+        let stored = self.capacity.saturating_sub(1);
+        if stored > 0 {
+            let more = format!("; idle time saves up to {} for later", self.some(stored));
+            said.push_str(&more);
+        }
+        if self.in_units {
+            said.push_str("; a request passes once those before it are paid off");
+        }
+        said.push_str(&self.early()?);
+        Some(said)
+    }
+
+    pub(super) fn warmup(&self) -> Option<String> {
+        let (rate, warmup) = (self.rate()?, self.span("warmup")?);
+        let factor = Decimal::parse(&self.text("cold_factor")?)?;
+        let verb = if self.in_units { "take" } else { "do" };
+        let mut said = format!("may {verb} {}", self.pace(rate));
+        if factor > Decimal::from_thousandths(1_000) {
+            let more = format!(
+                " when warm; when cold (at first, and after {warmup} without requests) {factor} times as \
+                 slowly, until {warmup} of use have warmed it up"
+            );
+            said.push_str(&more);
+        }
+        if self.in_units {
+            said.push_str("; a request passes once those before it are paid off");
+        }
+        said.push_str(&self.early()?);
+        Some(said)
+    }
+}

@@ -1,5 +1,10 @@
 //! The fields of the algorithms with a window.
 
+#[cfg(feature = "words")]
+use alloc::format;
+#[cfg(feature = "words")]
+use alloc::string::{String, ToString as _};
+
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::sliding_log::MAX_ENTRIES;
 use loudou_limiter::algorithm::sliding_window::{DEFAULT_SLOTS, MAX_SLOTS, MIN_SLOTS};
@@ -8,34 +13,34 @@ use loudou_limiter::algorithm::{
 };
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 
-use super::super::reader::Report;
-use super::field::{Field, Form, Numbers, about};
+use super::numbers::Numbers;
+#[cfg(feature = "words")]
+use super::phrase::{Phrase, humanise, time};
 use super::{CAPACITY, Entry};
+use crate::config::grammar::{Doc, Field, Form};
+use crate::config::reader::Report;
 
 const ALIGNS: [(&str, Align); 2] = [("first", Align::First), ("clock", Align::Clock)];
 const GRIDS: [(&str, Grid); 2] = [("process", Grid::Process), ("clock", Grid::Clock)];
 
-pub(super) const WINDOW: Field = Field {
-    name: "window",
-    form: Form::Duration(Nanos::new(1), MAX_PERIOD),
-    default: None,
-    doc: about("The time in which at most the capacity is admitted."),
-};
-pub(super) const SLOTS: Field = Field {
-    name: "slots",
-    form: Form::Integer(MIN_SLOTS, MAX_SLOTS),
-    default: Some("10"),
-    doc: about("The number of steps in which the window moves on."),
-};
+pub(super) const WINDOW: Field = Field::required(
+    "window",
+    Form::Duration(&[Nanos::new(1), MAX_PERIOD]),
+    "The time in which at most the capacity is admitted.",
+);
+pub(super) const SLOTS: Field = Field::optional(
+    "slots",
+    Form::Integer(MIN_SLOTS, MAX_SLOTS),
+    "10",
+    "The number of steps in which the window moves on.",
+);
 
-pub(super) const ALIGN: Field = Field {
-    name: "align",
-    form: Form::Word(&Grid::NAMES),
-    default: Some("process"),
-    doc: about(
-        "Periods begin at multiples of their length on Envoy's monotonic clock (process), or on the wall clock (clock).",
-    ),
-};
+pub(super) const ALIGN: Field = Field::optional(
+    "align",
+    Form::Word(&Grid::NAMES),
+    "process",
+    "Periods begin at multiples of their length on Envoy's monotonic clock (process), or on the wall clock (clock).",
+);
 
 pub(super) fn align(numbers: &Numbers<'_, '_>, report: &mut Report) -> Option<Grid> {
     let align = numbers.word("align", &GRIDS, report);
@@ -44,17 +49,21 @@ pub(super) fn align(numbers: &Numbers<'_, '_>, report: &mut Report) -> Option<Gr
 
 pub(super) const FIXED_WINDOW: Entry = Entry {
     name: "fixed_window",
+    #[cfg(feature = "words")]
+    phrase: Phrase::fixed_window,
+    doc: Doc::new(
+        "Counts requests per window, which starts with the first request or by the \
+         clock.",
+    ),
     fields: &[
         CAPACITY,
         WINDOW,
-        Field {
-            name: "align",
-            form: Form::Word(&Align::NAMES),
-            default: Some("first"),
-            doc: about(
-                "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
-            ),
-        },
+        Field::optional(
+            "align",
+            Form::Word(&Align::NAMES),
+            "first",
+            "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
+        ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -67,16 +76,22 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
 
 pub(super) const SLIDING_WINDOW: Entry = Entry {
     name: "sliding_window",
+    #[cfg(feature = "words")]
+    phrase: Phrase::sliding_window,
+    doc: Doc::new(
+        "Counts requests over a window that moves on slot by slot; the count in the \
+         current slot is limited, too.",
+    ),
     fields: &[
         CAPACITY,
         WINDOW,
         SLOTS,
-        Field {
-            name: "slot_capacity",
-            form: Form::Integer(1, MAX_AMOUNT),
-            default: Some("twice capacity/slots, rounded up"),
-            doc: about("The most that is admitted in one slot, in cost units."),
-        },
+        Field::optional(
+            "slot_capacity",
+            Form::Integer(1, MAX_AMOUNT),
+            "twice capacity/slots, rounded up",
+            "The most that is admitted in one slot, in cost units.",
+        ),
         ALIGN,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -98,18 +113,21 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
 
 pub(super) const SLIDING_LOG: Entry = Entry {
     name: "sliding_log",
+    #[cfg(feature = "words")]
+    phrase: Phrase::sliding_log,
+    doc: Doc::new("Remembers the time of each request: exact over any window."),
     fields: &[
         Field {
             form: Form::Integer(1, MAX_ENTRIES),
             ..CAPACITY
         },
         WINDOW,
-        Field {
-            name: "count_refused",
-            form: Form::Boolean,
-            default: Some("false"),
-            doc: about("Whether refused requests count as well, so that hammering keeps out."),
-        },
+        Field::optional(
+            "count_refused",
+            Form::Boolean,
+            "false",
+            "Whether refused requests count as well, so that hammering keeps out.",
+        ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -122,6 +140,12 @@ pub(super) const SLIDING_LOG: Entry = Entry {
 
 pub(super) const SLIDING_COUNTER: Entry = Entry {
     name: "sliding_counter",
+    #[cfg(feature = "words")]
+    phrase: Phrase::sliding_counter,
+    doc: Doc::new(
+        "Two counters, the earlier one weighted by its overlap with the window: cheap \
+         and nearly right.",
+    ),
     fields: &[CAPACITY, WINDOW, ALIGN],
     read: |numbers: &Numbers<'_, '_>, report| {
         let capacity = numbers.integer("capacity", report);
@@ -132,3 +156,73 @@ pub(super) const SLIDING_COUNTER: Entry = Entry {
         Some(limit.map(|limit| limit.aligned(align).into()))
     },
 };
+
+/// What these limits mean, as the end of a sentence.
+#[cfg(feature = "words")]
+impl Phrase {
+    /// The clock of refills, slots and sliding windows, unless it is the process's.
+    pub(super) fn by_clock(&self) -> &'static str {
+        if self.is("align", "clock") {
+            ", by the wall clock in UTC"
+        } else {
+            ""
+        }
+    }
+
+    pub(super) fn fixed_window(&self) -> Option<String> {
+        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        if !self.is("align", "clock") {
+            return Some(format!(
+                "{may} in each window of {window}, which begins with its first request"
+            ));
+        }
+        Some(match window.to_string().as_str() {
+            "1d" => format!("{may} in each day, from midnight UTC"),
+            "1h" | "1m" | "1s" => format!("{may} in each {} of the clock", time(window)),
+            other => format!("{may} in each {other} of the clock, counted from 1970 in UTC"),
+        })
+    }
+
+    pub(super) fn sliding_window(&self) -> Option<String> {
+        let (window, slots) = (self.span("window")?.get(), self.number("slots")?);
+        let slot = window.checked_div(slots)?;
+        let each = if slot.checked_mul(slots) == Some(window) {
+            Nanos::new(slot).to_string()
+        } else {
+            format!("about {}", humanise(slot))
+        };
+        let whole = self.number("capacity")?;
+        let in_slot = self.number("slot_capacity")?;
+        let mut said = format!(
+            "{} in any {slots} slots of {each} in a row",
+            self.may(whole)
+        );
+        if in_slot < whole {
+            let more = format!(", at most {in_slot} of them in one slot");
+            said.push_str(&more);
+        }
+        said.push_str(self.by_clock());
+        Some(said)
+    }
+
+    pub(super) fn sliding_log(&self) -> Option<String> {
+        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        let refused = if self.is("count_refused", "true") {
+            "; refused ones count, too, so hammering does not help"
+        } else {
+            ""
+        };
+        Some(format!("{may} in any {window}{refused}"))
+    }
+
+    pub(super) fn sliding_counter(&self) -> Option<String> {
+        let (may, window) = (self.may(self.capacity), self.span("window")?);
+        let may = may.replacen("may do ", "may do about ", 1);
+        let may = may.replacen("may take ", "may take about ", 1);
+        let worst = self.capacity.saturating_mul(2);
+        Some(format!(
+            "{may} in any {window} (estimated from two counters; at worst {worst}){}",
+            self.by_clock()
+        ))
+    }
+}

@@ -1,6 +1,6 @@
 //! The fields of the edit form: what is typed or chosen, and what is wrong with it by itself.
 
-use loudou_rules::config::{self, Form, limit_fields, spoken_value};
+use loudou_rules::config::{self, Form, MODE_NAMES, limit_fields, spoken_value};
 use serde_json::{Map, Value};
 
 use crate::app::line::Line;
@@ -8,7 +8,6 @@ use crate::app::press::{Code, Press};
 use crate::change::form::Prompt;
 use crate::limit_edit;
 
-const MODES: [&str; 3] = ["enforce", "shadow", "off"];
 /// The carry that edits have when nobody says otherwise comes first.
 pub(super) const CARRIES: [&str; 3] = ["proportional", "keep", "reset"];
 
@@ -172,7 +171,12 @@ pub(super) fn rule_fields(rule: &Value) -> Vec<Field> {
         .get("mode")
         .and_then(Value::as_str)
         .unwrap_or("enforce");
-    fields.push(Field::choice(Kind::Mode, "mode".to_owned(), &MODES, mode));
+    fields.push(Field::choice(
+        Kind::Mode,
+        "mode".to_owned(),
+        &MODE_NAMES,
+        mode,
+    ));
     fields
 }
 

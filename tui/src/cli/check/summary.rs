@@ -154,7 +154,10 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
 
 fn admin(name: &str, settings: &AdminSettings, out: &mut dyn Write) -> io::Result<()> {
     let (name, share) = (escape(name), &settings.store.share);
-    writeln!(out, "{name}: valid: an admin listener for share {share}")?;
+    writeln!(
+        out,
+        "{name}: valid: an admin listener for namespace {share}"
+    )?;
     if settings.tokens.is_empty() {
         writeln!(
             out,

@@ -80,8 +80,8 @@ fn block(rule: &ExplainedRule) -> TextTable {
     if rule.unlimited {
         row("unlimited", "this key has no limits".to_owned());
     }
-    if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.odd_cost) {
-        let odd = if rule.odd_cost {
+    if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
+        let odd = if rule.invalid_cost {
             ", the default: the request names none that is a whole number from 1"
         } else {
             ""

@@ -119,7 +119,7 @@ fn admin_configurations_are_checked_too() {
          - {{ name: wall, sha256: {hash}, may: view }}\n"
     );
     assert_snapshot!("check_admin", check(&tokens, "").seen());
-    let none = "store: { share: team }\nadmin: { role: admin }\n";
+    let none = "store: { namespace: team }\nadmin: { role: admin }\n";
     assert_snapshot!("check_admin_open", check(none, "").seen());
     let wrong = "admin: { rol: admin, tokens: [ { name: a b, sha256: 12, may: all } ] }\n";
     assert_snapshot!("check_admin_wrong", check(wrong, "").seen());
@@ -186,6 +186,24 @@ fn the_published_schema_is_the_printed_one() {
         published == ran.out,
         "docs/schema/loudou.schema.json is not what `loudou schema` prints; update it with \
          `cargo run --package loudou -- schema > docs/schema/loudou.schema.json`"
+    );
+}
+
+/// So are the tables of fields.
+#[test]
+fn the_published_fields_are_the_printed_ones() {
+    const BEGIN: &str = "<!-- begin: loudou schema --markdown -->\n\n";
+    const END: &str = "\n<!-- end: loudou schema --markdown -->\n";
+    let ran = Loudou::default().run("schema --markdown");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fields.md");
+    let published = std::fs::read_to_string(published).unwrap_or_default();
+    let tables = published.split_once(BEGIN).map(|(_, rest)| rest);
+    let tables = tables.and_then(|rest| rest.split_once(END));
+    assert!(
+        tables.is_some_and(|(tables, _)| tables == ran.out),
+        "docs/fields.md does not have what `loudou schema --markdown` prints between its marks:\n{}",
+        ran.out
     );
 }
 

@@ -41,7 +41,7 @@ rules:
     limits: [ { algorithm: leaky_queue, capacity: 4, rate: 1/s } ]
   - name: tenants
     match: { metadata: [ { path: [jwt, tenant], present: true } ] }
-    key: [ { metadata: [jwt, tenant] }, peer ]
+    key: [ { metadata: [jwt, tenant] }, client_cert ]
     on_missing_key: refuse
     limits: [ { algorithm: funnel, capacity: 3, rate: 1/s } ]
   - name: candidate
@@ -136,9 +136,9 @@ fn what_is_asked() {
     };
     assert_eq!(sent(""), json!({}));
     let all = "--method PUT --path /a?b --host h:80 --header X-A:1 -H x-a:2 -H b: --source ::1 \
-               --route r --cluster c --metadata ns.a=1=2 --metadata ns.b= --peer p --cost 7";
+               --route r --cluster c --metadata ns.a=1=2 --metadata ns.b= --client-cert p --cost 7";
     let expected = json!({
-        "method": "PUT", "path": "/a?b", "host": "h:80", "source": "::1", "route": "r", "cluster": "c", "peer": "p",
+        "method": "PUT", "path": "/a?b", "host": "h:80", "source": "::1", "route": "r", "cluster": "c", "client_cert": "p",
         "headers": { "X-A": ["1"], "x-a": ["2"], "b": [""] },
         "metadata": { "ns.a": "1=2", "ns.b": "" }, "cost": 7,
     });

@@ -1,66 +1,13 @@
-//! The fields of the algorithms: one table for reading, for the JSON Schema and for edit forms.
+//! Reading the fields of an object by a table of them.
 
 use alloc::format;
-use alloc::string::{String, ToString};
 
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
-use loudou_limiter::{DURATION_FORM, Decimal, Nanos, RATE_FORM, Rate};
+use loudou_limiter::{Decimal, Nanos, Rate};
 use serde_json::Value;
 
-use crate::config::reader::{Cursor, Fields, Report, decimal_form};
-
-/// One field of an algorithm, as it stands in rule files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name.
-    pub name: &'static str,
-    /// What it may hold.
-    pub form: Form,
-    /// What holds without it, as it would be written or in words; `None` when it has to be there.
-    pub default: Option<&'static str>,
-    /// What it means, in one sentence.
-    pub doc: &'static str,
-}
-
-/// The sentence of a [`Field::doc`]. The filter never shows it, and its module has to be small.
-pub(in crate::config) const fn about(sentence: &'static str) -> &'static str {
-    if cfg!(target_arch = "wasm32") {
-        ""
-    } else {
-        sentence
-    }
-}
-
-/// What a field may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// A whole number from the first to the second.
-    Integer(u32, u32),
-    /// A number with up to three decimals, from the first to the second.
-    Decimal(Decimal, Decimal),
-    /// A rate: `30/60s`.
-    Rate,
-    /// A duration from the first to the second: `60s`.
-    Duration(Nanos, Nanos),
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// `true` or `false`.
-    Boolean,
-}
-
-impl Form {
-    /// In words, for error messages.
-    pub fn allowed(self) -> String {
-        match self {
-            Self::Integer(least, most) => format!("a whole number from {least} to {most}"),
-            Self::Decimal(least, most) => decimal_form(least, most),
-            Self::Rate => format!("{RATE_FORM}; at most {MAX_AMOUNT} per {MAX_PERIOD}"),
-            Self::Duration(least, most) => format!("{DURATION_FORM}; from {least} to {most}"),
-            Self::Word(words) => words.join(", "),
-            Self::Boolean => "true, false".to_string(),
-        }
-    }
-}
+use crate::config::grammar::{Field, Form, duration_form};
+use crate::config::reader::{Cursor, Fields, Report};
 
 /// Reads the fields of one algorithm by their table. Every getter reports what is wrong and gives
 /// `None` for it, and for an absent field without a default.
@@ -142,7 +89,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
 
     pub(in crate::config) fn duration(&self, name: &str, report: &mut Report) -> Option<Nanos> {
         match self.field(name, report)? {
-            (cursor, Form::Duration(least, most)) => duration(&cursor, least, most, report),
+            (cursor, Form::Duration(bounds)) => duration(&cursor, *bounds, report),
             _ => None,
         }
     }
@@ -189,8 +136,7 @@ fn is_nothing(rate: &str) -> bool {
 
 fn duration(
     cursor: &Cursor<'_, '_>,
-    least: Nanos,
-    most: Nanos,
+    [least, most]: [Nanos; 2],
     report: &mut Report,
 ) -> Option<Nanos> {
     let duration = cursor.value.as_str().and_then(Nanos::parse);
@@ -211,7 +157,7 @@ fn duration(
         };
         let meant = number.filter(|text| Nanos::parse(text).is_some());
         let problem = problem.suggest(meant.as_deref());
-        report.add(problem.allowed(Form::Duration(least, most).allowed()));
+        report.add(problem.allowed(duration_form([least, most])));
     }
     fits
 }

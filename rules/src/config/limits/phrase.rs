@@ -1,0 +1,261 @@
+//! What one limit means, as the end of a sentence: `may do 15 at once, then one every 2s`.
+//!
+//! The phrase of each algorithm stands beside its fields.
+
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::fmt::Write as _;
+
+use loudou_limiter::{Limit, Nanos, Rate};
+use serde_json::{Map, Value};
+
+use crate::config::spoken::written;
+use crate::rule::Cost;
+
+/// What a limit means to those it counts, when a request takes `cost`.
+pub fn phrase(limit: &Limit, cost: &Cost) -> String {
+    let algorithm = limit.algorithm();
+    let numbers = Phrase {
+        algorithm: algorithm.name(),
+        fields: written(limit),
+        capacity: algorithm.capacity(),
+        in_units: *cost != Cost::Fixed(1),
+    };
+    let phrase = super::known(algorithm.name()).and_then(|entry| (entry.phrase)(&numbers));
+    phrase.unwrap_or_else(|| format!("is limited by {}", algorithm.name()))
+}
+
+/// The numbers of a limit, as in a rule file.
+#[derive(Debug)]
+pub(super) struct Phrase {
+    pub(super) algorithm: &'static str,
+    fields: Map<String, Value>,
+    pub(super) capacity: u64,
+    /// Whether a request takes more than one unit, so that requests and units are not the same.
+    pub(super) in_units: bool,
+}
+
+impl Phrase {
+    /// The text of a field, or of what holds without it.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        if let Some(value) = self.fields.get(name) {
+            let text = value.as_str().map(str::to_owned);
+            return Some(text.unwrap_or_else(|| value.to_string()));
+        }
+        let table = super::fields(self.algorithm).iter();
+        let field = table.copied().find(|field| field.name == name)?;
+        field.default.map(str::to_owned)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    pub(super) fn span(&self, name: &str) -> Option<Nanos> {
+        Nanos::parse(&self.text(name)?)
+    }
+
+    pub(super) fn rate(&self) -> Option<Rate> {
+        Rate::parse(&self.text("rate")?)
+    }
+
+    pub(super) fn is(&self, name: &str, word: &str) -> bool {
+        self.text(name).is_some_and(|text| text == word)
+    }
+
+    /// `may do 15`.
+    pub(super) fn may(&self, count: u64) -> String {
+        let verb = if self.in_units { "take" } else { "do" };
+        format!("may {verb} {}", self.some(count))
+    }
+
+    /// `15`, or `15 units`.
+    pub(super) fn some(&self, count: u64) -> String {
+        match (self.in_units, count) {
+            (false, _) => count.to_string(),
+            (true, 1) => "1 unit".to_owned(),
+            (true, _) => format!("{count} units"),
+        }
+    }
+
+    /// `one every 2s`, or `7 per second (one about every 143ms)`.
+    pub(super) fn pace(&self, rate: Rate) -> String {
+        let one = if self.in_units { "one unit" } else { "one" };
+        let (amount, period) = (u64::from(rate.amount()), rate.period().get());
+        if amount == 1 {
+            return format!("{one} every {}", time(rate.period()));
+        }
+        let interval = period.checked_div(amount).unwrap_or(0);
+        let each = Nanos::new(interval).to_string();
+        if interval.checked_mul(amount) == Some(period) && each.len() <= 5 {
+            return format!("{one} every {}", time(Nanos::new(interval)));
+        }
+        let (some, per) = (self.some(amount), time(rate.period()));
+        if interval == 0 {
+            return format!("{some} per {per}");
+        }
+        let about = humanise(period.div_ceil(amount));
+        format!("{some} per {per} ({one} about every {about})")
+    }
+
+    /// What happens to those who come too early.
+    pub(super) fn early(&self) -> Option<String> {
+        let wait = self.span("max_wait")?;
+        if wait == Nanos::ZERO {
+            return Some(String::new());
+        }
+        Some(format!(
+            "; what comes too early waits its turn for up to {wait}"
+        ))
+    }
+}
+
+/// `second`, `minute`, `hour`, `day`, or the time itself.
+pub(super) fn time(span: Nanos) -> String {
+    let text = span.to_string();
+    match text.as_str() {
+        "1s" => "second".to_owned(),
+        "1m" => "minute".to_owned(),
+        "1h" => "hour".to_owned(),
+        "1d" => "day".to_owned(),
+        _ => text,
+    }
+}
+
+/// The time in which so much passes at `rate`.
+pub(super) fn time_of(amount: u64, rate: Rate) -> Nanos {
+    let span = u128::from(amount).saturating_mul(rate.period().get().into());
+    let span = span.div_ceil(u128::from(rate.amount()).max(1));
+    Nanos::new(u64::try_from(span).unwrap_or(u64::MAX))
+}
+
+/// A span of nanoseconds as people say it, in at most two figures and a unit or two units: `850ms`,
+/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never said to be shorter than it is.
+pub fn humanise(ns: u64) -> String {
+    const US: u64 = 1_000;
+    const MS: u64 = 1_000_000;
+    const S: u64 = 1_000_000_000;
+    const M: u64 = 60 * S;
+    const H: u64 = 60 * M;
+    // Each bound is where rounding up would reach the next form.
+    match ns {
+        0 => "0s".to_owned(),
+        1..US => format!("{ns}ns"),
+        US..=999_000 => format!("{}us", ns.div_ceil(US)),
+        999_001..=999_000_000 => format!("{}ms", ns.div_ceil(MS)),
+        999_000_001..=9_900_000_000 => {
+            let tenths = ns.div_ceil(S / 10);
+            match tenths % 10 {
+                0 => format!("{}s", tenths / 10),
+                rest => format!("{}.{rest}s", tenths / 10),
+            }
+        }
+        9_900_000_001..=59_000_000_000 => format!("{}s", ns.div_ceil(S)),
+        59_000_000_001..=3_540_000_000_000 => two(ns.div_ceil(S), 60, "m", "s", 10),
+        3_540_000_000_001..=82_800_000_000_000 => two(ns.div_ceil(M), 60, "h", "m", 10),
+        _ => two(ns.div_ceil(H), 24, "d", "h", 10),
+    }
+}
+
+/// `total` small units as large and small ones; the small ones only below `most` large ones.
+fn two(total: u64, per: u64, large: &str, small: &str, most: u64) -> String {
+    let whole = total.checked_div(per).unwrap_or(0);
+    let rest = total.checked_rem(per).unwrap_or(0);
+    let mut out = String::new();
+    let written = if whole == 0 {
+        write!(out, "{rest}{small}")
+    } else if rest == 0 {
+        write!(out, "{whole}{large}")
+    } else if whole < most {
+        write!(out, "{whole}{large}{rest}{small}")
+    } else {
+        write!(out, "{}{large}", whole.saturating_add(1))
+    };
+    // Writing to a string does not fail.
+    written.map_or_else(|_| String::new(), |()| out)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{limit_fields, parse_limits};
+    use loudou_limiter::algorithm::Algorithm;
+    use serde_json::json;
+
+    use super::*;
+
+    fn say(limit: &Value, cost: u32) -> String {
+        let limits = parse_limits(&json!([limit])).expect("valid");
+        phrase(limits.iter().next().expect("one"), &Cost::Fixed(cost))
+    }
+
+    #[test]
+    fn paces() {
+        for (rate, said) in [
+            ("30/60s", "one every 2s"),
+            ("1/m", "one every minute"),
+            ("60/m", "one every second"),
+            ("4/s", "one every 250ms"),
+            ("7/s", "7 per second (one about every 143ms)"),
+            ("1000/d", "1000 per day (one about every 1m27s)"),
+            ("64/s", "64 per second (one about every 16ms)"),
+            ("2/1ns", "2 per 1ns"),
+            ("1/d", "one every day"),
+        ] {
+            let limit = json!({ "algorithm": "funnel", "capacity": 15, "rate": rate });
+            assert_eq!(say(&limit, 1), format!("may do 15 at once, then {said}"));
+        }
+        let limit = json!({ "algorithm": "funnel", "capacity": 15, "rate": "7/s" });
+        assert_eq!(
+            say(&limit, 2),
+            "may take 15 units at once, then 7 units per second (one unit about every 143ms)"
+        );
+    }
+
+    #[test]
+    fn lumps_and_slots() {
+        let lumps = |rate: &str| {
+            let limit = json!({ "algorithm": "token_bucket", "capacity": 5, "rate": rate,
+                "refill": "interval" });
+            say(&limit, 1)
+        };
+        let start = "may do 5 at once, and";
+        assert_eq!(
+            lumps("2/h"),
+            format!("{start} 2 come back every hour, in one go")
+        );
+        assert_eq!(
+            lumps("1/h"),
+            format!("{start} 1 comes back every hour, in one go")
+        );
+        let all = format!("{start} all of it comes back every 90s, in one go");
+        assert_eq!([lumps("5/90s"), lumps("9/90s")], [all.clone(), all]);
+        let slots = json!({ "algorithm": "sliding_window", "capacity": 5, "window": "1s",
+            "slots": 3, "slot_capacity": 5 });
+        assert_eq!(
+            say(&slots, 1),
+            "may do 5 in any 3 slots of about 334ms in a row"
+        );
+    }
+
+    /// None falls through to the words for what is not known.
+    #[test]
+    fn every_algorithm_has_words() {
+        for name in Algorithm::NAMES {
+            let mut limit = json!({ "algorithm": name });
+            let needed = limit_fields(name).iter().filter(|f| f.default.is_none());
+            for field in needed {
+                limit[field.name] = match field.name {
+                    "capacity" => json!(5),
+                    "rate" => json!("1/s"),
+                    _ => json!("1m"),
+                };
+            }
+            for cost in [1, 2] {
+                let said = say(&limit, cost);
+                assert!(said.starts_with("may "), "{name}: {said}");
+                assert_eq!(said.contains("unit"), cost > 1, "{name}: {said}");
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The field `mode` of rules and of edits.
+
+use super::grammar::{Field, Form, words};
+use crate::rule::Mode;
+
+pub(super) const MODES: [(&str, Mode); 3] = [
+    ("enforce", Mode::Enforce),
+    ("shadow", Mode::Shadow),
+    ("off", Mode::Off),
+];
+pub(super) const MODE: Field = Field::optional(
+    "mode",
+    Form::Word(&words(&MODES)),
+    "enforce",
+    "Whether refusals are carried out: enforce, shadow (only counted), or off (the rule is not asked).",
+);
+
+/// The words of the field `mode`.
+pub const MODE_NAMES: [&str; 3] = words(&MODES);
