@@ -35,6 +35,7 @@ mod spoken;
 mod suggest;
 mod warnings;
 mod when;
+mod written;
 
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
@@ -50,9 +51,10 @@ pub use problem::{Path, Problem, Severity, Step};
 pub use sample::parse_sample;
 pub use scale::scaled;
 pub use schema::schema;
-pub use spoken::{spoken, spoken_value, written};
+pub use spoken::{spoken, spoken_value};
 pub use suggest::nearest;
 pub use warnings::advice;
+pub use written::written;
 
 use grammar::object;
 use reader::{Cursor, Fields, Report};

@@ -13,7 +13,7 @@ use loudou_limiter::wide::times;
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
 use serde_json::Value;
 
-use super::spoken::written;
+use super::written::written;
 
 /// Limits that give that many times as much; `None` when they are too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {

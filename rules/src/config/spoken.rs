@@ -4,22 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use loudou_limiter::Limit;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::written::written;
 use super::{Field, limit_fields, parse_limits};
 
-/// The fields of a limit or of another object as in a rule file, all of them.
-pub fn written(object: &impl Serialize) -> Map<String, Value> {
-    // By way of the text: it takes no second serialiser in the filter, whose module has to be small.
-    let text = serde_json::to_vec(object).unwrap_or_default();
-    match serde_json::from_slice(&text) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
-}
-
-/// The same without those that only say what holds anyway.
+/// The fields of a limit without those that repeat a default.
 pub fn spoken(limit: &Limit) -> Map<String, Value> {
     spoken_value(&written(limit))
 }

@@ -100,7 +100,7 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
 
 /// A `max_wait` below the time that one request takes: all but the luckiest are refused.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
-    let fields = super::spoken::written(limit);
+    let fields = super::written::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
     // Lumps may come at any moment.

@@ -10,7 +10,7 @@ use core::fmt::Write as _;
 use loudou_limiter::{Limit, Nanos, Rate};
 use serde_json::{Map, Value};
 
-use crate::config::spoken::written;
+use crate::config::written::written;
 use crate::rule::Cost;
 
 /// What a limit means to those it counts, when a request takes `cost`.
