@@ -93,7 +93,7 @@ fn the_same_rate_in_other_words_is_no_change() {
 
 #[test]
 fn choices_are_chosen() {
-    let mode = "<tab>".repeat(8);
+    let mode = "<tab>".repeat(9);
     for (presses, mode_after) in [("<right>", "shadow"), ("<left>", "off"), ("o", "off")] {
         let form = typed(&format!("{mode}{presses}"));
         assert_eq!(form.body()["mode"], mode_after);

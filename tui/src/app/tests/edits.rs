@@ -52,7 +52,7 @@ fn all_fields_of_the_form_arrive() {
     let mut state = state(SIZE, 3);
     type_keys(
         &mut state,
-        "e<tab>60/m<tab><tab><tab><tab><tab><tab><tab><right><tab>r<tab>30m<tab>too many<C-s>",
+        "e<tab>60/m<tab><tab><tab><tab><tab><tab><tab><tab><right><tab>r<tab>30m<tab>too many<C-s>",
     );
     let sending = sending_of(type_keys(&mut state, "<C-s>"));
     let edit = edit_of(&sending).clone();
