@@ -37,11 +37,6 @@ fn fields_and_defaults() {
         Algorithm::from(window.expect("valid"))
     };
     let log = |count| Algorithm::from(SlidingLog::new(15, minute, count).expect("valid"));
-    let counter = |align| {
-        let counter = SlidingCounter::new(15, minute).expect("valid");
-        Algorithm::from(counter.aligned(align))
-    };
-    let slots = SlidingWindow::new(15, minute, 10, None).expect("valid");
     for (algorithm, given, expected) in [
         ("fixed_window", json!({}), fixed(Align::First)),
         (
@@ -70,6 +65,24 @@ fn fields_and_defaults() {
         ("sliding_log", json!({}), log(false)),
         ("sliding_log", json!({ "count_refused": false }), log(false)),
         ("sliding_log", json!({ "count_refused": true }), log(true)),
+    ] {
+        assert_eq!(
+            read(&limit(algorithm, &given)),
+            expected,
+            "{algorithm}: {given}"
+        );
+    }
+}
+
+#[test]
+fn periods_lie_on_the_process_clock_unless_aligned() {
+    let minute = Nanos::from_secs(60);
+    let counter = |align| {
+        let counter = SlidingCounter::new(15, minute).expect("valid");
+        Algorithm::from(counter.aligned(align))
+    };
+    let slots = SlidingWindow::new(15, minute, 10, None).expect("valid");
+    for (algorithm, given, expected) in [
         (
             "sliding_window",
             json!({ "align": "clock" }),
