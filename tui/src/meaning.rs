@@ -1,4 +1,4 @@
-//! What rules mean to a person: sentences that are true, of the numbers as they are.
+//! Rules in words: sentences that are exact for the numbers of the rule.
 
 use loudou_rules::config::phrase;
 use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
@@ -17,7 +17,7 @@ pub(crate) use bucket::{banned, imposed, stands_out};
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;
 
-/// Whom a rule counts: `each x-user-id`.
+/// The group that a rule counts together: `each x-user-id`.
 pub(crate) fn who(rule: &Rule) -> String {
     let parts: Vec<String> = rule.key.iter().filter_map(part).collect();
     match parts.as_slice() {
@@ -27,7 +27,7 @@ pub(crate) fn who(rule: &Rule) -> String {
     }
 }
 
-/// A part of a key in words; a literal is the same for all.
+/// A part of a key in words; `None` for a literal, which is the same for all requests.
 fn part(part: &KeyPart) -> Option<String> {
     Some(match part {
         KeyPart::Literal(_) => return None,
@@ -46,7 +46,7 @@ fn part(part: &KeyPart) -> Option<String> {
     })
 }
 
-/// Which clients share a bucket: `client address (IPv4 /24, IPv6 /64)`.
+/// The clients that share a bucket: `client address (IPv4 /24, IPv6 /64)`.
 fn source(prefix: SourcePrefix) -> String {
     let SourcePrefix { v4, v6 } = prefix;
     match (v4, v6) {
@@ -56,13 +56,13 @@ fn source(prefix: SourcePrefix) -> String {
     }
 }
 
-/// What a request takes; nothing for the one that goes without saying.
+/// The cost of a request in words; `None` for the default.
 fn cost(cost: &Cost) -> Option<String> {
     Some(match cost {
         Cost::Fixed(1) => return None,
         Cost::Fixed(cost) => format!("a request takes {cost} units"),
         Cost::Header { name, default, max } => format!(
-            "a request takes what its header {name} says, at most {max} units, and {default} without it"
+            "a request takes the units that its header {name} names, at most {max}, or {default} without it"
         ),
         Cost::RequestBytes(size) => {
             let size = match size {
@@ -76,7 +76,7 @@ fn cost(cost: &Cost) -> Option<String> {
     })
 }
 
-/// What the limits of a rule do, in a sentence of a line or more.
+/// The effect of the limits of a rule, in a sentence of one or more lines.
 pub(crate) fn limits(rule: &Rule) -> Vec<String> {
     let who = who(rule);
     let phrases: Vec<(&str, String)> = rule
@@ -105,31 +105,31 @@ pub(crate) fn limits(rule: &Rule) -> Vec<String> {
     }
 }
 
-/// What else there is to know of a rule, one sentence each.
+/// Other facts about a rule, one sentence each.
 pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
     match rule.mode {
         Mode::Enforce => {}
-        Mode::Shadow => notes.push("in shadow mode: nothing is refused, only counted".to_owned()),
+        Mode::Shadow => notes.push("in shadow mode: refusals are counted, not enforced".to_owned()),
         Mode::Off => notes.push("off: this rule does nothing".to_owned()),
     }
     notes.extend(rule.when.as_ref().map(upstream::condition));
     notes.extend(cost(&rule.cost));
     notes.extend(missing(rule));
     if rule.on_error == OnError::Refuse {
-        notes.push("when the store gives up, a request is refused".to_owned());
+        notes.push("when the store gives up, requests are refused".to_owned());
     }
     if let Some(other) = &rule.shadows {
-        notes.push(format!("to be compared with rule {other}"));
+        notes.push(format!("shadows rule {other}"));
     }
     match (rule.stop, rule.mode) {
         (true, Mode::Enforce) => {
             notes.push(
-                "later rules are skipped for the requests it limits, but for those in shadow mode"
+                "later rules are skipped for the requests it limits, except rules in shadow mode"
                     .to_owned(),
             );
         }
-        (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
+        (true, _) => notes.push("`last` has no effect unless the rule is enforced".to_owned()),
         (false, _) => {}
     }
     notes.extend(per_key::overrides(rule));
@@ -141,7 +141,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     notes
 }
 
-/// What becomes of requests without a part of the key. Hardly any lack an address or a path.
+/// The treatment of requests without a part of the key. Almost all requests have an address and a path.
 fn missing(rule: &Rule) -> Option<String> {
     let often = |part: &&KeyPart| {
         !matches!(
@@ -248,12 +248,12 @@ mod tests {
             [
                 "a request takes 2 units",
                 "requests without a client address are refused",
-                "when the store gives up, a request is refused",
+                "when the store gives up, requests are refused",
             ]
         );
         assert_eq!(
             say(json!({ "mode": "shadow" })),
-            ["in shadow mode: nothing is refused, only counted"]
+            ["in shadow mode: refusals are counted, not enforced"]
         );
         assert_eq!(
             say(json!({ "mode": "off" })),
@@ -275,11 +275,11 @@ mod tests {
         assert_eq!(
             say(json!({ "overrides": overrides })),
             [
-                "key 10.0.0.1 may do 2.5 times as much: funnel: funnel 38, 75/m",
+                "key 10.0.0.1 has 2.5 times the limits: funnel: funnel 38, 75/m",
                 "key 10.0.0.2 has no limits",
                 "key 10.0.0.3 is banned",
-                "each other key is banned",
-                "each key that begins with 10.1. may do 9 at once, then one every second and may do \
+                "every other key is banned",
+                "each key with prefix 10.1. may do 9 at once, then one every second and may do \
                  99 in each day, from midnight UTC",
             ]
         );
@@ -296,7 +296,7 @@ mod tests {
             penalty(20, 2, "1h"),
             [
                 "a key that is refused 20 times within 1m of a first refusal is banned for 5m; each \
-              further ban is 2 times as long, 1h at most, until it was free for 1h"
+              further ban is 2 times as long, at most 1h, until the key was not banned for 1h"
             ]
         );
         assert_eq!(
@@ -318,13 +318,13 @@ mod tests {
         assert_eq!(
             say(json!({ "refuse": refuse, "respond": respond, "stop": true })),
             [
-                "later rules are skipped for the requests it limits, but for those in shadow mode",
-                "refused requests get status 503, a text of their own (text/plain) and the headers \
+                "later rules are skipped for the requests it limits, except rules in shadow mode",
+                "refused requests get status 503, a custom body (text/plain) and the headers \
                  x-a and x-b",
-                "refused gRPC calls get unavailable",
+                "refused gRPC calls get the status unavailable",
                 "responses carry RateLimit and RateLimit-Policy, and X-RateLimit headers",
-                "Retry-After is up to 0.5 times the wait longer than that",
-                "upstreams and access logs are told what it decides",
+                "Retry-After is longer than the wait by up to 0.5 times the wait",
+                "its decisions are visible to upstreams and access logs",
             ]
         );
         assert_eq!(
@@ -333,15 +333,15 @@ mod tests {
             ),
             [
                 "refused requests get no body",
-                "refusals carry Retry-After alone"
+                "refusals carry only Retry-After"
             ]
         );
         assert_eq!(
             say(json!({ "mode": "shadow", "shadows": "other", "stop": true })),
             [
-                "in shadow mode: nothing is refused, only counted",
-                "to be compared with rule other",
-                "it stops nothing unless it is enforced",
+                "in shadow mode: refusals are counted, not enforced",
+                "shadows rule other",
+                "`last` has no effect unless the rule is enforced",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! The rule for conflicts: what is sent again, and what is not.
+//! The rule for conflicts: changes that are sent again, and changes that are not.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::limit_edit::text;
 
-/// A limit of a rule as it travels: `funnel 15, 30/m`. Reads any algorithm, also one that is newer
-/// than this program.
+/// A limit of a rule in JSON: `funnel 15, 30/m`. Reads any algorithm, including ones newer than this
+/// program.
 pub(crate) fn limit(limit: &Value) -> String {
     let Some(fields) = limit.as_object() else {
         return limit.to_string();
@@ -25,7 +25,7 @@ pub(crate) fn limit(limit: &Value) -> String {
     words
 }
 
-/// The name and the words of each limit of a rule as it travels.
+/// The name and the words of each limit of a rule in JSON.
 pub(crate) fn limits(rule: &Value) -> Vec<(String, String)> {
     let limits = rule.get("limits").and_then(Value::as_array);
     limits
@@ -38,7 +38,7 @@ pub(crate) fn limits(rule: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The limits of a rule as it travels, in even fewer words: `burst 15 at 30/m, steady: fixed_window 1000,
+/// The limits of a rule in JSON, in even fewer words: `burst 15 at 30/m, steady: fixed_window 1000,
 /// window 1d`.
 pub(crate) fn line(rule: &Value) -> String {
     let limits = rule.get("limits").and_then(Value::as_array);
@@ -56,7 +56,7 @@ pub(crate) fn line(rule: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What an override gives, as it travels: `scale 10`, `banned`, `burst: funnel 15, 30/m`.
+/// The value of an override in JSON: `scale 10`, `banned`, `burst: funnel 15, 30/m`.
 pub(crate) fn gives(own: &Value) -> String {
     if let Some(word) = own.as_str() {
         return word.to_owned();
@@ -67,7 +67,7 @@ pub(crate) fn gives(own: &Value) -> String {
     named(own)
 }
 
-/// Limits of our own version, as [`gives`] has them.
+/// Limits of this version, in the form of [`gives`].
 pub(crate) fn of_limits(limits: &Limits) -> String {
     let limits = serde_json::to_value(limits).unwrap_or_default();
     named(&json!({ "limits": limits }))
@@ -82,7 +82,7 @@ fn named(own: &Value) -> String {
     words.join("; ")
 }
 
-/// The fields of a penalty as it travels: `after 20, within 1m, ban 5m`.
+/// The fields of a penalty in JSON: `after 20, within 1m, ban 5m`.
 pub(crate) fn penalty(penalty: &Value) -> Option<String> {
     let fields = penalty.as_object()?.iter();
     let words: Vec<String> = fields

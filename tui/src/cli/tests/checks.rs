@@ -98,7 +98,7 @@ fn every_algorithm_has_its_words() {
     assert_snapshot!("check_every", check(include_str!("every.yaml"), "").seen());
 }
 
-/// Programs read what a scale comes to, too.
+/// The JSON output has the scaled limits too.
 #[test]
 fn the_numbers_of_a_scale_are_told() {
     let told = check(include_str!("every.yaml"), "-o json").out;
@@ -189,7 +189,7 @@ fn the_published_schema_is_the_printed_one() {
     );
 }
 
-/// So are the tables of fields.
+/// The tables of fields are published too.
 #[test]
 fn the_published_fields_are_the_printed_ones() {
     const BEGIN: &str = "<!-- begin: loudou schema --markdown -->\n\n";
@@ -243,7 +243,7 @@ fn the_examples_of_envoy_pass_without_a_warning() {
     }
 }
 
-/// Two listeners with the same rules, one with others, and a filter that is not ours.
+/// Two listeners with the same rules, one with others, and a filter other than Loudou.
 const ENVOY: &str = include_str!("envoy.yaml");
 
 #[test]
@@ -305,7 +305,7 @@ fn examples_keep_to_the_schema() {
         let blocks = text.split("```yaml\n").skip(1);
         blocks.filter_map(|rest| rest.split("```").next())
     });
-    // Some show a rule or the filter's place in Envoy without what is around it.
+    // Some examples show only a rule, or the place of the filter in Envoy.
     let written: Vec<String> = blocks
         .map(|block| {
             let rules = if block.starts_with("  - name: ") {
@@ -336,7 +336,7 @@ fn examples_keep_to_the_schema() {
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
         assert_eq!(errors, [""; 0], "{document:#}");
     }
-    // The bad ones are bad for it, too.
+    // Invalid files are invalid for the schema, too.
     for text in [THREE_YAML, THREE_JSON, include_str!("bad.json")] {
         let document = crate::document::read(text.as_bytes()).expect("readable");
         assert!(!validator.is_valid(&document.value), "{text}");

@@ -1,4 +1,4 @@
-//! What changes something: what is sent, what is printed, who is asked.
+//! Commands that change something: requests, output and confirmation.
 
 use loudou_api::ResetAnswer;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn the_only_limit_needs_no_name() {
     assert_eq!(body(&ran.requests[1]), sent);
 }
 
-/// A rule with this limit alone, and what is sent after `line`.
+/// A rule with only this limit, and the request that `line` sends.
 fn set_one(limit: &Value, line: &str) -> (Ran, Value) {
     let mut rule = canned::one_limit_rule();
     rule.rule["limits"] = json!([limit]);
@@ -272,7 +272,7 @@ fn read_only_changes_nothing() {
     for line in ["set r --mode off", "unset r", "reset r k"] {
         let ran = Loudou::default().run(&format!("--read-only {line}"));
         assert_eq!(ran.code, 2, "{}", ran.seen());
-        assert_eq!(ran.err, "loudou: nothing is changed with --read-only\n");
+        assert_eq!(ran.err, "loudou: --read-only forbids changes\n");
     }
     let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(true))];
     let ran = Loudou::answers(answers).run("--read-only set per-user --mode off --dry-run");

@@ -1,4 +1,4 @@
-//! `loudou explain`, by an Envoy that answers and by a rule file.
+//! `loudou explain`, with answers of an Envoy and with a rule file.
 
 use loudou_api::{
     ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
@@ -17,7 +17,7 @@ use super::canned::{HOSTILE, ok};
 use super::*;
 use crate::client::fake::Answer;
 
-/// A rule of every standing, from the examples of the contract.
+/// A rule with every outcome, from the examples of the contract.
 fn every_standing() -> ExplainAnswer {
     let example = include_str!("../../../../api/examples/explain.json");
     serde_json::from_str(example).expect("the contract")
@@ -75,7 +75,7 @@ fn what_envoy_says() {
     assert_eq!(read, every_standing());
 }
 
-/// After alice has sent fifteen replies at once.
+/// The state after alice has sent fifteen replies at once.
 #[test]
 fn the_documents_show_what_is_printed() {
     let limits = json!([
@@ -158,7 +158,7 @@ fn what_a_rule_file_says() {
     let ran = by_file("-o json");
     let answer: ExplainAnswer = serde_json::from_str(&ran.out).expect("the contract");
     assert_eq!((answer.verdict, answer.rules.len()), (Says::Admit, 4));
-    assert!(ran.err.contains("every bucket is as new"), "{}", ran.err);
+    assert!(ran.err.contains("every bucket is new"), "{}", ran.err);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_request_that_is_none() {
     }
 }
 
-/// What no request of the examples meets: a failing store, waits, and a newer server.
+/// Outcomes that the examples lack: a failing store, waits, and a newer server.
 fn rare() -> ExplainAnswer {
     let rule = |name: &str, says: Says| ExplainedRule {
         rule: name.to_owned(),

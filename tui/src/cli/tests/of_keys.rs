@@ -1,4 +1,4 @@
-//! Bans and overrides of keys: what is sent, what is printed, who is asked.
+//! Bans and overrides of keys: requests, output and confirmation.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketState, BucketsPage, EditAnswer};
 use serde_json::json;
@@ -115,7 +115,7 @@ fn every_way_to_say_what_a_key_gets() {
             "alice capacity=60 --limit burst",
             json!({ "limits": of_rule }),
         ),
-        // One that has limits of its own keeps the rest of them.
+        // An override with limits keeps the other limits.
         ("bob capacity=60", json!({ "limits": [burst(60)] })),
     ] {
         let answers = vec![ok(&canned::rule_with_overrides()), ok(&changed(false))];
@@ -169,7 +169,7 @@ fn what_no_key_can_get_is_never_sent() {
     }
     for line in ["ban r k", "unban r k", "override r k banned"] {
         let ran = Loudou::default().run(&format!("--read-only {line}"));
-        assert_eq!(ran.err, "loudou: nothing is changed with --read-only\n");
+        assert_eq!(ran.err, "loudou: --read-only forbids changes\n");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Help, wrong uses, tokens, and output that nobody reads any more.
+//! Help, wrong usage, tokens, and closed pipes.
 
 use std::io::{self, Write};
 
@@ -112,7 +112,7 @@ fn an_address_that_is_none() {
     );
 }
 
-/// A reader that went away.
+/// A closed pipe.
 struct Gone;
 
 impl Write for Gone {

@@ -1,4 +1,4 @@
-//! What is only looked at, in every form.
+//! Read-only commands, in every output format.
 
 use loudou_api::{BucketState, BucketsPage, Events, Top, TopBy};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn rules() {
     assert_snapshot!("rules_jsonl", answer().run("rules -o jsonl").seen());
 }
 
-/// What rules with `when` make of their upstreams.
+/// Upstreams of rules with `when`.
 #[test]
 fn upstreams() {
     let view = |cluster: &str, errors, applies| loudou_api::UpstreamView {
@@ -109,7 +109,7 @@ fn top_lists_in_every_form() {
     );
 }
 
-/// What is asked for is listed, on a terminal too.
+/// Options for a list print the list, on a terminal too.
 #[test]
 fn top_asks_for_what_it_is_told() {
     for (line, request) in [

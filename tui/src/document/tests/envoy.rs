@@ -1,4 +1,4 @@
-//! Configurations of Loudou in files of Envoy: which are found, where they stand, and what is bounded.
+//! Loudou configurations in Envoy files: search, positions and bounds.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::*;
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 
-/// A listener's file with these filters, each as the text behind `config:`.
+/// A listener's file with these filters, each as the text after `config:`.
 fn listener(configs: &[&str]) -> String {
     let mut text = "\
 resources:
@@ -45,7 +45,7 @@ fn found(text: &str) -> Vec<Configuration> {
     configurations(&document).expect(text)
 }
 
-/// The title of each configuration, and its value or what is wrong.
+/// The title of each configuration, and its value or its problem.
 fn told(text: &str) -> Vec<(String, Result<Value, String>)> {
     let found = found(text).into_iter();
     let told = found.map(|one| {
@@ -150,11 +150,15 @@ fn ours_are_told_by_name_where_the_configuration_is_wrong() {
     let named = |value: &str, kind| of(kind, value).replacen('{', "{ name: loudou, ", 1);
     let wrong = |config: &str| told(&listener(&[config]))[0].1.clone().expect_err(config);
     assert!(
-        wrong(&named("1", "Any")).starts_with("a configuration of google.protobuf.Any is not read")
+        wrong(&named("1", "Any"))
+            .starts_with("a configuration of google.protobuf.Any is not supported")
     );
     assert!(wrong(&named("1", "Struct")).starts_with("a configuration of google.protobuf.Struct"));
     let not_json = wrong(&named("'version: 1'", "StringValue"));
-    assert!(not_json.ends_with("as it is: expected value"), "{not_json}");
+    assert!(
+        not_json.ends_with("to the filter unchanged: expected value"),
+        "{not_json}"
+    );
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn a_file_without_a_filter_of_ours_says_what_was_looked_for() {
         configurations(&document).expect_err(text).message
     };
     assert!(none("static_resources: {}").contains(WASM.rsplit('/').next().unwrap_or_default()));
-    assert!(none(&listener(&["{ name: x }"])).ends_with("; 1 other wasm filter is in it"));
+    assert!(none(&listener(&["{ name: x }"])).ends_with("; the file has 1 other wasm filter"));
 }
 
 #[test]
@@ -206,7 +210,7 @@ fn places_in_a_text_are_places_in_the_file() {
     let broken = text.replace("1,", "1");
     let fault = found(&broken)[0].document.clone().expect_err("not JSON");
     assert_eq!(fault.position.line, 11, "{fault:?}");
-    // A text in quotes has no lines of its own.
+    // A quoted string is not a block of lines.
     let quoted = listener(&[&of("StringValue", "'{\"version\": 1, \"rules\": []}'")]);
     let (line, column) = place(&quoted, &[Step::Field("rules".into())]);
     assert_eq!(
@@ -229,9 +233,9 @@ fn words_and_numbers_are_those_that_envoy_hands_over() {
     let merge = document.faults.last().map(|fault| fault.message.as_str());
     assert_eq!(
         merge,
-        Some("`<<` merges nothing in Envoy; write the fields out")
+        Some("Envoy does not support `<<` merges; repeat the fields")
     );
-    // Of names that are given twice, Envoy takes the last.
+    // Envoy takes the last of duplicate names.
     let twice = read(b"node: 1\nnode: 2\n").expect("readable");
     assert_eq!(twice.value, json!({"node": 2}));
     assert_eq!(twice.faults.len(), 1);
@@ -258,22 +262,25 @@ fn aliases_are_bounded() {
         let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
         writeln!(bomb, "n{n}: &a{n} [{aliases}]").expect("a text");
     }
-    assert!(fault(&bomb).ends_with("aliases stand for more than 8 MiB"));
+    assert!(fault(&bomb).ends_with("aliases expand to more than 8 MiB"));
     let long = format!(
         "node: &a \"{}\"\nb: [{}]",
         "x".repeat(500_000),
         "*a, ".repeat(1000)
     );
-    assert!(fault(&long).ends_with("aliases stand for more than 8 MiB"));
+    assert!(fault(&long).ends_with("aliases expand to more than 8 MiB"));
     let mut deep = "node: &a0 [[]]\n".to_owned();
     for n in 1..80 {
         writeln!(deep, "n{n}: &a{n} [*a{}]", n - 1).expect("a text");
     }
     assert!(fault(&deep).ends_with("nested deeper than 64"));
     let own = "node: &a [*a]";
-    assert!(fault(own).ends_with("an alias inside of what it stands for"));
+    assert!(fault(own).ends_with("an alias inside its own anchor"));
     assert!(fault("node: { ? *x : 1 }").contains("unknown anchor"));
-    assert!(fault("node: &x []\nb: { *x : 1 }").ends_with("where a field's name belongs"));
+    assert!(
+        fault("node: &x []\nb: { *x : 1 }")
+            .ends_with("expected a field name, found a list or object")
+    );
     let nested = format!("node: {}{}", "[".repeat(65), "]".repeat(65));
     assert!(fault(&nested).ends_with("nested deeper than 64"));
 }
