@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_fits(text in any::<String>(), most in 0_u16..40) {
+        fn fitted_text_fits(text in any::<String>(), most in 0_u16..40) {
             let safe = safe(&text);
             prop_assert!(width(&fit(&safe, usize::from(most), '…')) <= most);
             prop_assert!(wrap(&text, most).iter().all(|line| width(line) <= most.max(2)));

@@ -167,11 +167,11 @@ impl Undo {
     }
 
     /// True if `change` is the one that this undo sends.
-    pub(crate) fn asked_for(&self, change: &Change) -> bool {
+    pub(crate) fn sends(&self, change: &Change) -> bool {
         match (self, change) {
             (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
-            (Self::Override(undo), Change::Override(change)) => undo.asked_for(change),
-            (Self::Ban(undo), Change::Ban(ban)) => undo.asked_for(ban),
+            (Self::Override(undo), Change::Override(change)) => undo.sends(change),
+            (Self::Ban(undo), Change::Ban(ban)) => undo.sends(ban),
             _ => false,
         }
     }
@@ -234,9 +234,9 @@ impl Start {
             Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
             Self::Ban => match ban::lift(place) {
                 Some(ban) => Begun::Ask(Change::Ban(ban)),
-                None => Begun::Form(ban::asked()),
+                None => Begun::Form(ban::fields()),
             },
-            Self::Override => Begun::Form(key_override::asked(place)),
+            Self::Override => Begun::Form(key_override::fields(place)),
         }
     }
 

@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_fits_goes_back_to_its_default() {
+    fn values_that_no_longer_fit_return_to_defaults() {
         let bucket =
             json!({ "algorithm": "token_bucket", "capacity": 3, "rate": "1/s", "initial": 4 });
         let mut fits = limit(&bucket);
         settle(&mut fits, &["capacity"]);
         assert!(!fits.contains_key("initial"));
-        let mut asked_for = limit(&bucket);
-        settle(&mut asked_for, &["initial"]);
-        assert_eq!(asked_for, limit(&bucket));
+        let mut requested = limit(&bucket);
+        settle(&mut requested, &["initial"]);
+        assert_eq!(requested, limit(&bucket));
         let window = json!({ "algorithm": "sliding_window", "capacity": 99, "window": "1m",
             "slot_capacity": 4 });
         let mut window = limit(&window);

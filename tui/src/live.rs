@@ -184,13 +184,16 @@ pub(crate) fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     for rule in &rules.rules {
         let edit = rule.edit.as_ref().zip(rule.edit_body.as_ref());
         items.extend(edit.map(|(edit, change)| item(&rule.name, edit, What::Edit(change.clone()))));
-        for own in &rule.overrides {
-            let gives = rule.rule.get("overrides").and_then(|all| all.get(&own.key));
+        for entry in &rule.overrides {
+            let gives = rule
+                .rule
+                .get("overrides")
+                .and_then(|all| all.get(&entry.key));
             let Some(gives) = gives.cloned() else {
                 continue;
             };
-            let key = own.key.clone();
-            items.push(item(&rule.name, &own.edit, What::Override { key, gives }));
+            let key = entry.key.clone();
+            items.push(item(&rule.name, &entry.edit, What::Override { key, gives }));
         }
     }
     items
@@ -217,9 +220,9 @@ pub(crate) fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
 
 /// The newest event about the ban of each key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(BTreeMap<Id, Event>);
+pub(crate) struct Authors(BTreeMap<Id, Event>);
 
-impl Told {
+impl Authors {
     /// Adds events, oldest first.
     pub(crate) fn note(&mut self, events: &[Event]) {
         for event in events {

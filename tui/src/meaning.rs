@@ -18,7 +18,7 @@ pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;
 
 /// The group that a rule counts together: `each x-user-id`.
-pub(crate) fn who(rule: &Rule) -> String {
+pub(crate) fn group(rule: &Rule) -> String {
     let parts: Vec<String> = rule.key.iter().filter_map(part).collect();
     match parts.as_slice() {
         [] => "all requests together".to_owned(),
@@ -78,19 +78,19 @@ fn cost(cost: &Cost) -> Option<String> {
 
 /// The effect of the limits of a rule, in a sentence of one or more lines.
 pub(crate) fn limits(rule: &Rule) -> Vec<String> {
-    let who = who(rule);
+    let group = group(rule);
     let phrases: Vec<(&str, String)> = rule
         .limits
         .iter()
         .map(|limit| (limit.name(), phrase(limit, &rule.cost)))
         .collect();
     match phrases.as_slice() {
-        [(_, phrase)] => vec![format!("{who} {phrase}")],
+        [(_, phrase)] => vec![format!("{group} {phrase}")],
         phrases => {
             let lines = phrases.iter().enumerate();
             let mut lines: Vec<String> = lines
                 .map(|(index, (name, phrase))| match index {
-                    0 => format!("{who} {phrase} ({name})"),
+                    0 => format!("{group} {phrase} ({name})"),
                     _ => format!("and {phrase} ({name})"),
                 })
                 .collect();
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn keys_in_words() {
-        let say = |key: Value| who(&rule(&json!({ "key": key })));
+        let say = |key: Value| group(&rule(&json!({ "key": key })));
         assert_eq!(say(json!([])), "all requests together");
         assert_eq!(say(json!([{ "literal": "v2" }])), "all requests together");
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_what_happens_to_others() {
+    fn notes_show_incomplete_requests() {
         let say = |fields: Value| notes(&rule(&fields));
         assert_eq!(say(json!({})), [""; 0]);
         let when = say(json!({ "when": { "upstream_error_rate_over": 0.2 } }));
@@ -232,7 +232,7 @@ mod tests {
             "{when:?}"
         );
         let header = json!([{ "header": "x-a" }, "path", "route"]);
-        for (policy, mode, told) in [
+        for (policy, mode, expected) in [
             ("skip", "enforce", "are not limited by this rule"),
             ("refuse", "enforce", "are refused"),
             ("refuse", "shadow", "count as refused"),
@@ -240,7 +240,7 @@ mod tests {
         ] {
             let notes = say(json!({ "key": header, "on_missing_key": policy, "mode": mode }));
             let last = notes.last().expect("a note");
-            assert_eq!(*last, format!("requests without x-a or a route {told}"));
+            assert_eq!(*last, format!("requests without x-a or a route {expected}"));
         }
         let refuse = say(json!({ "on_missing_key": "refuse", "on_error": "refuse", "cost": 2 }));
         assert_eq!(
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_of_single_keys() {
+    fn notes_show_single_keys() {
         let say = |fields: Value| notes(&rule(&fields));
         let limits = json!([
             { "name": "a", "algorithm": "funnel", "capacity": 9, "rate": "1/s" },
@@ -286,8 +286,11 @@ mod tests {
         let many: serde_json::Map<String, Value> = (0..20)
             .map(|n| (format!("k{n:02}"), json!("banned")))
             .collect();
-        let told = say(json!({ "overrides": many }));
-        assert_eq!((told.len(), told[8].as_str()), (9, "and 12 more overrides"));
+        let expected = say(json!({ "overrides": many }));
+        assert_eq!(
+            (expected.len(), expected[8].as_str()),
+            (9, "and 12 more overrides")
+        );
         let penalty = |after: u32, factor: u32, max: &str| {
             let penalty = json!({ "after": after, "within": "60s", "ban": "5m", "factor": factor, "max": max });
             say(json!({ "penalty": penalty }))
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_of_answers_and_of_other_rules() {
+    fn notes_show_answers_and_other_rules() {
         let say = |fields: Value| notes(&rule(&fields));
         let refuse = json!({
             "status": 503, "body": { "text": "later", "content_type": "text/plain" },

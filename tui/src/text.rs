@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn spans_as_people_say_them() {
-        for (ns, said) in [
+    fn spans_in_words() {
+        for (ns, printed) in [
             (0, "0s"),
             (999, "999ns"),
             (1_001, "2us"),
@@ -100,7 +100,7 @@ mod tests {
             (90_000_000_000_000, "1d1h"),
             (u64::MAX, "213504d"),
         ] {
-            assert_eq!(humanise(ns), said, "{ns}");
+            assert_eq!(humanise(ns), printed, "{ns}");
         }
     }
 
@@ -112,8 +112,8 @@ mod tests {
 
         #[test]
         fn every_span_has_a_form(ns in any::<u64>()) {
-            let said = humanise(ns);
-            prop_assert!(!said.is_empty() && said.len() <= 9, "{said}");
+            let printed = humanise(ns);
+            prop_assert!(!printed.is_empty() && printed.len() <= 9, "{printed}");
         }
     }
 

@@ -122,7 +122,7 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
 }
 
 /// The form of a ban.
-pub(super) fn asked() -> Vec<Asked> {
+pub(super) fn fields() -> Vec<Asked> {
     [Prompt::Lasts, Prompt::Reason].map(Asked::text).to_vec()
 }
 

@@ -82,7 +82,7 @@ impl BanUndo {
     }
 
     /// True if `change` is the one that this undo sends.
-    pub(super) fn asked_for(&self, change: &Ban) -> bool {
+    pub(super) fn sends(&self, change: &Ban) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)

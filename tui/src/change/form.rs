@@ -97,7 +97,7 @@ pub(crate) struct Typed(pub(crate) Vec<(Prompt, String)>);
 
 impl Typed {
     pub(super) fn get(&self, prompt: Prompt) -> &str {
-        let found = self.0.iter().find(|(asked, _)| *asked == prompt);
+        let found = self.0.iter().find(|(name, _)| *name == prompt);
         found.map_or("", |(_, value)| value)
     }
 }

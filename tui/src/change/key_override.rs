@@ -113,15 +113,20 @@ fn limits(rule: &RuleView) -> Option<Limits> {
 }
 
 /// The override of a key in its rule.
-fn own<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
+fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
 
 /// The form of an override; its initial values are those in effect.
-pub(super) fn asked(place: &KeyPlace) -> Vec<Asked> {
-    let own = place.seen.as_ref().and_then(|seen| own(seen, &place.key));
-    let scale = own.and_then(|own| own.get("scale")).map(Value::to_string);
-    let gives = own.and_then(Value::as_str).unwrap_or("scale");
+pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
+    let current = place
+        .seen
+        .as_ref()
+        .and_then(|seen| current(seen, &place.key));
+    let scale = current
+        .and_then(|current| current.get("scale"))
+        .map(Value::to_string);
+    let gives = current.and_then(Value::as_str).unwrap_or("scale");
     vec![
         Asked {
             value: gives.to_owned(),
@@ -202,8 +207,8 @@ impl OverrideUndo {
         }
         let Override { key, seen, .. } = change;
         let edited = seen.overrides.iter().find(|edited| edited.key == *key);
-        let earlier = edited.zip(own(seen, key));
-        let earlier = earlier.map(|(edited, own)| (own.clone(), edited.edit.expires_at_ns));
+        let earlier = edited.zip(current(seen, key));
+        let earlier = earlier.map(|(edited, current)| (current.clone(), edited.edit.expires_at_ns));
         Some(Self {
             rule: change.rule.clone(),
             key: key.clone(),
@@ -214,7 +219,7 @@ impl OverrideUndo {
     }
 
     /// True if `change` is the one that this undo sends.
-    pub(super) fn asked_for(&self, change: &Override) -> bool {
+    pub(super) fn sends(&self, change: &Override) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
@@ -237,7 +242,7 @@ impl OverrideUndo {
         let change = Override {
             rule: self.rule.clone(),
             key: self.key.clone(),
-            gives: earlier.map(|(own, _)| own.clone()),
+            gives: earlier.map(|(current, _)| current.clone()),
             expires_after: earlier.and_then(|(_, until)| left((*until)?)),
             seen: self.after.clone(),
             reason: undo_reason(&self.change),

@@ -190,11 +190,11 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         ("STATE", Set::Left),
     ]);
     let any_ban = page.buckets.iter().any(|bucket| bucket.ban.is_some());
-    let any_own = page.buckets.iter().any(|bucket| bucket.own.is_some());
+    let has_overrides = page.buckets.iter().any(|bucket| bucket.own.is_some());
     if any_ban {
         columns.push(("BAN", Set::Left));
     }
-    if any_own {
+    if has_overrides {
         columns.push(("OVERRIDE", Set::Shrink));
     }
     let mut table = TextTable::new(&columns);
@@ -221,10 +221,10 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         ]);
         let ban = bucket.ban.as_ref();
         let ban = ban.map(|ban| ban_in_short(ban, page.now_ns));
-        let own = bucket.own.as_ref();
-        let own = own.map(|own| format!("{} ({})", own.gives.name(), own.pattern));
+        let entry = bucket.own.as_ref();
+        let entry = entry.map(|entry| format!("{} ({})", entry.gives.name(), entry.pattern));
         row.extend(any_ban.then(|| ban.into()));
-        row.extend(any_own.then(|| own.into()));
+        row.extend(has_overrides.then(|| entry.into()));
         table.row(row);
     }
     table
@@ -269,7 +269,7 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                    strikes,penalties,override,override_gives";
     csv(out, heading.split(','))?;
     for bucket in buckets {
-        let (ban, own) = (bucket.ban.as_ref(), bucket.own.as_ref());
+        let (ban, entry) = (bucket.ban.as_ref(), bucket.own.as_ref());
         for limit in &bucket.limits {
             let number = |number: u64| number.to_string();
             let record = [
@@ -295,8 +295,8 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 ban.map_or("", |ban| ban.by.name()).to_owned(),
                 bucket.strikes.to_string(),
                 bucket.penalties.to_string(),
-                own.map(|own| own.pattern.clone()).unwrap_or_default(),
-                own.map_or("", |own| own.gives.name()).to_owned(),
+                entry.map(|entry| entry.pattern.clone()).unwrap_or_default(),
+                entry.map_or("", |entry| entry.gives.name()).to_owned(),
             ];
             csv(out, record.iter().map(String::as_str))?;
         }

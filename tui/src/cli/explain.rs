@@ -69,7 +69,7 @@ pub(crate) struct ExplainArgs {
     /// The name in the client's certificate
     #[arg(long, visible_alias = "peer", value_name = "NAME")]
     client_cert: Option<String>,
-    /// The cost (hits_addend), instead of the cost in the rules
+    /// The cost of the request, instead of the cost in the rules
     #[arg(long, value_name = "N")]
     cost: Option<u64>,
     /// Evaluate this rule file or Envoy configuration, JSON or YAML, instead of asking Envoy; - for

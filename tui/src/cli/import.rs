@@ -97,7 +97,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
     target.dry_run = args.dry_run;
     let results = apply(&mut target, &items);
     print(context, &results, args.dry_run)?;
-    tell_failures(context, report, &results)?;
+    print_failures(context, report, &results)?;
     let failed = results.iter().any(|(_, _, _, done)| done.is_failure());
     Ok(if failed {
         Outcome::Failed
@@ -210,7 +210,7 @@ fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> ResultL
 }
 
 /// Prints each failed item with its place in the file and the reason.
-fn tell_failures(context: &mut Context<'_, '_>, report: Report, results: &Results) -> Result<()> {
+fn print_failures(context: &mut Context<'_, '_>, report: Report, results: &Results) -> Result<()> {
     let failures: Vec<Problem> = results
         .iter()
         .filter_map(|(at, item, _, done)| failure(at, item, done))

@@ -1,4 +1,4 @@
-//! Options that commands share, and how their values are read.
+//! Options that commands share, and the readers of their values.
 
 use std::path::PathBuf;
 
@@ -80,7 +80,7 @@ pub(crate) enum ColorWhen {
     Never,
 }
 
-/// Options of everything that changes something.
+/// Options of commands that change something.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
     /// Reason, recorded with the event
@@ -97,7 +97,7 @@ pub(crate) struct AskArgs {
     pub(crate) yes: bool,
 }
 
-/// A field of a limit, and what it is to be.
+/// A field of a limit, with its new value.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldValue {
     pub(crate) field: String,

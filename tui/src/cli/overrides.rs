@@ -149,8 +149,8 @@ fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
 
 /// The limits that the fields change: the key's own, or the rule's. As an object with `limits`.
 fn limits_of(key: &str, rule: &Value) -> Value {
-    let own = rule.get("overrides").and_then(|all| all.get(key));
-    let limits = own.and_then(|own| own.get("limits"));
+    let current = rule.get("overrides").and_then(|all| all.get(key));
+    let limits = current.and_then(|current| current.get("limits"));
     let limits = limits.or_else(|| rule.get("limits")).cloned();
     Value::Object(Map::from_iter([(
         "limits".to_owned(),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_and_says_so() {
+    fn a_narrow_terminal_marks_what_it_cuts() {
         let style = Style {
             width: Some(20),
             ..Style::default()
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_as_the_rfc_says() {
+    fn csv_quotes_as_in_the_rfc() {
         let mut out = Vec::new();
         csv(&mut out, ["a", "b,c", "say \"x\"", "", "\u{1b}[m"]).expect("writes");
         assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn bars_are_as_wide_as_they_say(part in any::<u64>(), whole in any::<u64>()) {
+        fn bars_have_the_stated_width(part in any::<u64>(), whole in any::<u64>()) {
             for style in [ASCII, Style::default()] {
                 prop_assert_eq!(bar(part, whole, style).width(), usize::from(BAR));
             }

@@ -50,8 +50,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
         limit: args.and_then(|args| args.limit),
     };
     // An output format or an option for a list asks for text, not for the screen.
-    let is_asked = context.global.output.is_some() || query != TopQuery::default();
-    if is_asked || !context.io.out_terminal {
+    let is_list = context.global.output.is_some() || query != TopQuery::default();
+    if is_list || !context.io.out_terminal {
         return list(context, &query);
     }
     let interval = args.map_or(INTERVAL, |args| args.interval);

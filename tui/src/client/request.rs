@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_encoded_whatever_they_hold() {
+    fn all_keys_are_encoded() {
         let key = |key| Path::new(&["buckets", "r", key]).text;
         assert_eq!(key("alice:/reply"), "/v1/buckets/r/alice%3A%2Freply");
         assert_eq!(key("50%2F"), "/v1/buckets/r/50%252F");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_holds_what_was_asked() {
+    fn a_query_has_all_parameters() {
         assert_eq!(BucketsQuery::default().path(), "/v1/buckets");
         let query = BucketsQuery {
             rule: Some("r".to_owned()),

@@ -114,12 +114,10 @@ impl Builder {
     }
 
     fn refuse_extras(&self, anchor: usize, tagged: bool, at: Position) -> Result<(), Fault> {
+        let refuse = |message: &str| Err(Fault::error(at, message));
         match self.kind {
-            Kind::Own if anchor != 0 => Err(Fault::error(
-                at,
-                "anchors are not supported; repeat the value",
-            )),
-            Kind::Own if tagged => Err(Fault::error(at, "tags are not supported; remove the `!`")),
+            Kind::Loudou if anchor != 0 => refuse("anchors are not supported; repeat the value"),
+            Kind::Loudou if tagged => refuse("tags are not supported; remove the `!`"),
             _ => Ok(()),
         }
     }
@@ -192,11 +190,9 @@ impl Builder {
 
     /// The value of an alias keeps its positions, so that problems point to the anchored text.
     fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
-        if self.kind == Kind::Own {
-            return Err(Fault::error(
-                at,
-                "aliases are not supported; repeat the value",
-            ));
+        if self.kind == Kind::Loudou {
+            let message = "aliases are not supported; repeat the value";
+            return Err(Fault::error(at, message));
         }
         let Some(size) = self.anchors.get(&anchor).map(|anchored| anchored.size) else {
             return Err(Fault::error(at, "an alias inside its own anchor"));
@@ -254,7 +250,7 @@ impl Builder {
         let plain = matches!(style, ScalarStyle::Plain);
         let value = match self.kind {
             _ if !plain => Value::from(text),
-            Kind::Own => self.own(text, at)?,
+            Kind::Loudou => self.as_loudou(text, at)?,
             Kind::Envoy => self.as_envoy(text, at),
         };
         let inside = match style {
@@ -268,7 +264,7 @@ impl Builder {
     }
 
     /// An unquoted word in a Loudou file.
-    fn own(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
+    fn as_loudou(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
         match scalar::plain(text) {
             Plain::Is(value) => Ok(value),
             Plain::Ambiguous => {
@@ -295,7 +291,7 @@ impl Builder {
                 self.warn(
                     at,
                     format!(
-                        "`{text}` is a text to Envoy, as each number above {}",
+                        "Envoy reads `{text}` as a string, like each number above {}",
                         i32::MAX
                     ),
                 );

@@ -204,7 +204,7 @@ impl Search<'_> {
             position: place(fault.position),
             ..fault
         };
-        let mut document = read_as(Kind::Own, text).map_err(moved)?;
+        let mut document = read_as(Kind::Loudou, text).map_err(moved)?;
         document.faults = document.faults.into_iter().map(moved).collect();
         document.root.move_by(&place);
         Ok(document)

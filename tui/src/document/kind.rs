@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Parser};
 pub enum Kind {
     /// A rule file, an admin configuration or an edit: anything that JSON can express.
     #[default]
-    Own,
+    Loudou,
     /// An Envoy configuration, read as Envoy reads it.
     Envoy,
 }
@@ -71,6 +71,6 @@ impl Kind {
                 _ => {}
             }
         }
-        Self::Own
+        Self::Loudou
     }
 }

@@ -80,7 +80,7 @@ fn positions_of_names_and_values() {
 }
 
 #[test]
-fn what_only_yaml_can_say_is_refused() {
+fn yaml_beyond_json_is_refused() {
     assert_eq!(
         fault("a: &x 1\nb: 2"),
         "1:4: anchors are not supported; repeat the value"
@@ -105,7 +105,7 @@ fn half_characters_are_refused_with_advice() {
 }
 
 #[test]
-fn a_name_given_twice_is_a_fault_and_the_first_holds() {
+fn a_duplicate_name_is_a_fault_and_the_first_one_counts() {
     let document = read(b"a: 1\nb: 2\na: 3\n").expect("readable");
     assert_eq!(document.value, json!({"a": 1, "b": 2}));
     assert_eq!(

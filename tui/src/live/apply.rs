@@ -203,8 +203,8 @@ impl<'a> Target<'a> {
         match item.key() {
             None => rule.edit.as_ref(),
             Some(key) => {
-                let own = rule.overrides.iter().find(|own| own.key == key);
-                own.map(|own| &own.edit)
+                let entry = rule.overrides.iter().find(|entry| entry.key == key);
+                entry.map(|entry| &entry.edit)
             }
         }
     }

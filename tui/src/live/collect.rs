@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
 
-use super::{Clocks, Id, Item, Told, ban_of, is_lost, of_rules};
+use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
 use crate::client::{BucketsQuery, Client, ClientError};
 
 /// The maximum number of pages of banned buckets: those of the largest store, twice.
@@ -16,7 +16,7 @@ pub(crate) struct Live {
     pub(crate) status: Status,
     pub(crate) items: BTreeMap<Id, Item>,
     /// The authors of bans, as far as events have them.
-    pub(crate) told: Told,
+    pub(crate) authors: Authors,
     /// The number of the last event that was read.
     pub(crate) last_seq: u64,
     /// The number of bans of keys whose names were lost.
@@ -61,7 +61,7 @@ pub(crate) fn collect(client: &Client) -> Result<Live, Unread> {
     let mut live = Live::default();
     // Events first: a ban that is imposed in the meantime is reported again later.
     let events = client.events(&status.instance, 0)?;
-    live.told.note(&events.events);
+    live.authors.note(&events.events);
     live.last_seq = events.last_seq;
     let rules: Rules = client.rules()?;
     let clocks = Clocks::of(&status);
@@ -88,7 +88,7 @@ pub(crate) fn collect(client: &Client) -> Result<Live, Unread> {
                 live.nameless = live.nameless.saturating_add(1);
                 continue;
             }
-            live.told.fill(&mut item);
+            live.authors.fill(&mut item);
             live.items.insert(item.id(), item);
         }
         if page.next_cursor.is_none() {

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{Item, Kind, What};
 
+/// The origin of a document, in messages.
+const SOURCE: &str = "the output of `loudou export --live`";
 /// The version of the document format.
 pub(crate) const VERSION: u64 = 1;
 
@@ -98,9 +100,7 @@ pub(crate) fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> 
     let root = Path::root();
     let Some(fields) = document.as_object() else {
         let problem = Problem::error(root, document, "not an object");
-        return Err(vec![
-            problem.allowed("the output of `loudou export --live`"),
-        ]);
+        return Err(vec![problem.allowed(SOURCE)]);
     };
     match fields.get("live_version") {
         Some(version) if version.as_u64() == Some(VERSION) => {}
@@ -115,9 +115,7 @@ pub(crate) fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> 
                 "no live_version"
             };
             let problem = Problem::error(root, &Value::Null, message);
-            return Err(vec![
-                problem.allowed("the output of `loudou export --live`"),
-            ]);
+            return Err(vec![problem.allowed(SOURCE)]);
         }
     }
     known(fields, &FIELDS, &root, &mut problems);
@@ -164,12 +162,12 @@ fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Op
         return None;
     };
     let common = ["rule", "by", "reason", "made_unix_ms", "ends_unix_ms"];
-    let own: &[&str] = match kind {
+    let specific: &[&str] = match kind {
         Kind::Edit => &["change"],
         Kind::Override => &["key", "gives"],
         Kind::Ban => &["key"],
     };
-    let names: Vec<&str> = common.iter().chain(own).copied().collect();
+    let names: Vec<&str> = common.iter().chain(specific).copied().collect();
     let before = problems.len();
     known(fields, &names, at, problems);
     let mut reader = Reader {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loudou_api::{BucketView, Event, Rules};
 
 use super::collect::Live;
-use super::{Clocks, Id, Item, Kind, Left, Told, What, ban_of, is_lost, of_rules};
+use super::{Authors, Clocks, Id, Item, Kind, Left, What, ban_of, is_lost, of_rules};
 
 /// The live changes at the last look.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Ledger {
     instance: String,
     clocks: Clocks,
     items: BTreeMap<Id, Item>,
-    told: Told,
+    authors: Authors,
     /// The losses of restarts, until they are applied again.
     lost: Option<Lost>,
 }
@@ -59,7 +59,7 @@ impl Ledger {
             instance: live.status.instance.clone(),
             clocks: Clocks::of(&live.status),
             items: live.items,
-            told: live.told,
+            authors: live.authors,
             lost: None,
         }
     }
@@ -81,7 +81,7 @@ impl Ledger {
         if restarted {
             let mut items = self.lost.take().map(|lost| lost.items).unwrap_or_default();
             items.append(&mut self.items);
-            self.told = Told::default();
+            self.authors = Authors::default();
             self.lost = Some(Lost {
                 instance: self.instance.clone(),
                 started_unix_ms: look.started_unix_ms,
@@ -115,7 +115,7 @@ impl Ledger {
         self.items
             .retain(|id, _| id.kind != Kind::Ban || (!are_all && !seen.contains_key(id)));
         for mut item in seen.into_values().flatten() {
-            self.told.fill(&mut item);
+            self.authors.fill(&mut item);
             self.items.insert(item.id(), item);
         }
         self.settle();
@@ -124,7 +124,7 @@ impl Ledger {
     /// Records the bans in events.
     fn note(&mut self, events: &[Event]) {
         use loudou_api::EventKind::{Ban, Reset, Unban};
-        self.told.note(events);
+        self.authors.note(events);
         for event in events {
             let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
                 continue;
@@ -154,7 +154,7 @@ impl Ledger {
     fn settle(&mut self) {
         let now = self.clocks.unix_ms;
         self.items.retain(|_, item| item.left(now) != Left::Nothing);
-        self.told.keep(&self.items);
+        self.authors.keep(&self.items);
         if let Some(lost) = &mut self.lost {
             let items = &self.items;
             lost.items

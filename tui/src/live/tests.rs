@@ -69,7 +69,7 @@ fn of(fields: Value) -> Vec<String> {
 }
 
 #[test]
-fn what_is_no_document_of_this_version_is_told() {
+fn documents_of_other_versions_are_refused() {
     assert_eq!(
         wrong(&json!({ "version": 1, "rules": [] })),
         [
@@ -85,7 +85,7 @@ fn what_is_no_document_of_this_version_is_told() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_document_is_told() {
+fn all_problems_of_a_document_are_reported() {
     assert_eq!(
         of(json!({ "ban": [] })),
         [
@@ -154,7 +154,7 @@ fn an_end_is_the_same_on_both_clocks() {
 }
 
 #[test]
-fn what_is_gone_is_counted() {
+fn losses_are_counted() {
     let items = all();
     let line = |n: usize| gone(items.iter().take(n), 1_795_269_787_000);
     assert_eq!(line(0), "Envoy restarted at 2026-11-21 14:03:07Z");
@@ -183,7 +183,7 @@ fn bucket(key: &str, is_banned: bool) -> BucketView {
 }
 
 #[test]
-fn a_ban_that_was_not_read_is_kept_in_mind_while_there_are_too_many_buckets() {
+fn unread_bans_are_remembered_while_there_are_too_many_buckets() {
     let mut ledger = ledger::Ledger::default();
     let look = |instance: &'static str| ledger::Look {
         instance,

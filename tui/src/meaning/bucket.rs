@@ -44,8 +44,8 @@ pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String
         1 => lines.push("1 refusal counts towards a ban".to_owned()),
         count => lines.push(format!("{count} refusals count towards a ban")),
     }
-    if let Some(own) = &bucket.own {
-        let (pattern, gives) = (&own.pattern, own.gives.name());
+    if let Some(entry) = &bucket.own {
+        let (pattern, gives) = (&entry.pattern, entry.gives.name());
         lines.push(format!("override of {pattern}: {gives}"));
     }
     lines

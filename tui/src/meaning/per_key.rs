@@ -16,7 +16,7 @@ pub(super) fn overrides(rule: &Rule) -> Vec<String> {
         .overrides
         .iter()
         .take(TOLD)
-        .map(|(pattern, own)| one(rule, &pattern, own))
+        .map(|(pattern, value)| one(rule, &pattern, value))
         .collect();
     match rule.overrides.len().saturating_sub(TOLD) {
         0 => {}
@@ -26,25 +26,25 @@ pub(super) fn overrides(rule: &Rule) -> Vec<String> {
     lines
 }
 
-fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
-    let who = match pattern.strip_suffix('*') {
+fn one(rule: &Rule, pattern: &str, value: &Override) -> String {
+    let subject = match pattern.strip_suffix('*') {
         None => format!("key {pattern}"),
         Some("") => "every other key".to_owned(),
         Some(beginning) => format!("each key with prefix {beginning}"),
     };
-    match own {
+    match value {
         Override::Scale(scale) => {
             let limits = scaled(&rule.limits, *scale);
             let numbers = limits.map(|limits| format!(": {}", short::of_limits(&limits)));
             let numbers = numbers.unwrap_or_default();
-            format!("{who} has {scale} times the limits{numbers}")
+            format!("{subject} has {scale} times the limits{numbers}")
         }
-        Override::Unlimited => format!("{who} has no limits"),
-        Override::Banned => format!("{who} is banned"),
+        Override::Unlimited => format!("{subject} has no limits"),
+        Override::Banned => format!("{subject} is banned"),
         Override::Limits(limits) => {
-            let phrases = limits.iter().map(|own| phrase(own, &rule.cost));
+            let phrases = limits.iter().map(|limit| phrase(limit, &rule.cost));
             let phrases: Vec<String> = phrases.collect();
-            format!("{who} {}", list(&phrases, "and"))
+            format!("{subject} {}", list(&phrases, "and"))
         }
     }
 }

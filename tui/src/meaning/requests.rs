@@ -51,9 +51,9 @@ fn value(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("any {name}"),
         Test::Present(false) => format!("no {name}"),
-        Test::Exact(asked) => format!("{name} {asked}"),
-        Test::Prefix(asked) => format!("a {name} that starts with {asked}"),
-        Test::Suffix(asked) => format!("a {name} that ends with {asked}"),
+        Test::Exact(wanted) => format!("{name} {wanted}"),
+        Test::Prefix(wanted) => format!("a {name} that starts with {wanted}"),
+        Test::Suffix(wanted) => format!("a {name} that ends with {wanted}"),
         Test::Regex(pattern) => format!("a {name} that matches {}", pattern.text()),
     }
 }
@@ -81,9 +81,9 @@ fn with(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("with {name}"),
         Test::Present(false) => format!("without {name}"),
-        Test::Exact(asked) => format!("with {name}: {asked}"),
-        Test::Prefix(asked) => format!("with {name}: {asked}…"),
-        Test::Suffix(asked) => format!("with {name}: …{asked}"),
+        Test::Exact(wanted) => format!("with {name}: {wanted}"),
+        Test::Prefix(wanted) => format!("with {name}: {wanted}…"),
+        Test::Suffix(wanted) => format!("with {name}: …{wanted}"),
         Test::Regex(pattern) => format!("with {name} that matches {}", pattern.text()),
     }
 }

@@ -43,10 +43,10 @@ pub(crate) fn limits(rule: &Value) -> Vec<(String, String)> {
 pub(crate) fn line(rule: &Value) -> String {
     let limits = rule.get("limits").and_then(Value::as_array);
     let each = limits.into_iter().flatten().map(|value| {
-        let said = value.as_object().map(spoken_value).unwrap_or_default();
-        let name = said.get("name").map(text).unwrap_or_default();
-        let is_plain = said.len() == 4;
-        match (said.get("capacity"), said.get("rate")) {
+        let fields = value.as_object().map(spoken_value).unwrap_or_default();
+        let name = fields.get("name").map(text).unwrap_or_default();
+        let is_plain = fields.len() == 4;
+        match (fields.get("capacity"), fields.get("rate")) {
             (Some(capacity), Some(rate)) if is_plain => {
                 format!("{name} {} at {}", text(capacity), text(rate))
             }
@@ -57,14 +57,14 @@ pub(crate) fn line(rule: &Value) -> String {
 }
 
 /// The value of an override in JSON: `scale 10`, `banned`, `burst: funnel 15, 30/m`.
-pub(crate) fn gives(own: &Value) -> String {
-    if let Some(word) = own.as_str() {
+pub(crate) fn gives(value: &Value) -> String {
+    if let Some(word) = value.as_str() {
         return word.to_owned();
     }
-    if let Some(scale) = own.get("scale") {
+    if let Some(scale) = value.get("scale") {
         return format!("scale {scale}");
     }
-    named(own)
+    named(value)
 }
 
 /// Limits of this version, in the form of [`gives`].
@@ -74,8 +74,8 @@ pub(crate) fn of_limits(limits: &Limits) -> String {
 }
 
 /// `burst: funnel 15, 30/m; daily: fixed_window 1000, window 1d`.
-fn named(own: &Value) -> String {
-    let limits = limits(own).into_iter();
+fn named(value: &Value) -> String {
+    let limits = limits(value).into_iter();
     let words: Vec<String> = limits
         .map(|(name, limit)| format!("{name}: {limit}"))
         .collect();

@@ -96,7 +96,7 @@ impl StoreReport {
 
 impl RuleReport {
     fn new(rule: &Rule) -> Self {
-        let scaled = |(pattern, own): (_, &_)| match own {
+        let scaled = |(pattern, value): (_, &_)| match value {
             Override::Scale(scale) => Some((pattern, config::scaled(&rule.limits, *scale)?)),
             _ => None,
         };

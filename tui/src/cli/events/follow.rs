@@ -125,7 +125,7 @@ impl Following {
             looked?;
         }
         if restarted {
-            tell(context, &events, again.as_ref())?;
+            report_restart(context, &events, again.as_ref())?;
         }
         show(context, &events, false)?;
         self.seq = events.last_seq;
@@ -176,7 +176,11 @@ fn look(
 }
 
 /// Reports that Envoy restarted, what was lost, and the command that applies it again.
-fn tell(context: &mut Context<'_, '_>, events: &Events, lost: Option<&Lost>) -> Result<()> {
+fn report_restart(
+    context: &mut Context<'_, '_>,
+    events: &Events,
+    lost: Option<&Lost>,
+) -> Result<()> {
     let Some(lost) = lost.filter(|lost| lost.items().len() > 0) else {
         let text = gone(std::iter::empty(), events.started_unix_ms);
         return Ok(context.note(&text)?);

@@ -33,9 +33,9 @@ pub(super) fn print(
     writeln!(out, "{}", headline(answer.verdict, false, &verdict, style))?;
     for rule in &answer.rules {
         writeln!(out)?;
-        let said = format!("{} {}", rule.rule, words::says(rule, answer));
+        let line = format!("{} {}", rule.rule, words::outcome(rule, answer));
         let is_shadow = rule.mode == "shadow";
-        writeln!(out, "{}", headline(rule.says, is_shadow, &said, style))?;
+        writeln!(out, "{}", headline(rule.says, is_shadow, &line, style))?;
         block(rule).print_rows(out, style)?;
         limits(rule, style).print_rows(out, style)?;
     }
@@ -66,7 +66,10 @@ fn block(rule: &ExplainedRule) -> TextTable {
         table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
     };
     for part in rule.failing.iter().chain(&rule.missing) {
-        row(&part.place, format!("requires {}", words::asked(part)));
+        row(
+            &part.place,
+            format!("requires {}", words::requirement(part)),
+        );
         if part.place.starts_with("match.") {
             row("found", words::found(part));
         }

@@ -67,10 +67,10 @@ fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
 }
 
 /// The outcome of a rule, to follow its name.
-pub(super) fn says(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
-    let behind = rule.behind.as_deref().unwrap_or("another rule");
+pub(super) fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
+    let earlier = rule.behind.as_deref().unwrap_or("another rule");
     let is_shadow = rule.mode == "shadow";
-    let mut said = match rule.says {
+    let mut outcome = match rule.says {
         Says::Admit if rule.overruled => {
             let by = answer.refused_by.as_deref().unwrap_or("another rule");
             format!("admits, but {by} refuses, so nothing is taken")
@@ -88,20 +88,20 @@ pub(super) fn says(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
             "does not apply now: `when` requires a failing upstream (see --cluster)".to_owned()
         }
         Says::Off => "is off".to_owned(),
-        Says::Stopped => format!("was skipped: {behind} is the last rule for this request"),
-        Says::NotAsked => format!("was skipped: {behind} refused"),
+        Says::Stopped => format!("was skipped: {earlier} is the last rule for this request"),
+        Says::NotAsked => format!("was skipped: {earlier} refused"),
         Says::Unknown => {
             "has an outcome that this loudou does not know; see --output json".to_owned()
         }
     };
     if is_shadow {
-        said.push_str(" (shadow: not enforced)");
+        outcome.push_str(" (shadow: not enforced)");
     }
     if let Some(error) = &rule.error {
-        said.push_str(": ");
-        said.push_str(error);
+        outcome.push_str(": ");
+        outcome.push_str(error);
     }
-    said
+    outcome
 }
 
 /// The outcome of a limit, and the units that it would have left.
@@ -118,22 +118,22 @@ pub(super) fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
 }
 
 /// The requirement of a part of a rule: `requests with x-plan: free`, `header x-user-id`.
-pub(super) fn asked(part: &UnmetPart) -> String {
+pub(super) fn requirement(part: &UnmetPart) -> String {
     if part.place.starts_with("key[") {
         return words::key(&json!({ "key": [part.asked] }));
     }
-    let asked = matches(part).and_then(|matches| {
+    let required = matches(part).and_then(|matches| {
         let limits = json!([{ "algorithm": "concurrency", "capacity": 1 }]);
         let rule = json!({ "name": "r", "key": [], "limits": limits, "match": matches });
         let rule = parse_rule(&rule).ok()?;
         Some(meaning::requests(&rule.matches))
     });
     // A newer server may have requirements that this program cannot read.
-    let asked = asked.unwrap_or_else(|| part.asked.to_string());
+    let required = required.unwrap_or_else(|| part.asked.to_string());
     if part.place == NOT {
-        format!("anything but {asked}")
+        format!("anything but {required}")
     } else {
-        asked
+        required
     }
 }
 
@@ -143,11 +143,11 @@ fn matches(part: &UnmetPart) -> Option<Value> {
     if place == "not" {
         return Some(part.asked.clone());
     }
-    let (name, asked) = match place.split_once('[') {
+    let (name, required) = match place.split_once('[') {
         Some((list, _)) => (list, json!([part.asked])),
         None => (place, part.asked.clone()),
     };
-    Some(Value::Object(Map::from_iter([(name.to_owned(), asked)])))
+    Some(Value::Object(Map::from_iter([(name.to_owned(), required)])))
 }
 
 /// The value in the request that a part of a rule was compared with.

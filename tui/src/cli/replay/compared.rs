@@ -57,8 +57,12 @@ fn counts(
         .iter()
         .filter(|rule| !has(&first.rules, &rule.rule));
     for rule in first.rules.iter().chain(added) {
-        let find =
-            |side: &SideSummary| side.rules.iter().find(|own| own.rule == rule.rule).cloned();
+        let find = |side: &SideSummary| {
+            side.rules
+                .iter()
+                .find(|other| other.rule == rule.rule)
+                .cloned()
+        };
         rule_rows(
             &rule.rule,
             find(first).as_ref(),

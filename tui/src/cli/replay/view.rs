@@ -97,9 +97,9 @@ fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result
             let paint = if count > 0 { *paint } else { Paint::Plain };
             row.push(Cell::from(count).paint(paint));
         }
-        let asked = rule.matched.saturating_sub(rule.skipped);
+        let decided = rule.matched.saturating_sub(rule.skipped);
         let refused = rule.refused + rule.shadow_refused;
-        row.extend(is_wide.then(|| share(refused, asked).into()));
+        row.extend(is_wide.then(|| share(refused, decided).into()));
         table.row(row);
     }
     table.print(out, style)

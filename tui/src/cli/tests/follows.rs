@@ -15,7 +15,7 @@ fn followed(answers: Vec<Answer>) -> Ran {
 }
 
 #[test]
-fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
+fn a_follower_reports_the_losses_of_a_restart() {
     let unban = Event {
         seq: 4,
         kind: EventKind::Unban,
@@ -63,7 +63,7 @@ fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
 }
 
 #[test]
-fn who_goes_on_from_another_process_is_told() {
+fn a_restart_since_the_last_event_is_reported() {
     let mut after = events(OTHER, vec![ban_event()]);
     after.restarted = true;
     let ran = Loudou::answers(vec![ok(&after)]).run(&format!("events --after {INSTANCE}-120"));

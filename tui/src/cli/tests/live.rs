@@ -126,7 +126,7 @@ fn import(answers: Vec<Answer>, file: &str, line: &str) -> Ran {
 }
 
 #[test]
-fn all_that_a_restart_would_take_is_exported() {
+fn everything_that_a_restart_would_lose_is_exported() {
     let ran = Loudou::answers(live()).run("export --live");
     assert_snapshot!("export_live", ran.seen());
     assert_eq!(
@@ -153,7 +153,7 @@ fn all_that_a_restart_would_take_is_exported() {
 }
 
 #[test]
-fn what_was_exported_is_imported_for_the_rest_of_its_time() {
+fn exports_are_imported_for_the_rest_of_their_time() {
     let mut answers = fresh(30);
     answers.extend([
         made(1, "burst: capacity 15 → 30"),
@@ -201,7 +201,7 @@ fn what_was_exported_is_imported_for_the_rest_of_its_time() {
 }
 
 #[test]
-fn what_is_so_already_or_has_ended_is_left_alone() {
+fn items_in_effect_and_ended_items_are_skipped() {
     let banned = |until_ns| ok(&canned::banned(BanBy::Operator, until_ns));
     // Everything is in effect: the same edit with the same end, and an equal override of alice.
     let mut rules = rules();
@@ -237,7 +237,7 @@ fn what_is_so_already_or_has_ended_is_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_told_with_its_place() {
+fn failed_items_are_reported_with_their_place() {
     let document = json!({
         "live_version": 1,
         "edits": [{ "rule": "per-usr", "change": { "mode": "off" } }],
@@ -262,7 +262,7 @@ fn what_cannot_be_applied_is_told_with_its_place() {
 }
 
 #[test]
-fn a_file_that_is_wrong_changes_nothing() {
+fn an_invalid_file_changes_nothing() {
     let text = "live_version: 1\nbans:\n  - { rule: per-user, key: mallory, until: 7 }\n  - { rule: per-user }\n";
     let ran = import(vec![], text, "");
     assert_snapshot!("import_wrong", ran.seen());
@@ -330,7 +330,7 @@ fn a_dry_run_and_a_no_change_nothing() {
 }
 
 #[test]
-fn of_a_faster_editor_is_gone_on_and_of_a_restart_is_not() {
+fn a_faster_editor_is_retried_and_a_restart_is_not() {
     let document = json!({
         "live_version": 1,
         "edits": [{ "rule": "per-user", "change": { "mode": "off" } }],
@@ -375,7 +375,7 @@ fn of_a_faster_editor_is_gone_on_and_of_a_restart_is_not() {
 }
 
 #[test]
-fn a_restart_under_an_edit_is_told_as_such() {
+fn a_restart_under_an_edit_is_reported() {
     let problem: ProblemAnswer = ProblemAnswer {
         status: 412,
         current: Some(RuleView {

@@ -73,14 +73,14 @@ fn every_form_of_log() {
         ("envoy-json", ENVOY_JSON),
         ("nginx", NGINX),
     ] {
-        let told = replay(
+        let named = replay(
             "summaries/logs",
             log.as_bytes(),
             &format!("--format {name} -o jsonl"),
         );
         let found = replay("summaries/logs", log.as_bytes(), "-o jsonl");
         assert_eq!((found.code, found.err.as_str()), (0, ""), "{name}");
-        assert_eq!(found.out, told.out);
+        assert_eq!(found.out, named.out);
         let table = replay("summaries/logs", log.as_bytes(), "").out;
         assert_snapshot!(format!("replay_{name}"), found.out + &table);
     }
@@ -135,7 +135,7 @@ fn strict_ends_at_the_first_bad_line() {
 }
 
 #[test]
-fn input_of_no_known_form() {
+fn input_of_unknown_format() {
     let lines = "no log\n".repeat(200);
     assert_snapshot!(
         "replay_unknown",
@@ -150,7 +150,7 @@ fn input_of_no_known_form() {
 }
 
 #[test]
-fn files_that_are_wrong_or_not_there() {
+fn invalid_and_missing_files() {
     let ran = replay("funnel", b"", "--trace no/such/file");
     assert_snapshot!("replay_no_trace", ran.seen());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/tests");

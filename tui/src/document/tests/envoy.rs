@@ -46,13 +46,13 @@ fn found(text: &str) -> Vec<Configuration> {
 }
 
 /// The title of each configuration, and its value or its problem.
-fn told(text: &str) -> Vec<(String, Result<Value, String>)> {
+fn results(text: &str) -> Vec<(String, Result<Value, String>)> {
     let found = found(text).into_iter();
-    let told = found.map(|one| {
+    let results = found.map(|one| {
         let document = one.document.map(|document| document.value);
         (one.title, document.map_err(|fault| fault.message))
     });
-    told.collect()
+    results.collect()
 }
 
 /// Line and column of a path in the only configuration.
@@ -68,7 +68,7 @@ fn place(text: &str, steps: &[Step]) -> (usize, usize) {
 }
 
 #[test]
-fn only_files_of_envoy_are_read_as_such() {
+fn only_envoy_files_are_read_as_such() {
     for text in [
         "static_resources: {}",
         "!ignore a: &a {}\nstatic_resources: {}",
@@ -90,7 +90,11 @@ fn only_files_of_envoy_are_read_as_such() {
         "- node\n- { node: 1 }",
         "node",
     ] {
-        assert_eq!(read(text.as_bytes()).expect(text).kind, Kind::Own, "{text}");
+        assert_eq!(
+            read(text.as_bytes()).expect(text).kind,
+            Kind::Loudou,
+            "{text}"
+        );
     }
 }
 
@@ -107,7 +111,7 @@ fn structs_and_texts_are_found_and_named() {
     let rules = json!({"version": 1, "rules": []});
     let titled = |n: u8, role: &str| format!("listener front, filter f{n}, {role} role");
     assert_eq!(
-        told(&text),
+        results(&text),
         [
             (titled(0, "data"), Ok(rules.clone())),
             (titled(1, "admin"), Ok(json!({"admin": {"role": "admin"}}))),
@@ -128,11 +132,11 @@ fn other_spellings_and_wrappers_are_read() {
          value: {{ config: {} }} }} }} ]",
         of("Struct", "{ version: 1, rules: [] }")
     );
-    assert_eq!(told(&wrapped)[0].0, "filter f, data role");
+    assert_eq!(results(&wrapped)[0].0, "filter f, data role");
 }
 
 #[test]
-fn ours_are_told_by_name_where_the_configuration_is_wrong() {
+fn filters_with_invalid_configurations_are_found_by_name() {
     for config in [
         "{ name: my-Loudou }",
         "{ root_id: loudou }",
@@ -140,15 +144,20 @@ fn ours_are_told_by_name_where_the_configuration_is_wrong() {
         "{ vm_config: { code: { local: { filename: /lib/loudou_filter.wasm } } } }",
         "{ vm_config: { code: { remote: { http_uri: { uri: http://x/loudou.wasm } } } } }",
     ] {
-        let told = told(&listener(&[config]));
-        let wrong = told[0].1.as_ref().expect_err(config);
+        let results = results(&listener(&[config]));
+        let wrong = results[0].1.as_ref().expect_err(config);
         assert!(
             wrong.starts_with("no `configuration` with a `value`"),
             "{wrong}"
         );
     }
     let named = |value: &str, kind| of(kind, value).replacen('{', "{ name: loudou, ", 1);
-    let wrong = |config: &str| told(&listener(&[config]))[0].1.clone().expect_err(config);
+    let wrong = |config: &str| {
+        results(&listener(&[config]))[0]
+            .1
+            .clone()
+            .expect_err(config)
+    };
     assert!(
         wrong(&named("1", "Any"))
             .starts_with("a configuration of google.protobuf.Any is not supported")
@@ -162,7 +171,7 @@ fn ours_are_told_by_name_where_the_configuration_is_wrong() {
 }
 
 #[test]
-fn a_file_without_a_filter_of_ours_says_what_was_looked_for() {
+fn a_file_without_a_loudou_filter_is_an_error() {
     let none = |text: &str| {
         let document = read(text.as_bytes()).expect(text);
         configurations(&document).expect_err(text).message
@@ -179,7 +188,7 @@ fn aliases_count_once_and_keep_their_place() {
         &struct_of("*rules"),
         &struct_of("{ version: 1, rules: [ { name: a } ] }"),
     ]);
-    let found: Vec<_> = told(&text).into_iter().map(|(title, _)| title).collect();
+    let found: Vec<_> = results(&text).into_iter().map(|(title, _)| title).collect();
     let titled = |n: u8| format!("listener front, filter f{n}, data role");
     assert_eq!(
         found,
@@ -223,7 +232,7 @@ fn places_in_a_text_are_places_in_the_file() {
 }
 
 #[test]
-fn words_and_numbers_are_those_that_envoy_hands_over() {
+fn words_and_numbers_are_those_that_envoy_passes_on() {
     let text = "node: { a: off, b: 2147483648, c: -1, d: .inf, e: 1.5, f: \"off\", g: !foo 1, <<: { h: 1 } }";
     let document = read(text.as_bytes()).expect("readable");
     let meant = json!({"node": {
