@@ -269,8 +269,8 @@ const fn in_words(why: GaveUp) -> &'static str {
     match why {
         GaveUp::Conflicts => "the bucket is too busy",
         GaveUp::Failed => "the store failed",
-        GaveUp::UnknownPage => "the bucket is of another version of Loudou",
-        GaveUp::PageFull => "no room for the bucket",
+        GaveUp::UnknownPage => "another version of Loudou wrote the bucket",
+        GaveUp::PageFull => "the store is full",
         GaveUp::Outdated => "the rule has just changed",
     }
 }

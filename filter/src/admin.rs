@@ -75,7 +75,7 @@ impl AdminPlane {
             return too_large().reply();
         }
         if !call.body.is_empty() && !call.route.takes_body {
-            let detail = "this call takes no body: its parameters are in the query";
+            let detail = "this call takes no body: send its parameters in the query";
             return Failure::bad(detail).reply();
         }
         self.answer(host, &mut call)

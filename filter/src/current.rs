@@ -27,8 +27,8 @@ pub(crate) fn load(
         at: host.clock_at(now),
         kind: EventKind::EditExpired,
         generation: record.generation,
-        edit: "the edit ran out; the rule is back to its base",
-        keys: "ran out",
+        edit: "the edit expired; the rule is back to its base",
+        keys: "expired",
     };
     for ended in expired {
         events::add_ended(host, share, &over, &ended);

@@ -86,7 +86,7 @@ impl DataPlane {
                 Ok(active) => self.active = Some(active),
                 Err(error) => {
                     let line =
-                        format!("the rules are not active yet: {error:?}; rules' on_error holds");
+                        format!("the rules are not active yet: {error:?}; their on_error applies");
                     host.log(LogLevel::Error, &line);
                 }
             }

@@ -51,7 +51,7 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
         serde_json::to_vec(&ring).ok()
     });
     if added != Ok(Swapped::Done) {
-        let line = "the event above could not be added to the events";
+        let line = "the event above could not be added to the list";
         host.log(LogLevel::Warn, line);
     }
 }
@@ -193,7 +193,7 @@ mod tests {
             rule: Some("per-user".to_owned()),
             key: Some("alice".to_owned()),
             reason: "sorry".to_owned(),
-            detail: "the bucket is as new".to_owned(),
+            detail: "the bucket was reset".to_owned(),
             until_ns: Some(7),
             ..event(at, EventKind::Reset, "ops", 2)
         };

@@ -23,7 +23,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     if bytes.len() > config::MAX_FILE_BYTES {
         let most = config::MAX_FILE_BYTES;
         return Err(vec![format!(
-            "the configuration has {} bytes; at most {most}",
+            "the configuration has {} bytes; allowed: {most}",
             bytes.len()
         )]);
     }

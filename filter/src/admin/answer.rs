@@ -74,19 +74,19 @@ impl Failure {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
         if error == RecordError::TooLarge {
-            let detail = "the rules with all their edits would be too large: drop edits, or put them into \
+            let detail = "the rules with all edits would be too large: drop edits, or move them into \
                           the configuration";
             return Self::new(409, "Too many edits", detail);
         }
         let detail = match error {
             RecordError::Missing => {
-                "no rules yet: no data listener of this share has started; is its vm_id the same, \
-                 and its store.namespace?"
+                "no rules yet: no data listener of this namespace has started; do its vm_id and its \
+                 store.namespace match?"
             }
-            RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
-            RecordError::Contended => "too many edits at once; try again",
+            RecordError::Unreadable => "another version of Loudou wrote the rules in shared data",
+            RecordError::Contended => "too many concurrent edits; try again",
             RecordError::TooOften => {
-                "this rule was edited faster than its buckets can follow; try again in some seconds"
+                "this rule was edited faster than its buckets can follow; try again in a few seconds"
             }
             RecordError::Failed | RecordError::TooLarge => FAILED,
         };
@@ -99,11 +99,11 @@ impl From<GaveUp> for Failure {
         let detail = match gave_up {
             GaveUp::Conflicts => "the bucket is too busy; try again",
             GaveUp::Failed => FAILED,
-            GaveUp::UnknownPage => "the bucket is of another version of Loudou",
+            GaveUp::UnknownPage => "another version of Loudou wrote the bucket",
             GaveUp::Outdated => "the rule has just changed; try again",
             GaveUp::PageFull => {
-                "there is no room: every bucket that could be evicted is banned by an operator or has requests \
-                 in flight; lift a ban that is not needed, or raise store.buckets"
+                "the store is full: every bucket that could be evicted is banned by an operator or has requests \
+                 in flight; lift bans that are not needed, or raise store.buckets"
             }
         };
         Self::new(503, "Not available", detail)

@@ -45,7 +45,7 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
             name: token.name.clone(),
             access: token.may,
         })
-        .ok_or_else(|| Failure::new(401, "Unauthorized", "the token is not known here"))
+        .ok_or_else(|| Failure::new(401, "Unauthorized", "unknown token"))
 }
 
 fn bearer(header: &[u8]) -> Option<&[u8]> {
@@ -70,6 +70,6 @@ fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
         });
     }
     let detail =
-        "no tokens are configured, so only loopback peers may call; configure admin.tokens";
+        "no tokens are configured, so only loopback clients may call; configure admin.tokens";
     Err(Failure::new(403, "Forbidden", detail))
 }

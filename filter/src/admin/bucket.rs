@@ -110,7 +110,7 @@ fn own_view(rule: &ActiveRule, key: &str) -> Option<OwnView> {
 pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
     let own = own_view(rule, key).filter(|_| !matches!(rule.grant(key), Grant::Limits(_)));
     let detail = match own {
-        None => "this key has no bucket: it never took anything, or is as good as new".to_owned(),
+        None => "this key has no bucket: nothing of its limits is used".to_owned(),
         Some(OwnView { pattern, gives }) => {
             let gives = gives.name();
             format!("this key needs no bucket: the override of `{pattern}` makes it {gives}")

@@ -69,9 +69,9 @@ impl AdminPlane {
             event.key = Some(shown(key));
             event.reason = reason;
             event.detail = if before.ban.is_some() {
-                "the bucket is as new, and its ban is lifted".to_owned()
+                "the bucket was reset, and its ban was lifted".to_owned()
             } else {
-                "the bucket is as new".to_owned()
+                "the bucket was reset".to_owned()
             };
             events::add(host, share, &event);
         }

@@ -69,7 +69,7 @@ impl Target {
     pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
         let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
         let path = path
-            .ok_or_else(|| Failure::bad(format!("a path of at most {MAX_PATH} bytes of UTF-8")))?;
+            .ok_or_else(|| Failure::bad(format!("paths must be UTF-8 of at most {MAX_PATH} bytes")))?;
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         let steps = path
             .trim_start_matches('/')
@@ -105,12 +105,12 @@ impl Target {
             if before.any(|(other, _)| other == name) {
                 let name = escaped(name);
                 return Err(Failure::bad(format!(
-                    "query parameter `{name}` is there twice"
+                    "duplicate query parameter `{name}`"
                 )));
             }
             if !known.contains(&name.as_str()) {
                 let known = if known.is_empty() {
-                    "nothing".to_owned()
+                    "none".to_owned()
                 } else {
                     known.join(", ")
                 };
@@ -231,7 +231,7 @@ impl Call {
             return Err(Failure::bad(detail));
         }
         let positive = |text: &str| Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
-        let allowed = format!("more than nothing, {DURATION_FORM}");
+        let allowed = format!("more than 0, {DURATION_FORM}");
         self.parsed(name, &allowed, positive)
     }
 
@@ -282,7 +282,7 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
     let decoded = percent_decode_str(&spaced).decode_utf8();
     decoded
         .map(Cow::into_owned)
-        .map_err(|_invalid| Failure::bad("paths and queries are UTF-8"))
+        .map_err(|_invalid| Failure::bad("paths and queries must be UTF-8"))
 }
 
 /// 400 for a parameter that is none of what is allowed.

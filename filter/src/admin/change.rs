@@ -22,7 +22,7 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
     }
     for old in &before.limits {
         if after.limits.iter().all(|limit| limit.name() != old.name()) {
-            parts.push(format!("{}: gone, was {}", old.name(), in_words(old)));
+            parts.push(format!("{}: removed, was {}", old.name(), in_words(old)));
         }
     }
     if before.mode != after.mode {
@@ -53,7 +53,7 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
         (None, Some(new)) => Some(format!("penalty: new, {}", listed(&FIELDS, &written(new)))),
         (Some(old), None) => {
             let was = listed(&FIELDS, &written(old));
-            Some(format!("penalty: gone, was {was}"))
+            Some(format!("penalty: removed, was {was}"))
         }
         (Some(old), Some(new)) => {
             let (was, is) = (written(old), written(new));
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(
             told(window.clone(), other),
             "m: new, fixed_window (capacity 9, window 1d); \
-             n: gone, was fixed_window (capacity 9, window 1d)"
+             n: removed, was fixed_window (capacity 9, window 1d)"
         );
         let off = rule(&json!([window]), "off");
         let on = rule(&json!([window]), "enforce");
@@ -238,7 +238,7 @@ mod tests {
         );
         assert_eq!(
             told(penalty("5m"), json!({})),
-            format!("penalty: gone, was {all}")
+            format!("penalty: removed, was {all}")
         );
         assert_eq!(told(penalty("5m"), penalty("9m")), "penalty: ban 5m → 9m");
         assert_eq!(told(penalty("5m"), penalty("5m")), "");

@@ -152,20 +152,20 @@ impl AdminPlane {
                 let detail = if record.instance.is_other(seen) {
                     let age = record.instance.age(call.clock);
                     format!(
-                        "Envoy restarted {age} ago, and edits of the process before are gone; the rules are \
-                         at {right} now"
+                        "Envoy restarted {age} ago, and edits in the previous process are lost; the rules are \
+                         now at {right}"
                     )
                 } else if !seen.contains('-') {
                     format!(
-                        "a generation alone does not say of which process it is; the rules are at {right} now"
+                        "a generation alone does not identify the process; the rules are now at {right}"
                     )
                 } else {
-                    format!("the rules have changed; they are at {right} now")
+                    format!("the rules have changed; they are now at {right}")
                 };
                 (412, "Precondition failed", detail)
             }
             None => {
-                let detail = format!("say which rules you have seen: `If-Match: {right}`");
+                let detail = format!("name the version that you have read: `If-Match: {right}`");
                 (428, "Precondition required", detail)
             }
         };
@@ -233,8 +233,8 @@ fn check(rule: &RuleRecord) -> Result<(), Failure> {
         return Ok(());
     }
     let detail = format!(
-        "of overrides, {MAX_EDITED} of a rule may be edited, and there may be {MAX_OVERRIDES} in all: drop \
-         some, or put them into the configuration"
+        "a rule may have {MAX_EDITED} edited overrides, and {MAX_OVERRIDES} overrides in all: drop some, \
+         or move them into the configuration"
     );
     Err(Failure::new(409, "Too many overrides", detail))
 }
@@ -247,7 +247,7 @@ fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
         return Failure::new(404, "Not found", detail);
     }
     let detail = format!(
-        "the override of `{key_shown}` is the rule's own, not edited: set another value instead"
+        "the override of `{key_shown}` is part of the rule, not edited: set another value instead"
     );
     Failure::new(409, "Not edited", detail)
 }

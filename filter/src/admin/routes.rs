@@ -115,12 +115,12 @@ pub(super) fn not_here(target: &Target) -> Failure {
     if methods.is_empty() {
         let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
         paths.dedup();
-        let detail = format!("there is: {}", paths.join(", "));
+        let detail = format!("the calls are: {}", paths.join(", "));
         return Failure::new(404, "Not found", detail);
     }
     let allow = methods.join(", ");
     let method = escaped(&target.method);
-    let detail = format!("{method} is not for this path; it takes {allow}");
+    let detail = format!("{method} is not allowed on this path; allowed: {allow}");
     Failure::not_allowed(detail, allow)
 }
 

@@ -111,7 +111,7 @@ pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord,
             .collect();
         let name = escaped(name);
         let detail = format!(
-            "no rule is called `{name}`; there are: {}",
+            "no rule is called `{name}`; the rules are: {}",
             names.join(", ")
         );
         Failure::new(404, "Not found", detail)

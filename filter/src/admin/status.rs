@@ -54,7 +54,7 @@ impl AdminPlane {
     }
 
     pub(super) fn events(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        let forms = ["a whole number, or INSTANCE-NUMBER as the answer before named it"];
+        let forms = ["a whole number, or INSTANCE-NUMBER from an earlier answer"];
         let place = call.choice("after", &forms, parse_place)?;
         let (of, after) = place.unwrap_or_default();
         // Without a record nobody knows the process; there are events all the same.
@@ -121,14 +121,14 @@ impl AdminPlane {
         }
         if record.rolls_back_no_more() {
             warnings.push(
-                "configurations took turns too often: rollbacks are not noticed until the next new one; two \
+                "configurations alternated too often: rollbacks are not noticed until the next new one; two \
                  listeners with different rules need a store.namespace each"
                     .to_owned(),
             );
         }
         if store.evicted_lossy > 0 {
             warnings.push(format!(
-                "{} buckets with something taken had to make room: raise store.buckets (now {})",
+                "{} buckets were evicted before they were idle: raise store.buckets (now {})",
                 store.evicted_lossy, store.buckets
             ));
         }
@@ -137,12 +137,12 @@ impl AdminPlane {
         if errors > 0 {
             warnings.push(format!(
                 "{errors} decisions were given up, after conflicts or because bans or requests in flight left no \
-                 room in the store; on_error of their rules applied"
+                 room in the store; their rules' on_error applied"
             ));
         }
         if store.lost_responses > 0 {
             warnings.push(format!(
-                "{} responses of upstreams were not counted for rules with `when`",
+                "{} upstream responses were not counted for rules with `when`",
                 store.lost_responses
             ));
         }

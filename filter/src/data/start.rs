@@ -42,7 +42,7 @@ impl Configuration {
     pub(super) fn activate(&mut self, host: &dyn Host, now: Nanos) -> Result<Active, RecordError> {
         let share = self.file.store.share.clone();
         if !shared_data_is_sound(host, &share)? {
-            let line = "the host's shared data does not do put-if-absent: first requests of a key \
+            let line = "the host's shared data has no put-if-absent: first requests of a key \
                         may be admitted too often";
             host.log(LogLevel::Error, line);
         }
@@ -52,7 +52,7 @@ impl Configuration {
             .map_err(|_gave_up| RecordError::Failed)?;
         if table.buckets() < u64::from(buckets) || table.buckets() >= u64::from(buckets) + 16 {
             let line = format!(
-                "store.buckets: {buckets} takes effect when Envoy restarts; until then {} hold",
+                "store.buckets: {buckets} takes effect when Envoy restarts; until then {} apply",
                 table.buckets()
             );
             host.log(LogLevel::Warn, &line);
@@ -93,8 +93,8 @@ impl Configuration {
         let take_up = |record: &mut Record| record.take_up(&self.file, self.configured_at, now);
         let (record, taken) = match record::change(host, share, take_up) {
             Err(RecordError::Unreadable) => {
-                let line = "the rules in shared data are of another version of Loudou: this configuration \
-                            holds as it is, without edits, until Envoy restarts";
+                let line = "another version of Loudou wrote the rules in shared data: this configuration \
+                            applies without edits until Envoy restarts";
                 host.log(LogLevel::Warn, line);
                 return Ok(());
             }

@@ -58,8 +58,8 @@ impl<'a> Refusal<'a> {
         headers.extend(wait.header());
         let words = match wait {
             Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
-            Wait::Unknown => "try again when other requests have ended".to_owned(),
-            Wait::Never => "it asks for more than the limit ever holds".to_owned(),
+            Wait::Unknown => "try again after other requests end".to_owned(),
+            Wait::Never => "its cost is above the limit's capacity".to_owned(),
         };
         Self {
             rule,
@@ -91,14 +91,14 @@ impl<'a> Refusal<'a> {
     /// The request lacks a key, and the rule refuses those.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("the request lacks what rule {name} tells users apart by");
+        let detail = format!("the request has no key for rule {name}");
         Self::without_bucket(rule, "key_missing", detail, Wait::Never)
     }
 
     /// The store gave up, and the rule refuses then.
     pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("rule {name} could not be decided and refuses then; try again");
+        let detail = format!("rule {name} could not be evaluated, so it refuses; try again");
         Self::without_bucket(rule, "store_gave_up", detail, Wait::Unknown)
     }
 

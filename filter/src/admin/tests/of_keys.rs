@@ -85,7 +85,7 @@ fn a_ban_lasts_until_it_is_lifted() {
     bench.post(&format!("{ALICE}/reset"));
     assert_eq!(
         bench.newest_event()["detail"],
-        "the bucket is as new, and its ban is lifted"
+        "the bucket was reset, and its ban was lifted"
     );
 }
 
@@ -238,7 +238,7 @@ fn an_override_runs_out() {
         (
             &json!("edit_expired"),
             &json!("alice"),
-            &json!("the override of alice ran out")
+            &json!("the override of alice expired")
         )
     );
     assert_eq!(bench.get("/v1/rules/per-user").get("overrides"), None);
@@ -342,7 +342,7 @@ fn penalty_and_overrides_are_edited_as_a_whole() {
         answer["change"]
             .as_str()
             .expect("text")
-            .starts_with("penalty: gone")
+            .starts_with("penalty: removed")
     );
     assert_eq!(answer["after"]["rule"]["overrides"]["root"], "unlimited");
 }

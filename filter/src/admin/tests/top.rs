@@ -94,7 +94,7 @@ fn what_is_asked_is_read_strictly() {
         (
             "/v1/top?rule=none",
             404,
-            "no rule is called `none`; there are: per-user",
+            "no rule is called `none`; the rules are: per-user",
         ),
         (
             "/v1/top?by=passed",
