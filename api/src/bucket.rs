@@ -55,7 +55,7 @@ pub struct BucketView {
     pub penalties: u32,
     /// The override that its key has in the rule.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
-    pub own: Option<OwnView>,
+    pub own: Option<KeyOverrideView>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -98,7 +98,7 @@ impl BanBy {
 
 /// An override that applies to a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnView {
+pub struct KeyOverrideView {
     /// The key as it stands in the rule: exact, or a beginning followed by `*`.
     pub pattern: String,
     /// What it gives.

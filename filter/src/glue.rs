@@ -75,7 +75,7 @@ impl Vm {
     }
 
     fn root(&mut self, context: u32) -> Option<&mut Root> {
-        let found = self.roots.iter_mut().find(|(own, _)| *own == context);
+        let found = self.roots.iter_mut().find(|(other, _)| *other == context);
         found.map(|(_, root)| root)
     }
 
@@ -116,13 +116,13 @@ impl Vm {
     fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
         let stream = self.streams.get_mut(&context)?;
         let mut roots = self.roots.iter_mut();
-        let (_, root) = roots.find(|(own, _)| *own == stream.root)?;
+        let (_, root) = roots.find(|(other, _)| *other == stream.root)?;
         Some((stream, root))
     }
 
     fn request_headers(&mut self, context: u32, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap-for-tests")]
-        trap_when_asked();
+        trap_on_request();
         match self.find(context) {
             Some((stream, Root::Data(plane))) => stream.limit(context, plane),
             Some((stream, Root::Admin(plane))) => {
@@ -173,7 +173,7 @@ impl Vm {
             plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
         }
         if self.streams.remove(&context).is_none() {
-            self.roots.retain(|(own, _)| *own != context);
+            self.roots.retain(|(other, _)| *other != context);
             abi::set_tick_period_ms(0);
         }
     }
@@ -231,7 +231,7 @@ impl Stream {
 
 /// What no request can make the filter do, so that a test can have it.
 #[cfg(feature = "trap-for-tests")]
-fn trap_when_asked() {
+fn trap_on_request() {
     let asked = EnvoyHost.request_header("x-loudou-trap").is_some();
     assert!(!asked, "a test asked for it");
 }

@@ -3,9 +3,9 @@
 
 use loudou_api::{
     Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
-    Event, EventKind, Events, ExplainedRule, LimitView, OverrideKind, OverrideView, OwnView,
-    ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says, Status,
-    StoreStatus, Top, TopBy, TopEntry, UpstreamView,
+    Event, EventKind, Events, ExplainedRule, KeyOverrideView, LimitView, OverrideKind,
+    OverrideView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says,
+    Status, StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -98,7 +98,7 @@ fn banned() -> BucketView {
         }),
         strikes: 2,
         penalties: 1,
-        own: Some(OwnView {
+        own: Some(KeyOverrideView {
             pattern: "alice*".to_owned(),
             gives: OverrideKind::Scale,
         }),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::host::Reply;
 use crate::record::{Record, RecordError};
 
-/// A call that did not work out.
+/// A call that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     problem: Box<ProblemAnswer<Rule, RuleEdit>>,
@@ -33,12 +33,12 @@ impl Failure {
         }
     }
 
-    /// 400 with what is wrong.
+    /// 400 with the problem.
     pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(400, "Bad request", detail)
     }
 
-    /// 400 with everything that is wrong with a body that should be `what`.
+    /// 400 with all problems of a body that should be `what`.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
         failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
@@ -53,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// The same, with the rule as it is now.
+    /// The same, with the current rule.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
         self
@@ -116,12 +116,12 @@ pub(super) fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
 }
 
-/// An answer about rules: the process with its generation is its `ETag`.
+/// An answer about rules, whose `ETag` is the process with its generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record), json(body))
 }
 
-/// An answer whatever it is made of.
+/// An answer with status 200.
 fn whole(record: Option<&Record>, body: Vec<u8>) -> Reply {
     let mut headers = vec![("content-type", "application/json".to_owned())];
     headers.extend(record.map(|record| ("etag", record.instance.etag(record.generation))));

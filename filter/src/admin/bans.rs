@@ -82,7 +82,7 @@ impl AdminPlane {
     }
 }
 
-/// A ban that is to be set or lifted.
+/// A ban to set or to lift.
 struct Setting<'a> {
     call: &'a Call,
     generation: u64,
@@ -96,7 +96,7 @@ impl Setting<'_> {
         self.table.look(&mut HostStore(host), id)
     }
 
-    /// Sets it; the bucket as it was.
+    /// Sets or lifts the ban; returns the bucket before.
     fn set(
         &self,
         plane: &mut AdminPlane,

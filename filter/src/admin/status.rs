@@ -14,7 +14,7 @@ use crate::instance::parse_place;
 use crate::metrics::{RuleMetrics, StoreMetrics};
 use crate::record::{Record, RecordError, RuleRecord};
 
-/// How many pages are looked at to tell the share of idle buckets.
+/// The number of pages that are sampled for the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
 
 impl AdminPlane {
@@ -57,7 +57,7 @@ impl AdminPlane {
         let forms = ["a whole number, or INSTANCE-NUMBER from an earlier answer"];
         let place = call.choice("after", &forms, parse_place)?;
         let (of, after) = place.unwrap_or_default();
-        // Without a record nobody knows the process; there are events all the same.
+        // Without a record the process is unknown, but there may be events.
         let here = self.record(host, call).ok().map(|record| record.instance);
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
@@ -77,7 +77,7 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    /// What a rule did, and the upstreams of `seen` that its `when` counts.
+    /// The totals of a rule, and the upstreams of `seen` that its `when` counts.
     pub(super) fn totals(
         &mut self,
         host: &dyn Host,
@@ -100,7 +100,7 @@ impl AdminPlane {
         }
     }
 
-    /// The upstreams that were seen, in the order of their names; nobody looks if no rule has a `when`.
+    /// The upstreams that were seen, sorted by name; none are read if no rule has a `when`.
     pub(super) fn seen(&self, host: &dyn Host, rules: &[RuleRecord]) -> Vec<Upstream> {
         if rules.iter().all(|rule| rule.base.when.is_none()) {
             return Vec::new();
@@ -156,7 +156,7 @@ impl AdminPlane {
     }
 }
 
-/// How an upstream does at `now`.
+/// The health of an upstream at `now`.
 fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
     let mut health = upstream.health.clone();
     health.advance(when, now);
@@ -170,7 +170,7 @@ fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
     }
 }
 
-/// Counts idle buckets on some pages: all of them would hold the worker for too long.
+/// Counts idle buckets on some pages: all pages would occupy the worker for too long.
 fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
     let now_ms = now.as_millis();

@@ -81,7 +81,7 @@ fn refusals_say_what_and_how_long() {
         reply
             .headers
             .iter()
-            .find(|(own, _)| *own == name)
+            .find(|(other, _)| *other == name)
             .map(|(_, value)| value.as_str())
     };
     assert_eq!(header("retry-after"), Some("10"));

@@ -18,7 +18,7 @@ impl Bench {
         let Begin::Answer(reply) = self.admin.begin(&self.host, false) else {
             panic!("no body was sent")
         };
-        let found = reply.headers.into_iter().find(|(own, _)| own == name);
+        let found = reply.headers.into_iter().find(|(other, _)| other == name);
         found.expect(name).1
     }
 }

@@ -92,7 +92,7 @@ fn what_an_upstream_says_in_lists_stays() {
     ];
     put(&host, ours);
     let headers = host.response_headers.borrow();
-    let of = |name: &str| headers.iter().filter(|(own, _)| own == name).count();
+    let of = |name: &str| headers.iter().filter(|(other, _)| other == name).count();
     assert_eq!((of("ratelimit"), of("x-ratelimit-limit")), (2, 1));
 }
 
@@ -134,7 +134,7 @@ fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
 }
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
-    let mut named = reply.headers.iter().filter(|(own, _)| own == name);
+    let mut named = reply.headers.iter().filter(|(other, _)| other == name);
     let value = named.next().map(|(_, value)| value.as_str());
     assert_eq!(named.next(), None, "{name} twice");
     value
