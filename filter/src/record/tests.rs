@@ -1,4 +1,4 @@
-//! What the shared record does when configurations and edits meet.
+//! The shared record with configurations and edits.
 
 use loudou_limiter::Decimal;
 use loudou_rules::config::{self, RuleEdit};
@@ -95,7 +95,7 @@ fn survives_its_own_serialisation() {
 }
 
 #[test]
-fn what_is_damaged_is_not_read() {
+fn damaged_records_are_not_read() {
     let both = json!([rule("a", 5), rule("z", 5)]);
     let mut record = Record::new(&file(&both), Nanos::from_secs(1));
     for at in [2, 3] {
@@ -215,7 +215,7 @@ fn an_edit_back_to_the_base_is_none() {
     assert!(rule.edit.is_none());
 }
 
-/// Each end is noted at its own instant, whenever somebody looks.
+/// Each end is noted at its own instant, whenever the record is read.
 #[test]
 fn ends_are_noted_in_their_order() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
@@ -233,9 +233,9 @@ fn ends_are_noted_in_their_order() {
     assert_eq!(versions, [2, 2, 2, 3, 3, 3]);
 }
 
-/// The same numbers again are no change for any bucket, unless levels are reset.
+/// Unchanged numbers are no change for any bucket, unless levels are reset.
 #[test]
-fn only_what_concerns_buckets_is_noted() {
+fn only_changes_for_buckets_are_noted() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
     let shadow = config::parse_edit(&json!({ "mode": "shadow" })).expect("an edit");
@@ -262,11 +262,11 @@ fn edited_overrides_lie_on_top() {
     assert_eq!(gives(a, "alice"), Some(scale(3)));
     assert_eq!(gives(a, "bob"), Some(Override::Unlimited));
     assert_eq!(gives(a, "eve"), Some(Override::Banned));
-    // What is so anyway is no edit.
+    // A value that already applies is no edit.
     a.set_override("alice", scale(2), &author(2, None), 2);
     assert!(!a.drop_override("alice", Nanos::from_secs(9), 2));
     assert!(a.is_edited());
-    // As a whole, they are as they were sent.
+    // Overrides replaced as a whole are as they were sent.
     let whole = config::parse_edit(&json!({ "overrides": { "carol": "banned" } }));
     a.apply(&whole.expect("an edit"), &author(3, None), 2);
     let keys: Vec<String> = a.effective().overrides.iter().map(|(key, _)| key).collect();
@@ -298,7 +298,7 @@ fn edited_overrides_run_out_and_are_retired() {
     assert!(!record.rule("a").expect("a").is_edited());
 }
 
-/// Nobody can make the record so large that reading it takes long.
+/// Edits cannot make the record so large that reading it takes long.
 #[test]
 fn edits_do_not_grow_without_bound() {
     let host = FakeHost::default();
@@ -327,7 +327,7 @@ fn edits_do_not_grow_without_bound() {
     );
     let kept = change(&host, "loudou", |_| None::<()>).expect("readable").0;
     assert_eq!(kept.generation, 2);
-    // Configurations are their author's, and what makes it smaller is always right.
+    // Configurations have no such bound, and edits that make the record smaller are always accepted.
     let filled = change(&host, "loudou", |record| fill(record, 9).then_some(()));
     filled.expect("changed");
     let mut fewer = |record: &mut Record| {

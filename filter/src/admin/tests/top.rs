@@ -47,7 +47,7 @@ fn the_most_refused_come_first() {
     assert_eq!((&top["by"], &top["keys"]), (&json!("admitted"), &json!(3)));
 }
 
-/// Since the filter limits, and at most the half under way and the one before.
+/// The window starts with the filter, and covers at most the current half and the one before it.
 #[test]
 fn the_answer_tells_what_time_it_covers() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Rules that go, come back, and are rolled back to.
+//! Rules that are removed, come back, and are rolled back to.
 
 use loudou_store::LiveRule;
 
@@ -73,7 +73,7 @@ fn only_so_many_rules_that_are_gone_are_remembered() {
     assert_eq!(record.gone.last().expect("one").base.name, "r98");
 }
 
-/// A configuration that is in force again keeps what was edited meanwhile; one that is loaded does not.
+/// A configuration that is in force again keeps edits made meanwhile; one that is loaded does not.
 #[test]
 fn a_rollback_keeps_the_edits() {
     let with = |capacity| file(&json!([rule("a", capacity)]));
@@ -82,7 +82,7 @@ fn a_rollback_keeps_the_edits() {
     record.adopt(&with(9), at(2), at(3)).expect("newer");
     let edited = record.rule_mut("a").expect("a");
     edited.set_override("alice", Override::Banned, &author(4, None), 3);
-    // The workers may still be on their way to the configuration.
+    // The workers may still be switching to the configuration.
     assert_eq!(record.roll_back(&with(5), Nanos::new(3_999_999_999)), None);
     assert_eq!(record.roll_back(&with(9), at(5)), None, "it is in force");
     let adopted = record.roll_back(&with(5), at(5)).expect("a rollback");
@@ -92,13 +92,13 @@ fn a_rollback_keeps_the_edits() {
     );
     assert_eq!(capacity(&record, "a"), 5);
     assert!(record.rule("a").expect("a").is_edited());
-    // What was loaded before it is older now.
+    // Configurations loaded before it are older now.
     assert_eq!(record.adopt(&with(9), at(2), at(6)), None);
     let adopted = record.adopt(&with(9), at(7), at(8)).expect("newer");
     assert_eq!(adopted.retired, [ended("a", false, &["alice"])]);
 }
 
-/// Two listeners with different rules in one share would roll each other back for ever.
+/// Two listeners with different rules in one namespace would roll each other back for ever.
 #[test]
 fn there_is_an_end_to_rollbacks() {
     let with = |capacity| file(&json!([rule("a", capacity)]));
@@ -119,8 +119,8 @@ fn there_is_an_end_to_rollbacks() {
     );
 }
 
-/// A connection that looks like a rollback takes nothing along for good: what was edited of a rule that the
-/// first configuration lacks is there again with the second one.
+/// A connection that looks like a rollback loses no edits: those of a rule that the first configuration lacks
+/// apply again with the second one.
 #[test]
 fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
     let first = file(&json!([rule("a", 5)]));
