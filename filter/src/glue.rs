@@ -173,7 +173,7 @@ impl Vm {
             plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
         }
         if self.streams.remove(&context).is_none() {
-            self.roots.retain(|(other, _)| *other != context);
+            self.roots.retain(|(own, _)| *own != context);
             abi::set_tick_period_ms(0);
         }
     }

@@ -27,35 +27,35 @@ pub(crate) struct Ticket {
     stream: u32,
 }
 
-type Queue = RefCell<BTreeSet<Ticket>>;
+type Line = RefCell<BTreeSet<Ticket>>;
 
 /// The held streams, the earliest due first. Shared with the sandbox's [`Will`].
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(Rc<Queue>);
+pub(crate) struct Waiting(Rc<Line>);
 
 impl Waiting {
     /// The queue is never borrowed already: no method calls other code.
-    fn queue<T: Default>(&self, use_queue: impl FnOnce(&mut BTreeSet<Ticket>) -> T) -> T {
+    fn line<T: Default>(&self, use_line: impl FnOnce(&mut BTreeSet<Ticket>) -> T) -> T {
         match self.0.try_borrow_mut() {
-            Ok(mut queue) => use_queue(&mut queue),
+            Ok(mut line) => use_line(&mut line),
             Err(_borrowed) => T::default(),
         }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.queue(|queue| queue.len() >= MAX_WAITING)
+        self.line(|line| line.len() >= MAX_WAITING)
     }
 
     /// Holds `stream` until `due`.
     pub(crate) fn enter(&self, stream: u32, due: Nanos) -> Ticket {
         let ticket = Ticket { due, stream };
-        self.queue(|queue| queue.insert(ticket));
+        self.line(|line| line.insert(ticket));
         ticket
     }
 
     /// The stream that is due first.
     fn first(&self) -> Option<Ticket> {
-        self.queue(|queue| queue.first().copied())
+        self.line(|line| line.first().copied())
     }
 
     /// When the next stream is due.
@@ -65,12 +65,12 @@ impl Waiting {
 
     /// Whether a stream is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
-        self.queue(|queue| queue.contains(&ticket))
+        self.line(|line| line.contains(&ticket))
     }
 
     /// Removes a stream from the queue; returns whether it was still held.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
-        self.queue(|queue| queue.remove(&ticket))
+        self.line(|line| line.remove(&ticket))
     }
 
     /// Removes the next stream that is due.
@@ -83,7 +83,7 @@ impl Waiting {
     pub(crate) fn will(&self, share: &str) -> Will {
         Will {
             share: share.to_owned(),
-            queue: Rc::downgrade(&self.0),
+            line: Rc::downgrade(&self.0),
         }
     }
 }
@@ -93,21 +93,21 @@ impl Waiting {
 #[derive(Debug)]
 pub struct Will {
     share: String,
-    queue: Weak<Queue>,
+    line: Weak<Line>,
 }
 
 impl Will {
     /// Whether its queue no longer exists.
     pub fn is_void(&self) -> bool {
-        self.queue.strong_count() == 0
+        self.line.strong_count() == 0
     }
 
     /// Answers the held requests, and subtracts them from the gauge.
     pub fn execute(&self, host: &dyn Host) {
-        let Some(queue) = self.queue.upgrade() else {
+        let Some(line) = self.line.upgrade() else {
             return;
         };
-        let Ok(streams) = queue.try_borrow() else {
+        let Ok(streams) = line.try_borrow() else {
             return;
         };
         let mut registry = Registry::default();
