@@ -16,7 +16,7 @@ pub struct BucketsPage {
     pub generation: u64,
     /// The buckets, in no particular order.
     pub buckets: Vec<BucketView>,
-    /// Ask again with this `cursor` for the rest; absent at the end.
+    /// The `cursor` for the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -33,29 +33,29 @@ pub struct BucketView {
     pub limits: Vec<LimitView>,
     /// The index in `limits` of the one that refuses or is nearest to it.
     pub reported: usize,
-    /// Requests admitted since the bucket came to be.
+    /// Requests admitted since the bucket was created.
     pub admitted: u64,
-    /// Requests refused (in shadow mode: that would have been) since then.
+    /// Requests refused since then; in shadow mode, those that would have been.
     pub refused: u64,
     /// When it was last touched.
     pub last_seen_ns: u64,
-    /// What stands out about it.
+    /// Its state.
     pub state: BucketState,
     /// The ban in force, if its key is banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<BanView>,
-    /// The ban that is in force besides, where `ban` is that of its override.
+    /// The other ban in force, if `ban` is that of its override.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden_ban: Option<BanView>,
     /// The refusals that count towards the rule's penalty.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub strikes: u32,
-    /// The penalties that are not forgotten: the next ban is longer for each of them.
+    /// The penalties that still count: each of them makes the next ban longer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub penalties: u32,
     /// The override that its key has in the rule.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
-    pub own: Option<OwnView>,
+    pub own: Option<KeyOverrideView>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -66,17 +66,17 @@ const fn is_zero(number: &u32) -> bool {
 /// A ban in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanView {
-    /// When it ends, on the server's monotonic clock; `null` when it does not.
+    /// When it ends, on the server's monotonic clock; `null` if it has no end.
     pub until_ns: Option<u64>,
-    /// What imposed it.
+    /// Its cause.
     pub by: BanBy,
 }
 
-/// What imposed a ban.
+/// The cause of a ban.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BanBy {
-    /// Somebody, by a call.
+    /// An operator, by a call.
     #[default]
     Operator,
     /// The rule's penalty.
@@ -98,25 +98,25 @@ impl BanBy {
 
 /// An override that applies to a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnView {
-    /// The key as it stands in the rule: exact, or a beginning followed by `*`.
+pub struct KeyOverrideView {
+    /// The key as in the rule: exact, or a prefix followed by `*`.
     pub pattern: String,
-    /// What it gives.
+    /// Its kind.
     pub gives: OverrideKind,
 }
 
-/// What an override gives a key.
+/// The kind of an override.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverrideKind {
-    /// The rule's limits, larger or smaller.
+    /// The rule's limits, scaled up or down.
     #[default]
     Scale,
     /// Other limits.
     Limits,
-    /// All it asks for.
+    /// No limits.
     Unlimited,
-    /// Nothing.
+    /// A ban.
     Banned,
 }
 
@@ -132,11 +132,11 @@ impl OverrideKind {
     }
 }
 
-/// What stands out about a bucket; also the `state` filter.
+/// The state of a bucket; also the `state` filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BucketState {
-    /// As good as new.
+    /// Nothing is taken.
     #[default]
     Idle,
     /// Something is taken.
@@ -148,7 +148,7 @@ pub enum BucketState {
 }
 
 impl BucketState {
-    /// All of them, as they stand in requests.
+    /// All names, as in requests.
     pub const NAMES: [&'static str; 4] = ["idle", "busy", "refusing", "banned"];
 
     /// The name in requests and answers.
@@ -171,33 +171,33 @@ pub struct LimitView {
     pub algorithm: String,
     /// The most it holds, in cost units.
     pub capacity: u64,
-    /// The rate in the long run, as in rule files: `30/m`; empty where time alone gives nothing back.
+    /// The long-term rate, as in rule files: `30/m`; empty if time alone gives nothing back.
     pub rate: String,
-    /// What is taken, in cost units, rounded up; above the capacity where requests wait.
+    /// The cost units taken, rounded up; above the capacity while requests are held.
     #[serde(default)]
     pub used: u64,
-    /// What is left, in cost units.
+    /// The cost units left.
     pub remaining: u64,
-    /// How long until a request of the rule's cost is admitted; `null` when it is now, or never is, or
-    /// when nobody can tell.
+    /// The time until a request of the rule's cost is admitted; `null` if it is admitted now or never, or
+    /// if the time is unknown.
     pub retry_after_ns: Option<u64>,
-    /// How long until it is as good as new.
+    /// The time until nothing is taken.
     pub reset_after_ns: u64,
-    /// How long a full one takes to be as good as new.
+    /// The time that a used-up limit takes until nothing is taken.
     pub drain_ns: u64,
     /// Whether the level falls steadily, so that `reset_after_ns / drain_ns` is the level as a fraction, at
-    /// any time; it is `used / capacity` until the reset otherwise.
+    /// any time; otherwise it is `used / capacity` until the reset.
     #[serde(default = "drains")]
     pub drains: bool,
 }
 
-/// All limits did before there was a field for it.
+/// The default, since all limits drained before the field existed.
 const fn drains() -> bool {
     true
 }
 
 impl LimitView {
-    /// A limit of which so much is used and which stands as `now` says.
+    /// The view of a limit with its used units and its current decision.
     pub fn new(limit: &Limit, used: u64, now: &Decision, retry_after: Option<Nanos>) -> Self {
         let algorithm = limit.algorithm();
         Self {
@@ -216,7 +216,7 @@ impl LimitView {
         }
     }
 
-    /// The level `age_ns` after `now_ns` of the answer, as a fraction: what is used, and of how much.
+    /// The level `age_ns` after `now_ns` of the answer, as a fraction: numerator and denominator.
     pub const fn level(&self, age_ns: u64) -> (u64, u64) {
         let left = self.reset_after_ns.saturating_sub(age_ns);
         if self.drains {
@@ -232,9 +232,9 @@ impl LimitView {
 /// The answer to `POST /v1/buckets/{rule}/{key}/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetAnswer {
-    /// Whether there was a bucket; none is as good as a new one.
+    /// Whether there was a bucket; a key without one is idle.
     pub existed: bool,
-    /// The bucket as it was before.
+    /// The bucket before the reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BucketView>,
 }
@@ -247,7 +247,7 @@ pub struct BanAnswer {
     /// The ban that was in force before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BanView>,
-    /// The bucket as it is after; absent when the key has none.
+    /// The bucket after the call; absent if the key has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketView>,
 }

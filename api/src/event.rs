@@ -1,26 +1,26 @@
-//! `GET /v1/events?after=INSTANCE-SEQ`: who changed what, and warnings.
+//! `GET /v1/events?after=INSTANCE-SEQ`: changes with their authors, and warnings.
 
 use serde::{Deserialize, Serialize};
 
 /// Events after a sequence number, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
-    /// The process that counts them; empty from a filter that tells none.
+    /// The process that counts them; empty from a filter that reports none.
     #[serde(default)]
     pub instance: String,
     /// When that process started to limit, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// Whether the asked number is of another process: these are all events of this one, from its first.
+    /// Whether the requested number is of another process: these are all events of this one, from its first.
     #[serde(default, skip_serializing_if = "is_false")]
     pub restarted: bool,
     /// The server's clock.
     pub now_ns: u64,
     /// The events that are still kept.
     pub events: Vec<Event>,
-    /// The sequence number of the newest event; 0 when there never was one.
+    /// The sequence number of the newest event; 0 if there was none yet.
     pub last_seq: u64,
-    /// How many events after the asked number are no longer kept.
+    /// The number of events after the requested one that are no longer kept.
     pub lost: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Event {
     pub at_ns: u64,
     /// When, in milliseconds since the Unix epoch: for people, and for logs elsewhere.
     pub at_unix_ms: u64,
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
     /// The rule, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,21 +46,21 @@ pub struct Event {
     /// The key, if it is about one bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The name of the token that did it; `loudou` for what happened by itself.
+    /// The name of the token that caused it; `loudou` for automatic events.
     pub by: String,
     /// The reason that was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What happened, in one line: `burst: capacity 15 → 30`.
+    /// The change in one line: `burst: capacity 15 → 30`.
     pub detail: String,
-    /// The generation from then on.
+    /// The generation after the event.
     pub generation: u64,
-    /// When it ends by itself, on the server's monotonic clock; absent for never.
+    /// When the change expires, on the server's monotonic clock; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ns: Option<u64>,
 }
 
-/// What kind of event.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -68,18 +68,18 @@ pub enum EventKind {
     Edit,
     /// An edit was dropped: the rule is back to its base.
     EditDropped,
-    /// An edit, or an override of a key, ran out.
+    /// An edit, or an override of a key, expired.
     EditExpired,
     /// A new plugin configuration changed a rule with an edit or edited overrides; the configuration
-    /// won.
+    /// took precedence.
     EditRetired,
     /// The override of a key was edited.
     Override,
-    /// The edited override of a key was dropped: the key is back to what its rule says.
+    /// The edited override of a key was dropped: the key is back under its rule.
     OverrideDropped,
     /// A key was banned.
     Ban,
-    /// A key was let free.
+    /// A key was unbanned.
     Unban,
     /// A new plugin configuration took effect.
     Configured,
@@ -87,7 +87,7 @@ pub enum EventKind {
     Reset,
     /// An upstream fails: rules with `when` apply to requests for it.
     UpstreamFails,
-    /// An upstream that failed does not any more.
+    /// An upstream that failed has recovered.
     UpstreamHeals,
     /// Something needs attention.
     #[default]
@@ -115,7 +115,7 @@ impl EventKind {
         }
     }
 
-    /// The kind of that name; one of a newer version is a warning.
+    /// The kind of that name; an unknown kind is a warning.
     pub fn parse(name: &str) -> Self {
         let kinds = [
             Self::Edit,

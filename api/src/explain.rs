@@ -1,6 +1,6 @@
-//! `POST /v1/explain`: what would be made of a request, rule by rule. Nothing is taken.
+//! `POST /v1/explain`: the decision on a request, rule by rule. Nothing is taken.
 //!
-//! The body is a request as `loudou_rules::config::parse_sample` reads it.
+//! The body is a request in the form that `loudou_rules::config::parse_sample` reads.
 
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::active_rule::ActiveRule;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::bucket::LimitView;
 
-/// What would be made of a request.
+/// The decision on a request, explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainAnswer {
     /// The server's clock.
@@ -23,7 +23,7 @@ pub struct ExplainAnswer {
     pub generation: u64,
     /// `admit`, `hold` or `refuse`.
     pub verdict: Says,
-    /// How long it would be held.
+    /// The time that it would be held.
     pub wait_ns: u64,
     /// The rule that would refuse it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,29 +32,29 @@ pub struct ExplainAnswer {
     pub rules: Vec<ExplainedRule>,
 }
 
-/// What a rule or a limit says of a request, or why it says nothing.
+/// The verdict of a rule or a limit on a request, or the reason why there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
-    /// It lets it pass.
+    /// It admits the request.
     Admit,
-    /// It lets it pass after a wait.
+    /// It admits the request after a wait.
     Hold,
-    /// It refuses it; in shadow mode it would.
+    /// It refuses the request; in shadow mode it would.
     Refuse,
     /// The request has no key, and the rule does not apply.
     Skip,
-    /// The rule is for other requests.
+    /// The rule does not match.
     NoMatch,
-    /// The rule is not evaluated.
+    /// The rule is off.
     Off,
-    /// It is for this request, but by its `when` not now.
+    /// The rule matches, but its `when` does not apply now.
     NotNow,
-    /// A rule in front of it lets none behind it be asked.
+    /// An earlier rule has `stop`, so this one is not evaluated.
     Stopped,
-    /// A rule in front of it has refused the request.
+    /// An earlier rule has refused the request.
     NotAsked,
-    /// Something that this version does not know.
+    /// A verdict that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
@@ -85,36 +85,36 @@ pub struct ExplainedRule {
     pub rule: String,
     /// `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// What it says.
+    /// Its verdict.
     pub says: Says,
-    /// It lets the request pass, but an enforced rule behind it refuses: it is given back what it took.
+    /// It admits the request, but a later enforced rule refuses it, so its units are given back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub overruled: bool,
-    /// The rule in front of it, for which it is not asked.
+    /// The earlier rule because of which it is not evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
-    /// Why the store gave up; the rule's `on_error` holds.
+    /// Why the store gave up; the rule's `on_error` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The first part of its match that does not hold; absent when it is for the request.
+    /// The first part of its match that the request does not meet; absent if the rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<UnmetPart>,
     /// The first part of its key that the request lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<UnmetPart>,
-    /// The key of the request, if the rule is for it.
+    /// The key of the request, if the rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What the rule charges for it.
+    /// The cost that the rule charges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// The request names a cost that is none, and the default is charged.
+    /// The cost of the request is invalid, and the default is charged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invalid_cost: bool,
     /// The key has no limits here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
-    /// The ban of the key, whatever its limits say.
+    /// The ban of the key, which takes precedence over its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban: Option<ExplainedBan>,
     /// The index in `limits` of the one that refuses or is nearest to it.
@@ -128,7 +128,7 @@ pub struct ExplainedRule {
 /// A ban that is in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedBan {
-    /// For how long; absent when it has no end.
+    /// The time until it ends; absent if it has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts_ns: Option<u64>,
 }
@@ -136,12 +136,12 @@ pub struct ExplainedBan {
 /// A part of a rule that a request does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmetPart {
-    /// Where it stands in the rule: `match.headers[1]`, `key[0]`.
+    /// Its path in the rule: `match.headers[1]`, `key[0]`.
     pub place: String,
-    /// What it asks for, as in a rule file.
+    /// The required value, as in a rule file.
     pub asked: Value,
-    /// What the request has, bytes that are no UTF-8 as `\xNN`, cut after 200 characters. Absent when it
-    /// has nothing, and of `match.not`, all of which it has.
+    /// The value in the request, bytes that are no UTF-8 as `\xNN`, cut after 200 characters. Absent if
+    /// there is none, and for `match.not`, where the request has all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }
@@ -149,15 +149,15 @@ pub struct UnmetPart {
 /// One limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedLimit {
-    /// How it stands now. `retry_after_ns` is for this request.
+    /// Its current state. `retry_after_ns` is for this request.
     pub now: LimitView,
-    /// What it says of the request; of a rule that is not asked, what it would say.
+    /// Its verdict; if the rule is not evaluated, the verdict that it would give.
     pub says: Says,
-    /// What would be left, in cost units.
+    /// The cost units that would be left.
     pub remaining: u64,
-    /// How long it would hold the request.
+    /// The time that it would hold the request.
     pub wait_ns: u64,
-    /// How long it would then be until it is as good as new.
+    /// The time until it would then be full again.
     pub reset_after_ns: u64,
 }
 
@@ -177,7 +177,7 @@ impl ExplainAnswer {
             generation,
             verdict: outcome.verdict().into(),
             wait_ns: outcome.wait().get(),
-            refused_by: outcome.refusal().and_then(|said| name(said.rule)),
+            refused_by: outcome.refusal().and_then(|one| name(one.rule)),
             rules: each
                 .map(|(rule, active)| {
                     let (says, behind) = match rule.standing {
@@ -194,9 +194,9 @@ impl ExplainAnswer {
                         ..ExplainedRule::new(rule, active, now)
                     };
                     if let Standing::Asked(place) = rule.standing
-                        && let Some(said) = outcome.rules.get(place)
+                        && let Some(one) = outcome.rules.get(place)
                     {
-                        view.answered(said);
+                        view.set_outcome(one);
                     }
                     view
                 })
@@ -206,15 +206,15 @@ impl ExplainAnswer {
 }
 
 impl ExplainedRule {
-    /// What is known of a rule whether or not it was asked.
+    /// The view of a rule without its outcome.
     fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
         let rule = active.rule();
         let bucket = explained.bucket.as_ref();
         let limits = bucket
             .map(|bucket| bucket.limits.iter())
             .unwrap_or_default();
-        let own = active.limits_for(explained.key.as_deref()).iter();
-        let limits = own.zip(limits).map(|(limit, explained)| {
+        let rule_limits = active.limits_for(explained.key.as_deref()).iter();
+        let limits = rule_limits.zip(limits).map(|(limit, explained)| {
             let LimitExplained { used, now, answer } = explained;
             ExplainedLimit {
                 now: LimitView::new(limit, *used, now, answer.retry_after),
@@ -245,17 +245,17 @@ impl ExplainedRule {
         }
     }
 
-    /// With what it said.
-    fn answered(&mut self, said: &RuleOutcome) {
-        self.overruled = said.overruled;
-        self.says = match &said.answer {
+    /// Adds its outcome.
+    fn set_outcome(&mut self, outcome: &RuleOutcome) {
+        self.overruled = outcome.overruled;
+        self.says = match &outcome.answer {
             Answer::Decided(decision) => decision.verdict().into(),
             Answer::Unlimited => Says::Admit,
             Answer::Skipped => Says::Skip,
             Answer::KeyMissing | Answer::Banned(_) => Says::Refuse,
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
-                if said.refuses() {
+                if outcome.refuses() {
                     Says::Refuse
                 } else {
                     Says::Admit
@@ -269,8 +269,8 @@ const fn in_words(why: GaveUp) -> &'static str {
     match why {
         GaveUp::Conflicts => "the bucket is too busy",
         GaveUp::Failed => "the store failed",
-        GaveUp::UnknownPage => "the bucket is of another version of Loudou",
-        GaveUp::PageFull => "no room for the bucket",
+        GaveUp::UnknownPage => "another version of Loudou wrote the bucket",
+        GaveUp::PageFull => "the store is full",
         GaveUp::Outdated => "the rule has just changed",
     }
 }

@@ -1,8 +1,8 @@
 //! The contract between Loudou's filter and its terminal: every request and answer of `/v1`.
 //!
 //! Times in requests are duration strings (`30m`); in answers they are integers in nanoseconds of the
-//! server's monotonic clock with the unit in the name, beside `now_ns` of the same clock. `/v1` only
-//! grows: readers ignore fields they do not know.
+//! server's monotonic clock with the unit in the name, next to `now_ns` of the same clock. `/v1` only
+//! grows: readers ignore unknown fields.
 #![forbid(unsafe_code)]
 
 mod bucket;
@@ -14,8 +14,8 @@ mod status;
 mod top;
 
 pub use bucket::{
-    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, LimitView, OverrideKind,
-    OwnView, ResetAnswer,
+    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, KeyOverrideView, LimitView,
+    OverrideKind, ResetAnswer,
 };
 pub use event::{Event, EventKind, Events};
 pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
@@ -26,15 +26,15 @@ pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
 pub use status::{RuleTotals, Status, StoreStatus, UpstreamView};
 pub use top::{Top, TopEntry};
 
-/// The version of the contract, as it stands in paths.
+/// The version of the contract, as in paths.
 pub const API_VERSION: &str = "v1";
 /// The most buckets on one page.
 pub const MAX_PAGE: usize = 500;
-/// The buckets on a page when the request names no number.
+/// The buckets on a page if the request has no `limit`.
 pub const DEFAULT_PAGE: usize = 100;
 /// The most keys in a list of heavy hitters.
 pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
-/// The keys in it when the request names no number.
+/// The keys in it if the request has no `limit`.
 pub const DEFAULT_TOP: usize = 20;
 /// The longest reason of an edit, in bytes.
 pub const MAX_REASON: usize = 200;

@@ -17,7 +17,7 @@ pub struct ProblemAnswer<R = Value, E = Value> {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// This problem in words, and what to do.
+    /// This problem in words, with a remedy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// On a refused request: the policies it violated, as named in `RateLimit-Policy`.
@@ -27,10 +27,10 @@ pub struct ProblemAnswer<R = Value, E = Value> {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub violated_policies: Vec<String>,
-    /// On a bad body: everything that is wrong with it.
+    /// On a bad body: all its problems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RuleProblem>,
-    /// On 412 and 428: the rule as it is now.
+    /// On 412 and 428: the current rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RuleView<R, E>>,
 }
@@ -49,26 +49,26 @@ impl<R, E> Default for ProblemAnswer<R, E> {
     }
 }
 
-/// One thing that is wrong with rules or with an edit of them.
+/// One problem of rules or of an edit of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleProblem {
     /// Error or warning.
     #[serde(default)]
     pub severity: Severity,
-    /// Where: `limits[0].rate`.
+    /// Its path: `limits[0].rate`.
     pub path: String,
     /// The value that was found, as JSON.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// What is wrong.
+    /// The problem in words.
     pub message: String,
-    /// What is allowed.
+    /// The allowed values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
-    /// What was probably meant.
+    /// The value that was probably meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// The line in the text, from 1, where there is a text.
+    /// The line in the text, from 1, if there is a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// The column, in characters from 1.

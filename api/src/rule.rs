@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::status::RuleTotals;
 
-/// All rules. They are `R`, and edits of them `E`: the JSON for who asks, and for who answers something
-/// that serialises to it.
+/// All rules. They are `R`, and edits of them `E`: JSON in clients, and types that serialise to it in the
+/// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules<R = Value, E = Value> {
     /// The process; see [`crate::Status::instance`].
@@ -22,12 +22,12 @@ pub struct Rules<R = Value, E = Value> {
     pub rules: Vec<RuleView<R, E>>,
 }
 
-/// One rule: as it is in force, and as it is in the plugin configuration.
+/// One rule: as in force, and as in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleView<R = Value, E = Value> {
     /// Its name.
     pub name: String,
-    /// The process that it was read in; see [`crate::Status::instance`].
+    /// The process; see [`crate::Status::instance`].
     #[serde(default)]
     pub instance: String,
     /// The generation it was read at; send `"INSTANCE-GENERATION"` back as `If-Match`.
@@ -36,21 +36,21 @@ pub struct RuleView<R = Value, E = Value> {
     pub rule: R,
     /// The rule of the plugin configuration.
     pub base: R,
-    /// The edit that makes the difference, if any.
+    /// The edit of the base, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
-    /// What that edit replaces, as the body of `PUT /v1/rules/{rule}` would say it.
+    /// That edit as the body of `PUT /v1/rules/{rule}`.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub edit_body: Option<E>,
-    /// The overrides that were edited one by one, on top of the edit. What they give is in `rule`.
+    /// The overrides that were edited one by one, on top of the edit. Their values are in `rule`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideView>,
-    /// What it did so far.
+    /// Its totals so far.
     pub totals: RuleTotals,
 }
 
 impl<R, E> RuleView<R, E> {
-    /// What to send back as `If-Match`. A filter that names no process goes by the generation alone.
+    /// The value to send as `If-Match`. A filter that names no process uses the generation alone.
     pub fn etag(&self) -> String {
         match self.instance.as_str() {
             "" => format!("\"{}\"", self.generation),
@@ -59,12 +59,12 @@ impl<R, E> RuleView<R, E> {
     }
 }
 
-/// No default is asked of what an edit is.
+/// A default that needs none of `E`.
 const fn none<E>() -> Option<E> {
     None
 }
 
-/// Who edited a rule, and for how long.
+/// The author and lifetime of an edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditView {
     /// The name of the token.
@@ -76,7 +76,7 @@ pub struct EditView {
     pub at_ns: u64,
     /// When, in milliseconds since the Unix epoch.
     pub at_unix_ms: u64,
-    /// When it runs out, on the server's monotonic clock; absent for never.
+    /// When it expires, on the server's monotonic clock; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_ns: Option<u64>,
 }
@@ -84,21 +84,21 @@ pub struct EditView {
 /// An edited override.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverrideView {
-    /// The key as it stands in the rule: exact, or a beginning followed by `*`.
+    /// The key as in the rule: exact, or a prefix followed by `*`.
     pub key: String,
-    /// Who, why, when, and for how long.
+    /// Its author, reason, time and end.
     pub edit: EditView,
 }
 
 /// The answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditAnswer<R = Value, E = Value> {
-    /// Whether nothing was changed because it was a dry run.
+    /// Whether it was a dry run, which changes nothing.
     pub dry_run: bool,
     /// The rule in force before.
     pub before: R,
     /// The rule after; its `generation` is the new one.
     pub after: RuleView<R, E>,
-    /// What changed, in one line: `burst: capacity 15 → 30`; empty when nothing did.
+    /// The change in one line: `burst: capacity 15 → 30`; empty if nothing changed.
     pub change: String,
 }

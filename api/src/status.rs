@@ -3,15 +3,15 @@
 use loudou_rules::config::Access;
 use serde::{Deserialize, Serialize};
 
-/// How the filter does.
+/// The state of the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The filter's version.
     pub version: String,
     /// The commit it was built from.
     pub git: String,
-    /// The process, by a name that no other one has: empty from a filter that has none. Generations and
-    /// numbers of events mean nothing in another process.
+    /// The unique name of the process; empty from a filter that has none. Generations and event numbers
+    /// mean nothing in another process.
     #[serde(default)]
     pub instance: String,
     /// When the process started to limit, in milliseconds since the Unix epoch.
@@ -23,18 +23,18 @@ pub struct Status {
     pub now_ns: u64,
     /// The server's wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
-    /// How long ago the first worker started to limit.
+    /// The time since the first worker started to limit.
     pub uptime_ns: u64,
-    /// What the asker may do.
+    /// The access of the caller.
     pub access: Access,
     /// The bucket store.
     pub store: StoreStatus,
     /// The rules, in order of evaluation.
     pub rules: Vec<RuleTotals>,
-    /// Requests that wait now, on all workers.
+    /// Requests held now, on all workers.
     #[serde(default)]
     pub waiting: u64,
-    /// What needs attention.
+    /// Warnings for operators.
     pub warnings: Vec<String>,
 }
 
@@ -45,22 +45,22 @@ pub struct StoreStatus {
     pub buckets: u64,
     /// Slots in use, idle ones included.
     pub used: u64,
-    /// How many of `sampled` slots in use were idle.
+    /// The number of idle slots among `sampled`.
     pub sampled_idle: u64,
-    /// How many slots in use were looked at for `sampled_idle`.
+    /// The number of slots in use that were sampled for `sampled_idle`.
     pub sampled: u64,
     /// Idle buckets reclaimed; nothing was lost.
     pub evicted_lossless: u64,
-    /// Buckets with something taken that had to make room.
+    /// Buckets that were evicted before they were idle.
     pub evicted_lossy: u64,
-    /// Compare-and-swap conflicts that were tried again.
+    /// Retries after compare-and-swap conflicts.
     pub cas_retries: u64,
-    /// Decisions given up after too many conflicts; the rule's `on_error` held.
+    /// Decisions given up after too many conflicts; the rule's `on_error` applied.
     pub cas_give_ups: u64,
     /// Refusals whose count could not be written.
     pub lost_counts: u64,
     /// Places of ended requests that could not be given back; they are free again when their lease
-    /// is over.
+    /// expires.
     #[serde(default)]
     pub lost_returns: u64,
     /// Responses that were not counted for their upstream, by rules with `when`.
@@ -68,7 +68,7 @@ pub struct StoreStatus {
     pub lost_responses: u64,
 }
 
-/// What a rule did since Envoy started.
+/// The totals of a rule since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleTotals {
     /// Its name.
@@ -90,29 +90,29 @@ pub struct RuleTotals {
     pub held: u64,
     /// Whether an edit is in force.
     pub edited: bool,
-    /// Of a rule with `when`: the upstreams that were seen, in the order of their names. Absent of a rule
-    /// that always applies.
+    /// For a rule with `when`: the upstreams that were seen, sorted by name. Absent for a rule that always
+    /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstreams: Option<Vec<UpstreamView>>,
 }
 
-/// How an upstream does, by the `when` of a rule, as of `now_ns` of the answer.
+/// The health of an upstream by the `when` of a rule, as of `now_ns` of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamView {
     /// The beginning of the name of Envoy's cluster.
     pub cluster: String,
-    /// Its responses in the time over which they are counted.
+    /// Its responses within the counted time.
     pub responses: u64,
-    /// How many of them are errors.
+    /// The errors among them.
     pub errors: u64,
     /// Whether the rule applies to requests for it.
     pub applies: bool,
-    /// Since when it does, or does not, on the server's monotonic clock.
+    /// Since when `applies` has its value, on the server's monotonic clock.
     pub since_ns: u64,
 }
 
 impl RuleTotals {
-    /// Requests it let through, at once or after a wait.
+    /// Requests it admitted, at once or after a wait.
     pub const fn passed(&self) -> u64 {
         self.admitted.saturating_add(self.held)
     }

@@ -1,26 +1,26 @@
-//! `GET /v1/top?rule=&by=refused|admitted&limit=`: the keys that were refused or admitted most, lately.
+//! `GET /v1/top?rule=&by=refused|admitted&limit=`: the keys with the most recent refusals or admissions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::TopBy;
 
-/// Heavy hitters of recent time. What a worker counted in the last quarter of a second may be missing.
+/// Recent heavy hitters. Counts that a worker made in the last quarter of a second may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Top {
     /// The server's clock.
     pub now_ns: u64,
     /// The generation of the rules.
     pub generation: u64,
-    /// What is counted.
+    /// The counted outcome.
     pub by: TopBy,
-    /// Counts are of so much time up to now.
+    /// The length of the counted time, up to now.
     pub window_ns: u64,
-    /// The most counted ones, most first.
+    /// The keys with the highest counts, highest first.
     pub top: Vec<TopEntry>,
-    /// How many keys have a count, those that `limit` left out included.
+    /// The number of keys with a count, including those that `limit` left out.
     pub keys: u64,
-    /// How often a key that has no count was counted at most; with 0 all keys have one, and all counts
-    /// are exact.
+    /// The highest possible count of a key that has no count here; with 0 all keys have one, and all
+    /// counts are exact.
     pub missing_at_most: u64,
 }
 
@@ -31,8 +31,8 @@ pub struct TopEntry {
     pub rule: String,
     /// The key, as in buckets.
     pub key: String,
-    /// How often it was counted, at most.
+    /// Its count, at most.
     pub count: u64,
-    /// How much of `count` may be too much: it was counted at least `count - error` times.
+    /// The largest error of `count`: it was counted at least `count - error` times.
     pub error: u64,
 }

@@ -1,8 +1,8 @@
 //! The admin role: the HTTP API that the terminal uses.
 //!
-//! Requests land on any worker, and one answer never holds it for long: lists are cut by work done.
-//! Everything is answered from shared data and metrics, so it is the same on every worker. The calls that
-//! there are stand in one table ([`routes`]).
+//! Requests arrive at any worker, and no answer occupies it for long: lists are cut by work done.
+//! All answers come from shared data and metrics, so they are the same on every worker. The calls are in
+//! one table ([`routes`]).
 
 use loudou_api::Access;
 use loudou_rules::config::AdminSettings;
@@ -40,7 +40,7 @@ pub struct AdminPlane {
     registry: Registry,
 }
 
-/// What to do with a request after its headers.
+/// The next step for a request after its headers.
 #[derive(Debug)]
 pub enum Begin {
     /// Answer it now.
@@ -67,7 +67,7 @@ impl AdminPlane {
         }
     }
 
-    /// Answers a call whose body is there.
+    /// Answers a call whose body is complete.
     pub fn finish(&mut self, host: &dyn Host, mut call: Box<Call>) -> Reply {
         let body = host.request_body(MAX_BODY.saturating_add(1));
         call.body = body.unwrap_or_default();
@@ -75,7 +75,7 @@ impl AdminPlane {
             return too_large().reply();
         }
         if !call.body.is_empty() && !call.route.takes_body {
-            let detail = "this call takes no body: its parameters are in the query";
+            let detail = "this call takes no body: send its parameters in the query";
             return Failure::bad(detail).reply();
         }
         self.answer(host, &mut call)
@@ -109,7 +109,7 @@ impl AdminPlane {
         answer.unwrap_or_else(Failure::reply)
     }
 
-    /// The rules as they are at the time of a call.
+    /// The rules at the time of a call.
     fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Record, Failure> {
         let share = &self.settings.store.share;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);

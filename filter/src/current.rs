@@ -1,4 +1,4 @@
-//! The shared record as it is now: edits that have run out are dropped by whoever looks first.
+//! The current shared record: the first reader drops expired edits.
 
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::metrics::StoreMetrics;
 use crate::record::{self, Record, RecordError};
 
-/// Reads the record; drops, announces and tells of the edits that have run out.
+/// Reads the record; drops expired edits, announces the change and adds their events.
 pub(crate) fn load(
     host: &dyn Host,
     share: &str,
@@ -27,8 +27,8 @@ pub(crate) fn load(
         at: host.clock_at(now),
         kind: EventKind::EditExpired,
         generation: record.generation,
-        edit: "the edit ran out; the rule is back to its base",
-        keys: "ran out",
+        edit: "the edit expired; the rule is back to its base",
+        keys: "expired",
     };
     for ended in expired {
         events::add_ended(host, share, &over, &ended);

@@ -1,8 +1,8 @@
-//! The data role: decides on requests when they come, and gives back what they took when they end.
+//! The data role: decides on requests as they arrive, and gives back the units they hold when they end.
 //!
 //! A configuration becomes active at the first tick or request, not when it is configured: Envoy
-//! configures a canary VM to see whether it accepts a configuration at all, and that one must leave
-//! no trace in what the others share.
+//! configures a canary VM to see whether it accepts a configuration at all, and the canary must leave
+//! no trace in shared data.
 
 use loudou_limiter::Nanos;
 use loudou_rules::rule::RuleFile;
@@ -20,28 +20,28 @@ mod without_store;
 use active::{Active, Loan};
 use start::Configuration;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It passes; its response gets these headers.
     Pass(Headers),
-    /// It waits until the timer resumes it, and is answered like one that passes.
+    /// It is held until the timer resumes it, and its response gets these headers.
     Hold(Headers),
-    /// It is answered here.
+    /// It is refused with this answer.
     Refuse(Reply),
 }
 
-/// What a request holds until it ends.
+/// The resources that a request holds until it ends.
 #[derive(Debug, Default)]
 pub struct Stay {
     ticket: Option<Ticket>,
     loans: Vec<Loan>,
-    /// Whether it went on to an upstream whose response counts.
+    /// Whether it continued to an upstream whose response is counted.
     is_watched: bool,
 }
 
-/// Puts headers into the current response. What an upstream says in those of the draft stays, since
-/// they are lists; the others hold one value, and it is ours.
+/// Puts headers into the current response. The draft's headers are lists, so values of an upstream stay;
+/// the other headers have a single value, which the filter replaces.
 pub fn put(host: &dyn Host, headers: Headers) {
     for (name, value) in headers {
         if name.starts_with("x-") {
@@ -75,7 +75,7 @@ impl DataPlane {
         }
     }
 
-    /// Makes the configuration active, unless it is. Whether it is now.
+    /// Makes the configuration active, unless it is already. Returns whether it is active now.
     pub fn start(&mut self, host: &dyn Host) -> bool {
         self.start_at(host, host.now()).is_some()
     }
@@ -86,7 +86,7 @@ impl DataPlane {
                 Ok(active) => self.active = Some(active),
                 Err(error) => {
                     let line =
-                        format!("the rules are not active yet: {error:?}; rules' on_error holds");
+                        format!("the rules are not active yet: {error:?}; their on_error applies");
                     host.log(LogLevel::Error, &line);
                 }
             }
@@ -94,14 +94,14 @@ impl DataPlane {
         self.active.as_mut()
     }
 
-    /// When the timer is next needed.
+    /// The time at which the timer is next needed.
     fn next_tick(&self) -> Option<Nanos> {
         let active = self.active.as_ref().and_then(Active::due);
         [self.waiting.due(), active].into_iter().flatten().min()
     }
 
-    /// What the timer does: becomes active, resumes requests whose time has come, and flushes what was
-    /// counted. It runs on while there is more to do.
+    /// The timer's work: becomes active, resumes requests that are due, and flushes counts. The timer
+    /// keeps running while there is more to do.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
         if self.start_at(host, now).is_none() {
@@ -123,17 +123,17 @@ impl DataPlane {
         self.timer.fired(host, self.next_tick(), now);
     }
 
-    /// What to do with those who wait when the sandbox dies.
+    /// Answers the held requests if the sandbox dies.
     pub fn will(&self) -> Will {
         self.waiting.will(self.configuration.share())
     }
 
-    /// Whether a request still waits.
+    /// Whether a request is still held.
     pub fn waits(&self, stay: &Stay) -> bool {
         stay.ticket.is_some_and(|ticket| self.waiting.holds(ticket))
     }
 
-    /// A request is over, however it ended, perhaps while it was waiting: gives back what it held.
+    /// Ends a request, whatever its end, even while it is held: gives back its resources.
     pub fn end(&mut self, host: &dyn Host, stay: &Stay) {
         let Some(active) = &mut self.active else {
             return;
@@ -156,8 +156,8 @@ impl DataPlane {
         }
     }
 
-    /// Decides on the current request, which is that of `stream`. Whatever its fate, its stay has to
-    /// be ended.
+    /// Decides on the current request, which belongs to `stream`. Whatever its fate, the caller must end
+    /// its stay.
     pub fn decide(&mut self, host: &dyn Host, stream: u32) -> (Fate, Stay) {
         let now = host.now();
         self.start_at(host, now);

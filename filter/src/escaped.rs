@@ -1,11 +1,11 @@
-//! Text that somebody sent, as it stands in logs and in answers of one line: printable and in ASCII.
+//! Text from clients for logs and one-line answers: printable ASCII.
 
-/// All of a text.
+/// The whole text, escaped.
 pub(crate) fn escaped(text: &str) -> String {
     text.chars().flat_map(char::escape_default).collect()
 }
 
-/// The beginning of a key: one from a path may be any text, those of buckets are printable.
+/// The beginning of a key. A key from a path may be any text; keys of buckets are printable.
 pub(crate) fn shown(key: &str) -> String {
     let end = key
         .char_indices()

@@ -1,4 +1,4 @@
-//! The ring of events in shared data: who changed what.
+//! The ring of events in shared data: changes and their authors.
 
 use loudou_api::{Event, EventKind, Events};
 use loudou_limiter::Clock;
@@ -12,11 +12,11 @@ use crate::host::{Host, HostStore, LogLevel};
 use crate::json::{list, number, text};
 use crate::record::Ended;
 
-/// How many events are kept.
+/// The number of events that are kept.
 const KEPT: usize = 256;
-/// How many keys one event names.
+/// The most keys that one event names.
 const NAMED: usize = 8;
-/// Who did what happened by itself.
+/// The author of automatic events.
 pub(crate) const BY_ITSELF: &str = "loudou";
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -42,7 +42,7 @@ pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Ev
 }
 
 /// Adds an event, to the ring and to Envoy's log. Losing one to contention is logged, not fatal:
-/// what it tells of has happened.
+/// the change itself has happened.
 pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
     log(host, event);
     let added = swap(&mut HostStore(host), &key(share), &mut |bytes| {
@@ -51,12 +51,12 @@ pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
         serde_json::to_vec(&ring).ok()
     });
     if added != Ok(Swapped::Done) {
-        let line = "the event above could not be added to the events";
+        let line = "the event above could not be added to the list";
         host.log(LogLevel::Warn, line);
     }
 }
 
-/// Adds what there is to tell of edits that are over: of the rule's, and of overrides of its keys.
+/// Adds the events of edits that are over: that of the rule, and those of overrides of its keys.
 pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &Ended) {
     let event = |detail: String| Event {
         rule: Some(ended.rule.clone()),
@@ -82,14 +82,14 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
     add(host, share, &event);
 }
 
-/// How edits came to be over.
+/// The way in which edits ended.
 pub(crate) struct Over<'a> {
     pub(crate) at: Clock,
     pub(crate) kind: EventKind,
     pub(crate) generation: u64,
-    /// What is told of the edit of a rule.
+    /// The text for the edit of a rule.
     pub(crate) edit: &'a str,
-    /// What is told of overrides, after `the override of alice`.
+    /// The text for overrides, after `the override of alice`.
     pub(crate) keys: &'a str,
 }
 
@@ -108,8 +108,8 @@ fn log(host: &dyn Host, event: &Event) {
 }
 
 impl Ring {
-    /// The ring in shared data. One that cannot be read is started anew: events are for people, not for
-    /// decisions.
+    /// The ring in shared data. An unreadable ring is replaced by an empty one: events are for people, not
+    /// for decisions.
     fn read(bytes: Option<&[u8]>) -> Self {
         bytes.and_then(Self::parse).unwrap_or_default()
     }
@@ -147,8 +147,8 @@ fn read(event: &Value) -> Option<Event> {
     })
 }
 
-/// The events after number `after`; all of them if that is of another process, as a number that no event
-/// has had yet must be.
+/// The events after number `after`; all of them if the number is of another process. A number that no event
+/// has had yet must be of another process.
 pub(crate) fn after(
     host: &dyn Host,
     share: &str,
@@ -193,7 +193,7 @@ mod tests {
             rule: Some("per-user".to_owned()),
             key: Some("alice".to_owned()),
             reason: "sorry".to_owned(),
-            detail: "the bucket is as new".to_owned(),
+            detail: "the bucket was reset".to_owned(),
             until_ns: Some(7),
             ..event(at, EventKind::Reset, "ops", 2)
         };

@@ -1,7 +1,7 @@
 //! The only module that knows proxy-wasm: Envoy's callbacks on one side, the roles on the other.
 //!
-//! Nothing is decided here. [`exports`] are the functions that Envoy calls, [`abi`] those that it
-//! has; neither can panic, which would take this VM from every request of the worker. Both roles may
+//! No decision is made here. [`exports`] are the functions that Envoy calls, [`abi`] those that it
+//! offers; neither can panic, which would take this VM from every request of the worker. Both roles may
 //! share a VM, so a context is found by its number.
 
 use std::collections::HashMap;
@@ -16,17 +16,17 @@ use crate::plugin::{self, Plugin};
 mod abi;
 mod exports;
 
-/// What Envoy does after a callback.
+/// Envoy's next step after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Action {
-    /// It goes on to the next filter.
+    /// Continue with the next filter.
     Continue = 0,
-    /// It stops here until the stream is resumed or answered.
+    /// Stop here until the stream is resumed or answered.
     Pause = 1,
 }
 
-/// All that lives in this sandbox.
+/// The state of this sandbox.
 #[derive(Default)]
 struct Vm {
     /// The plugins: few, so a list is searched as fast as a map.
@@ -45,16 +45,16 @@ enum Root {
 #[derive(Default)]
 struct Stream {
     root: u32,
-    /// For the response to a request that passes.
+    /// The headers for the response to a request that passes.
     response_headers: Headers,
-    /// What it holds until it ends, its place while it waits for its time included.
+    /// The resources that it holds until it ends, including its place in the queue.
     stay: Stay,
-    /// The call of the admin API whose body is not whole yet.
+    /// The call of the admin API whose body is not complete yet.
     call: Option<Box<Call>>,
 }
 
 impl Vm {
-    /// A new context: a plugin when it has no root.
+    /// Creates a context: a plugin if it has no root.
     fn create(&mut self, context: u32, root: u32) {
         if root == 0 {
             self.put(context, Root::Unconfigured);
@@ -75,11 +75,11 @@ impl Vm {
     }
 
     fn root(&mut self, context: u32) -> Option<&mut Root> {
-        let found = self.roots.iter_mut().find(|(own, _)| *own == context);
+        let found = self.roots.iter_mut().find(|(other, _)| *other == context);
         found.map(|(_, root)| root)
     }
 
-    /// Whether the plugin takes its configuration.
+    /// Configures a plugin; returns whether it accepts the configuration.
     fn configure(&mut self, root: u32) -> bool {
         let host = EnvoyHost;
         let bytes = abi::plugin_configuration().unwrap_or_default();
@@ -116,13 +116,13 @@ impl Vm {
     fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
         let stream = self.streams.get_mut(&context)?;
         let mut roots = self.roots.iter_mut();
-        let (_, root) = roots.find(|(own, _)| *own == stream.root)?;
+        let (_, root) = roots.find(|(other, _)| *other == stream.root)?;
         Some((stream, root))
     }
 
     fn request_headers(&mut self, context: u32, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap-for-tests")]
-        trap_when_asked();
+        trap_on_request();
         match self.find(context) {
             Some((stream, Root::Data(plane))) => stream.limit(context, plane),
             Some((stream, Root::Admin(plane))) => {
@@ -137,7 +137,7 @@ impl Vm {
     }
 
     fn request_body(&mut self, context: u32, size: u32, end_of_stream: bool) -> Action {
-        // Past the largest body there is nothing to wait for.
+        // A body that is too large is answered at once.
         let too_large = usize::try_from(size).is_ok_and(|size| size > MAX_BODY);
         self.rest(context, end_of_stream || too_large)
     }
@@ -146,7 +146,7 @@ impl Vm {
         self.rest(context, true)
     }
 
-    /// What comes after the headers: it waits with a request that waits, and is the body of a call.
+    /// The body and trailers of a request: they wait while it is held, and complete the body of a call.
     fn rest(&mut self, context: u32, is_whole: bool) -> Action {
         match self.find(context) {
             Some((stream, Root::Data(plane))) if plane.waits(&stream.stay) => Action::Pause,
@@ -167,7 +167,7 @@ impl Vm {
         Action::Continue
     }
 
-    /// A context that is over: a request however it ended, or a plugin that was replaced.
+    /// Ends a context: a request, whatever its end, or a plugin that was replaced.
     fn done(&mut self, context: u32) {
         if let Some((stream, Root::Data(plane))) = self.find(context) {
             plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
@@ -229,9 +229,9 @@ impl Stream {
     }
 }
 
-/// What no request can make the filter do, so that a test can have it.
+/// Panics for a test: no other request can make the filter panic.
 #[cfg(feature = "trap-for-tests")]
-fn trap_when_asked() {
-    let asked = EnvoyHost.request_header("x-loudou-trap").is_some();
-    assert!(!asked, "a test asked for it");
+fn trap_on_request() {
+    let trap = EnvoyHost.request_header("x-loudou-trap").is_some();
+    assert!(!trap, "a test requested it");
 }

@@ -1,7 +1,7 @@
-//! The door to Envoy: everything the filter asks of its host.
+//! The interface to Envoy: everything that the filter needs from its host.
 //!
-//! Nothing above this trait knows that it runs in wasm. No method can panic, whatever the host
-//! answers: a status that has no place in an answer becomes `None` or [`StoreFailed`].
+//! Code above this trait does not know that it runs in wasm. No method can panic, whatever the host
+//! returns: an unexpected status becomes `None` or [`StoreFailed`].
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use loudou_store::{Cas, SharedData, StoreFailed, Written};
 #[cfg(test)]
 pub(crate) mod fake;
 
-/// A metric of Envoy's, by the number that defining it gave.
+/// An Envoy metric, by the number that its definition returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricId(pub u32);
 
-/// What kind of metric.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only rises.
@@ -26,14 +26,14 @@ pub enum MetricKind {
     Histogram,
 }
 
-/// How important a log line is.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Something to know once.
+    /// For information.
     Info,
     /// Something that needs attention.
     Warn,
-    /// Something that does not work.
+    /// Something that has failed.
     Error,
 }
 
@@ -53,8 +53,8 @@ pub struct Reply {
     pub headers: Vec<(Cow<'static, str>, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// The status that a gRPC call gets: Envoy makes an answer to one of this reply, and a message of
-    /// its body.
+    /// The status for a gRPC call: Envoy turns the reply into a gRPC answer, and its body into the
+    /// message.
     pub grpc_status: Option<u8>,
 }
 
@@ -71,7 +71,7 @@ pub trait Host {
     }
     /// The wall clock, in milliseconds since the Unix epoch: for display only.
     fn unix_ms(&self) -> u64;
-    /// Random bytes that an outsider cannot guess.
+    /// Random bytes that outsiders cannot guess.
     fn random(&self) -> [u8; 16];
 
     /// The first value of a header of the current request.
@@ -90,9 +90,9 @@ pub trait Host {
     fn set_response_header(&self, name: &str, value: &str);
     /// Answers the current request.
     fn reply(&self, reply: &Reply);
-    /// Answers the paused request of a stream; only as the last thing that happens here.
+    /// Answers the paused request of a stream; only as the last action of the sandbox.
     fn reply_to(&self, stream: u32, reply: &Reply);
-    /// Lets the paused request of a stream go on; only from the timer.
+    /// Resumes the paused request of a stream; only from the timer.
     fn resume(&self, stream: u32);
     /// Sets the period of the timer; 0 stops it.
     fn set_timer_ms(&self, period: u32);
@@ -115,7 +115,7 @@ pub trait Host {
     fn log(&self, level: LogLevel, line: &str);
 }
 
-/// The host's shared data, as the store wants it.
+/// The host's shared data, as the store needs it.
 pub(crate) struct HostStore<'a>(pub(crate) &'a dyn Host);
 
 impl SharedData for HostStore<'_> {

@@ -1,8 +1,8 @@
-//! Which process this is: a name that no other process has, and since when it runs.
+//! The identity of the process: a unique name, and its start time.
 //!
-//! It stands in the shared record, which is written once and lives exactly as long as shared data
-//! does. Generations and numbers of events start at 1 in every process, so on their own they tell
-//! nothing to a client that has seen the process before.
+//! It is part of the shared record, which is created once and lives exactly as long as shared data
+//! does. Generations and event numbers start at 1 in every process, so on their own they mean nothing
+//! to a client that has seen an earlier process.
 
 use loudou_limiter::{Clock, Nanos};
 use serde::Serialize;
@@ -11,15 +11,15 @@ use serde_json::Value;
 use crate::host::Host;
 use crate::json::{number, text};
 
-/// How many hexadecimal digits a name has.
+/// The number of hexadecimal digits in a name.
 const DIGITS: usize = 16;
 
 /// A process with its shared data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Instance {
-    /// 64 random bits. They are drawn for this alone: the seed of the store is a secret.
+    /// 64 random bits, drawn only for this name: the seed of the store is a secret.
     pub(crate) id: String,
-    /// When shared data came to be, in milliseconds since the Unix epoch.
+    /// When shared data was created, in milliseconds since the Unix epoch.
     pub(crate) started_unix_ms: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Instance {
 }
 
 impl Instance {
-    /// A new one, that starts now.
+    /// A new instance that starts now.
     pub(crate) fn start(host: &dyn Host) -> Self {
         let random = host.random();
         let id = random.first_chunk().copied().map_or(0, u64::from_le_bytes);
@@ -43,7 +43,7 @@ impl Instance {
         }
     }
 
-    /// The one that a record holds.
+    /// The instance in a record.
     pub(crate) fn read(instance: &Value) -> Option<Self> {
         Some(Self {
             id: text(instance, "id").filter(|id| is_id(id))?,
@@ -56,7 +56,7 @@ impl Instance {
         format!("\"{}-{generation}\"", self.id)
     }
 
-    /// Whether a stale `If-Match` was seen in another process.
+    /// Whether a stale `If-Match` comes from another process.
     pub(crate) fn is_other(&self, if_match: &str) -> bool {
         let tag = if_match.trim_matches('"');
         tag.split_once('-')
@@ -70,7 +70,7 @@ impl Instance {
     }
 }
 
-/// A place among the events as a client writes it: `INSTANCE-SEQ`, or the number alone.
+/// Parses a position in the events: `INSTANCE-SEQ`, or the number alone.
 pub(crate) fn parse_place(text: &str) -> Option<(Option<String>, u64)> {
     let Some((id, seq)) = text.split_once('-') else {
         return Some((None, text.parse().ok()?));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_etag_of_another_process_is_told_from_a_stale_one() {
+    fn an_etag_of_another_process_differs_from_a_stale_one() {
         let here = Instance::start(&FakeHost::default());
         for (seen, is_other) in [
             ("\"0808080808080808-1\"", true),

@@ -1,4 +1,4 @@
-//! Reading fields of what this filter wrote itself.
+//! Reads fields of JSON that this filter wrote.
 
 use loudou_limiter::Carry;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(crate) fn list<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Optio
     list.as_array()?.iter().map(read).collect()
 }
 
-/// A field that may be absent; nothing if it is there and damaged.
+/// A field that may be absent; `None` if it is present but damaged.
 #[expect(clippy::option_option, reason = "absent and damaged are different")]
 pub(crate) fn optional<T>(
     object: &Value,

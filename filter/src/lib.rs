@@ -1,7 +1,7 @@
 //! Loudou's filter: limits requests inside Envoy, and answers the admin API.
 //!
-//! One `.wasm` with two roles, chosen by the plugin configuration. The logic is behind the
-//! [`host::Host`] trait and runs natively in tests; only `glue` knows proxy-wasm.
+//! One `.wasm` has two roles, chosen by the plugin configuration. The logic uses the [`host::Host`]
+//! trait and runs natively in tests; only `glue` knows proxy-wasm.
 
 pub mod admin;
 mod current;
@@ -26,7 +26,7 @@ pub mod waiting;
 
 /// The version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit it was built from; `cargo xtask build` tells.
+/// The commit it was built from, set by `cargo xtask build`.
 pub const GIT: &str = match option_env!("LOUDOU_GIT") {
     Some(git) => git,
     None => "unknown",

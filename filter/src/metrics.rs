@@ -1,9 +1,9 @@
-//! Counters as Envoy metrics: process-wide, so that any worker can read what all of them counted.
+//! Counters as Envoy metrics: process-wide, so that any worker can read the counts of all workers.
 //!
 //! ```text
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs      counters
-//! <share>.wait_ms                                           histogram of what held requests wait
-//! <share>.waiting                                           gauge, requests that wait now
+//! <share>.wait_ms                                           histogram of the waits of held requests
+//! <share>.waiting                                           gauge, requests held now
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
 //! <share>.store.lost_returns | lost_responses
 //! <share>.store.used                                                             gauge
@@ -59,7 +59,7 @@ pub(crate) struct RuleMetrics {
     invalid_costs: Option<MetricId>,
 }
 
-/// What a rule did with a request.
+/// A rule's outcome for a request, as counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     Admitted,
@@ -68,7 +68,7 @@ pub(crate) enum Counted {
     ShadowRefused,
     Skipped,
     Error,
-    /// A request named a cost that is none; the rule's default was charged.
+    /// The cost of a request was invalid; the rule's default was charged.
     InvalidCost,
 }
 
@@ -180,13 +180,12 @@ impl StoreMetrics {
         }
     }
 
-    /// The number of changes to the rules so far, by all workers. Only good for telling whether
-    /// something changed.
+    /// The number of changes to the rules so far, by all workers. It only shows that something changed.
     pub(crate) fn changes(&self, host: &dyn Host) -> u64 {
         read(host, self.generation)
     }
 
-    /// Tells all workers that the rules have changed; after the record is written, never before.
+    /// Announces to all workers that the rules have changed; call it after the record is written.
     pub(crate) fn announce_change(&self, host: &dyn Host) {
         add(host, self.generation, 1);
     }
@@ -202,7 +201,7 @@ impl StoreMetrics {
         add(host, self.lost_responses, stats.lost_responses);
     }
 
-    /// A request waits for `wait`.
+    /// A request is held for `wait`.
     pub(crate) fn waits(&self, host: &dyn Host, wait: Nanos) {
         add(host, self.waiting, 1);
         if let Some(id) = self.wait_ms {
@@ -210,14 +209,14 @@ impl StoreMetrics {
         }
     }
 
-    /// `count` requests wait no longer.
+    /// `count` requests are no longer held.
     pub(crate) fn waited(&self, host: &dyn Host, count: usize) {
         if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
             host.add_to_metric(id, count.saturating_neg());
         }
     }
 
-    /// The requests that wait now, on all workers.
+    /// The number of requests held now, on all workers.
     pub(crate) fn waiting(&self, host: &dyn Host) -> u64 {
         read(host, self.waiting)
     }
@@ -229,7 +228,7 @@ impl StoreMetrics {
         }
     }
 
-    /// The counts; bound and sample are left to the caller.
+    /// The counts; the caller adds bound and sample.
     pub(crate) fn status(&self, host: &dyn Host) -> StoreStatus {
         StoreStatus {
             used: read(host, self.used),

@@ -1,4 +1,4 @@
-//! The plugin configuration: which role this plugin has, and its settings.
+//! The plugin configuration: the role of this plugin, and its settings.
 //!
 //! The data role's configuration is a rule file; the admin role's is `admin` with its tokens, and the
 //! same `store.namespace`.
@@ -18,12 +18,12 @@ pub enum Plugin {
     Admin(AdminSettings),
 }
 
-/// Reads a plugin configuration; all problems as log lines, warnings in the first list.
+/// Reads a plugin configuration. Warnings and problems are log lines.
 pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     if bytes.len() > config::MAX_FILE_BYTES {
         let most = config::MAX_FILE_BYTES;
         return Err(vec![format!(
-            "the configuration has {} bytes; at most {most}",
+            "the configuration has {} bytes; allowed: {most}",
             bytes.len()
         )]);
     }
@@ -41,7 +41,7 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
     Ok((Plugin::Data(file), lines(&problems)))
 }
 
-/// JSON text, as a `StringValue` carries it, or a `Struct`, as YAML in envoy.yaml becomes.
+/// Reads JSON text, as a `StringValue` carries it, or a `Struct`, which Envoy makes of YAML.
 fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
     let as_json = serde_json::from_slice(bytes);
     as_json.or_else(|error| {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told() {
+    fn every_problem_is_reported() {
         let wrong = br#"{"version":2,"admin":{"rule":"admin","tokens":[{"name":"","sha256":"xyz","may":"all"}]}}"#;
         let problems = read(wrong).expect_err("wrong");
         assert_eq!(problems.len(), 6, "{problems:#?}");

@@ -1,7 +1,7 @@
-//! Checks that a host's shared data has the semantics that exactness rests on.
+//! Checks that a host's shared data has the semantics on which exactness depends.
 //!
-//! Put-if-absent by a version no value has is what Envoy's host does, but only its source says so.
-//! Every VM makes sure once; unit tests run the same check on the fake.
+//! Envoy's host does put-if-absent for a version that no value has, but only its source documents that.
+//! Every VM checks it once; unit tests run the same check on the fake.
 
 use loudou_store::{CAS_ABSENT, StoreFailed, Written};
 

@@ -1,10 +1,10 @@
-//! The rules as all workers share them: the plugin configuration's, and the edits on top.
+//! The rules that all workers share: those of the plugin configuration, with edits on top.
 //!
-//! One record in shared data, changed by compare-and-swap. It holds, per rule, its base from the
-//! configuration, the edit if there is one, the overrides that were edited one by one, and the changes
-//! that live buckets may still have to undergo. It decides for every bucket of a rule that it knows,
-//! whatever the configuration of the worker: see [`Record::of_buckets`]. Format 3; a worker that meets
-//! another format leaves it alone and limits by its own configuration, in buckets of its own.
+//! They are one record in shared data, changed by compare-and-swap. For each rule it contains the base from
+//! the configuration, the edit if there is one, the overrides that were edited one by one, and the changes
+//! that live buckets may still have to follow. It decides for every bucket of a rule that it knows,
+//! whatever the configuration of the worker: see [`Record::of_buckets`]. This is format 3; a worker that
+//! finds another format leaves it alone and limits by its own configuration, in separate buckets.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -18,36 +18,36 @@ use serde::Serialize;
 use crate::host::{Host, HostStore};
 use crate::instance::Instance;
 
+mod adopt;
 mod edit;
 mod history;
 mod read;
-mod take_up;
 
-pub(crate) use edit::{Author, Edit, Ended, MAX_EDITED, OwnEdit, Who};
-pub(crate) use take_up::TakenUp;
+pub(crate) use adopt::Adopted;
+pub(crate) use edit::{Author, Edit, Ended, MAX_EDITED, Origin, OverrideEdit};
 
 const FORMAT: u8 = 3;
-/// How large edits may make it, in bytes. Every worker reads all of it after each edit.
+/// The largest record that an edit may make, in bytes. Every worker reads all of it after each edit.
 const MAX_RECORD: usize = 2 * MAX_FILE_BYTES;
 
 /// The record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Record {
     format: u8,
-    /// The process that it belongs to. It never changes.
+    /// The process of the record. It never changes.
     pub(crate) instance: Instance,
     /// Raised by every change.
     pub(crate) generation: u64,
     /// When the configuration that is in force was loaded: a newer one wins.
     since_ns: u64,
-    /// When it was taken up.
+    /// When it was adopted.
     taken_ns: u64,
-    /// How many configurations were taken up since that had been loaded before.
+    /// The number of rollbacks since a new configuration was adopted.
     rollbacks: u32,
     /// The rules in order of evaluation.
     pub(crate) rules: Vec<RuleRecord>,
-    /// Rules that the configuration has no more, the latest last: connections of an earlier one may still
-    /// be limited by them, and they may come back while their buckets live.
+    /// Removed rules, the latest last: connections of an earlier configuration may still be limited by them,
+    /// and they may come back while their buckets live.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gone: Vec<RuleRecord>,
 }
@@ -57,19 +57,19 @@ pub(crate) struct Record {
 pub(crate) struct RuleRecord {
     /// The rule of the plugin configuration.
     pub(crate) base: Rule,
-    /// What replaces parts of it.
+    /// The edit that replaces parts of the base.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) edit: Option<Edit>,
-    /// What was edited of single keys, on top of that.
+    /// The edited overrides of single keys, on top of that.
     #[serde(skip_serializing_if = "KeyMap::is_empty")]
-    pub(crate) own: KeyMap<OwnEdit>,
-    /// The changes that its buckets may still have to undergo.
+    pub(crate) own: KeyMap<OverrideEdit>,
+    /// The changes that its buckets may still have to follow.
     #[serde(serialize_with = "history::serialize")]
     history: History,
 }
 
 impl RuleRecord {
-    /// A rule that comes with `version`.
+    /// A rule that is added at `version`.
     fn new(base: Rule, version: u32) -> Self {
         Self {
             base,
@@ -84,14 +84,14 @@ impl RuleRecord {
         ActiveRule::new(self.effective(), self.history.clone())
     }
 
-    /// Whether it is the record of exactly this rule. By what it has of it: to compare rules field by field
-    /// is some KiB of code.
+    /// Whether it is the record of exactly this rule. Compares the JSON, since comparing rules field by
+    /// field takes some KiB of code.
     pub(crate) fn is_of(&self, rule: &Rule) -> bool {
         let written = |rule: &Rule| serde_json::to_vec(rule).ok();
         written(&self.base) == written(rule)
     }
 
-    /// Does something to the rule, and notes what that changes for its buckets.
+    /// Changes the rule, and notes the effect on its buckets.
     fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Self)) {
         let before = self.effective();
         change(self);
@@ -100,14 +100,14 @@ impl RuleRecord {
         self.bound_history();
     }
 
-    /// Whether its buckets are those of `rule`.
+    /// Whether it has the same buckets as `rule`.
     fn shares_buckets_with(&self, rule: &Rule) -> bool {
         self.base.name == rule.name && self.base.tag() == rule.tag()
     }
 }
 
 impl Record {
-    /// The record of a configuration nobody has edited.
+    /// The record of a configuration without edits.
     pub(crate) fn new(file: &RuleFile, since: Nanos) -> Self {
         let rules = file.rules.iter().cloned();
         Self {
@@ -137,19 +137,19 @@ impl Record {
         self.rules.iter_mut().find(|rule| rule.base.name == name)
     }
 
-    /// The record that decides for the buckets of `rule`, of whatever configuration: the newest rule of its
-    /// name whose key means the same. Without one its buckets are its own.
+    /// The record that decides for the buckets of `rule`, whatever its configuration: the newest rule of the
+    /// same name with the same key. Without one, the rule has separate buckets.
     pub(crate) fn of_buckets(&self, rule: &Rule) -> Option<&RuleRecord> {
         let mut all = self.rules.iter().chain(self.gone.iter().rev());
         all.find(|record| record.shares_buckets_with(rule))
     }
 
-    /// The version that the next change makes.
+    /// The version of the next change.
     pub(crate) fn next_version(&self) -> u32 {
         u32::try_from(self.generation.saturating_add(1)).unwrap_or(u32::MAX)
     }
 
-    /// When the next edit runs out.
+    /// When the next edit expires.
     pub(crate) fn next_expiry(&self) -> Nanos {
         let all = self.rules.iter().chain(&self.gone);
         let authors = all.flat_map(RuleRecord::authors);
@@ -157,7 +157,7 @@ impl Record {
         expiries.min().map_or(Nanos::MAX, Nanos::new)
     }
 
-    /// Drops what ran out by `now`.
+    /// Drops edits that expired by `now`.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
         let version = self.next_version();
         let rules = self.rules.iter_mut().chain(&mut self.gone);
@@ -165,21 +165,21 @@ impl Record {
         ended.filter(|ended| !ended.is_empty()).collect()
     }
 
-    /// Whether it is the record of just these rules.
+    /// Whether it is the record of exactly these rules.
     pub(crate) fn is_of(&self, file: &RuleFile) -> bool {
         let mut pairs = self.rules.iter().zip(&file.rules);
         self.rules.len() == file.rules.len() && pairs.all(|(old, new)| old.is_of(new))
     }
 }
 
-/// Why the record could not be read or changed.
+/// The reason why the record could not be read or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordError {
     /// No data role has written it yet.
     Missing,
     /// It has another format, or is damaged.
     Unreadable,
-    /// Others were faster, too often.
+    /// Other workers were faster too often.
     Contended,
     /// A rule was changed faster than its buckets can be brought forward.
     TooOften,
@@ -199,14 +199,14 @@ fn key(share: &str) -> Vec<u8> {
     [share.as_bytes(), b":rules"].concat()
 }
 
-/// Writes a record that nobody else has written yet; whether it was this call.
+/// Writes the record unless there is one; returns whether this call wrote it.
 pub(crate) fn create(host: &dyn Host, share: &str, record: &Record) -> Result<bool, RecordError> {
     let bytes = serde_json::to_vec(record).map_err(|_never| RecordError::Unreadable)?;
     Ok(host.shared_set(&key(share), &bytes, CAS_ABSENT)? == Written::Done)
 }
 
-/// Changes the record. `change` says whether it changed anything, and is called again on a fresh
-/// record when another worker was faster. The generation is raised with it.
+/// Changes the record. `change` returns whether it changed anything, and is called again on a fresh
+/// record when another worker was faster. Each change raises the generation.
 pub(crate) fn change<T>(
     host: &dyn Host,
     share: &str,
@@ -221,7 +221,7 @@ pub(crate) fn change<T>(
     Ok((record, outcome))
 }
 
-/// Changes what nobody sees of the record: the generation stays as it is.
+/// Changes internal parts of the record: the generation stays the same.
 pub(crate) fn tidy(
     host: &dyn Host,
     share: &str,
@@ -233,7 +233,7 @@ pub(crate) fn tidy(
     })
 }
 
-/// The same for an edit, which must not make it too large.
+/// The same as [`change`] for an edit, which must not make the record too large.
 pub(crate) fn edit(
     host: &dyn Host,
     share: &str,
@@ -268,7 +268,7 @@ fn change_within(
     outcome
 }
 
-/// The record in these bytes after a change, and its new bytes if that changes anything.
+/// The record in these bytes after a change, and its new bytes if they differ.
 fn changed(
     found: Option<&[u8]>,
     most: usize,

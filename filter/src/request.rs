@@ -1,4 +1,4 @@
-//! The current request, as rules want it: read from the host at first use, and only once.
+//! The current request as rules read it: each value comes from the host at first use, and only once.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::upstream;
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
     may_wait: bool,
-    /// By header name; those of other values are no header names.
+    /// Values by header name; the names of other values are no header names.
     known: Vec<(String, Option<Vec<u8>>)>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> HostRequest<'a> {
         }
     }
 
-    /// The same, which is refused where it would have to wait unless `may_wait`.
+    /// The same request; unless `may_wait`, it is refused instead of held.
     pub(crate) const fn waiting_if(mut self, may_wait: bool) -> Self {
         self.may_wait = may_wait;
         self
@@ -41,7 +41,7 @@ impl<'a> HostRequest<'a> {
         name: &str,
         read: &dyn Fn(&dyn Host) -> Option<Vec<u8>>,
     ) -> Option<Cow<'_, [u8]>> {
-        let known = self.known.iter().position(|(own, _)| own == name);
+        let known = self.known.iter().position(|(other, _)| other == name);
         let index = known.unwrap_or(self.known.len());
         if known.is_none() {
             self.known.push((name.to_owned(), read(self.host)));

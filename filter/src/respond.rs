@@ -1,4 +1,4 @@
-//! What clients see: rate-limit headers, and the answer to a refused request.
+//! Responses to clients: rate-limit headers, and the answer to a refused request.
 
 pub(crate) mod explain;
 mod grpc;

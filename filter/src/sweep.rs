@@ -1,7 +1,7 @@
 //! The sweep that brings the buckets of an often edited rule forward, a few pages at each run of the timer.
 //!
-//! All workers that know the rule are at it; a value in shared data says how far they have come. When all
-//! pages are done, the record forgets what every bucket has undergone.
+//! All workers that know the rule take part; a value in shared data has their progress. When all pages are
+//! done, the record forgets the changes that every bucket has followed.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -11,25 +11,25 @@ use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 use crate::host::{Host, HostStore};
 use crate::record::{self, Record};
 
-/// How many pages one run of the timer does.
+/// The pages of one run of the timer.
 const PAGES: u32 = 16;
-/// How many pages an edit does: there may be nobody else.
+/// The pages of an edit, since there may be no other worker that sweeps.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
 /// The time between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
-/// The rules that a worker has to sweep, and when it does the next bit.
+/// The rules that a worker has to sweep, and the time of its next step.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     rules: Vec<u32>,
     due: Nanos,
 }
 
-/// How far the sweep of a rule has come.
+/// The progress of a rule's sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
     rule_tag: u32,
-    /// To which version.
+    /// The version to which it brings buckets.
     version: u32,
     next_page: u32,
 }
@@ -61,7 +61,7 @@ impl Progress {
 }
 
 impl Sweep {
-    /// What a record leaves to do.
+    /// The sweep that a record needs.
     pub(crate) fn of(record: &Record) -> Self {
         Self {
             rules: record.to_sweep().map(|rule| rule.base.tag()).collect(),
@@ -69,12 +69,12 @@ impl Sweep {
         }
     }
 
-    /// When there is something to do.
+    /// The time of the next step, if there is one.
     pub(crate) fn due(&self) -> Option<Nanos> {
         (!self.rules.is_empty()).then_some(self.due)
     }
 
-    /// Does a bit if it is time, among the rules that this worker has; whether the record has changed.
+    /// Takes a step if it is due, for rules that this worker has; returns whether the record has changed.
     pub(crate) fn run(
         &mut self,
         host: &dyn Host,
@@ -85,7 +85,7 @@ impl Sweep {
         let known = self.rules.iter().copied();
         let mut known = known.filter_map(|tag| rules.iter().find(|rule| rule.tag() == tag));
         let Some(first) = known.next() else {
-            // A worker that knows the rule does it.
+            // A worker that has the rule sweeps it.
             self.rules.clear();
             return false;
         };
@@ -99,8 +99,8 @@ impl Sweep {
     }
 }
 
-/// Does some pages for one of `rules`: for the one that is begun, else for the first; whether the record
-/// has changed.
+/// Sweeps some pages for one of `rules`: the one that is under way, else the first. Returns whether the
+/// record has changed.
 pub(crate) fn step(
     host: &dyn Host,
     share: &str,
@@ -132,7 +132,7 @@ pub(crate) fn step(
     let end = progress.next_page.saturating_add(pages).min(table.pages());
     for page in progress.next_page..end {
         let brought = table.bring_page_forward(&mut HostStore(host), page, *rule, clock);
-        // What cannot be read is nobody's bucket; else once more from here.
+        // A page of another version has no bucket of the rule; any other failure repeats from this page.
         if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {
             return false;
         }
@@ -148,12 +148,12 @@ pub(crate) fn step(
         rule_tag: 0,
         ..progress
     };
-    // The next sweep begins anew; this one's end need not be known to do so.
+    // The next sweep starts anew, even if this write fails.
     let _ended = host.shared_set(&key, &progress.bytes(), load(host, &key).1);
     forgotten.is_ok()
 }
 
-/// How far a sweep has come, and the version of the value.
+/// The progress of a sweep, and the version of the stored value.
 fn load(host: &dyn Host, key: &[u8]) -> (Option<Progress>, Cas) {
     let mut bytes = Vec::new();
     match host.shared_get(key, &mut bytes) {

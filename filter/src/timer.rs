@@ -1,6 +1,6 @@
-//! The timer of one worker: set when something needs it, and to when that is.
+//! The timer of one worker, set to the time at which it is next needed.
 //!
-//! Setting it is a call of the host, so requests do not set it again when it fires soon enough anyway.
+//! Setting it costs a call of the host, so requests do not set it again if it fires soon enough anyway.
 
 use loudou_limiter::Nanos;
 
@@ -9,7 +9,7 @@ use crate::host::Host;
 /// The timer, as it was last set.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    /// In milliseconds; 0 when it is stopped, and `None` when somebody else has set it.
+    /// In milliseconds; 0 when it is stopped, and `None` when other code has set it.
     period: Option<u32>,
     fires_at: Nanos,
 }
@@ -24,14 +24,14 @@ impl Default for Timer {
 }
 
 impl Timer {
-    /// Lets it fire at `needed` or sooner.
+    /// Makes it fire at `needed` or sooner.
     pub(crate) fn fire_by(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         if needed.is_some_and(|needed| needed < self.fires_at) {
             self.set(host, needed, now);
         }
     }
 
-    /// It has fired: sets it to when it is next needed.
+    /// It has fired: sets it to the time at which it is next needed.
     pub(crate) fn fired(&mut self, host: &dyn Host, needed: Option<Nanos>, now: Nanos) {
         self.set(host, needed, now);
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    /// What is set, once it was known not to be this.
+    /// The period, if it was set since the last call.
     fn set(host: &FakeHost) -> Option<u32> {
         Some(host.timer_ms.replace(UNSET)).filter(|ms| *ms != UNSET)
     }
@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn when_it_has_fired_it_is_set_to_what_is_next() {
+    fn after_it_has_fired_it_is_set_to_the_next_time() {
         let (host, mut timer) = (fake(), Timer::default());
         timer.fired(&host, None, AT(0));
-        assert_eq!(set(&host), Some(0), "whoever set it before");
+        assert_eq!(set(&host), Some(0), "other code set it before");
         timer.fire_by(&host, Some(AT(9)), AT(8));
         assert_eq!(set(&host), Some(1));
         timer.fired(&host, Some(AT(10)), AT(9));

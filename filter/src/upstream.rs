@@ -1,9 +1,9 @@
-//! What the responses of upstreams say, for rules with `when`.
+//! Upstream responses, for rules with `when`.
 //!
-//! It is asked once a request has ended, whatever its end: only then are resets known, too. Envoy's
-//! flags tell what failed on the way to the upstream and back, and its details whether the upstream has
-//! answered at all. What this filter, another one or a route answered says nothing of the upstream, and
-//! neither does a client that left.
+//! They are evaluated after a request has ended, whatever its end: only then are resets known, too. Envoy's
+//! flags show failures on the way to the upstream and back, and its details show whether the upstream has
+//! answered at all. Answers of this filter, of another one or of a route are no sign of the upstream's
+//! health, and neither is a client that left.
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::{Clock, Nanos};
@@ -20,12 +20,12 @@ use crate::host::{Host, HostStore};
 /// of a stream's longest duration, protocol errors, and names that do not resolve.
 const FAILED: u64 = 0x2 | 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x8_0000 | 0x80_0000 | 0x400_0000;
 
-/// The cluster that the current request goes to, or went to.
+/// The cluster of the current request.
 pub(crate) fn cluster(host: &dyn Host) -> Option<Vec<u8>> {
     host.property("xds\0cluster_name")
 }
 
-/// Whether the response of an upstream is an error; `None` where it is no upstream's.
+/// Whether the response of an upstream is an error; `None` if the response is not an upstream's.
 fn is_error(host: &dyn Host) -> Option<bool> {
     let number = |path| {
         let bytes = host.property(path)?;
@@ -41,7 +41,7 @@ fn is_error(host: &dyn Host) -> Option<bool> {
     Some(matches!(code, 429 | 500..=599))
 }
 
-/// What is counted: each different `when`, with the names of its rules.
+/// The conditions to count for: each different `when`, with the names of its rules.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     whens: Vec<(When, Vec<String>)>,
@@ -66,7 +66,7 @@ impl Watch {
         !self.whens.is_empty()
     }
 
-    /// Counts the response of the current request, which has ended. The events that come of it.
+    /// Counts the response of the current request, which has ended. Returns the events that this causes.
     pub(crate) fn see(
         &self,
         host: &dyn Host,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_upstreams_answer() {
+    fn answers_of_upstreams() {
         for code in [200, 304, 404, 428, 430, 499, 600] {
             assert_eq!(ended(0, "via_upstream", code), Some(false), "{code}");
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_envoy_answers_instead() {
+    fn answers_of_envoy_instead() {
         // No healthy upstream, a time-out, a connection that fails, a reset in the middle of a body.
         for (flags, details, code) in [
             (0x2, "no_healthy_upstream", 503),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_the_upstream() {
+    fn answers_that_are_no_sign_of_the_upstream() {
         for (flags, details, code) in [
             (0, "loudou_over_limit{r.l}", 429),
             (0, "direct_response", 500),

@@ -1,7 +1,7 @@
-//! Requests that wait for their time: paused streams of one worker, released from its timer.
+//! Held requests: paused streams of one worker, released from its timer.
 //!
-//! A stream can only be resumed by the worker it belongs to, so each has a queue of its own; what
-//! they share is the bucket that gave out the times. The timer runs only while somebody waits.
+//! A stream can only be resumed by its own worker, so each worker has its own queue; the workers share
+//! the bucket that assigned the times. The timer runs only while the queue is not empty.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ use loudou_limiter::Nanos;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
 
-/// The most streams that wait on one worker. Beyond it, what would wait is refused.
+/// The most held streams of one worker. Further requests are refused instead of held.
 pub(crate) const MAX_WAITING: usize = 65_536;
 
-/// The most streams that one run of the timer releases. Envoy resumes them after it, one by one; but
-/// an answer that comes at once enters the sandbox again, and on the way out Envoy resumes the next,
-/// within the first. A few hundred on top of each other exhaust the sandbox's stack.
+/// The most streams that one run of the timer releases. Envoy resumes them afterwards, one by one; but
+/// an immediate answer enters the sandbox again, and on the way out Envoy resumes the next stream,
+/// nested in the first. A few hundred nested streams exhaust the sandbox's stack.
 pub(crate) const MAX_RELEASED: usize = 32;
 
 /// A place in the queue.
@@ -29,16 +29,16 @@ pub(crate) struct Ticket {
 
 type Line = RefCell<BTreeSet<Ticket>>;
 
-/// The streams that wait, the earliest due first. Shared with the sandbox's [`Will`].
+/// The held streams, the earliest due first. Shared with the sandbox's [`Will`].
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Rc<Line>);
 
 impl Waiting {
-    /// Nobody is ever inside already: no method calls anybody.
+    /// The queue is never borrowed already: no method calls other code.
     fn line<T: Default>(&self, use_line: impl FnOnce(&mut BTreeSet<Ticket>) -> T) -> T {
         match self.0.try_borrow_mut() {
             Ok(mut line) => use_line(&mut line),
-            Err(_inside) => T::default(),
+            Err(_borrowed) => T::default(),
         }
     }
 
@@ -46,14 +46,14 @@ impl Waiting {
         self.line(|line| line.len() >= MAX_WAITING)
     }
 
-    /// Lets `stream` wait until `due`.
+    /// Holds `stream` until `due`.
     pub(crate) fn enter(&self, stream: u32, due: Nanos) -> Ticket {
         let ticket = Ticket { due, stream };
         self.line(|line| line.insert(ticket));
         ticket
     }
 
-    /// Who is due first.
+    /// The stream that is due first.
     fn first(&self) -> Option<Ticket> {
         self.line(|line| line.first().copied())
     }
@@ -63,23 +63,23 @@ impl Waiting {
         self.first().map(|next| next.due)
     }
 
-    /// Whether a stream still waits.
+    /// Whether a stream is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
         self.line(|line| line.contains(&ticket))
     }
 
-    /// Takes a stream out that will not wait any longer. Whether it still did.
+    /// Removes a stream from the queue; returns whether it was still held.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
         self.line(|line| line.remove(&ticket))
     }
 
-    /// The next stream whose time has come.
+    /// Removes the next stream that is due.
     pub(crate) fn next_due(&self, now: Nanos) -> Option<u32> {
         let next = self.first().filter(|next| next.due <= now)?;
         self.leave(next).then_some(next.stream)
     }
 
-    /// What to do with those who wait here when the sandbox dies.
+    /// Answers the streams in this queue if the sandbox dies.
     pub(crate) fn will(&self, share: &str) -> Will {
         Will {
             share: share.to_owned(),
@@ -88,8 +88,8 @@ impl Waiting {
     }
 }
 
-/// What is left to do when the sandbox dies. Envoy would neither resume nor answer those who wait in
-/// it, and the gauge that counts them outlives it.
+/// The last actions when the sandbox dies. Envoy would neither resume nor answer the held requests, and
+/// the gauge that counts them outlives the sandbox.
 #[derive(Debug)]
 pub struct Will {
     share: String,
@@ -97,12 +97,12 @@ pub struct Will {
 }
 
 impl Will {
-    /// Whether nobody can wait there any more.
+    /// Whether its queue no longer exists.
     pub fn is_void(&self) -> bool {
         self.line.strong_count() == 0
     }
 
-    /// Answers those who wait, and takes them off the count.
+    /// Answers the held requests, and subtracts them from the gauge.
     pub fn execute(&self, host: &dyn Host) {
         let Some(line) = self.line.upgrade() else {
             return;
@@ -112,7 +112,7 @@ impl Will {
         };
         let mut registry = Registry::default();
         StoreMetrics::define(host, &mut registry, &self.share).waited(host, streams.len());
-        // Envoy says the same to all other requests that the sandbox was busy with.
+        // Envoy gives the same answer to all other requests in the sandbox.
         let reply = Reply {
             status: 503,
             ..Reply::default()

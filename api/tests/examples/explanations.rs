@@ -1,4 +1,4 @@
-//! What is explained of a request.
+//! Explanations of requests.
 
 use loudou_api::{ExplainAnswer, Says};
 use loudou_limiter::{Clock, Nanos};

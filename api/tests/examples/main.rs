@@ -1,11 +1,11 @@
-//! An example of every answer, kept as it is on the wire. A field that changes its name or its form
-//! turns one of these red: `/v1` only grows.
+//! An example of every answer, as sent on the wire. A field that changes its name or its form fails one
+//! of these tests: `/v1` only grows.
 
 use loudou_api::{
     Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
-    Event, EventKind, Events, ExplainedRule, LimitView, OverrideKind, OverrideView, OwnView,
-    ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says, Status,
-    StoreStatus, Top, TopBy, TopEntry, UpstreamView,
+    Event, EventKind, Events, ExplainedRule, KeyOverrideView, LimitView, OverrideKind,
+    OverrideView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says,
+    Status, StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 mod explanations;
 
-/// The example says what we write, and we read what it says.
+/// The example is as written, and reads back as the same value.
 fn holds<T>(answer: &T, example: &str) -> serde_json::Result<()>
 where
     T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
@@ -98,7 +98,7 @@ fn banned() -> BucketView {
         }),
         strikes: 2,
         penalties: 1,
-        own: Some(OwnView {
+        own: Some(KeyOverrideView {
             pattern: "alice*".to_owned(),
             gives: OverrideKind::Scale,
         }),
@@ -273,10 +273,9 @@ fn events() -> serde_json::Result<()> {
     holds(&followed, nothing)
 }
 
-/// What `rules` would make of a request once it was sent so often.
-/// A server that knows more to say.
+/// A server with more fields.
 #[test]
-fn what_a_newer_server_says_is_unknown() -> serde_json::Result<()> {
+fn a_verdict_of_a_newer_server_is_unknown() -> serde_json::Result<()> {
     let rule = r#"{"rule":"r","mode":"enforce","says":"banned","until_ns":7}"#;
     let rule: ExplainedRule = serde_json::from_str(rule)?;
     assert_eq!(rule.says, Says::Unknown);
@@ -334,7 +333,7 @@ fn a_newer_server_is_understood() -> serde_json::Result<()> {
     Ok(())
 }
 
-/// A server from before there was a choice.
+/// A server from before the field existed.
 #[test]
 fn the_level_of_an_older_server_drains() -> serde_json::Result<()> {
     let limit = r#"{"name":"l","algorithm":"funnel","capacity":4,"rate":"1/s","remaining":1,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::host::Reply;
 use crate::record::{Record, RecordError};
 
-/// A call that did not work out.
+/// A call that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     problem: Box<ProblemAnswer<Rule, RuleEdit>>,
@@ -33,12 +33,12 @@ impl Failure {
         }
     }
 
-    /// 400 with what is wrong.
+    /// 400 with the problem.
     pub(super) fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(400, "Bad request", detail)
     }
 
-    /// 400 with everything that is wrong with a body that should be `what`.
+    /// 400 with all problems of a body that should be `what`.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
         failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
@@ -53,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// The same, with the rule as it is now.
+    /// The same, with the current rule.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
         self
@@ -74,19 +74,19 @@ impl Failure {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
         if error == RecordError::TooLarge {
-            let detail = "the rules with all their edits would be too large: drop edits, or put them into \
+            let detail = "the rules with all edits would be too large: drop edits, or move them into \
                           the configuration";
             return Self::new(409, "Too many edits", detail);
         }
         let detail = match error {
             RecordError::Missing => {
-                "no rules yet: no data listener of this share has started; is its vm_id the same, \
-                 and its store.namespace?"
+                "no rules yet: no data listener of this namespace has started; do its vm_id and its \
+                 store.namespace match?"
             }
-            RecordError::Unreadable => "the rules in shared data are of another version of Loudou",
-            RecordError::Contended => "too many edits at once; try again",
+            RecordError::Unreadable => "another version of Loudou wrote the rules in shared data",
+            RecordError::Contended => "too many concurrent edits; try again",
             RecordError::TooOften => {
-                "this rule was edited faster than its buckets can follow; try again in some seconds"
+                "this rule was edited faster than its buckets can follow; try again in a few seconds"
             }
             RecordError::Failed | RecordError::TooLarge => FAILED,
         };
@@ -99,11 +99,11 @@ impl From<GaveUp> for Failure {
         let detail = match gave_up {
             GaveUp::Conflicts => "the bucket is too busy; try again",
             GaveUp::Failed => FAILED,
-            GaveUp::UnknownPage => "the bucket is of another version of Loudou",
+            GaveUp::UnknownPage => "another version of Loudou wrote the bucket",
             GaveUp::Outdated => "the rule has just changed; try again",
             GaveUp::PageFull => {
-                "there is no room: every bucket that could be evicted is banned by an operator or has requests \
-                 in flight; lift a ban that is not needed, or raise store.buckets"
+                "the store is full: every bucket that could be evicted is banned by an operator or has requests \
+                 in flight; lift bans that are not needed, or raise store.buckets"
             }
         };
         Self::new(503, "Not available", detail)
@@ -116,12 +116,12 @@ pub(super) fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
 }
 
-/// An answer about rules: the process with its generation is its `ETag`.
+/// An answer about rules, whose `ETag` is the process with its generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record), json(body))
 }
 
-/// An answer whatever it is made of.
+/// An answer with status 200.
 fn whole(record: Option<&Record>, body: Vec<u8>) -> Reply {
     let mut headers = vec![("content-type", "application/json".to_owned())];
     headers.extend(record.map(|record| ("etag", record.instance.etag(record.generation))));

@@ -1,4 +1,4 @@
-//! Who may call, and what they may do.
+//! Authentication of callers, and their access.
 
 use loudou_api::Access;
 use loudou_rules::config::AdminSettings;
@@ -9,16 +9,16 @@ use subtle::ConstantTimeEq;
 use super::answer::Failure;
 use crate::host::Host;
 
-/// Who calls.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     /// The name of the token.
     pub(super) name: String,
-    /// What it may do.
+    /// The access of the token.
     pub(super) access: Access,
 }
 
-/// The caller behind the current request, if it may call at all.
+/// The caller of the current request, if it may call at all.
 pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Caller, Failure> {
     if host.request_header("origin").is_some() {
         let detail = "requests from web pages (with an Origin header) are refused";
@@ -33,7 +33,7 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
         return Err(Failure::new(401, "Unauthorized", detail));
     };
     let digest: [u8; 32] = Sha256::digest(token).into();
-    // Every token is compared, and in constant time: the time tells nothing about any of them.
+    // Every token is compared, and in constant time: the time reveals nothing about any token.
     let mut known = None;
     for token in &settings.tokens {
         if bool::from(token.sha256.ct_eq(&digest)) {
@@ -45,7 +45,7 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
             name: token.name.clone(),
             access: token.may,
         })
-        .ok_or_else(|| Failure::new(401, "Unauthorized", "the token is not known here"))
+        .ok_or_else(|| Failure::new(401, "Unauthorized", "unknown token"))
 }
 
 fn bearer(header: &[u8]) -> Option<&[u8]> {
@@ -57,7 +57,7 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 }
 
 /// Without tokens, only this machine may call. A port of 0 means that the address came from a
-/// header, which anybody can write.
+/// header, which any client can write.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
     let source = host.property("source\0address").unwrap_or_default();
     let address = std::str::from_utf8(bare_address(&source)).ok();
@@ -70,6 +70,6 @@ fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
         });
     }
     let detail =
-        "no tokens are configured, so only loopback peers may call; configure admin.tokens";
+        "no tokens are configured, so only loopback clients may call; configure admin.tokens";
     Err(Failure::new(403, "Forbidden", detail))
 }

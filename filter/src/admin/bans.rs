@@ -25,7 +25,7 @@ impl AdminPlane {
         let setting = self.setting(host, call)?;
         let before = setting.set(self, host, SetTo::Banned(span))?;
         let words = match span {
-            None => "banned until somebody lifts it".to_owned(),
+            None => "banned until the ban is lifted".to_owned(),
             Some(span) => format!("banned for {span}"),
         };
         let mut conduct = Conduct::default();
@@ -43,15 +43,15 @@ impl AdminPlane {
         let found = setting.look(host)?;
         let has_ban = found.is_some_and(|slot| slot.conduct.ban(now).is_some());
         if !has_ban && matches!(setting.active.grant(call.key()), Grant::Banned) {
-            let detail = "an override bans this key: drop or change that";
+            let detail = "an override bans this key: drop or change it";
             return Err(Failure::new(409, "Banned by an override", detail));
         }
         let before = setting.set(self, host, SetTo::Free)?;
         let conduct = before.as_ref().map(|slot| slot.conduct).unwrap_or_default();
         let was_banned = conduct.ban(now).is_some();
         let words = match (was_banned, conduct.strikes > 0 || conduct.bans > 0) {
-            (true, _) => Some("its ban is lifted"),
-            (false, true) => Some("its refusals and bans are forgotten"),
+            (true, _) => Some("the ban was lifted"),
+            (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
         if let Some(words) = words {
@@ -64,7 +64,7 @@ impl AdminPlane {
         let key = call.key();
         let (record, active) = self.rule_of(host, call)?;
         if !is_key(key) {
-            let detail = "no request has this key: write it as the buckets show it";
+            let detail = "no request has this key: write it as the bucket list shows it";
             return Err(Failure::bad(detail));
         }
         if let Err(Impossible { why, meant }) = active.rule().may_have(key, false) {
@@ -82,7 +82,7 @@ impl AdminPlane {
     }
 }
 
-/// A ban that is to be set or lifted.
+/// A ban to set or to lift.
 struct Setting<'a> {
     call: &'a Call,
     generation: u64,
@@ -96,7 +96,7 @@ impl Setting<'_> {
         self.table.look(&mut HostStore(host), id)
     }
 
-    /// Sets it; the bucket as it was.
+    /// Sets or lifts the ban; returns the bucket before.
     fn set(
         &self,
         plane: &mut AdminPlane,

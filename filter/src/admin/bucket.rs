@@ -1,6 +1,8 @@
-//! A bucket as answers show it: its limits, and what there is of a ban, a penalty or an override.
+//! A bucket in answers: its limits, and its ban, penalty or override.
 
-use loudou_api::{BanBy, BanView, BucketState, BucketView, LimitView, OverrideKind, OwnView};
+use loudou_api::{
+    BanBy, BanView, BucketState, BucketView, KeyOverrideView, LimitView, OverrideKind,
+};
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{BucketDecision, Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
@@ -10,34 +12,34 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
 
-/// A bucket as it is at `now`, without touching it.
+/// A bucket at `now`, without changing it.
 pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, clock: Clock) -> BucketView {
     let now = clock.now;
     let limits = rule.limits_of(&key);
     let bucket = rule.bucket_of(&key, slot, clock);
     let level = limits.peek(&bucket, 0, now);
-    let asked = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
-    let decisions = level.decisions().zip(asked.decisions());
+    let usual = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
+    let decisions = level.decisions().zip(usual.decisions());
     let numbers = limits.used(&bucket, now).into_iter().zip(decisions);
     let views = limits.iter().zip(numbers);
-    let views = views.map(|(limit, (used, (level, asked)))| {
-        LimitView::new(limit, used, level, asked.retry_after)
+    let views = views.map(|(limit, (used, (level, usual)))| {
+        LimitView::new(limit, used, level, usual.retry_after)
     });
     let conduct = conduct(rule, slot, now);
     let ban = ban_view(rule, slot, &key, now);
     BucketView {
         rule: rule.rule().name.clone(),
         limits: views.collect(),
-        reported: asked.reported_index(),
+        reported: usual.reported_index(),
         admitted: slot.admitted,
         refused: slot.refused,
         last_seen_ns: slot.bucket.last.get(),
-        state: state(rule, ban, &level, &asked, &key),
+        state: state(rule, ban, &level, &usual, &key),
         hidden_ban: imposed(slot, now).filter(|_| ban.is_some_and(|ban| ban.by == BanBy::Override)),
         ban,
         strikes: conduct.strikes.into(),
         penalties: conduct.bans.into(),
-        own: own_view(rule, &key),
+        own: key_override(rule, &key),
         key,
     }
 }
@@ -46,13 +48,13 @@ fn state(
     rule: &ActiveRule,
     ban: Option<BanView>,
     level: &BucketDecision,
-    asked: &BucketDecision,
+    usual: &BucketDecision,
     key: &str,
 ) -> BucketState {
     let is_limited = matches!(rule.grant(key), Grant::Limits(_));
     if ban.is_some() {
         BucketState::Banned
-    } else if asked.is_refused() && is_limited {
+    } else if usual.is_refused() && is_limited {
         BucketState::Refusing
     } else if level.reset_after() == Nanos::ZERO {
         BucketState::Idle
@@ -61,7 +63,7 @@ fn state(
     }
 }
 
-/// The ban in force. Of an override nothing tells when it ends.
+/// The ban in force. That of an override has no known end.
 pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) -> Option<BanView> {
     if matches!(rule.grant(key), Grant::Banned) {
         let (until_ns, by) = (None, BanBy::Override);
@@ -70,7 +72,7 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
     imposed(slot, now)
 }
 
-/// The ban that stands in a slot.
+/// The ban in a slot.
 fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     let ban = slot.conduct.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
@@ -84,7 +86,7 @@ fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     })
 }
 
-/// What is not forgotten of its conduct.
+/// The conduct that still counts.
 fn conduct(rule: &ActiveRule, slot: &Slot, now: Nanos) -> Conduct {
     let mut conduct = slot.conduct;
     conduct.settle(now);
@@ -95,7 +97,7 @@ fn conduct(rule: &ActiveRule, slot: &Slot, now: Nanos) -> Conduct {
     conduct
 }
 
-fn own_view(rule: &ActiveRule, key: &str) -> Option<OwnView> {
+fn key_override(rule: &ActiveRule, key: &str) -> Option<KeyOverrideView> {
     let (pattern, own) = rule.rule().overrides.get_with_pattern(key)?;
     let gives = match own {
         Override::Scale(_) => OverrideKind::Scale,
@@ -103,15 +105,15 @@ fn own_view(rule: &ActiveRule, key: &str) -> Option<OwnView> {
         Override::Unlimited => OverrideKind::Unlimited,
         Override::Banned => OverrideKind::Banned,
     };
-    Some(OwnView { pattern, gives })
+    Some(KeyOverrideView { pattern, gives })
 }
 
-/// Why there is no bucket of a key.
+/// The reason why a key has no bucket.
 pub(super) fn no_bucket(rule: &ActiveRule, key: &str) -> Failure {
-    let own = own_view(rule, key).filter(|_| !matches!(rule.grant(key), Grant::Limits(_)));
+    let own = key_override(rule, key).filter(|_| !matches!(rule.grant(key), Grant::Limits(_)));
     let detail = match own {
-        None => "this key has no bucket: it never took anything, or is as good as new".to_owned(),
-        Some(OwnView { pattern, gives }) => {
+        None => "this key has no bucket: nothing of its limits is used".to_owned(),
+        Some(KeyOverrideView { pattern, gives }) => {
             let gives = gives.name();
             format!("this key needs no bucket: the override of `{pattern}` makes it {gives}")
         }

@@ -20,7 +20,7 @@ use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{Record, RuleRecord};
 
-/// How much work one answer does, so that it fits well into a millisecond: a page that was never
+/// The most work of one answer, so that it fits well into a millisecond: a page that was never
 /// written costs 1, one with buckets [`FULL_PAGE_WORK`].
 const MAX_WORK: u32 = 2048;
 const FULL_PAGE_WORK: u32 = 16;
@@ -69,9 +69,9 @@ impl AdminPlane {
             event.key = Some(shown(key));
             event.reason = reason;
             event.detail = if before.ban.is_some() {
-                "the bucket is as new, and its ban is lifted".to_owned()
+                "the bucket was reset, and its ban was lifted".to_owned()
             } else {
-                "the bucket is as new".to_owned()
+                "the bucket was reset".to_owned()
             };
             events::add(host, share, &event);
         }
@@ -81,7 +81,7 @@ impl AdminPlane {
         }))
     }
 
-    /// The record, and of its rules the one that the path names.
+    /// The record, and the rule that the path names.
     pub(super) fn rule_of(
         &mut self,
         host: &dyn Host,
@@ -93,7 +93,7 @@ impl AdminPlane {
     }
 }
 
-/// Where a search goes on: a page, and the fingerprint after which.
+/// The position at which a search continues: a page, and the last fingerprint seen on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cursor {
     page: u32,
@@ -122,7 +122,7 @@ impl Cursor {
     }
 }
 
-/// What is looked for.
+/// The filters and bounds of a search.
 #[derive(Debug)]
 struct Search {
     rule_tag: Option<u32>,
@@ -163,7 +163,7 @@ impl Search {
         })
     }
 
-    /// Collects what is found; where to go on, if not at the end.
+    /// Collects matching buckets; returns where to continue, unless it reached the end.
     fn run(
         &self,
         host: &dyn Host,
@@ -181,7 +181,7 @@ impl Search {
                 });
             }
             work = work.saturating_add(1);
-            // A page of another version is left out; GET on one of its buckets tells so.
+            // A page of another version is left out; GET on one of its buckets reports that.
             let Ok(Some((page, names))) = table.page(&mut HostStore(host), index) else {
                 continue;
             };
@@ -197,7 +197,7 @@ impl Search {
         None
     }
 
-    /// Searches one page from the bucket `after` on; the last bucket seen, if there are enough now.
+    /// Searches one page after the bucket `after`; returns the last bucket seen once there are enough.
     fn search_page(
         &self,
         rules: &[ActiveRule],
@@ -236,16 +236,16 @@ impl Search {
     }
 }
 
-/// The bucket after `after`, by fingerprint. A page has few: looking for each takes no sorting, and
-/// less room in the module.
+/// The bucket after `after`, by fingerprint. A page has few buckets, so searching for each needs no sort
+/// and less room in the module.
 fn next(page: &Page, after: Option<u64>) -> Option<&Slot> {
     let rest = page.slots.iter();
     let rest = rest.filter(|slot| after.is_none_or(|after| slot.fingerprint > after));
     rest.min_by_key(|slot| slot.fingerprint)
 }
 
-/// Whether a key has a part, which is not empty. Keys are short: what `str` has for long texts is
-/// several KiB of the module.
+/// Whether a key contains a part, which is not empty. Keys are short: the search of `str`, for long
+/// texts, takes several KiB of the module.
 fn has(key: &str, part: &str) -> bool {
     let mut places = key.as_bytes().windows(part.len());
     places.any(|place| place == part.as_bytes())

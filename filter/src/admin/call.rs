@@ -16,38 +16,38 @@ use crate::host::{Host, Reply};
 
 /// The longest path with query, in bytes.
 const MAX_PATH: usize = 4096;
-/// The step of a route's path that stands for the name of a rule.
+/// The step of a route's path that matches the name of a rule.
 const RULE: &str = "RULE";
-/// The one that stands for a key.
+/// The step that matches a key.
 pub(super) const KEY: &str = "KEY";
 
-/// What answers a call.
+/// The function that answers a call.
 pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply, Failure>;
 
-/// One call that there is.
+/// One call of the API.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) method: &'static str,
-    /// As the documentation writes it: `RULE` and `KEY` stand for any text.
+    /// The path as documented: `RULE` and `KEY` match any text.
     pub(super) path: &'static str,
-    /// What a token has to be allowed.
+    /// The access that a token needs.
     pub(super) access: Access,
-    /// The query parameters that are understood.
+    /// The allowed query parameters.
     pub(super) query: &'static [&'static str],
-    /// Whether a body is read: in another call's, what belongs into the query would be overlooked.
+    /// Whether a body is read. Other calls refuse one, since parameters in it would be overlooked.
     pub(super) takes_body: bool,
     pub(super) handler: Handler,
 }
 
 impl Route {
-    /// Whether a path is of this form.
+    /// Whether a path has this form.
     pub(super) fn has_path(&self, steps: &[String]) -> bool {
-        let mut own = self.steps();
+        let mut pattern = self.steps();
         let fits = |step: &String| {
-            let own = own.next();
-            own.is_some_and(|own| own == step || matches!(own, RULE | KEY))
+            let part = pattern.next();
+            part.is_some_and(|part| part == step || matches!(part, RULE | KEY))
         };
-        steps.iter().all(fits) && own.next().is_none()
+        steps.iter().all(fits) && pattern.next().is_none()
     }
 
     fn steps(&self) -> impl Iterator<Item = &'static str> {
@@ -55,7 +55,7 @@ impl Route {
     }
 }
 
-/// What a request asks for.
+/// The target of a request: its method, path and query.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) method: String,
@@ -65,11 +65,12 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// That of the current request.
+    /// The target of the current request.
     pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
         let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
-        let path = path
-            .ok_or_else(|| Failure::bad(format!("a path of at most {MAX_PATH} bytes of UTF-8")))?;
+        let path = path.ok_or_else(|| {
+            Failure::bad(format!("paths must be UTF-8 of at most {MAX_PATH} bytes"))
+        })?;
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         let steps = path
             .trim_start_matches('/')
@@ -89,8 +90,8 @@ impl Target {
         })
     }
 
-    /// What a token has to be allowed where there is no such call: it is not told which calls there are that
-    /// change something.
+    /// The access that a token needs if there is no such call: one that may only view does not learn which
+    /// calls change something.
     pub(super) fn needs(&self) -> Access {
         match self.method.as_str() {
             "GET" | "HEAD" | "OPTIONS" => Access::View,
@@ -98,19 +99,17 @@ impl Target {
         }
     }
 
-    /// Refuses parameters that a route does not know, or that are there twice.
+    /// Refuses unknown and duplicate parameters.
     fn check_query(&self, known: &[&str]) -> Result<(), Failure> {
         for (index, (name, _)) in self.query.iter().enumerate() {
             let mut before = self.query.iter().take(index);
             if before.any(|(other, _)| other == name) {
                 let name = escaped(name);
-                return Err(Failure::bad(format!(
-                    "query parameter `{name}` is there twice"
-                )));
+                return Err(Failure::bad(format!("duplicate query parameter `{name}`")));
             }
             if !known.contains(&name.as_str()) {
                 let known = if known.is_empty() {
-                    "nothing".to_owned()
+                    "none".to_owned()
                 } else {
                     known.join(", ")
                 };
@@ -131,7 +130,7 @@ pub struct Call {
     pub(super) route: &'static Route,
     target: Target,
     pub(super) if_match: Option<String>,
-    /// When it is answered.
+    /// The time of the answer.
     pub(super) clock: Clock,
     pub(super) body: Vec<u8>,
 }
@@ -155,7 +154,7 @@ impl Call {
         })
     }
 
-    /// An event that the caller causes.
+    /// An event that the caller causes, without its text.
     pub(super) fn event(&self, kind: EventKind, generation: u64) -> Event {
         events::event(self.clock, kind, &self.caller.name, generation)
     }
@@ -170,10 +169,10 @@ impl Call {
         self.step(KEY).unwrap_or_default()
     }
 
-    /// What stands in the path where the route has `name`, if it has that.
+    /// The part of the path at which the route has `name`, if it has that.
     pub(super) fn step(&self, name: &str) -> Option<&str> {
         let mut steps = self.route.steps().zip(&self.target.steps);
-        let found = steps.find(|(own, _)| *own == name);
+        let found = steps.find(|(other, _)| *other == name);
         found.map(|(_, step)| step.as_str())
     }
 
@@ -183,7 +182,7 @@ impl Call {
             .map_err(|error| Failure::bad(format!("the body is not JSON: {error}")))
     }
 
-    /// The value of a query parameter, if it is there and not empty.
+    /// The value of a query parameter, if it is present and not empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.written(name).filter(|value| !value.is_empty())
     }
@@ -192,7 +191,7 @@ impl Call {
     fn written(&self, name: &str) -> Option<&str> {
         debug_assert!(self.route.query.contains(&name), "{name} is not allowed");
         let mut pairs = self.target.query.iter();
-        let found = pairs.find(|(own, _)| own == name);
+        let found = pairs.find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str())
     }
 
@@ -206,7 +205,7 @@ impl Call {
             None => Ok(None),
             Some(text) => parse(text)
                 .map(Some)
-                .ok_or_else(|| odd(name, text, allowed)),
+                .ok_or_else(|| invalid(name, text, allowed)),
         }
     }
 
@@ -225,13 +224,13 @@ impl Call {
     }
 
     pub(super) fn duration(&self, name: &str) -> Result<Option<Nanos>, Failure> {
-        // Nothing where a time belongs is a script that went wrong, and must not be for ever.
+        // An empty time comes from a script that went wrong, and must not mean for ever.
         if self.written(name) == Some("") {
             let detail = format!("`{name}` is empty; allowed: {DURATION_FORM}");
             return Err(Failure::bad(detail));
         }
         let positive = |text: &str| Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
-        let allowed = format!("more than nothing, {DURATION_FORM}");
+        let allowed = format!("more than 0, {DURATION_FORM}");
         self.parsed(name, &allowed, positive)
     }
 
@@ -256,7 +255,7 @@ impl Call {
     }
 }
 
-/// Refuses a body that is not JSON: a form on a web page cannot send JSON unasked.
+/// Refuses a body that is not JSON: a form on a web page cannot send JSON without a preflight request.
 pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     let kind = host.request_header("content-type").unwrap_or_default();
     let kind = String::from_utf8_lossy(&kind).to_ascii_lowercase();
@@ -282,11 +281,11 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
     let decoded = percent_decode_str(&spaced).decode_utf8();
     decoded
         .map(Cow::into_owned)
-        .map_err(|_invalid| Failure::bad("paths and queries are UTF-8"))
+        .map_err(|_invalid| Failure::bad("paths and queries must be UTF-8"))
 }
 
-/// 400 for a parameter that is none of what is allowed.
-fn odd(name: &str, text: &str, allowed: &str) -> Failure {
+/// 400 for a parameter with an invalid value.
+fn invalid(name: &str, text: &str, allowed: &str) -> Failure {
     let text = escaped(text);
     Failure::bad(format!("`{name}` is `{text}`; allowed: {allowed}"))
 }

@@ -1,17 +1,17 @@
-//! What an edit changed, in one line.
+//! The changes of an edit, in one line.
 
 use loudou_limiter::{Limit, Penalty};
 use loudou_rules::config::{limit_fields, spoken, written};
 use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
 
-/// What a part of a rule says, by field.
+/// A part of a rule, by field.
 type Fields = Map<String, Value>;
 
-/// How many overrides are told of.
-const TOLD: usize = 8;
+/// The most overrides that are listed.
+const LISTED: usize = 8;
 
-/// What differs: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
+/// The differences: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
 pub(super) fn describe(before: &Rule, after: &Rule) -> String {
     let mut parts = Vec::new();
     for limit in &after.limits {
@@ -22,7 +22,7 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
     }
     for old in &before.limits {
         if after.limits.iter().all(|limit| limit.name() != old.name()) {
-            parts.push(format!("{}: gone, was {}", old.name(), in_words(old)));
+            parts.push(format!("{}: removed, was {}", old.name(), in_words(old)));
         }
     }
     if before.mode != after.mode {
@@ -37,8 +37,8 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
         after.penalty.as_ref(),
     ));
     let overrides = describe_overrides(&before.overrides, &after.overrides);
-    let more = overrides.len().saturating_sub(TOLD);
-    parts.extend(overrides.into_iter().take(TOLD));
+    let more = overrides.len().saturating_sub(LISTED);
+    parts.extend(overrides.into_iter().take(LISTED));
     if more > 0 {
         parts.push(format!("{more} more overrides"));
     }
@@ -53,7 +53,7 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
         (None, Some(new)) => Some(format!("penalty: new, {}", listed(&FIELDS, &written(new)))),
         (Some(old), None) => {
             let was = listed(&FIELDS, &written(old));
-            Some(format!("penalty: gone, was {was}"))
+            Some(format!("penalty: removed, was {was}"))
         }
         (Some(old), Some(new)) => {
             let (was, is) = (written(old), written(new));
@@ -68,10 +68,10 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
 
 /// `override of alice: scale 10 → banned`, for each that differs.
 fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
-    let told = |pattern: &str| {
+    let line = |pattern: &str| {
         let words = |overrides: &Overrides| {
-            let own = overrides.of_pattern(pattern);
-            own.map_or_else(|| "none".to_owned(), gives)
+            let found = overrides.of_pattern(pattern);
+            found.map_or_else(|| "none".to_owned(), gives)
         };
         format!(
             "override of {pattern}: {} → {}",
@@ -79,17 +79,17 @@ fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
             words(after)
         )
     };
-    let changed = after.iter().filter_map(|(pattern, own)| {
-        (before.of_pattern(&pattern) != Some(own)).then(|| told(&pattern))
+    let changed = after.iter().filter_map(|(pattern, new)| {
+        (before.of_pattern(&pattern) != Some(new)).then(|| line(&pattern))
     });
     let gone = before
         .iter()
-        .filter_map(|(pattern, _)| after.of_pattern(&pattern).is_none().then(|| told(&pattern)));
+        .filter_map(|(pattern, _)| after.of_pattern(&pattern).is_none().then(|| line(&pattern)));
     changed.chain(gone).collect()
 }
 
-fn gives(own: &Override) -> String {
-    match own {
+fn gives(value: &Override) -> String {
+    match value {
         Override::Scale(scale) => format!("scale {scale}"),
         Override::Unlimited => "unlimited".to_owned(),
         Override::Banned => "banned".to_owned(),
@@ -115,7 +115,7 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     let (was, is) = (written(old), written(new));
     let mut changed = Vec::new();
     for field in limit_fields(algorithm) {
-        // What follows from other numbers is not told with them.
+        // Values that follow from other fields are not listed.
         if before.get(field.name) != after.get(field.name) {
             let default = field.default.unwrap_or_default();
             changed.push(change(field.name, &was, &is, default));
@@ -124,7 +124,7 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
     Some(format!("{name}: {}", changed.join(", ")))
 }
 
-/// `capacity 15 → 30`; `default` holds where a field is not written at all.
+/// `capacity 15 → 30`; `default` is the value of a field that is not written at all.
 fn change(name: &str, was: &Fields, is: &Fields, default: &str) -> String {
     let value = |fields: &Fields| fields.get(name).map_or_else(|| default.to_owned(), text);
     format!("{name} {} → {}", value(was), value(is))
@@ -138,7 +138,7 @@ fn in_words(limit: &Limit) -> String {
     format!("{algorithm} ({})", listed(&names, &spoken(limit)))
 }
 
-/// `capacity 15, rate 30/m`: those of the fields that are there.
+/// `capacity 15, rate 30/m`: the fields that are present.
 fn listed(names: &[&str], fields: &Fields) -> String {
     let mut listed = Vec::new();
     for name in names {
@@ -166,8 +166,8 @@ mod tests {
         parse_rule(&rule).expect("valid")
     }
 
-    /// What is told of a rule whose only limit changes.
-    fn told(before: Value, after: Value) -> String {
+    /// The line for a rule whose only limit changes.
+    fn described(before: Value, after: Value) -> String {
         let enforced = |limit: Value| rule(&json!([limit]), "enforce");
         describe(&enforced(before), &enforced(after))
     }
@@ -176,24 +176,30 @@ mod tests {
     fn numbers_of_every_kind() {
         let funnel = |capacity: u32, rate: &str| json!({ "name": "n", "algorithm": "funnel", "capacity": capacity, "rate": rate });
         assert_eq!(
-            told(funnel(15, "30/m"), funnel(30, "60/60s")),
+            described(funnel(15, "30/m"), funnel(30, "60/60s")),
             "n: capacity 15 → 30, rate 30/m → 60/m"
         );
-        assert_eq!(told(funnel(15, "30/m"), funnel(15, "30/60s")), "");
+        assert_eq!(described(funnel(15, "30/m"), funnel(15, "30/60s")), "");
         let window = |window: &str, slots: u32| json!({ "name": "n", "algorithm": "sliding_window", "capacity": 60, "window": window, "slots": slots });
         // The slot's capacity follows.
         assert_eq!(
-            told(window("1m", 10), window("2m", 6)),
+            described(window("1m", 10), window("2m", 6)),
             "n: window 1m → 2m, slots 10 → 6"
         );
-        let mut own = window("1m", 10);
-        own["slot_capacity"] = json!(50);
-        assert_eq!(told(window("1m", 10), own), "n: slot_capacity 12 → 50");
+        let mut other = window("1m", 10);
+        other["slot_capacity"] = json!(50);
+        assert_eq!(
+            described(window("1m", 10), other),
+            "n: slot_capacity 12 → 50"
+        );
         let log = |refused: bool| json!({ "name": "n", "algorithm": "sliding_log", "capacity": 5, "window": "1m", "count_refused": refused });
-        assert_eq!(told(log(false), log(true)), "n: count_refused false → true");
+        assert_eq!(
+            described(log(false), log(true)),
+            "n: count_refused false → true"
+        );
         let mut waits = funnel(15, "30/m");
         waits["max_wait"] = json!("5s");
-        assert_eq!(told(waits, funnel(15, "30/m")), "n: max_wait 5s → 0s");
+        assert_eq!(described(waits, funnel(15, "30/m")), "n: max_wait 5s → 0s");
     }
 
     #[test]
@@ -202,16 +208,16 @@ mod tests {
         let window =
             json!({ "name": "n", "algorithm": "fixed_window", "capacity": 9, "window": "1d" });
         assert_eq!(
-            told(bucket(9), window.clone()),
+            described(bucket(9), window.clone()),
             "n: token_bucket (capacity 9, rate 1/s) → fixed_window (capacity 9, window 1d)"
         );
-        assert_eq!(told(bucket(9), bucket(4)), "n: initial 9 → 4");
+        assert_eq!(described(bucket(9), bucket(4)), "n: initial 9 → 4");
         let mut other = window.clone();
         other["name"] = json!("m");
         assert_eq!(
-            told(window.clone(), other),
+            described(window.clone(), other),
             "m: new, fixed_window (capacity 9, window 1d); \
-             n: gone, was fixed_window (capacity 9, window 1d)"
+             n: removed, was fixed_window (capacity 9, window 1d)"
         );
         let off = rule(&json!([window]), "off");
         let on = rule(&json!([window]), "enforce");
@@ -229,27 +235,30 @@ mod tests {
             }
             parse_rule(&rule).expect("valid")
         };
-        let told = |before: Value, after: Value| describe(&with(before), &with(after));
+        let described = |before: Value, after: Value| describe(&with(before), &with(after));
         let penalty = |ban: &str| json!({ "penalty": { "after": 3, "within": "1m", "ban": ban, "max": "1h" } });
         let all = "after 3, within 1m, ban 5m, factor 1, max 1h";
         assert_eq!(
-            told(json!({}), penalty("5m")),
+            described(json!({}), penalty("5m")),
             format!("penalty: new, {all}")
         );
         assert_eq!(
-            told(penalty("5m"), json!({})),
-            format!("penalty: gone, was {all}")
+            described(penalty("5m"), json!({})),
+            format!("penalty: removed, was {all}")
         );
-        assert_eq!(told(penalty("5m"), penalty("9m")), "penalty: ban 5m → 9m");
-        assert_eq!(told(penalty("5m"), penalty("5m")), "");
-        let limits = json!([{ "name": "n", "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
-        let own = |overrides: Value| json!({ "overrides": overrides });
         assert_eq!(
-            told(
-                own(
+            described(penalty("5m"), penalty("9m")),
+            "penalty: ban 5m → 9m"
+        );
+        assert_eq!(described(penalty("5m"), penalty("5m")), "");
+        let limits = json!([{ "name": "n", "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
+        let overriding = |overrides: Value| json!({ "overrides": overrides });
+        assert_eq!(
+            described(
+                overriding(
                     json!({ "a": { "scale": 2.5 }, "b*": "banned", "c": "unlimited", "same": "banned" })
                 ),
-                own(
+                overriding(
                     json!({ "a": "unlimited", "c": { "limits": limits }, "d": "banned", "same": "banned" })
                 ),
             ),
@@ -260,7 +269,7 @@ mod tests {
         let many: Map<String, Value> = (0..20)
             .map(|n| (format!("k{n}"), json!("banned")))
             .collect();
-        let many = told(json!({}), own(Value::Object(many)));
+        let many = described(json!({}), overriding(Value::Object(many)));
         assert!(many.ends_with("; 12 more overrides"), "{many}");
     }
 }

@@ -1,5 +1,5 @@
-//! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: editing a rule or what one of
-//! its keys gets, with an eye on others who do.
+//! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: edits of a rule or of the
+//! override of a key, with protection against concurrent edits.
 
 use loudou_api::{EditAnswer, Event, EventKind};
 use loudou_limiter::{Carry, Nanos};
@@ -47,13 +47,13 @@ impl AdminPlane {
         let document = call.json()?;
         let edited = Edited::new(call, EventKind::Override, &author)?;
         self.edit(host, &edited, &|rule, version| {
-            // The base's limits are in force again when an edit of them ends.
+            // An edit of the limits may end, and then those of the base apply again.
             let gives = config::parse_override(key, &document, Some(&rule.base.limits))
                 .map_err(|problems| Failure::wrong_body("a valid edit", &problems))?;
             if let Some(problem) = config::impossible_key(&rule.base, key) {
                 return Err(Failure::wrong_body("a valid edit", &[problem]));
             }
-            rule.set_own(key, gives, &author, version);
+            rule.set_override(key, gives, &author, version);
             Ok(())
         })
     }
@@ -67,7 +67,7 @@ impl AdminPlane {
         let author = author(call, Carry::default(), None)?;
         let edited = Edited::new(call, EventKind::OverrideDropped, &author)?;
         self.edit(host, &edited, &|rule, version| {
-            if rule.drop_own(key, author.at, version) {
+            if rule.drop_override(key, author.at, version) {
                 Ok(())
             } else {
                 Err(no_edited_override(rule, key))
@@ -82,12 +82,12 @@ impl AdminPlane {
         change: &dyn Fn(&mut RuleRecord, u32) -> Result<(), Failure>,
     ) -> Result<Reply, Failure> {
         let call = edited.call;
-        // An edit that has run out is history by the time this one is made.
+        // Expired edits are dropped before this one is made.
         self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
         let record = record::edit(host, &share, &mut |record| {
-            // Looked at anew in every try: another edit may have come in between.
+            // Checked again in every try: another edit may have come in between.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
                 let version = record.next_version();
@@ -101,7 +101,7 @@ impl AdminPlane {
             });
             outcome.is_ok() && !edited.dry_run
         })?;
-        // Also where an edit had to wait for it.
+        // An edit that has to wait for the sweep takes part in it, too.
         self.sweep(host, call, &record);
         let before = outcome?;
         if !edited.dry_run {
@@ -122,7 +122,7 @@ impl AdminPlane {
         Ok(ok_at(&record, &answer))
     }
 
-    /// Brings some buckets of rules forward that were edited often. What fails is tried with the next edit.
+    /// Brings some buckets of often edited rules forward. The next edit repeats steps that fail.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
         let rules: Vec<ActiveRule> = record.to_sweep().map(RuleRecord::activate).collect();
         let Some(table) = self.table(host).ok().filter(|_| !rules.is_empty()) else {
@@ -135,7 +135,7 @@ impl AdminPlane {
         }
     }
 
-    /// The rule as it is, if the caller has seen it so.
+    /// The current rule, if the caller has read it in this version.
     fn precondition(
         &mut self,
         host: &dyn Host,
@@ -152,20 +152,20 @@ impl AdminPlane {
                 let detail = if record.instance.is_other(seen) {
                     let age = record.instance.age(call.clock);
                     format!(
-                        "Envoy restarted {age} ago, and edits of the process before are gone; the rules are \
-                         at {right} now"
+                        "Envoy restarted {age} ago, and edits in the previous process are lost; the rules are \
+                         now at {right}"
                     )
                 } else if !seen.contains('-') {
                     format!(
-                        "a generation alone does not say of which process it is; the rules are at {right} now"
+                        "a generation alone does not identify the process; the rules are now at {right}"
                     )
                 } else {
-                    format!("the rules have changed; they are at {right} now")
+                    format!("the rules have changed; they are now at {right}")
                 };
                 (412, "Precondition failed", detail)
             }
             None => {
-                let detail = format!("say which rules you have seen: `If-Match: {right}`");
+                let detail = format!("name the version that you have read: `If-Match: {right}`");
                 (428, "Precondition required", detail)
             }
         };
@@ -221,7 +221,7 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
     })
 }
 
-/// Whether a rule may be as an edit has made it.
+/// Checks a rule after an edit.
 fn check(rule: &RuleRecord) -> Result<(), Failure> {
     let effective = rule.effective();
     let misfits = config::misfits(&effective);
@@ -233,13 +233,13 @@ fn check(rule: &RuleRecord) -> Result<(), Failure> {
         return Ok(());
     }
     let detail = format!(
-        "of overrides, {MAX_EDITED} of a rule may be edited, and there may be {MAX_OVERRIDES} in all: drop \
-         some, or put them into the configuration"
+        "a rule may have {MAX_EDITED} edited overrides, and {MAX_OVERRIDES} overrides in all: drop some, \
+         or move them into the configuration"
     );
     Err(Failure::new(409, "Too many overrides", detail))
 }
 
-/// Why there is nothing to drop.
+/// The reason why there is no edited override to drop.
 fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
     let key_shown = shown(key);
     if rule.effective().overrides.of_pattern(key).is_none() {
@@ -247,7 +247,7 @@ fn no_edited_override(rule: &RuleRecord, key: &str) -> Failure {
         return Failure::new(404, "Not found", detail);
     }
     let detail = format!(
-        "the override of `{key_shown}` is the rule's own, not edited: set another value instead"
+        "the override of `{key_shown}` is part of the rule, not edited: set another value instead"
     );
     Failure::new(409, "Not edited", detail)
 }

@@ -1,4 +1,5 @@
-//! `POST /v1/explain`: what would be made of a request. Nothing is taken, so whoever may view may ask.
+//! `POST /v1/explain`: how the rules would decide on a request. Nothing is taken, so any caller that may
+//! view may send it.
 
 use loudou_api::ExplainAnswer;
 use loudou_rules::config;

@@ -1,4 +1,4 @@
-//! The table of the API's calls. Dispatch, access, 404 and 405 follow from it, and a test compares
+//! The table of the API's calls. Dispatch, access, 404 and 405 are derived from it, and a test compares
 //! `docs/admin-api.md` with it.
 
 use loudou_api::Access;
@@ -42,7 +42,7 @@ static ROUTES: [Route; 16] = [
     ),
     post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban),
     get("/v1/top", &["rule", "by", "limit"], AdminPlane::top),
-    // A sample of a request does not fit into a query.
+    // A sample request does not fit into a query.
     post("/v1/explain", &[], AdminPlane::explain)
         .for_viewers()
         .with_body(),
@@ -115,12 +115,12 @@ pub(super) fn not_here(target: &Target) -> Failure {
     if methods.is_empty() {
         let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
         paths.dedup();
-        let detail = format!("there is: {}", paths.join(", "));
+        let detail = format!("the calls are: {}", paths.join(", "));
         return Failure::new(404, "Not found", detail);
     }
     let allow = methods.join(", ");
     let method = escaped(&target.method);
-    let detail = format!("{method} is not for this path; it takes {allow}");
+    let detail = format!("{method} is not allowed on this path; allowed: {allow}");
     Failure::not_allowed(detail, allow)
 }
 

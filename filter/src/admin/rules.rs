@@ -12,7 +12,7 @@ use super::answer::{Failure, ok_at};
 use super::call::Call;
 use crate::escaped::escaped;
 use crate::host::{Host, Reply};
-use crate::record::{Record, RuleRecord, Who};
+use crate::record::{Origin, Record, RuleRecord};
 
 impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -91,17 +91,17 @@ impl AdminPlane {
     }
 }
 
-fn edit_view(who: &Who) -> EditView {
+fn edit_view(origin: &Origin) -> EditView {
     EditView {
-        by: who.by.clone(),
-        reason: who.reason.clone(),
-        at_ns: who.at_ns,
-        at_unix_ms: who.at_unix_ms,
-        expires_at_ns: who.expires_at_ns,
+        by: origin.by.clone(),
+        reason: origin.reason.clone(),
+        at_ns: origin.at_ns,
+        at_unix_ms: origin.at_unix_ms,
+        expires_at_ns: origin.expires_at_ns,
     }
 }
 
-/// The rule of that name, or 404 with the names there are.
+/// The rule of that name, or 404 with the names of all rules.
 pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord, Failure> {
     record.rule(name).ok_or_else(|| {
         let names: Vec<&str> = record
@@ -111,7 +111,7 @@ pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord,
             .collect();
         let name = escaped(name);
         let detail = format!(
-            "no rule is called `{name}`; there are: {}",
+            "no rule is called `{name}`; the rules are: {}",
             names.join(", ")
         );
         Failure::new(404, "Not found", detail)

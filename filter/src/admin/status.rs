@@ -14,7 +14,7 @@ use crate::instance::parse_place;
 use crate::metrics::{RuleMetrics, StoreMetrics};
 use crate::record::{Record, RecordError, RuleRecord};
 
-/// How many pages are looked at to tell the share of idle buckets.
+/// The number of pages that are sampled for the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
 
 impl AdminPlane {
@@ -54,10 +54,10 @@ impl AdminPlane {
     }
 
     pub(super) fn events(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
-        let forms = ["a whole number, or INSTANCE-NUMBER as the answer before named it"];
+        let forms = ["a whole number, or INSTANCE-NUMBER from an earlier answer"];
         let place = call.choice("after", &forms, parse_place)?;
         let (of, after) = place.unwrap_or_default();
-        // Without a record nobody knows the process; there are events all the same.
+        // Without a record the process is unknown, but there may be events.
         let here = self.record(host, call).ok().map(|record| record.instance);
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
@@ -77,7 +77,7 @@ impl AdminPlane {
         Ok(table.ok_or(RecordError::Missing)?)
     }
 
-    /// What a rule did, and the upstreams of `seen` that its `when` counts.
+    /// The totals of a rule, and the upstreams of `seen` that its `when` counts.
     pub(super) fn totals(
         &mut self,
         host: &dyn Host,
@@ -100,7 +100,7 @@ impl AdminPlane {
         }
     }
 
-    /// The upstreams that were seen, in the order of their names; nobody looks if no rule has a `when`.
+    /// The upstreams that were seen, sorted by name; none are read if no rule has a `when`.
     pub(super) fn seen(&self, host: &dyn Host, rules: &[RuleRecord]) -> Vec<Upstream> {
         if rules.iter().all(|rule| rule.base.when.is_none()) {
             return Vec::new();
@@ -121,14 +121,14 @@ impl AdminPlane {
         }
         if record.rolls_back_no_more() {
             warnings.push(
-                "configurations took turns too often: rollbacks are not noticed until the next new one; two \
+                "configurations alternated too often: rollbacks are not noticed until the next new one; two \
                  listeners with different rules need a store.namespace each"
                     .to_owned(),
             );
         }
         if store.evicted_lossy > 0 {
             warnings.push(format!(
-                "{} buckets with something taken had to make room: raise store.buckets (now {})",
+                "{} buckets were evicted before they were idle: raise store.buckets (now {})",
                 store.evicted_lossy, store.buckets
             ));
         }
@@ -137,12 +137,12 @@ impl AdminPlane {
         if errors > 0 {
             warnings.push(format!(
                 "{errors} decisions were given up, after conflicts or because bans or requests in flight left no \
-                 room in the store; on_error of their rules applied"
+                 room in the store; their rules' on_error applied"
             ));
         }
         if store.lost_responses > 0 {
             warnings.push(format!(
-                "{} responses of upstreams were not counted for rules with `when`",
+                "{} upstream responses were not counted for rules with `when`",
                 store.lost_responses
             ));
         }
@@ -156,7 +156,7 @@ impl AdminPlane {
     }
 }
 
-/// How an upstream does at `now`.
+/// The health of an upstream at `now`.
 fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
     let mut health = upstream.health.clone();
     health.advance(when, now);
@@ -170,7 +170,7 @@ fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
     }
 }
 
-/// Counts idle buckets on some pages: all of them would hold the worker for too long.
+/// Counts idle buckets on some pages: all pages would occupy the worker for too long.
 fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
     let now_ms = now.as_millis();

@@ -18,7 +18,7 @@ mod top;
 
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
-/// The `ETag` of the rules as they come, in the first process.
+/// The `ETag` of the initial rules, in the first process.
 const AT_1: &str = "\"0707070707070707-1\"";
 
 struct Bench {
@@ -40,7 +40,7 @@ impl Bench {
         Self::of(65_536, now)
     }
 
-    /// One in a process of its own, whose chances fall in another way.
+    /// A bench in another process, with other random bytes.
     fn of_process(chance: u8) -> Self {
         let host = FakeHost::default();
         host.chance.set(chance);
@@ -386,6 +386,6 @@ fn an_edit_that_ran_out_is_gone_even_without_traffic() {
     assert_eq!(
         bench.host.metric("loudou.generation"),
         3,
-        "told to the workers once"
+        "announced to the workers once"
     );
 }

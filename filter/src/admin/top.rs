@@ -1,4 +1,4 @@
-//! `GET /v1/top`: which keys were refused or admitted most, lately.
+//! `GET /v1/top`: the keys with the most recent refusals or admissions.
 
 use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
 use loudou_store::top::recent;
@@ -34,7 +34,7 @@ impl AdminPlane {
         let name = |tag| {
             rules
                 .iter()
-                .find(|(own, _)| *own == tag)
+                .find(|(other, _)| *other == tag)
                 .map(|(_, name)| *name)
         };
         let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && name(tag).is_some();
@@ -49,7 +49,7 @@ impl AdminPlane {
             now_ns: now.get(),
             generation: record.generation,
             by,
-            // Nothing was counted before there was a table.
+            // Counts start with the table.
             window_ns: now.since(recent.since.max(started)).get(),
             top: entries.collect(),
             keys: u64::try_from(most.len()).unwrap_or(u64::MAX),

@@ -1,5 +1,4 @@
-//! A configuration in force: the rules as they are now, the table of buckets, and one request
-//! against them.
+//! A configuration in force: the current rules, the table of buckets, and the decision on one request.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -20,12 +19,13 @@ use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
 
-/// How often a request is decided on again because its rules changed in the middle of it.
+/// The most repeated decisions on a request whose rules change while it is decided.
 const MAX_OUTDATED: usize = 4;
-/// When rules that could not be read are tried again.
+/// The time until rules that could not be read are read again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// What a request took from a bucket that may want it back: when it ends, or if it never passes.
+/// Units that a request took from a bucket, and that may have to be given back: when the request ends, or
+/// if it never passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loan {
     key: String,
@@ -34,7 +34,8 @@ pub(super) struct Loan {
 
 /// A decision on a request.
 pub(super) struct Decided {
-    /// When it may pass, and the headers of its response; or the answer to a refused one.
+    /// The instant at which the request may pass, and the headers of its response; or the answer to a
+    /// refused request.
     pub(super) verdict: Result<(Nanos, Headers), Reply>,
     pub(super) loans: Vec<Loan>,
 }
@@ -46,13 +47,13 @@ pub(super) struct Active {
     rules: RuleSet,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
-    /// Whether any rule explains what it decides.
+    /// Whether any rule explains its decisions.
     explains: bool,
-    /// What is counted of responses.
+    /// Counts upstream responses.
     watch: Watch,
     counts: Counts,
     pub(super) store_metrics: StoreMetrics,
-    /// The change count at which the rules were read; another one means that they are old.
+    /// The change count at which the rules were read; with any other count they are old.
     changes_seen: u64,
     next_expiry: Nanos,
     connections: Connections,
@@ -60,7 +61,7 @@ pub(super) struct Active {
 }
 
 impl Active {
-    /// A table without rules yet; the counts are those of the rules to come.
+    /// A table without rules yet; the counts belong to the rules that follow.
     pub(super) fn new(table: Table, counts: Counts, store_metrics: StoreMetrics) -> Self {
         Self {
             table,
@@ -77,13 +78,13 @@ impl Active {
         }
     }
 
-    /// When the timer has something to do here.
+    /// The time of the next work for the timer here.
     pub(super) fn due(&self) -> Option<Nanos> {
         let dues = [self.counts.due(), self.sweep.due()];
         dues.into_iter().flatten().min()
     }
 
-    /// What the timer does here: flushes what was counted, and brings old buckets forward.
+    /// The timer's work here: flushes counts, and brings old buckets forward.
     pub(super) fn tick(&mut self, host: &dyn Host, share: &str, now: Nanos) {
         self.counts.flush(host, now);
         let clock = self.clock(host, now);
@@ -95,15 +96,15 @@ impl Active {
         }
     }
 
-    /// Whether the connection of the current request tells that this configuration is in force again.
+    /// Whether the connection of the current request shows that this configuration is in force again.
     pub(super) fn is_back(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
-        self.connections.tell_of_rollback(host, share, now)
+        self.connections.sees_rollback(host, share, now)
     }
 
-    /// Lets all know of the connection of the current request, for which this configuration is back.
+    /// Publishes the connection of the current request, which showed that this configuration is back.
     pub(super) fn is_back_for(&mut self, host: &dyn Host, share: &str, now: Nanos) {
-        self.connections.ask_now();
-        self.connections.tell_of_rollback(host, share, now);
+        self.connections.read_at_once();
+        self.connections.sees_rollback(host, share, now);
     }
 
     /// Reads the rules again if they have changed.
@@ -116,7 +117,7 @@ impl Active {
                 LogLevel::Error,
                 &format!("the rules could not be read again: {error:?}"),
             );
-            // The rules stay as they are, and requests do not all try again at once.
+            // The rules stay unchanged, and the next requests do not all retry at once.
             self.changes_seen = self.store_metrics.changes(host);
             self.next_expiry = now.saturating_add(RETRY_AFTER);
         }
@@ -129,15 +130,15 @@ impl Active {
         file: &RuleFile,
         now: Nanos,
     ) -> Result<(), RecordError> {
-        // First the count, then the record: what is read is at least as new as what is counted.
+        // The count is read before the record, so the record is at least as new as the count.
         let changes = self.store_metrics.changes(host);
         let record = match current::load(host, &file.store.share, &self.store_metrics, now) {
-            // Another version's: it stays, and this configuration goes by itself.
+            // Another version wrote it: it stays, and this configuration applies alone.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
         };
-        // The record decides, also where this configuration is older and its listener drains: one set of
-        // numbers for each bucket in the whole process.
+        // The record decides even if this configuration is older and its listener drains: each bucket has
+        // one set of numbers in the whole process.
         let in_force = |own: &Rule| {
             let shared = record.as_ref().and_then(|record| record.of_buckets(own));
             shared.map_or_else(|| ActiveRule::alone(own.clone()), RuleRecord::activate)
@@ -155,8 +156,7 @@ impl Active {
         Ok(())
     }
 
-    /// Decides on the current request at `now`. It is refused where it would have to wait, unless
-    /// it `may_wait`.
+    /// Decides on the current request at `now`. Unless it `may_wait`, it is refused instead of held.
     pub(super) fn decide(
         &mut self,
         host: &dyn Host,
@@ -177,9 +177,9 @@ impl Active {
         };
         self.counts.add(host, &outcome, now);
         self.counts.flush(host, now);
-        let verdict = if let Some(said) = outcome.refusal() {
-            explain::log(host, [said], now);
-            Err(Refusal::new(said, now).reply(host))
+        let verdict = if let Some(refused) = outcome.refusal() {
+            explain::log(host, [refused], now);
+            Err(Refusal::new(refused, now).reply(host))
         } else {
             let due = outcome.due().unwrap_or(now);
             let mut headers = of_admitted(&outcome);
@@ -218,21 +218,21 @@ impl Active {
         }
     }
 
-    /// Gives back what was taken for an outcome that does not count.
+    /// Gives back the units taken by an outcome that is discarded.
     fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
         let mut stats = StoreStats::default();
-        for said in &outcome.rules {
-            if let (Some(key), Some(receipt)) = (&said.key, &said.receipt) {
-                let give = said.active.give(key, receipt, Why::Refused, clock);
-                // What is lost is counted.
+        for one in &outcome.rules {
+            if let (Some(key), Some(receipt)) = (&one.key, &one.receipt) {
+                let give = one.active.give(key, receipt, Why::Refused, clock);
+                // Lost returns are counted.
                 let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
             }
         }
         self.store_metrics.add(host, &stats);
     }
 
-    /// Gives back what a request took that has ended, or whose client left while it waited. A rule
-    /// that is gone has nothing to give it to; one in shadow mode would not have let it wait.
+    /// Gives back the units of a request that has ended, or whose client left while it was held. A rule
+    /// that was removed has no bucket to return them to; a rule in shadow mode would not have held it.
     pub(super) fn give_back(&self, host: &dyn Host, loans: &[Loan], left: bool, now: Nanos) {
         let mut stats = StoreStats::default();
         let clock = self.clock(host, now);
@@ -247,18 +247,19 @@ impl Active {
                 Why::Ended
             };
             let give = active.give(key, receipt, why, clock);
-            // What is lost is counted, and runs out by itself.
+            // Lost returns are counted; they expire with the lease.
             let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
         }
         self.store_metrics.add(host, &stats);
     }
 
-    /// Whether responses of upstreams are counted.
+    /// Whether upstream responses are counted.
     pub(super) const fn watches(&self) -> bool {
         self.watch.is_on()
     }
 
-    /// The current request has ended, and went to an upstream unless somebody was in the way.
+    /// Counts the response of the current request, which has ended. It went to an upstream unless another
+    /// filter answered it.
     pub(super) fn see_response(&self, host: &dyn Host, share: &str, now: Nanos) {
         let mut stats = StoreStats::default();
         for event in self.watch.see(host, &self.table, now, &mut stats) {
@@ -268,23 +269,24 @@ impl Active {
     }
 }
 
-/// Whether a rule could not answer because a newer version of it is in force.
-const fn is_outdated(said: &RuleOutcome) -> bool {
-    matches!(said.answer, Answer::GaveUp(GaveUp::Outdated))
+/// Whether a rule could not be evaluated because a newer version of it is in force.
+const fn is_outdated(outcome: &RuleOutcome) -> bool {
+    matches!(outcome.answer, Answer::GaveUp(GaveUp::Outdated))
 }
 
-/// What the request may have to give back. If it waits, that is all it took: its client may leave.
+/// The units that the request may have to give back. For a held request these are all that it took, since
+/// its client may leave.
 fn loans(outcome: Outcome) -> Vec<Loan> {
     let waits = outcome.wait() > Nanos::ZERO;
-    let lends = |said: &RuleOutcome| {
-        let may_leave = waits && said.is_enforced();
-        said.receipt.is_some() && (may_leave || said.limits().holds_until_end())
+    let lends = |one: &RuleOutcome| {
+        let may_leave = waits && one.is_enforced();
+        one.receipt.is_some() && (may_leave || one.limits().holds_until_end())
     };
     let lent = outcome.rules.into_iter().filter(lends);
-    lent.filter_map(|said| {
+    lent.filter_map(|one| {
         Some(Loan {
-            key: said.key?,
-            receipt: said.receipt?,
+            key: one.key?,
+            receipt: one.receipt?,
         })
     })
     .collect()

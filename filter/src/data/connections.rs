@@ -1,9 +1,9 @@
-//! Which configuration new connections are accepted for.
+//! Detects rollbacks: the configuration for which new connections are accepted is in force.
 //!
-//! Envoy tells nobody of a rollback to a configuration whose sandboxes still live: it uses them again as
-//! they are. But a listener that drains accepts no connections, and Envoy numbers those of the whole process
-//! in the order in which they come. So the configuration in force is the one that has accepted the newest
-//! connection. The number of the newest one that it has served is in shared data; a sandbox of another
+//! Envoy does not announce a rollback to a configuration whose sandboxes still live: it uses them again
+//! unchanged. But a draining listener accepts no connections, and Envoy numbers the connections of the whole
+//! process in order of arrival. So the configuration in force is the one that has accepted the newest
+//! connection. Shared data has the number of the newest connection that it has served; a sandbox of another
 //! configuration that serves a newer one is in force again.
 
 use loudou_limiter::Nanos;
@@ -11,28 +11,28 @@ use loudou_store::swap::swap;
 
 use crate::host::{Host, HostStore};
 
-/// How often a sandbox of the configuration in force asks for the number of a connection: it is a call of
-/// the host.
+/// The interval at which a sandbox of the configuration in force reads the number of a connection, which
+/// costs a call of the host.
 const EVERY: Nanos = Nanos::new(100_000);
 
-/// What a sandbox knows of connections.
+/// A sandbox's knowledge of connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Connections {
     /// Whether its configuration is the one in force.
     pub(super) is_in_force: bool,
-    /// The newest that was served while it was.
+    /// The newest connection that was served while it was in force.
     newest: u64,
-    /// When to ask again.
-    ask_at: Nanos,
+    /// The time of the next read.
+    read_at: Nanos,
 }
 
 impl Connections {
-    /// Whether the connection of the current request tells that this configuration is in force again.
-    pub(super) fn tell_of_rollback(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
-        if self.is_in_force && now < self.ask_at {
+    /// Whether the connection of the current request shows that this configuration is in force again.
+    pub(super) fn sees_rollback(&mut self, host: &dyn Host, share: &str, now: Nanos) -> bool {
+        if self.is_in_force && now < self.read_at {
             return false;
         }
-        self.ask_at = now.saturating_add(EVERY);
+        self.read_at = now.saturating_add(EVERY);
         let id = host.property("connection\0id");
         let Some(id) = id.and_then(|id| id.try_into().ok()).map(u64::from_le_bytes) else {
             return false;
@@ -50,21 +50,21 @@ impl Connections {
         id > known.map_or(0, |_| number(&bytes))
     }
 
-    /// The configuration is in force again: what the next call learns counts at once.
-    pub(super) const fn ask_now(&mut self) {
-        self.ask_at = Nanos::ZERO;
+    /// The configuration is in force again: the next call reads the number at once.
+    pub(super) const fn read_at_once(&mut self) {
+        self.read_at = Nanos::ZERO;
     }
 }
 
-/// The newest connection that was served, as it is written.
+/// The number of the newest connection that was served, from its stored form.
 fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-/// Writes a number, unless there is a newer one; the newest.
+/// Writes a number, unless a newer one is stored; returns the newest.
 fn publish(host: &dyn Host, key: &[u8], id: u64) -> u64 {
     let mut newest = id;
-    // A number that could not be written is written with the next connection.
+    // If this write fails, the next connection writes its number.
     let _swapped = swap(&mut HostStore(host), key, &mut |bytes| {
         let known = number(bytes.unwrap_or_default());
         newest = known.max(id);

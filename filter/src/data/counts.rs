@@ -1,4 +1,4 @@
-//! The counts of decisions: in Envoy's metrics by rule, and among the keys that come often.
+//! The counts of decisions: in Envoy's metrics by rule, and in the tally of frequent keys.
 
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -8,7 +8,7 @@ use loudou_store::top::{By, Tally};
 use crate::host::{Host, HostStore};
 use crate::metrics::{Counted, RuleMetrics};
 
-/// Where decisions are counted.
+/// The counters of decisions.
 #[derive(Debug)]
 pub(super) struct Counts {
     of_rules: Vec<RuleMetrics>,
@@ -16,59 +16,61 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The metrics are those of the rules, in their order.
+    /// Counters with the metrics of the rules, in the order of the rules.
     pub(super) const fn new(of_rules: Vec<RuleMetrics>, tally: Tally) -> Self {
         Self { of_rules, tally }
     }
 
     /// Counts the outcome of a request.
     pub(super) fn add(&mut self, host: &dyn Host, outcome: &Outcome, now: Nanos) {
-        for said in &outcome.rules {
-            let Some(metrics) = self.of_rules.get(said.rule) else {
+        for one in &outcome.rules {
+            let Some(metrics) = self.of_rules.get(one.rule) else {
                 continue;
             };
-            if matches!(said.answer, Answer::GaveUp(_)) {
+            if matches!(one.answer, Answer::GaveUp(_)) {
                 metrics.count(host, Counted::Error);
             }
-            if said.price.is_some_and(|price| price.is_odd) {
+            if one.price.is_some_and(|price| price.is_odd) {
                 metrics.count(host, Counted::InvalidCost);
             }
-            let refused = said.refuses();
-            let Some(counted) = counted(said, refused) else {
+            let refused = one.refuses();
+            let Some(counted) = counted(one, refused) else {
                 continue;
             };
             metrics.count(host, counted);
-            if let (Some(key), Some(id)) = (&said.key, said.id) {
+            if let (Some(key), Some(id)) = (&one.key, one.id) {
                 let by = if refused { By::Refused } else { By::Admitted };
                 self.tally.count(by, id.rule_tag, id.fingerprint, key, now);
             }
         }
     }
 
-    /// When there is something to flush.
+    /// The time of the next flush.
     pub(super) const fn due(&self) -> Option<Nanos> {
         self.tally.due()
     }
 
-    /// Shares with all workers which keys come often, if that is due.
+    /// Shares the tally of frequent keys with all workers, if that is due.
     pub(super) fn flush(&mut self, host: &dyn Host, now: Nanos) {
         self.tally.flush(&mut HostStore(host), now);
     }
 }
 
-/// The counter of an answer; none if another rule overruled it, since this one neither admitted the request
-/// nor refused it.
-fn counted(said: &RuleOutcome, refused: bool) -> Option<Counted> {
-    Some(match (&said.answer, refused, said.active.rule().mode) {
-        (Answer::Skipped, _, _) => Counted::Skipped,
-        _ if said.overruled => return None,
-        (Answer::Decided(decision), false, Mode::Enforce)
-            if decision.verdict() == Verdict::Hold =>
-        {
-            Counted::Held
-        }
-        (_, false, _) => Counted::Admitted,
-        (_, true, Mode::Enforce) => Counted::Refused,
-        (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
-    })
+/// The counter of an outcome; none if another rule overruled it, since this rule neither admitted nor
+/// refused the request.
+fn counted(outcome: &RuleOutcome, refused: bool) -> Option<Counted> {
+    Some(
+        match (&outcome.answer, refused, outcome.active.rule().mode) {
+            (Answer::Skipped, _, _) => Counted::Skipped,
+            _ if outcome.overruled => return None,
+            (Answer::Decided(decision), false, Mode::Enforce)
+                if decision.verdict() == Verdict::Hold =>
+            {
+                Counted::Held
+            }
+            (_, false, _) => Counted::Admitted,
+            (_, true, Mode::Enforce) => Counted::Refused,
+            (_, true, Mode::Shadow | Mode::Off) => Counted::ShadowRefused,
+        },
+    )
 }

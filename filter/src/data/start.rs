@@ -1,5 +1,5 @@
-//! Putting a configuration in force: the table is opened, the metrics are defined, and the shared record
-//! takes the configuration up.
+//! Puts a configuration in force: opens the table, defines the metrics, and lets the shared record adopt
+//! the configuration.
 
 use loudou_api::EventKind;
 use loudou_limiter::{Clock, Nanos};
@@ -14,7 +14,7 @@ use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
 use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
-use crate::record::{self, Record, RecordError, TakenUp};
+use crate::record::{self, Adopted, Record, RecordError};
 
 /// A configuration that may not be in force yet.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Configuration {
     pub(super) fn activate(&mut self, host: &dyn Host, now: Nanos) -> Result<Active, RecordError> {
         let share = self.file.store.share.clone();
         if !shared_data_is_sound(host, &share)? {
-            let line = "the host's shared data does not do put-if-absent: first requests of a key \
+            let line = "the host's shared data has no put-if-absent: first requests of a key \
                         may be admitted too often";
             host.log(LogLevel::Error, line);
         }
@@ -52,13 +52,13 @@ impl Configuration {
             .map_err(|_gave_up| RecordError::Failed)?;
         if table.buckets() < u64::from(buckets) || table.buckets() >= u64::from(buckets) + 16 {
             let line = format!(
-                "store.buckets: {buckets} takes effect when Envoy restarts; until then {} hold",
+                "store.buckets: {buckets} takes effect when Envoy restarts; until then {} apply",
                 table.buckets()
             );
             host.log(LogLevel::Warn, &line);
         }
         let store_metrics = StoreMetrics::define(host, &mut self.registry, &share);
-        self.take_up(host, &store_metrics, now)?;
+        self.adopt(host, &store_metrics, now)?;
         let mut define =
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
         let of_rules = self.file.rules.iter().map(&mut define).collect();
@@ -69,7 +69,7 @@ impl Configuration {
     }
 
     /// Writes this configuration into the record, if it is newer than the one there.
-    fn take_up(
+    fn adopt(
         &self,
         host: &dyn Host,
         metrics: &StoreMetrics,
@@ -80,37 +80,37 @@ impl Configuration {
         if record::create(host, share, &first)? {
             metrics.announce_change(host);
             let names = first.rules.iter().map(|rule| rule.base.name.clone());
-            let taken = TakenUp {
+            let adopted = Adopted {
                 added: names.collect(),
-                ..TakenUp::default()
+                ..Adopted::default()
             };
-            self.announce(host, &taken, first.generation, now);
+            self.announce(host, &adopted, first.generation, now);
             return Ok(());
         }
         if self.is_reloaded(host, now) {
             return Ok(());
         }
-        let take_up = |record: &mut Record| record.take_up(&self.file, self.configured_at, now);
-        let (record, taken) = match record::change(host, share, take_up) {
+        let adopt = |record: &mut Record| record.adopt(&self.file, self.configured_at, now);
+        let (record, adopted) = match record::change(host, share, adopt) {
             Err(RecordError::Unreadable) => {
-                let line = "the rules in shared data are of another version of Loudou: this configuration \
-                            holds as it is, without edits, until Envoy restarts";
+                let line = "another version of Loudou wrote the rules in shared data: this configuration \
+                            applies without edits until Envoy restarts";
                 host.log(LogLevel::Warn, line);
                 return Ok(());
             }
             changed => changed?,
         };
-        if let Some(taken) = taken {
+        if let Some(adopted) = adopted {
             metrics.announce_change(host);
-            self.announce(host, &taken, record.generation, now);
+            self.announce(host, &adopted, record.generation, now);
         }
         Ok(())
     }
 
-    /// Whether the current request is older than this sandbox: it is loaded again, for this request,
-    /// in place of one that died. Its configuration need not be the newest, for it may be that of a
-    /// listener that drains; a new one is loaded before any request comes to it, and taken up by the
-    /// timer of the main thread at the latest.
+    /// Whether the current request is older than this sandbox. Such a sandbox was loaded again, for this
+    /// request, in place of one that died. Its configuration need not be the newest, since its listener
+    /// may be draining; a new configuration is loaded before any request reaches it, and is adopted by
+    /// the timer of the main thread at the latest.
     fn is_reloaded(&self, host: &dyn Host, now: Nanos) -> bool {
         let time = host.property("request\0time");
         let Some(time) = time.and_then(|time| time.try_into().ok()) else {
@@ -118,25 +118,25 @@ impl Configuration {
         };
         let begun_ms = u64::from_le_bytes(time) / 1_000_000;
         let own_age = now.since(self.configured_at);
-        // Both times are cut off to milliseconds.
+        // Both times are truncated to milliseconds.
         let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
         Nanos::from_millis(age_ms) >= own_age
     }
 
-    /// Takes this configuration up again, which new connections are accepted for.
+    /// Adopts this configuration again, since new connections are accepted for it.
     pub(super) fn roll_back(&self, host: &dyn Host, active: &mut Active, now: Nanos) {
         let roll_back = |record: &mut Record| record.roll_back(&self.file, now);
-        let Ok((record, Some(taken))) = record::change(host, self.share(), roll_back) else {
+        let Ok((record, Some(adopted))) = record::change(host, self.share(), roll_back) else {
             return;
         };
         active.store_metrics.announce_change(host);
         active.keep_current(host, &self.file, now);
         active.is_back_for(host, self.share(), now);
-        self.announce(host, &taken, record.generation, now);
+        self.announce(host, &adopted, record.generation, now);
     }
 
-    /// Adds the events of a configuration that was taken up.
-    fn announce(&self, host: &dyn Host, taken: &TakenUp, generation: u64, now: Nanos) {
+    /// Adds the events of an adopted configuration.
+    fn announce(&self, host: &dyn Host, adopted: &Adopted, generation: u64, now: Nanos) {
         let at = host.clock_at(now);
         let over = Over {
             at,
@@ -145,23 +145,23 @@ impl Configuration {
             edit: "the configuration changed this rule; its edit is retired",
             keys: "ended: the configuration changed this rule",
         };
-        for ended in &taken.retired {
+        for ended in &adopted.retired {
             events::add_ended(host, self.share(), &over, ended);
         }
-        events::add(host, self.share(), &configured(taken, generation, at));
+        events::add(host, self.share(), &configured(adopted, generation, at));
     }
 }
 
-fn configured(taken: &TakenUp, generation: u64, at: Clock) -> loudou_api::Event {
+fn configured(adopted: &Adopted, generation: u64, at: Clock) -> loudou_api::Event {
     let mut event = events::event(at, EventKind::Configured, events::BY_ITSELF, generation);
     let part = |what: &str, names: &[String]| match names {
         [] => None,
         names => Some(format!("{what} {}", names.join(", "))),
     };
     let parts = [
-        part("added", &taken.added),
-        part("removed", &taken.removed),
-        part("changed", &taken.changed),
+        part("added", &adopted.added),
+        part("removed", &adopted.removed),
+        part("changed", &adopted.changed),
     ];
     event.detail = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     if event.detail.is_empty() {

@@ -69,7 +69,7 @@ fn two_workers_share_one_bucket() {
 }
 
 #[test]
-fn refusals_say_what_and_how_long() {
+fn refusals_name_the_limit_and_the_wait() {
     let host = FakeHost::default();
     let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
     send(&mut plane, &host, Some(b"alice"));
@@ -81,7 +81,7 @@ fn refusals_say_what_and_how_long() {
         reply
             .headers
             .iter()
-            .find(|(own, _)| *own == name)
+            .find(|(other, _)| *other == name)
             .map(|(_, value)| value.as_str())
     };
     assert_eq!(header("retry-after"), Some("10"));
@@ -176,7 +176,7 @@ fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
     let now = in_force(&host);
     assert_ne!(now, at_first);
 
-    // A request to the listener that drains, for which its sandbox is loaded again.
+    // A request to the draining listener, for which its sandbox is loaded again.
     host.pass(Nanos::from_secs(10));
     let begun = host.unix_ms() * 1_000_000;
     let time = begun.to_le_bytes().to_vec();
@@ -189,7 +189,7 @@ fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     assert_eq!(in_force(&host), now);
 
-    // The same configuration, and a request that comes when it is there.
+    // The same configuration, and a request that arrives after it was loaded.
     let mut plane = DataPlane::new(old, host.now());
     host.pass(Nanos::from_millis(10));
     let begun = host.unix_ms() * 1_000_000;
@@ -201,7 +201,7 @@ fn a_sandbox_that_is_loaded_again_brings_nothing_new() {
     assert_eq!(in_force(&host), at_first);
 }
 
-/// A rule with `when` limits only while its upstream fails, as all workers saw it.
+/// A rule with `when` limits only while its upstream fails, by the counts of all workers.
 #[test]
 fn rules_that_apply_while_the_upstream_fails() {
     let host = FakeHost::default();
@@ -253,7 +253,7 @@ fn rules_that_apply_while_the_upstream_fails() {
     assert!(events[1].starts_with("upstream_heals: rule per-user"));
 }
 
-/// Without a `when` that is at work, the host is asked nothing about upstreams, and nothing is written.
+/// Without an active `when`, no upstream property is read from the host, and nothing is written.
 #[test]
 fn without_when_no_response_is_looked_at() {
     let when = json!({ "upstream_error_rate_over": 0.5, "least": 1 });
@@ -284,7 +284,7 @@ fn without_when_no_response_is_looked_at() {
     }
 }
 
-/// A worker that cannot read the record, because another version of Loudou has written it, goes by its own
+/// A worker that cannot read the record, because another version of Loudou has written it, uses its own
 /// configuration and leaves the record alone.
 #[test]
 fn a_record_of_another_version_does_not_lift_the_limits() {
@@ -301,8 +301,8 @@ fn a_record_of_another_version_does_not_lift_the_limits() {
     let read = host.shared_get(b"loudou:rules", &mut record);
     assert!(read.is_ok_and(|cas| cas.is_some()));
     assert_eq!(record, other);
-    let told = |line: &&String| line.contains("another version");
-    assert_eq!(host.logs.borrow().iter().filter(told).count(), 1);
+    let reported = |line: &&String| line.contains("another version");
+    assert_eq!(host.logs.borrow().iter().filter(reported).count(), 1);
 }
 
 /// A rule by user with these fields.
@@ -315,7 +315,7 @@ fn rule(fields: &[&serde_json::Value]) -> serde_json::Value {
     rule
 }
 
-/// While the store cannot be used at all, each rule says what it would say of a bucket that cannot be read.
+/// While the store cannot be used at all, each rule decides as for a bucket that cannot be read.
 #[test]
 fn rules_hold_as_far_as_they_can_without_a_store() {
     let banned = json!({ "overrides": { "eve": "banned" } });
@@ -365,7 +365,7 @@ fn rules_hold_as_far_as_they_can_without_a_store() {
         let mut plane = DataPlane::new(file(&rules), Nanos::ZERO);
         let user = user.map(str::as_bytes);
         assert_eq!(send(&mut plane, &host, user), status, "{what}");
-        // As it is when the store fails later.
+        // The same answer as when the store fails later.
         host.store_fails.set(false);
         assert!(plane.start(&host));
         host.store_fails.set(true);
@@ -381,6 +381,6 @@ fn no_client_explains_itself_without_a_store() {
     let mut plane = DataPlane::new(file(&rules("enforce", &[explains])), Nanos::ZERO);
     host.request("GET", "/", &[("x-loudou-decision", b"forged")]);
     assert!(matches!(plane.decide(&host, 1).0, Fate::Pass(_)));
-    let told = host.request_header("x-loudou-decision");
-    assert_eq!(told.as_deref(), Some(&b"none"[..]));
+    let decision = host.request_header("x-loudou-decision");
+    assert_eq!(decision.as_deref(), Some(&b"none"[..]));
 }

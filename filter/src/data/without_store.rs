@@ -1,4 +1,4 @@
-//! Deciding while shared data cannot be used at all: as rules decide for a bucket that cannot be read.
+//! Decisions while shared data cannot be used at all: like those for a bucket that cannot be read.
 
 use loudou_limiter::{Ban, Nanos};
 use loudou_rules::request::Request as _;
@@ -13,10 +13,10 @@ use crate::respond::{Refusal, explain};
 pub(super) fn refusal(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
-        let is_meant = rule.mode == Mode::Enforce
+        let applies = rule.mode == Mode::Enforce
             && rule.matches.holds(&mut request)
             && (rule.when.is_none() || request.cluster().is_some());
-        if !is_meant {
+        if !applies {
             continue;
         }
         let refusal = match rule.key_of(&mut request) {

@@ -1,8 +1,7 @@
 //! Envoy's host functions of the proxy-wasm ABI 0.2.1, without panics.
 //!
-//! Statuses are read as plain numbers: a number this code does not know is a failure, not a trap. A
-//! buffer that the host returns was allocated by `proxy_on_memory_allocate` with exactly
-//! its length, and belongs to us.
+//! Statuses are read as plain numbers: an unknown number is a failure, not a trap. A buffer that the
+//! host returns was allocated by `proxy_on_memory_allocate` with exactly its length, and is owned here.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
 use std::borrow::Cow;
@@ -108,14 +107,14 @@ unsafe extern "C" {
     fn random_get(bytes: *mut u8, len: usize) -> u32;
 }
 
-/// Calls a host function that returns bytes; `None` unless it says OK.
+/// Calls a host function that returns bytes; the status unless it is OK.
 fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Result<Vec<u8>, u32> {
     let mut data = null_mut();
     let mut len = 0;
     match call(&raw mut data, &raw mut len) {
         OK if data.is_null() => Ok(Vec::new()),
         OK => {
-            // SAFETY: the host filled a buffer of `len` bytes that our own allocator gave it for
+            // SAFETY: the host filled a buffer of `len` bytes that this module's allocator gave for
             // this call, as a boxed slice of that length, and keeps no pointer to it.
             let owned = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(data, len)) };
             Ok(owned.into_vec())
@@ -139,7 +138,7 @@ pub(super) fn set_tick_period_ms(period: u32) {
     let _status = unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
-/// Tells why the sandbox is about to die.
+/// Logs why the sandbox is about to die.
 pub(super) fn log_panic(what: &str) {
     log(CRITICAL, what);
 }
@@ -175,7 +174,7 @@ impl Host for EnvoyHost {
         if errno != 0 {
             self.log(
                 LogLevel::Error,
-                "the host gives no random bytes: page placement can be guessed",
+                "the host has no random bytes: page placement can be guessed",
             );
         }
         random
@@ -353,7 +352,7 @@ fn set_header(map: u32, name: &str, value: &str) {
     };
 }
 
-/// Header pairs as the ABI wants them: the count, all lengths, then all texts with a NUL each.
+/// Header pairs in the form of the ABI: the count, all lengths, then all texts with a NUL each.
 fn serialize_pairs(pairs: &[(Cow<'static, str>, String)]) -> Vec<u8> {
     let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
     let mut out = number(pairs.len()).to_vec();

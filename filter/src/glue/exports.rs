@@ -1,7 +1,7 @@
-//! What Envoy calls: the callbacks of the proxy-wasm ABI 0.2.1 that the filter needs.
+//! The functions that Envoy calls: the callbacks of the proxy-wasm ABI 0.2.1 that the filter needs.
 //!
-//! A callback that is not here is one that Envoy does not make: every entry into the sandbox costs
-//! more than what happens inside, so there are no others.
+//! Envoy skips callbacks that are not exported. Every entry into the sandbox costs more than the work
+//! inside, so there are no others.
 #![expect(unsafe_code, reason = "the ABI is C functions by name")]
 
 use std::cell::RefCell;
@@ -13,11 +13,11 @@ use crate::waiting::Will;
 thread_local! {
     /// A sandbox has one thread.
     static VM: RefCell<Vm> = RefCell::default();
-    /// Apart from the state, which a callback that panics still holds.
+    /// Separate from the state, which a callback that panics still borrows.
     static WILLS: RefCell<Vec<Will>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has a will executed if the sandbox dies.
+/// Registers a will, which is executed if the sandbox dies.
 pub(super) fn deposit(will: Will) {
     WILLS.with(|wills| {
         if let Ok(mut wills) = wills.try_borrow_mut() {
@@ -29,7 +29,7 @@ pub(super) fn deposit(will: Will) {
     });
 }
 
-/// The last thing that happens here: what Envoy would not do for those who wait.
+/// The last action of the sandbox: logs the panic and executes the wills.
 fn die(panic: &str) {
     super::abi::log_panic(panic);
     WILLS.with(|wills| {
@@ -39,8 +39,8 @@ fn die(panic: &str) {
     });
 }
 
-/// Calls into the state. It is free: a host function that is called from inside a callback comes
-/// back at most for memory.
+/// Calls into the state. It is never borrowed already: a host function that is called from inside a
+/// callback calls back at most for memory.
 fn with<T>(otherwise: T, call: impl FnOnce(&mut Vm) -> T) -> T {
     VM.with(|vm| match vm.try_borrow_mut() {
         Ok(mut vm) => call(&mut vm),
@@ -52,14 +52,14 @@ unsafe extern "C" {
     fn __wasm_call_ctors();
 }
 
-/// The version of the ABI, told by the name.
+/// The version of the ABI, which the name declares.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_abi_version_0_2_1() {}
 
-/// The first call of all, once.
+/// The very first call, made once.
 #[unsafe(no_mangle)]
 extern "C" fn _initialize() {
-    // SAFETY: the linker makes this function; it must be called once, before everything else.
+    // SAFETY: the linker creates this function; it must be called once, before everything else.
     unsafe { __wasm_call_ctors() };
     std::panic::set_hook(Box::new(|panic| die(&panic.to_string())));
 }

@@ -1,7 +1,7 @@
 //! A host in memory, for unit tests of the code above the trait.
 //!
-//! Its shared data is the core's [`MemoryStore`], whose semantics [`crate::probe`] checks here and,
-//! at every start, in the real host.
+//! Its shared data is the core's [`MemoryStore`]. [`crate::probe`] checks the semantics here and, at
+//! every start, in the real host.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
 use super::{Host, LogLevel, MetricId, MetricKind, Reply};
 
-/// The fake host; set what a test needs, look at what came out.
+/// The fake host: a test sets its inputs and reads its outputs.
 #[derive(Default)]
 pub(crate) struct FakeHost {
-    /// What makes its random bytes other than those of another host.
+    /// The seed of its random bytes, to make them differ from those of another host.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
-    /// How many properties were asked for.
+    /// The number of reads of properties.
     pub(crate) properties_read: Cell<u32>,
     pub(crate) body: RefCell<Vec<u8>>,
     pub(crate) replies: RefCell<Vec<Reply>>,
@@ -55,7 +55,7 @@ impl FakeHost {
         self.metrics
             .borrow()
             .iter()
-            .find(|(own, _)| own == name)
+            .find(|(other, _)| other == name)
             .map_or(0, |(_, value)| *value)
     }
 
@@ -81,7 +81,7 @@ impl Host for FakeHost {
         let headers = self.headers.borrow();
         headers
             .iter()
-            .find(|(own, _)| own == name)
+            .find(|(other, _)| other == name)
             .map(|(_, value)| value.clone())
     }
 
@@ -103,7 +103,7 @@ impl Host for FakeHost {
 
     fn set_request_header(&self, name: &str, value: &str) {
         let mut headers = self.headers.borrow_mut();
-        headers.retain(|(own, _)| own != name);
+        headers.retain(|(other, _)| other != name);
         headers.push((name.to_owned(), value.as_bytes().to_vec()));
     }
 
@@ -114,7 +114,7 @@ impl Host for FakeHost {
 
     fn set_response_header(&self, name: &str, value: &str) {
         let mut headers = self.response_headers.borrow_mut();
-        headers.retain(|(own, _)| own != name);
+        headers.retain(|(other, _)| other != name);
         headers.push((name.to_owned(), value.to_owned()));
     }
 
@@ -151,7 +151,7 @@ impl Host for FakeHost {
 
     fn define_metric(&self, _kind: MetricKind, name: &str) -> Option<MetricId> {
         let mut metrics = self.metrics.borrow_mut();
-        let found = metrics.iter().position(|(own, _)| own == name);
+        let found = metrics.iter().position(|(other, _)| other == name);
         let index = found.unwrap_or(metrics.len());
         if found.is_none() {
             metrics.push((name.to_owned(), 0));

@@ -1,15 +1,15 @@
 //! Reads a `google.protobuf.Struct` as JSON.
 //!
-//! Envoy unwraps a `StringValue` for us, but hands a Struct (what YAML written in place becomes) over
-//! in protobuf's own encoding. It is a small one: objects are maps of values, lists repeat values,
-//! and every number is a double.
+//! Envoy unwraps a `StringValue` for us, but passes a Struct (made of YAML written in place) in the
+//! protobuf encoding. The encoding is small: objects are maps of values, lists repeat values, and
+//! every number is a double.
 
 use serde_json::{Map, Number, Value};
 
 /// Deeper than any rule file, shallower than the stack.
 const MAX_DEPTH: u32 = 32;
 
-/// The object, or nothing when the bytes are no Struct.
+/// The object; `None` if the bytes are no Struct.
 pub(crate) fn read_struct(bytes: &[u8]) -> Option<Value> {
     object(bytes, MAX_DEPTH)
 }
@@ -96,7 +96,7 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     core::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// What a field holds, by its wire type.
+/// The content of a field, by its wire type.
 enum Content<'a> {
     Number(u64),
     Double(f64),
@@ -107,7 +107,7 @@ enum Content<'a> {
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next field; the outer nothing for broken bytes, the inner one for the end.
+    /// The next field; the outer `None` means broken bytes, the inner one the end.
     #[expect(clippy::option_option, reason = "broken and ended are different")]
     fn next(&mut self) -> Option<Option<(u64, Content<'a>)>> {
         if self.0.is_empty() {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_what_the_yaml_said() {
+    fn numbers_are_as_in_the_yaml() {
         let read = |number| read_struct(&entry("n", &double(number))).map(|map| map["n"].clone());
         for n in [
             0_i64,

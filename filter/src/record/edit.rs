@@ -1,4 +1,4 @@
-//! Edits of a rule: of its parts, and on top of that of what single keys get.
+//! Edits of a rule: of its parts, and on top of that of the overrides of single keys.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
@@ -14,21 +14,21 @@ pub(crate) const MAX_EDITED: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Edit {
     pub(crate) change: RuleEdit,
-    /// What becomes of levels, when it starts and when it runs out.
+    /// How levels are carried over when it starts and when it expires.
     pub(super) carry: Carry,
-    pub(crate) who: Who,
+    pub(crate) who: Origin,
 }
 
 /// The edited override of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct OwnEdit {
+pub(crate) struct OverrideEdit {
     pub(super) gives: Override,
-    pub(crate) who: Who,
+    pub(crate) who: Origin,
 }
 
-/// Who made an edit, why, when, and for how long.
+/// The author of an edit, its reason, time and end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Who {
+pub(crate) struct Origin {
     /// The name of the token.
     pub(crate) by: String,
     /// The reason that was given.
@@ -39,7 +39,7 @@ pub(crate) struct Who {
     pub(crate) expires_at_ns: Option<u64>,
 }
 
-/// Who makes an edit, when, and how.
+/// The author of a new edit, with its reason, time and lifetime.
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
     pub(crate) by: String,
@@ -54,20 +54,20 @@ pub(crate) struct Author {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) rule: String,
-    /// Whether the edit of the rule is.
+    /// Whether the edit of the rule is over.
     pub(crate) edit: bool,
-    /// The keys whose edited override is.
+    /// The keys whose edited override is over.
     pub(crate) keys: Vec<String>,
 }
 
 impl Author {
-    /// When what they edit runs out.
+    /// When the edit expires.
     pub(crate) fn until(&self) -> Option<Nanos> {
         self.expires_after.map(|span| self.at.saturating_add(span))
     }
 
-    fn who(&self) -> Who {
-        Who {
+    fn origin(&self) -> Origin {
+        Origin {
             by: self.by.clone(),
             reason: self.reason.clone(),
             at_ns: self.at.get(),
@@ -77,15 +77,15 @@ impl Author {
     }
 }
 
-impl Who {
-    fn ran_out(&self, now: Nanos) -> Option<Nanos> {
+impl Origin {
+    fn expired(&self, now: Nanos) -> Option<Nanos> {
         let at = self.expires_at_ns.filter(|at| *at <= now.get())?;
         Some(Nanos::new(at))
     }
 }
 
 impl Ended {
-    /// Whether there were none.
+    /// Whether no edit is over.
     pub(super) const fn is_empty(&self) -> bool {
         !self.edit && self.keys.is_empty()
     }
@@ -110,8 +110,8 @@ impl RuleRecord {
         rule
     }
 
-    /// Puts `change` in force on top of an earlier edit. Parts that are as in the base are no edit, and
-    /// overrides that are replaced as a whole are without what was edited one by one.
+    /// Applies `change` on top of an earlier edit. Parts that equal the base are no edit, and replacing the
+    /// overrides as a whole drops those that were edited one by one.
     pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
         self.change((author.carry, author.at, version), |record| {
             if change.overrides.is_some() {
@@ -129,7 +129,7 @@ impl RuleRecord {
             record.edit = (!change.is_empty()).then(|| Edit {
                 change,
                 carry: author.carry,
-                who: author.who(),
+                who: author.origin(),
             });
         });
     }
@@ -139,31 +139,31 @@ impl RuleRecord {
         self.change((carry, at, version), |rule| rule.edit = None);
     }
 
-    /// Gives the keys of a pattern something else; what they get anyway is no edit.
-    pub(crate) fn set_own(
+    /// Edits the override of a pattern; a value that already applies without an edit is no edit.
+    pub(crate) fn set_override(
         &mut self,
         pattern: &str,
         gives: Override,
         author: &Author,
         version: u32,
     ) {
-        let is_so_anyway = self.without_own(pattern) == Some(&gives);
-        let own = (!is_so_anyway).then(|| OwnEdit {
+        let is_so_anyway = self.without_edit(pattern) == Some(&gives);
+        let own = (!is_so_anyway).then(|| OverrideEdit {
             gives,
-            who: author.who(),
+            who: author.origin(),
         });
-        self.replace_own(pattern, own, author.at, version);
+        self.replace_override(pattern, own, author.at, version);
     }
 
-    /// Drops the edited override of a pattern; whether there was one.
-    pub(crate) fn drop_own(&mut self, pattern: &str, at: Nanos, version: u32) -> bool {
+    /// Drops the edited override of a pattern; returns whether there was one.
+    pub(crate) fn drop_override(&mut self, pattern: &str, at: Nanos, version: u32) -> bool {
         let was = self.own.of_pattern(pattern).is_some();
-        self.replace_own(pattern, None, at, version);
+        self.replace_override(pattern, None, at, version);
         was
     }
 
-    /// The override of a pattern without the one that was edited.
-    fn without_own(&self, pattern: &str) -> Option<&Override> {
+    /// The override of a pattern, its edited override aside.
+    fn without_edit(&self, pattern: &str) -> Option<&Override> {
         let edit = self.edit.as_ref();
         let edited = edit.and_then(|edit| edit.change.overrides.as_ref());
         edited.unwrap_or(&self.base.overrides).of_pattern(pattern)
@@ -171,10 +171,16 @@ impl RuleRecord {
 
     fn override_of(&self, pattern: &str) -> Option<&Override> {
         let own = self.own.of_pattern(pattern).map(|own| &own.gives);
-        own.or_else(|| self.without_own(pattern))
+        own.or_else(|| self.without_edit(pattern))
     }
 
-    fn replace_own(&mut self, pattern: &str, own: Option<OwnEdit>, at: Nanos, version: u32) {
+    fn replace_override(
+        &mut self,
+        pattern: &str,
+        own: Option<OverrideEdit>,
+        at: Nanos,
+        version: u32,
+    ) {
         let before = self.override_of(pattern).cloned();
         self.own.set(pattern, own);
         if self.override_of(pattern) != before.as_ref() {
@@ -185,26 +191,26 @@ impl RuleRecord {
         }
     }
 
-    /// Whether anything of it differs from the base.
+    /// Whether any part of it differs from the base.
     pub(crate) fn is_edited(&self) -> bool {
         self.edit.is_some() || !self.own.is_empty()
     }
 
-    /// Whose edits are in force.
-    pub(super) fn authors(&self) -> impl Iterator<Item = &Who> {
+    /// The origins of the edits in force.
+    pub(super) fn authors(&self) -> impl Iterator<Item = &Origin> {
         let edit = self.edit.iter().map(|edit| &edit.who);
         edit.chain(self.own.values().map(|own| &own.who))
     }
 
-    /// Drops what ran out by `now`, each at its instant.
+    /// Drops edits that expired by `now`, each at its instant.
     pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
         let mut ended = Ended {
             rule: self.base.name.clone(),
             ..Ended::default()
         };
-        while let Some((at, pattern)) = self.first_to_run_out(now) {
+        while let Some((at, pattern)) = self.first_to_expire(now) {
             if let Some(pattern) = pattern {
-                self.drop_own(&pattern, at, version);
+                self.drop_override(&pattern, at, version);
                 ended.keys.push(pattern);
             } else {
                 let carry = self.edit.as_ref().map(|edit| edit.carry);
@@ -215,16 +221,16 @@ impl RuleRecord {
         ended
     }
 
-    /// When what ran out first by `now` did, and the pattern if it is an override.
-    fn first_to_run_out(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
+    /// The end of the edit that expired first by `now`, and the pattern if it is an override.
+    fn first_to_expire(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
         let own = self.own.iter();
-        let own = own.filter_map(|(pattern, own)| Some((own.who.ran_out(now)?, Some(pattern))));
+        let own = own.filter_map(|(pattern, own)| Some((own.who.expired(now)?, Some(pattern))));
         let edit = self.edit.iter();
-        let edit = edit.filter_map(|edit| Some((edit.who.ran_out(now)?, None)));
+        let edit = edit.filter_map(|edit| Some((edit.who.expired(now)?, None)));
         edit.chain(own).min_by_key(|(at, _)| *at)
     }
 
-    /// What a configuration retires that changes the rule.
+    /// All its edits, which a configuration that changes the rule retires.
     pub(super) fn all_ended(&self) -> Option<Ended> {
         let ended = Ended {
             rule: self.base.name.clone(),

@@ -1,5 +1,5 @@
-//! The changes that buckets may still have to undergo: how the record writes and reads them, and how many
-//! it remembers.
+//! The changes that buckets may still have to follow: the record writes and reads them, and bounds their
+//! number.
 
 use loudou_limiter::{Carry, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override};
@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::{Record, RuleRecord};
 use crate::json::{carry, list, number, optional};
 
-/// From how many changes on a sweep brings the buckets of a rule forward.
+/// The number of changes from which a sweep brings the buckets of a rule forward.
 const SWEPT_FROM: usize = 32;
-/// The most changes of a rule that are remembered until then; edits wait beyond it.
+/// The most changes of a rule that are remembered; further edits have to wait.
 const MAX_CHANGES: usize = 1_024;
 
 #[derive(Serialize)]
@@ -112,7 +112,7 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
 }
 
 impl RuleRecord {
-    /// What was not swept in time is forgotten all the same: those buckets are new then.
+    /// Forgets changes above the bound even before a sweep: buckets that have not followed them start anew.
     pub(super) fn bound_history(&mut self) {
         let changes = &self.history.changes;
         let surplus = changes.len().checked_sub(MAX_CHANGES);
@@ -128,13 +128,13 @@ impl RuleRecord {
 }
 
 impl Record {
-    /// The rules whose buckets a sweep is to bring forward.
+    /// The rules whose buckets a sweep has to bring forward.
     pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &RuleRecord> {
         let all = self.rules.iter().chain(&self.gone);
         all.filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
     }
 
-    /// Forgets the changes of a rule up to `version`, which all of its buckets have undergone.
+    /// Forgets the changes of a rule up to `version`, which all of its buckets have followed.
     pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
         let all = self.rules.iter_mut().chain(&mut self.gone);
         for rule in all.filter(|rule| rule.base.tag() == rule_tag) {

@@ -1,11 +1,11 @@
-//! Reading the record back. By hand, and not derived: code that can say what is wrong with any field
-//! is several times as large, and nobody is told.
+//! Reads the record back. The code is written by hand, not derived: code that can report a problem with
+//! any field is several times as large, and there is no reader of such reports.
 
 use loudou_rules::config::{parse_edit, parse_override, parse_rule};
 use loudou_rules::rule::KeyMap;
 use serde_json::Value;
 
-use super::{Edit, FORMAT, OwnEdit, Record, RuleRecord, Who, history};
+use super::{Edit, FORMAT, Origin, OverrideEdit, Record, RuleRecord, history};
 use crate::instance::Instance;
 use crate::json::{carry, list, number, optional, text};
 
@@ -47,20 +47,20 @@ fn edit(edit: &Value) -> Option<Edit> {
 }
 
 /// The edited overrides of a rule.
-fn own(own: &Value) -> Option<KeyMap<OwnEdit>> {
+fn own(own: &Value) -> Option<KeyMap<OverrideEdit>> {
     let mut all = KeyMap::default();
     for (pattern, edit) in own.as_object()? {
-        // Whether a scale fits was looked at when it was edited.
+        // The scale was checked when it was edited.
         let gives = parse_override(pattern, edit.get("gives")?, None).ok()?;
         let who = who(edit)?;
-        all.set(pattern, Some(OwnEdit { gives, who }));
+        all.set(pattern, Some(OverrideEdit { gives, who }));
     }
     Some(all)
 }
 
-fn who(edit: &Value) -> Option<Who> {
+fn who(edit: &Value) -> Option<Origin> {
     let who = edit.get("who")?;
-    Some(Who {
+    Some(Origin {
         by: text(who, "by")?,
         reason: text(who, "reason")?,
         at_ns: number(who, "at_ns")?,

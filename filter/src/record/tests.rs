@@ -1,4 +1,4 @@
-//! What the shared record does when configurations and edits meet.
+//! The shared record with configurations and edits.
 
 use loudou_limiter::Decimal;
 use loudou_rules::config::{self, RuleEdit};
@@ -83,8 +83,8 @@ fn survives_its_own_serialisation() {
     edited.apply(&edit(50), &author(2, Some(Nanos::from_secs(60))), 2);
     let no_penalty = config::parse_edit(&json!({ "penalty": null })).expect("an edit");
     edited.apply(&no_penalty, &author(3, None), 2);
-    edited.set_own("alice", scale(2), &author(3, None), 2);
-    edited.set_own(
+    edited.set_override("alice", scale(2), &author(3, None), 2);
+    edited.set_override(
         "team-*",
         Override::Banned,
         &author(3, Some(Nanos::from_secs(60))),
@@ -95,17 +95,17 @@ fn survives_its_own_serialisation() {
 }
 
 #[test]
-fn what_is_damaged_is_not_read() {
+fn damaged_records_are_not_read() {
     let both = json!([rule("a", 5), rule("z", 5)]);
     let mut record = Record::new(&file(&both), Nanos::from_secs(1));
     for at in [2, 3] {
         let rule = record.rule_mut("a").expect("a");
         rule.apply(&edit(50 * at), &author(u64::from(at), None), 2);
-        rule.set_own("alice", scale(at), &author(u64::from(at), None), 2);
+        rule.set_override("alice", scale(at), &author(u64::from(at), None), 2);
     }
     let newer = file(&json!([rule("a", 5)]));
     let since = Nanos::from_secs(2);
-    assert!(record.take_up(&newer, since, since).is_some());
+    assert!(record.adopt(&newer, since, since).is_some());
     let whole = serde_json::to_value(&record).expect("JSON");
     let read = |record: &serde_json::Value| Record::read(record.to_string().as_bytes());
     assert_eq!(read(&whole), Some(record));
@@ -162,18 +162,18 @@ fn a_configuration_keeps_the_edits_of_rules_it_does_not_touch() {
             .apply(&edit(50), &author(2, None), 2);
     }
     let newer = file(&json!([rule("c", 1), rule("b", 8), rule("a", 5)]));
-    let taken = record
-        .take_up(&newer, Nanos::from_secs(3), Nanos::from_secs(3))
+    let adopted = record
+        .adopt(&newer, Nanos::from_secs(3), Nanos::from_secs(3))
         .expect("newer");
-    assert_eq!(taken.added, ["c"]);
+    assert_eq!(adopted.added, ["c"]);
     assert_eq!(
-        (taken.changed, taken.retired),
+        (adopted.changed, adopted.retired),
         (vec!["b".to_owned()], vec![ended("b", true, &[])])
     );
     assert_eq!((capacity(&record, "a"), capacity(&record, "b")), (50, 8));
     assert!(
         record
-            .take_up(&newer, Nanos::from_secs(4), Nanos::from_secs(4))
+            .adopt(&newer, Nanos::from_secs(4), Nanos::from_secs(4))
             .is_none(),
         "the same"
     );
@@ -185,7 +185,7 @@ fn an_older_configuration_that_drains_changes_nothing() {
     let older = file(&json!([rule("a", 5)]));
     assert!(
         record
-            .take_up(&older, Nanos::from_secs(4), Nanos::from_secs(6))
+            .adopt(&older, Nanos::from_secs(4), Nanos::from_secs(6))
             .is_none()
     );
     assert_eq!(capacity(&record, "a"), 9);
@@ -215,14 +215,14 @@ fn an_edit_back_to_the_base_is_none() {
     assert!(rule.edit.is_none());
 }
 
-/// Each end is noted at its own instant, whenever somebody looks.
+/// Each end is noted at its own instant, whenever the record is read.
 #[test]
 fn ends_are_noted_in_their_order() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
     a.apply(&edit(50), &author(1, Some(Nanos::from_secs(5))), 2);
-    a.set_own("alice", scale(3), &author(1, Some(Nanos::from_secs(9))), 2);
-    a.set_own("bob", scale(3), &author(1, Some(Nanos::from_secs(2))), 2);
+    a.set_override("alice", scale(3), &author(1, Some(Nanos::from_secs(9))), 2);
+    a.set_override("bob", scale(3), &author(1, Some(Nanos::from_secs(2))), 2);
     record.generation = 2;
     let ended_all = record.expire(Nanos::from_secs(60));
     assert_eq!(ended_all, [ended("a", true, &["bob", "alice"])]);
@@ -233,9 +233,9 @@ fn ends_are_noted_in_their_order() {
     assert_eq!(versions, [2, 2, 2, 3, 3, 3]);
 }
 
-/// The same numbers again are no change for any bucket, unless levels are reset.
+/// Unchanged numbers are no change for any bucket, unless levels are reset.
 #[test]
-fn only_what_concerns_buckets_is_noted() {
+fn only_changes_for_buckets_are_noted() {
     let mut record = Record::new(&file(&json!([rule("a", 5)])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
     let shadow = config::parse_edit(&json!({ "mode": "shadow" })).expect("an edit");
@@ -257,25 +257,25 @@ fn edited_overrides_lie_on_top() {
     let mut record = Record::new(&file(&json!([base])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
     let gives = |a: &RuleRecord, key: &str| a.effective().overrides.get(key).cloned();
-    a.set_own("alice", scale(3), &author(1, None), 2);
-    a.set_own("bob", Override::Unlimited, &author(1, None), 2);
+    a.set_override("alice", scale(3), &author(1, None), 2);
+    a.set_override("bob", Override::Unlimited, &author(1, None), 2);
     assert_eq!(gives(a, "alice"), Some(scale(3)));
     assert_eq!(gives(a, "bob"), Some(Override::Unlimited));
     assert_eq!(gives(a, "eve"), Some(Override::Banned));
-    // What is so anyway is no edit.
-    a.set_own("alice", scale(2), &author(2, None), 2);
-    assert!(!a.drop_own("alice", Nanos::from_secs(9), 2));
+    // A value that already applies is no edit.
+    a.set_override("alice", scale(2), &author(2, None), 2);
+    assert!(!a.drop_override("alice", Nanos::from_secs(9), 2));
     assert!(a.is_edited());
-    // As a whole, they are as they were sent.
+    // Overrides replaced as a whole are as they were sent.
     let whole = config::parse_edit(&json!({ "overrides": { "carol": "banned" } }));
     a.apply(&whole.expect("an edit"), &author(3, None), 2);
     let keys: Vec<String> = a.effective().overrides.iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["carol"]);
-    a.set_own("alice", scale(3), &author(4, None), 2);
+    a.set_override("alice", scale(3), &author(4, None), 2);
     a.drop_edit(Carry::Keep, Nanos::from_secs(5), 2);
     assert_eq!(gives(a, "alice"), Some(scale(3)));
     assert_eq!(gives(a, "eve"), Some(Override::Banned));
-    assert!(a.drop_own("alice", Nanos::from_secs(9), 2));
+    assert!(a.drop_override("alice", Nanos::from_secs(9), 2));
     assert_eq!(gives(a, "alice"), Some(scale(2)));
     assert!(!a.is_edited());
 }
@@ -285,20 +285,20 @@ fn edited_overrides_run_out_and_are_retired() {
     let mut record = Record::new(&file(&json!([rule("a", 5), rule("b", 5)])), Nanos::ZERO);
     let a = record.rule_mut("a").expect("a");
     a.apply(&edit(50), &author(1, None), 2);
-    a.set_own("alice", scale(3), &author(1, Some(Nanos::from_secs(9))), 2);
-    a.set_own("bob", scale(3), &author(1, None), 2);
+    a.set_override("alice", scale(3), &author(1, Some(Nanos::from_secs(9))), 2);
+    a.set_override("bob", scale(3), &author(1, None), 2);
     assert_eq!(record.next_expiry(), Nanos::from_secs(10));
     assert_eq!(record.expire(Nanos::new(9_999_999_999)), []);
     let now = Nanos::from_secs(10);
     assert_eq!(record.expire(now), [ended("a", false, &["alice"])]);
     assert_eq!(record.next_expiry(), Nanos::MAX);
     let newer = file(&json!([rule("a", 6), rule("b", 5)]));
-    let taken = record.take_up(&newer, now, now).expect("newer");
-    assert_eq!(taken.retired, [ended("a", true, &["bob"])]);
+    let adopted = record.adopt(&newer, now, now).expect("newer");
+    assert_eq!(adopted.retired, [ended("a", true, &["bob"])]);
     assert!(!record.rule("a").expect("a").is_edited());
 }
 
-/// Nobody can make the record so large that reading it takes long.
+/// Edits cannot make the record so large that reading it takes long.
 #[test]
 fn edits_do_not_grow_without_bound() {
     let host = FakeHost::default();
@@ -315,7 +315,7 @@ fn edits_do_not_grow_without_bound() {
     let fill = |record: &mut Record, rules: usize| {
         for rule in record.rules.iter_mut().take(rules) {
             for n in 0..1_000 {
-                rule.set_own(&format!("{n:0128}"), gives.clone(), &long, 2);
+                rule.set_override(&format!("{n:0128}"), gives.clone(), &long, 2);
             }
         }
         true
@@ -327,12 +327,12 @@ fn edits_do_not_grow_without_bound() {
     );
     let kept = change(&host, "loudou", |_| None::<()>).expect("readable").0;
     assert_eq!(kept.generation, 2);
-    // Configurations are their author's, and what makes it smaller is always right.
+    // Configurations have no such bound, and edits that make the record smaller are always accepted.
     let filled = change(&host, "loudou", |record| fill(record, 9).then_some(()));
     filled.expect("changed");
     let mut fewer = |record: &mut Record| {
         let rule = record.rule_mut("r0").expect("r0");
-        rule.drop_own(&format!("{:0128}", 0), Nanos::from_secs(9), 3)
+        rule.drop_override(&format!("{:0128}", 0), Nanos::from_secs(9), 3)
     };
     assert!(edit_record(&host, &mut fewer).is_ok());
 }

@@ -1,11 +1,11 @@
-//! What upstreams and access logs are told of a decision.
+//! The decisions as upstreams and access logs see them.
 //!
 //! ```text
 //! x-loudou-decision: <rule>;<limit>;<verdict>[, …]
 //! wasm.loudou:       <rule>;<limit>;<verdict>;<wait>;<key>[, …]
 //! ```
-//! The wait is that of a held request, or until a refused one may come back, in milliseconds; the
-//! key is its fingerprint. What there is not is `-`.
+//! The wait, in milliseconds, is that of a held request, or the time until a refused one may be
+//! repeated; the key is its fingerprint. Absent parts are `-`.
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -21,8 +21,8 @@ const WAIT_MS: &str = "x-loudou-wait-ms";
 /// The property with the decisions, in access logs `%FILTER_STATE(wasm.loudou:PLAIN)%`.
 const PROPERTY: &str = "loudou";
 
-/// Shows the upstream and access logs the decisions of the rules that explain themselves, and the client
-/// how long it waits for that. The request header is ours, whatever the client sends.
+/// Shows the decisions of rules with `explain_header` to the upstream and to access logs, and the wait to
+/// the client. The request header replaces any that the client sent.
 pub(crate) fn explain(
     host: &dyn Host,
     outcome: &Outcome,
@@ -42,7 +42,7 @@ pub(crate) fn explain(
     Some((WAIT_MS, wait.millis_ceil().to_string()))
 }
 
-/// Shows the upstream that no rule that explains itself has decided.
+/// Shows the upstream that no rule with `explain_header` has decided.
 pub(crate) fn no_decision(host: &dyn Host) {
     host.set_request_header(DECISION, "none");
 }
@@ -100,7 +100,7 @@ const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
     }
 }
 
-/// Until the slowest of the limits that refused is ready, if ever.
+/// The time until the slowest of the limits that refused would admit, if ever.
 fn retry_after(decision: &BucketDecision) -> Option<Nanos> {
     let refusing = decision.decisions().filter(|one| one.is_refused());
     refusing

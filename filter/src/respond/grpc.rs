@@ -1,9 +1,9 @@
 //! The answer to a refused gRPC call.
 //!
 //! Envoy makes a trailers-only response of a local reply to a gRPC request: HTTP 200 with
-//! `grpc-status` and `grpc-message` among the headers. What it leaves to us is when to come back, as
+//! `grpc-status` and `grpc-message` among the headers. The filter adds the time to wait, as
 //! `google.rpc.RetryInfo` in `grpc-status-details-bin`, and as `grpc-retry-pushback-ms` for clients
-//! with a retry policy (gRFC A6), where a negative number says never.
+//! with a retry policy (gRFC A6), where a negative number means never.
 
 use super::wait::Wait;
 use crate::host::Host;
@@ -12,8 +12,8 @@ use crate::host::Host;
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Whether Envoy takes the current request for a gRPC call: by its content type, of which gRPC-Web
-/// is none.
+/// Whether Envoy treats the current request as a gRPC call, by its content type. A gRPC-Web request is
+/// none.
 pub(crate) fn is_call(host: &dyn Host) -> bool {
     let content_type = host.request_header("content-type");
     let rest = content_type
@@ -63,7 +63,7 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// A number; nothing for 0, which is what its absence means.
+/// Writes a number; 0 is left out, since an absent field means 0.
 fn varint_field(field: u8, number: u64, out: &mut Vec<u8>) {
     if number > 0 {
         out.push(field << 3);
@@ -71,14 +71,14 @@ fn varint_field(field: u8, number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// A text or a message.
+/// Writes a text or a message.
 fn bytes_field(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push((field << 3) | 2);
     varint(u64::try_from(bytes.len()).unwrap_or(0), out);
     out.extend(bytes);
 }
 
-/// Base64 without padding, as gRPC wants it of those who send.
+/// Base64 without padding, as gRPC requires of senders.
 fn base64(bytes: &[u8]) -> String {
     let mut out = String::new();
     for three in bytes.chunks(3) {
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
     }
 
-    /// Against the bytes that `protoc` makes of the same text.
+    /// Compares with the bytes that `protoc` makes of the same text.
     #[test]
     fn a_status_is_protobuf() {
         let mut expected = b"\x08\x08\x12\x02no\x1a\x33\x0a\x28".to_vec();

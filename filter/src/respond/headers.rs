@@ -1,8 +1,8 @@
 //! The rate-limit headers of responses.
 //!
 //! They follow draft-ietf-httpapi-ratelimit-headers-11. A limit is the policy `<rule>.<limit>` with
-//! its capacity as the quota `q`, and as the window `w` the time in which its rate gives that. The
-//! legacy ones are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
+//! its capacity as the quota `q`; the window `w` is the time in which its rate gives that many units.
+//! The legacy headers are `X-RateLimit-*` of the tightest limit, with the reset in seconds from now.
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -38,8 +38,8 @@ fn state(rule: &Rule, limits: &Limits, answer: &BucketDecision) -> Option<String
     Some(format!("\"{name}\";r={}{until}", decision.remaining))
 }
 
-/// The time to come back: when refused, that at which the same is admitted, if ever; else that at
-/// which the bucket is as good as new.
+/// The time until a refused request would be admitted, if ever; for an admitted one, the time until the
+/// limit is full again.
 const fn until(decision: &Decision) -> Option<Nanos> {
     if decision.is_refused() {
         decision.retry_after
@@ -61,15 +61,15 @@ pub(super) fn reported<'a>(
 /// The headers of the response to an admitted request.
 pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
     let mut headers = RateLimitHeaders::default();
-    for said in &outcome.rules {
-        if let (true, Answer::Decided(decision)) = (said.is_enforced(), &said.answer) {
-            headers.add(said, decision);
+    for one in &outcome.rules {
+        if let (true, Answer::Decided(decision)) = (one.is_enforced(), &one.answer) {
+            headers.add(one, decision);
         }
     }
     headers.finish()
 }
 
-/// Collects the headers of a response: of all rules that admitted, or of the one that refused.
+/// Collects the headers of a response: from all rules that admitted it, or from the one that refused it.
 #[derive(Debug, Default)]
 pub(super) struct RateLimitHeaders<'a> {
     policies: Vec<String>,
@@ -78,12 +78,12 @@ pub(super) struct RateLimitHeaders<'a> {
 }
 
 impl<'a> RateLimitHeaders<'a> {
-    /// Adds the decision of a rule, as far as the rule is configured to show it.
-    pub(super) fn add(&mut self, said: &RuleOutcome, answer: &'a BucketDecision) {
-        let rule = said.active.rule();
+    /// Adds the decision of a rule, if the rule is configured to show it.
+    pub(super) fn add(&mut self, outcome: &RuleOutcome, answer: &'a BucketDecision) {
+        let rule = outcome.active.rule();
         let wanted = rule.respond.ratelimit_headers;
         if wanted.draft11(answer.is_refused()) {
-            let limits = said.limits();
+            let limits = outcome.limits();
             self.policies.push(policies(rule, limits));
             self.states.extend(state(rule, limits, answer));
         }

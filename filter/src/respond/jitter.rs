@@ -1,9 +1,9 @@
-//! A wait made longer by chance.
+//! Random jitter for waits.
 
 use loudou_limiter::{Decimal, Nanos, mix};
 
-/// `wait` and a random part of `jitter` times itself; never less than `wait`. The chance comes from
-/// the instant: nanoseconds that no two requests share, mixed well.
+/// `wait` plus a random part of `jitter` times `wait`; never less than `wait`. The randomness comes
+/// from the instant: nanoseconds that no two requests share, mixed well.
 pub(super) fn jittered(wait: Nanos, jitter: Decimal, at: Nanos) -> Nanos {
     let chance = u128::from(mix(at.get()) >> 32);
     let most = u128::from(wait.get()).saturating_mul(jitter.thousandths().into()) / 1_000;
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_where_nothing_is_asked() {
+    fn without_jitter_nothing_is_added() {
         let wait = Nanos::from_secs(10);
         for at in 0..100 {
             assert_eq!(jittered(wait, Decimal::default(), Nanos::new(at)), wait);

@@ -12,17 +12,17 @@ use super::headers::{RateLimitHeaders, policy_name};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
-/// The draft's problem types, and what they are called.
+/// The draft's problem types, with their titles.
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 const QUOTA_EXCEEDED: (&str, &str) = ("quota-exceeded", "Quota exceeded");
 const ABNORMAL_USAGE: (&str, &str) = ("abnormal-usage-detected", "Abnormal usage detected");
 
-/// Why a request is refused, and what there is to say about it.
+/// A refusal of a request: its cause and the parts of its answer.
 pub(crate) struct Refusal<'a> {
     rule: &'a Rule,
     /// The type and the title of the problem.
     kind: (&'static str, &'static str),
-    /// For Envoy's response code details: the cause and what caused it.
+    /// The cause, for Envoy's response code details.
     cause: &'static str,
     violated: Vec<String>,
     detail: String,
@@ -31,21 +31,21 @@ pub(crate) struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    /// What a rule refused at `now`.
-    pub(crate) fn new(said: &'a RuleOutcome, now: Nanos) -> Self {
-        let rule = said.active.rule();
-        match &said.answer {
-            Answer::Decided(decision) => Self::over_limit(said, decision, now),
+    /// The refusal by a rule at `now`.
+    pub(crate) fn new(outcome: &'a RuleOutcome, now: Nanos) -> Self {
+        let rule = outcome.active.rule();
+        match &outcome.answer {
+            Answer::Decided(decision) => Self::over_limit(outcome, decision, now),
             Answer::Banned(ban) => Self::banned(rule, *ban, now),
             Answer::KeyMissing | Answer::Skipped | Answer::Unlimited => Self::key_missing(rule),
             Answer::GaveUp(_) => Self::store_gave_up(rule),
         }
     }
 
-    fn over_limit(said: &'a RuleOutcome, answer: &BucketDecision, now: Nanos) -> Self {
-        let (rule, limits) = (said.active.rule(), said.limits());
+    fn over_limit(outcome: &'a RuleOutcome, answer: &BucketDecision, now: Nanos) -> Self {
+        let (rule, limits) = (outcome.active.rule(), outcome.limits());
         let mut headers = RateLimitHeaders::default();
-        headers.add(said, answer);
+        headers.add(outcome, answer);
         let mut headers = headers.finish();
         let refusing = || {
             let both = limits.iter().zip(answer.decisions());
@@ -58,8 +58,8 @@ impl<'a> Refusal<'a> {
         headers.extend(wait.header());
         let words = match wait {
             Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
-            Wait::Unknown => "try again when other requests have ended".to_owned(),
-            Wait::Never => "it asks for more than the limit ever holds".to_owned(),
+            Wait::Unknown => "try again after other requests end".to_owned(),
+            Wait::Never => "its cost is above the limit's capacity".to_owned(),
         };
         Self {
             rule,
@@ -88,17 +88,17 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// The request lacks a key, and the rule refuses those.
+    /// The request lacks a key, and the rule refuses such requests.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("the request lacks what rule {name} tells users apart by");
+        let detail = format!("the request has no key for rule {name}");
         Self::without_bucket(rule, "key_missing", detail, Wait::Never)
     }
 
-    /// The store gave up, and the rule refuses then.
+    /// The store gave up, and the rule's `on_error` refuses.
     pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("rule {name} could not be decided and refuses then; try again");
+        let detail = format!("rule {name} could not be evaluated, so it refuses; try again");
         Self::without_bucket(rule, "store_gave_up", detail, Wait::Unknown)
     }
 
@@ -120,7 +120,7 @@ impl<'a> Refusal<'a> {
         let first = self.violated.first().map_or("", String::as_str);
         let details = format!("loudou_{}{{{first}}}", self.cause);
         let is_call = grpc::is_call(host);
-        let mut headers: Vec<_> = own(&self.headers);
+        let mut headers: Vec<_> = cloned(&self.headers);
         let more = refuse.headers.iter();
         headers.extend(more.map(|(name, value)| (Cow::from(name.clone()), value.clone())));
         let (body, content_type) = if is_call {
@@ -164,7 +164,7 @@ impl<'a> Refusal<'a> {
         body
     }
 
-    /// What a gRPC client is told in words: nothing where there is to be no body.
+    /// The message for a gRPC client; empty if the rule sends no body.
     fn message(&self) -> &str {
         match self.rule.refuse.body {
             RefuseBody::None => "",
@@ -180,8 +180,9 @@ impl<'a> Refusal<'a> {
     }
 }
 
-fn own(headers: &Headers) -> Vec<(Cow<'static, str>, String)> {
-    let own = headers.iter();
-    own.map(|(name, value)| (Cow::from(*name), value.clone()))
+fn cloned(headers: &Headers) -> Vec<(Cow<'static, str>, String)> {
+    let headers = headers.iter();
+    headers
+        .map(|(name, value)| (Cow::from(*name), value.clone()))
         .collect()
 }

@@ -1,22 +1,22 @@
-//! When the client of a refused request may come back.
+//! The time after which a refused request may be repeated.
 
 use loudou_limiter::{Decimal, Decision, Limit, Nanos};
 
 use super::jitter::jittered;
 
-/// When to come back.
+/// The time until a repeated request may be admitted.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
     /// After this time.
     For(Nanos),
-    /// When other requests have ended, or the store works again.
+    /// After other requests have ended, or after the store has recovered.
     Unknown,
     /// Never: the same request is never admitted.
     Never,
 }
 
 impl Wait {
-    /// Until the slowest of the limits that refused is ready.
+    /// The time until the slowest of the limits that refused would admit.
     pub(super) fn of<'a>(refusing: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> Self {
         refusing.fold(Self::For(Nanos::ZERO), |longest, (limit, decision)| match (
             longest,
@@ -38,7 +38,7 @@ impl Wait {
         }
     }
 
-    /// The same, made longer by chance.
+    /// The same, made longer at random.
     pub(super) fn longer_by(self, jitter: Decimal, now: Nanos) -> Self {
         match self {
             Self::For(wait) => Self::For(jittered(wait, jitter, now)),

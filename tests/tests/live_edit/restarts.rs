@@ -205,7 +205,7 @@ fn what_a_restart_takes_is_exported_before_and_imported_after() -> Result<()> {
     let follower = Follower::start(&envoy)?;
     follower.says("configured")?;
     fill(&mut ops)?;
-    follower.says("ran out")?;
+    follower.says("expired")?;
     let ends = is_filled(&mut ops, "")?;
     let document = printed(&loudou(&envoy, &["export", "--live"], "")?)?;
     let (etag, seen) = (ops.etag()?, ops.get("/v1/events")?);

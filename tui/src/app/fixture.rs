@@ -1,8 +1,8 @@
 //! States for tests: a server with a few named users, at fixed times.
 
 use loudou_api::{
-    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, LimitView,
-    OverrideKind, OwnView, RuleTotals, RuleView, Rules, Status, StoreStatus,
+    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, KeyOverrideView,
+    LimitView, OverrideKind, RuleTotals, RuleView, Rules, Status, StoreStatus,
 };
 use loudou_limiter::Nanos;
 use serde_json::json;
@@ -50,7 +50,7 @@ pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
                 by: BanBy::Penalty,
             });
             (bucket.strikes, bucket.penalties) = (2, 1);
-            bucket.own = Some(OwnView {
+            bucket.own = Some(KeyOverrideView {
                 pattern: "mal*".to_owned(),
                 gives: OverrideKind::Scale,
             });

@@ -13,7 +13,7 @@ fn explain(bench: &mut Bench, body: &Value) -> (u16, Value) {
     bench.call("POST", "/v1/explain", &HEADERS, Some(body))
 }
 
-/// Whoever may view may ask; the answer is what then happens, and asking takes nothing.
+/// A token that may view may explain; the decision then is as explained, and explaining takes nothing.
 #[test]
 fn a_request_is_explained_and_nothing_is_taken() {
     let mut bench = Bench::new();

@@ -66,7 +66,7 @@ fn a_ban_lasts_until_it_is_lifted() {
     let mut bench = Bench::new();
     let (_, answer) = bench.post(&format!("{ALICE}/ban?for=10s"));
     let until = answer["bucket"]["ban"]["until_ns"].clone();
-    // Anew, and without an end.
+    // Again, and without an end.
     let (_, answer) = bench.post(&format!("{ALICE}/ban"));
     assert_eq!(answer["before"]["until_ns"], until);
     assert_eq!(answer["bucket"]["ban"]["until_ns"], Value::Null);
@@ -80,12 +80,12 @@ fn a_ban_lasts_until_it_is_lifted() {
     );
     assert!(bench.passes("alice"));
     assert_eq!(bench.newest_event()["kind"], "unban");
-    // A reset tells that it lifts a ban.
+    // A reset reports that it lifts a ban.
     bench.post(&format!("{ALICE}/ban"));
     bench.post(&format!("{ALICE}/reset"));
     assert_eq!(
         bench.newest_event()["detail"],
-        "the bucket is as new, and its ban is lifted"
+        "the bucket was reset, and its ban was lifted"
     );
 }
 
@@ -200,7 +200,7 @@ fn one_override_follows_another() {
         (status, &answer["title"]),
         (409, &json!("Banned by an override"))
     );
-    // A ban of its own is not lost behind that.
+    // A ban by an operator is not hidden by that of the override.
     assert_eq!(bench.get(ALICE).get("hidden_ban"), None);
     bench.post(&format!("{ALICE}/ban"));
     let bucket = bench.get(ALICE);
@@ -238,7 +238,7 @@ fn an_override_runs_out() {
         (
             &json!("edit_expired"),
             &json!("alice"),
-            &json!("the override of alice ran out")
+            &json!("the override of alice expired")
         )
     );
     assert_eq!(bench.get("/v1/rules/per-user").get("overrides"), None);
@@ -274,7 +274,7 @@ fn what_is_wrong_with_an_override_is_told() {
         400
     );
     assert_eq!(bench.edit("GET", OVERRIDE, "", None).0, 405);
-    // What a scale does not fit.
+    // Limits that a scale does not fit.
     bench.done("PUT", OVERRIDE, Some(&json!({ "scale": 1000 })));
     let wide = json!({ "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 2_000_000, "rate": "1/s" }] });
     let (status, answer) = bench.edit("PUT", "/v1/rules/per-user", "*", Some(&wide));
@@ -342,7 +342,7 @@ fn penalty_and_overrides_are_edited_as_a_whole() {
         answer["change"]
             .as_str()
             .expect("text")
-            .starts_with("penalty: gone")
+            .starts_with("penalty: removed")
     );
     assert_eq!(answer["after"]["rule"]["overrides"]["root"], "unlimited");
 }
@@ -372,7 +372,7 @@ fn strikes_are_shown_while_they_count() {
     assert_eq!(counts(bench.get(ALICE)), (Value::Null, json!(1)));
 }
 
-/// A ban lasts exactly as long as asked for, and its event reports the same end as the bucket.
+/// A ban lasts exactly as long as requested, and its event reports the same end as the bucket.
 #[test]
 fn an_event_tells_the_end_of_a_ban() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! A restart of Envoy: what a client saw of the process before counts for nothing in this one.
+//! A restart of Envoy: versions and numbers of the previous process are not valid in the new one.
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl Bench {
         let Begin::Answer(reply) = self.admin.begin(&self.host, false) else {
             panic!("no body was sent")
         };
-        let found = reply.headers.into_iter().find(|(own, _)| own == name);
+        let found = reply.headers.into_iter().find(|(other, _)| other == name);
         found.expect(name).1
     }
 }
@@ -47,7 +47,7 @@ fn an_etag_of_the_process_before_never_matches() {
         assert_eq!(status, 412, "{method} {path}: {answer}");
         let detail = answer["detail"].as_str().expect("a detail");
         assert!(detail.contains("Envoy restarted 0s ago"), "{detail}");
-        // What is right stands in the text and in the rule as it is.
+        // The text and the current rule have the right value.
         let current = &answer["current"];
         let right = format!(
             "\"{}-{}\"",
@@ -78,7 +78,7 @@ fn a_bare_generation_is_not_enough_and_the_answer_says_what_is() {
         assert!(detail.contains(&right), "{seen}: {detail}");
         assert!(detail.starts_with("a generation alone"), "{seen}: {detail}");
     }
-    // One of the same process that is stale is another matter.
+    // A stale one of the same process gets another text.
     let (status, _) = bench.edit("PUT", "/v1/rules/per-user", &right, Some(&capacity(9)));
     assert_eq!(status, 200);
     let (status, answer) = bench.edit("PUT", "/v1/rules/per-user", &right, Some(&capacity(9)));
@@ -145,7 +145,7 @@ fn a_follower_of_the_process_before_starts_from_the_beginning() {
     let next = format!("/v1/events?after={}", place(&events));
     assert_eq!(after.get(&next)["events"], json!([]));
     assert_eq!(after.get(&next).get("restarted"), None);
-    // Who names no process, but an event that was never here, cannot be of this one either.
+    // A number alone that no event here has had cannot be of this process either.
     let events = after.get("/v1/events?after=4");
     assert_eq!(
         (&events["restarted"], &events["events"][0]["seq"]),
@@ -168,7 +168,7 @@ fn a_follower_of_the_process_before_starts_from_the_beginning() {
 }
 
 #[test]
-fn what_an_edit_changes_is_told_as_it_would_be_made_again() {
+fn the_edit_body_repeats_an_edit() {
     let mut bench = Bench::new();
     let rule = |bench: &mut Bench| bench.get("/v1/rules/per-user");
     assert_eq!(rule(&mut bench).get("edit_body"), None);
@@ -181,16 +181,16 @@ fn what_an_edit_changes_is_told_as_it_would_be_made_again() {
         "*",
         Some(&json!("banned")),
     );
-    let told = rule(&mut bench)["edit_body"].clone();
-    assert_eq!(told["mode"], "shadow");
-    assert_eq!(told["penalty"]["ban"], "10s");
-    // What single keys were given is not a part of it.
-    assert_eq!((told.get("limits"), told.get("overrides")), (None, None));
+    let body = rule(&mut bench)["edit_body"].clone();
+    assert_eq!(body["mode"], "shadow");
+    assert_eq!(body["penalty"]["ban"], "10s");
+    // Edited overrides of single keys are not part of it.
+    assert_eq!((body.get("limits"), body.get("overrides")), (None, None));
     let before = rule(&mut bench);
     let mut other = Bench::of_process(1);
-    let (status, answer) = other.edit("PUT", "/v1/rules/per-user", "*", Some(&told));
+    let (status, answer) = other.edit("PUT", "/v1/rules/per-user", "*", Some(&body));
     assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["after"]["edit_body"], told);
+    assert_eq!(answer["after"]["edit_body"], body);
     assert_eq!(
         answer["after"]["rule"]["penalty"],
         before["rule"]["penalty"]

@@ -1,4 +1,4 @@
-//! Slips of whoever calls, which must not look as if they had worked.
+//! Mistakes in calls, which must not look like successes.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn keys_that_no_request_has() {
     );
 }
 
-/// A time that stands in a body would be overlooked, and the ban without an end.
+/// A time in a body would be overlooked, and the ban would have no end.
 #[test]
 fn a_body_where_none_belongs() {
     let mut bench = Bench::new();
@@ -36,7 +36,7 @@ fn a_body_where_none_belongs() {
     assert!(bench.buckets("").is_empty());
 }
 
-/// Whoever forgets the time does not mean for ever.
+/// A forgotten time does not mean for ever.
 #[test]
 fn a_time_that_is_empty_is_no_time() {
     let mut bench = Bench::new();

@@ -23,7 +23,7 @@ fn put(bench: &mut Bench, capacity: u64) -> (u16, Value) {
     bench.call("PUT", RULE, &headers, Some(&limits(capacity)))
 }
 
-/// How many changes the rule remembers.
+/// The number of changes that the rule remembers.
 fn remembered(bench: &Bench) -> usize {
     let mut bytes = Vec::new();
     let read = bench.host.shared_get(b"loudou:rules", &mut bytes);
@@ -33,7 +33,7 @@ fn remembered(bench: &Bench) -> usize {
     changes.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-/// Nobody sends requests, so the edits themselves bring the buckets forward.
+/// There are no requests, so the edits themselves bring the buckets forward.
 #[test]
 fn edits_without_traffic_remember_little_and_forget_nothing() {
     let mut bench = Bench::with_buckets(4_096);
@@ -46,7 +46,7 @@ fn edits_without_traffic_remember_little_and_forget_nothing() {
     assert_eq!(admitted, 149);
 }
 
-/// A rule that has changed too often declines edits, but not for good: each that is declined does its share.
+/// A rule that has changed too often declines edits, but not for ever: each declined edit sweeps some pages.
 #[test]
 fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
     let mut bench = Bench::with_buckets(65_536);

@@ -47,7 +47,7 @@ fn the_most_refused_come_first() {
     assert_eq!((&top["by"], &top["keys"]), (&json!("admitted"), &json!(3)));
 }
 
-/// Since the filter limits, and at most the half under way and the one before.
+/// The window starts with the filter, and covers at most the current half and the one before it.
 #[test]
 fn the_answer_tells_what_time_it_covers() {
     let mut bench = Bench::new();
@@ -94,7 +94,7 @@ fn what_is_asked_is_read_strictly() {
         (
             "/v1/top?rule=none",
             404,
-            "no rule is called `none`; there are: per-user",
+            "no rule is called `none`; the rules are: per-user",
         ),
         (
             "/v1/top?by=passed",

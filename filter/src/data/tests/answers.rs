@@ -1,14 +1,14 @@
-//! What responses carry, and what refused requests are answered.
+//! The headers of responses, and the answers to refused requests.
 
 use serde_json::{Value, json};
 
 use super::*;
 
 /// The headers that alice's requests get, the third of which is refused.
-fn told(respond: &Value) -> Vec<Vec<String>> {
+fn headers_with(respond: &Value) -> Vec<Vec<String>> {
     let host = FakeHost::default();
-    let asked = rules("enforce", &[("respond", respond.clone())]);
-    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    let configured = rules("enforce", &[("respond", respond.clone())]);
+    let mut plane = DataPlane::new(file(&configured), Nanos::ZERO);
     let mut answers = Vec::new();
     for _ in 0..3 {
         host.request("GET", "/", &[("x-user-id", b"alice")]);
@@ -25,8 +25,8 @@ fn told(respond: &Value) -> Vec<Vec<String>> {
     answers
 }
 
-/// The headers of a response, from what is left and the seconds to come back.
-type Told<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
+/// The headers of a response, from the units left and the seconds to wait.
+type Expected<'a> = &'a dyn Fn(u32, u32) -> Vec<String>;
 
 #[test]
 fn each_word_has_its_headers() {
@@ -45,7 +45,7 @@ fn each_word_has_its_headers() {
     };
     let nothing = |_: u32, _: u32| Vec::new();
     let both = |left: u32, t: u32| [draft(left, t), legacy(left, t)].concat();
-    let cases: [(&str, [Told<'_>; 2]); 5] = [
+    let cases: [(&str, [Expected<'_>; 2]); 5] = [
         ("refused", [&nothing, &draft]),
         ("draft11", [&draft, &draft]),
         ("legacy", [&legacy, &legacy]),
@@ -57,21 +57,21 @@ fn each_word_has_its_headers() {
         last.push("retry-after: 10".to_owned());
         let expected = [admitted(1, 10), admitted(0, 20), last];
         assert_eq!(
-            told(&json!({ "ratelimit_headers": word })),
+            headers_with(&json!({ "ratelimit_headers": word })),
             expected,
             "{word}"
         );
     }
     assert_eq!(
-        told(&json!({})),
-        told(&json!({ "ratelimit_headers": "refused" }))
+        headers_with(&json!({})),
+        headers_with(&json!({ "ratelimit_headers": "refused" }))
     );
 }
 
 #[test]
 fn jitter_makes_the_wait_longer_only_in_retry_after() {
-    let told = told(&json!({ "retry_after_jitter": 1 }));
-    let refused = told.last().expect("three");
+    let all = headers_with(&json!({ "retry_after_jitter": 1 }));
+    let refused = all.last().expect("three");
     assert!(refused[1].ends_with(";t=10"), "{refused:?}");
     let wait: u32 = refused[2]
         .strip_prefix("retry-after: ")
@@ -82,7 +82,7 @@ fn jitter_makes_the_wait_longer_only_in_retry_after() {
 }
 
 #[test]
-fn what_an_upstream_says_in_lists_stays() {
+fn list_headers_of_an_upstream_stay() {
     let host = FakeHost::default();
     host.add_response_header("ratelimit", "\"upstream\";r=1");
     host.add_response_header("x-ratelimit-limit", "77");
@@ -92,18 +92,18 @@ fn what_an_upstream_says_in_lists_stays() {
     ];
     put(&host, ours);
     let headers = host.response_headers.borrow();
-    let of = |name: &str| headers.iter().filter(|(own, _)| own == name).count();
+    let of = |name: &str| headers.iter().filter(|(other, _)| other == name).count();
     assert_eq!((of("ratelimit"), of("x-ratelimit-limit")), (2, 1));
 }
 
 #[test]
-fn admitted_headers_only_where_asked() {
+fn admitted_headers_only_where_configured() {
     let host = FakeHost::default();
-    let asked = rules(
+    let configured = rules(
         "enforce",
         &[("respond", json!({ "ratelimit_headers": "draft11" }))],
     );
-    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    let mut plane = DataPlane::new(file(&configured), Nanos::ZERO);
     host.request("GET", "/", &[("x-user-id", b"alice")]);
     let Fate::Pass(headers) = plane.decide(&host, 1).0 else {
         panic!("passes")
@@ -134,14 +134,14 @@ fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
 }
 
 fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
-    let mut named = reply.headers.iter().filter(|(own, _)| own == name);
+    let mut named = reply.headers.iter().filter(|(other, _)| other == name);
     let value = named.next().map(|(_, value)| value.as_str());
     assert_eq!(named.next(), None, "{name} twice");
     value
 }
 
 #[test]
-fn a_refusal_is_what_the_rule_says() {
+fn a_refusal_is_as_configured() {
     let refuse = json!({
         "status": 503,
         "body": { "text": "<b>later</b>", "content_type": "text/html" },
@@ -166,7 +166,7 @@ fn a_refusal_is_what_the_rule_says() {
 }
 
 #[test]
-fn a_grpc_call_is_told_when_to_come_back() {
+fn a_grpc_call_gets_the_time_to_wait() {
     let grpc = [("content-type", &b"application/grpc+proto"[..])];
     let reply = refused(
         &[("refuse", json!({ "body": { "text": "<b>no</b>" } }))],
@@ -186,7 +186,7 @@ fn a_grpc_call_is_told_when_to_come_back() {
     let reply = refused(&[("refuse", quiet)], &grpc);
     assert_eq!((reply.grpc_status, reply.body.len()), (Some(14), 0));
 
-    // Nobody can tell when a place is free again.
+    // The time when a place is free again is unknown.
     let places =
         json!([{ "name": "burst", "algorithm": "concurrency", "capacity": 2, "lease": "1m" }]);
     let reply = refused(&[("limits", places)], &grpc);
@@ -203,19 +203,19 @@ fn property(host: &FakeHost) -> Option<String> {
 }
 
 #[test]
-fn a_rule_that_explains_says_what_it_decided() {
+fn a_rule_with_explain_header_shows_its_decision() {
     let host = FakeHost::default();
-    let mut asked = rules("enforce", &[("respond", json!({ "explain_header": true }))]);
+    let mut configured = rules("enforce", &[("respond", json!({ "explain_header": true }))]);
     let held =
         json!([{ "name": "slow", "algorithm": "leaky_queue", "capacity": 9, "rate": "1/2s" }]);
-    asked.as_array_mut().expect("rules").extend([
+    configured.as_array_mut().expect("rules").extend([
         json!({ "name": "silent", "key": [], "limits": [{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }] }),
         json!({
             "name": "queue", "key": [], "limits": held, "match": { "path": { "exact": "/slow" } },
             "respond": { "explain_header": true },
         }),
     ]);
-    let mut plane = DataPlane::new(file(&asked), Nanos::ZERO);
+    let mut plane = DataPlane::new(file(&configured), Nanos::ZERO);
     let alice = format!("{:016x}", loudou_limiter::fingerprint("alice"));
     let forged = [
         ("x-user-id", &b"alice"[..]),
@@ -223,23 +223,23 @@ fn a_rule_that_explains_says_what_it_decided() {
     ];
     host.request("GET", "/slow", &forged);
     assert_eq!(plane.decide(&host, 1).0, Fate::Pass(Vec::new()));
-    let told = host.request_header("x-loudou-decision").expect("told");
-    assert_eq!(told, b"per-user;burst;admit, queue;slow;admit");
+    let decision = host.request_header("x-loudou-decision").expect("set");
+    assert_eq!(decision, b"per-user;burst;admit, queue;slow;admit");
     host.request("GET", "/slow", &forged);
     let headers = vec![("x-loudou-wait-ms", "2000".to_owned())];
     assert_eq!(plane.decide(&host, 2).0, Fate::Hold(headers));
-    let told = host.request_header("x-loudou-decision").expect("told");
-    assert_eq!(told, b"per-user;burst;admit, queue;slow;hold");
-    let said = property(&host).expect("said");
+    let decision = host.request_header("x-loudou-decision").expect("set");
+    assert_eq!(decision, b"per-user;burst;admit, queue;slow;hold");
+    let logged = property(&host).expect("set");
     let expected = format!("per-user;burst;admit;0;{alice}, queue;slow;hold;2000;");
-    assert!(said.starts_with(&expected), "{said}");
+    assert!(logged.starts_with(&expected), "{logged}");
     host.request("GET", "/", &forged);
     assert!(matches!(plane.decide(&host, 3).0, Fate::Refuse(_)));
     assert_eq!(
         property(&host),
         Some(format!("per-user;burst;refuse;10000;{alice}"))
     );
-    // A request that lacks the key, and one that no such rule is for.
+    // A request that lacks the key, and one that matches no such rule.
     host.request("GET", "/", &[]);
     plane.decide(&host, 4);
     assert_eq!(
@@ -252,7 +252,7 @@ fn a_rule_that_explains_says_what_it_decided() {
 fn where_no_rule_explains_only_refusals_are_logged() {
     let host = FakeHost::default();
     let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
-    let mut said = Vec::new();
+    let mut logged = Vec::new();
     for _ in 0..3 {
         host.request(
             "GET",
@@ -264,7 +264,7 @@ fn where_no_rule_explains_only_refusals_are_logged() {
             host.request_header("x-loudou-decision").as_deref(),
             Some(&b"mine"[..])
         );
-        said.push(property(&host).is_some());
+        logged.push(property(&host).is_some());
     }
-    assert_eq!(said, [false, false, true]);
+    assert_eq!(logged, [false, false, true]);
 }

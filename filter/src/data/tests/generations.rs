@@ -1,4 +1,4 @@
-//! Workers of several configurations, and workers that have not heard of a change yet.
+//! Workers of several configurations, and workers that have not read a change yet.
 
 use loudou_limiter::Carry;
 
@@ -23,7 +23,7 @@ fn admitted(plane: &mut DataPlane, host: &FakeHost, user: &[u8]) -> u32 {
     u32::try_from((0..20).take_while(passes).count()).expect("few")
 }
 
-/// An edit of `second` to another capacity of which workers are not told.
+/// An edit of `second` to another capacity that is not announced to workers.
 fn edit_in_silence(host: &FakeHost, capacity: u32) {
     let limits =
         json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }]);
@@ -45,8 +45,8 @@ fn edit_in_silence(host: &FakeHost, capacity: u32) {
     edited.expect("edited");
 }
 
-/// It meets a bucket that another one has brought further: it reads the rules and decides by them, and what
-/// other rules took for the request is taken once.
+/// Such a worker finds a bucket that another one has brought forward: it reads the rules and decides by them,
+/// and other rules take their units for the request once.
 #[test]
 fn a_worker_that_has_not_heard_of_an_edit_decides_by_it() {
     let host = FakeHost::default();
@@ -82,7 +82,7 @@ fn connection(host: &FakeHost, number: u64) {
     properties.insert("connection\0id".to_owned(), number.to_le_bytes().to_vec());
 }
 
-/// The newest connection tells which configuration is in force.
+/// The newest connection shows which configuration is in force.
 #[test]
 fn a_newer_connection_is_a_rollback() {
     let host = FakeHost::default();
@@ -103,12 +103,12 @@ fn a_newer_connection_is_a_rollback() {
             .next()
             .map(|limit| limit.algorithm().capacity())
     };
-    // Workers may still be on their way to the new one.
+    // Workers may still be switching to the new one.
     connection(&host, 10);
     assert_eq!(send(&mut old, &host, Some(b"x")), 0);
     assert_eq!(capacity(&host), Some(10));
     host.pass(Nanos::from_secs(2));
-    // An old connection is none, and one that the new configuration has served is not newer.
+    // An old connection is no sign, and one that the new configuration has served is not newer.
     for number in [7, 8, 9] {
         connection(&host, number);
         assert_eq!(send(&mut old, &host, Some(b"x")), 0);
@@ -117,7 +117,7 @@ fn a_newer_connection_is_a_rollback() {
     connection(&host, 11);
     assert_eq!(send(&mut old, &host, Some(b"x")), 0);
     assert_eq!(capacity(&host), Some(4));
-    // What still comes over connections of the one that drains now changes nothing.
+    // Requests over connections of the configuration that drains now change nothing.
     host.pass(Nanos::from_secs(2));
     connection(&host, 10);
     send(&mut new, &host, Some(b"x"));

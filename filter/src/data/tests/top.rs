@@ -1,4 +1,4 @@
-//! Which keys are counted, as what, and when it is shared.
+//! The counts of frequent keys, and the times at which they are shared.
 
 use loudou_store::top::{By, recent};
 
@@ -67,7 +67,7 @@ fn the_timer_wakes_for_both() {
     host.pass(Nanos::from_millis(250));
     plane.tick(&host);
     assert_eq!(shared(&host, By::Admitted), list(&[("alice", 2)]));
-    assert_eq!(host.timer_ms.get(), 250, "then she who waits");
+    assert_eq!(host.timer_ms.get(), 250, "then the held request");
     assert_eq!(send(&mut plane, &host, Some(b"bob")), 0);
     assert_eq!(host.timer_ms.get(), 250, "and this later");
     host.pass(Nanos::from_millis(250));
@@ -92,9 +92,9 @@ fn counts_that_cannot_be_shared_wait() {
     assert_eq!(host.timer_ms.get(), 0);
 }
 
-/// Counted are the requests that the rule's metrics count as refused or admitted, if they have a key.
+/// The counted requests are those that the rule's metrics count as refused or admitted, if they have a key.
 #[test]
-fn counted_is_what_a_rule_says_of_a_key() {
+fn outcomes_of_keys_are_counted() {
     for mode in ["enforce", "shadow"] {
         let host = FakeHost::default();
         let extra = [("on_missing_key", json!("refuse"))];
@@ -114,9 +114,9 @@ fn counted_is_what_a_rule_says_of_a_key() {
     }
 }
 
-/// A rule that let a request in which another one refused has neither admitted nor refused it.
+/// A rule that admitted a request which another one refused counts as neither.
 #[test]
-fn what_was_overruled_does_not_count() {
+fn overruled_outcomes_do_not_count() {
     let rule = |name: &str, capacity: u32| {
         json!({
             "name": name,

@@ -1,10 +1,10 @@
-//! Requests that wait, and the timer that lets them go.
+//! Held requests, and the timer that resumes them.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A line of 100 for each user.
+/// A queue of 100 for each user.
 fn line(rate: &str) -> Value {
     json!([{
         "name": "line",
@@ -19,7 +19,7 @@ fn plane(host: &FakeHost, rules: &Value) -> DataPlane {
     plane
 }
 
-/// Lets a request of `user` wait as `stream`.
+/// Holds a request of `user` as `stream`.
 fn hold(plane: &mut DataPlane, host: &FakeHost, user: &[u8], stream: u32) -> Stay {
     host.request("GET", "/", &[("x-user-id", user)]);
     let (fate, stay) = plane.decide(host, stream);
@@ -27,7 +27,7 @@ fn hold(plane: &mut DataPlane, host: &FakeHost, user: &[u8], stream: u32) -> Sta
     stay
 }
 
-/// Lets the timer flush what was counted; how long it sleeps after that.
+/// Lets the timer flush counts; returns how long it sleeps after that.
 fn flush(plane: &mut DataPlane, host: &FakeHost) -> u32 {
     assert_eq!(host.timer_ms.get(), 250);
     host.pass(Nanos::from_millis(250));
@@ -40,7 +40,7 @@ fn the_timer_sleeps_until_the_next_is_due() {
     let host = FakeHost::default();
     let rules = line("1/m");
     let mut plane = plane(&host, &rules);
-    assert_eq!(host.timer_ms.get(), 0, "nobody waits");
+    assert_eq!(host.timer_ms.get(), 0, "no request is held");
     assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
     assert_eq!(flush(&mut plane, &host), 0, "nor does she");
 
@@ -65,7 +65,7 @@ fn the_timer_sleeps_until_the_next_is_due() {
 }
 
 #[test]
-fn who_is_due_earlier_wakes_the_timer_earlier() {
+fn an_earlier_due_time_wakes_the_timer_earlier() {
     let host = FakeHost::default();
     let mut plane = plane(&host, &line("1/m"));
     send(&mut plane, &host, Some(b"alice"));
@@ -103,7 +103,7 @@ fn a_crowd_that_is_due_is_released_in_parts() {
 }
 
 #[test]
-fn a_sandbox_that_dies_answers_those_who_wait() {
+fn a_sandbox_that_dies_answers_held_requests() {
     let host = FakeHost::default();
     let mut dying = plane(&host, &line("1/m"));
     let mut other = plane(&host, &line("1/m"));
@@ -123,7 +123,7 @@ fn a_sandbox_that_dies_answers_those_who_wait() {
 
     assert!(!will.is_void());
     drop(dying);
-    assert!(will.is_void(), "nobody can wait there any more");
+    assert!(will.is_void(), "its queue no longer exists");
     will.execute(&host);
     assert_eq!(host.replies.borrow().len(), 3);
 }

@@ -1,4 +1,4 @@
-//! Rules that go, come back, and are rolled back to.
+//! Rules that are removed, come back, and are rolled back to.
 
 use loudou_store::LiveRule;
 
@@ -14,9 +14,9 @@ fn a_rule_that_comes_back_knows_its_buckets() {
     let edited = record.rule_mut("a").expect("a");
     edited.apply(&edit(50), &author(2, None), 2);
     record.generation = 2;
-    let taken = record.take_up(&without, at(3), at(3)).expect("newer");
+    let adopted = record.adopt(&without, at(3), at(3)).expect("newer");
     assert_eq!(
-        (taken.removed, taken.retired),
+        (adopted.removed, adopted.retired),
         (vec!["a".to_owned()], vec![ended("a", true, &[])])
     );
     assert!(record.rule("a").is_none());
@@ -27,7 +27,7 @@ fn a_rule_that_comes_back_knows_its_buckets() {
     assert_eq!(gone.history.changes.len(), 2);
     assert_eq!(gone.effective(), old);
     record.generation = 3;
-    record.take_up(&with(6), at(4), at(4)).expect("newer");
+    record.adopt(&with(6), at(4), at(4)).expect("newer");
     let back = record.rule("a").expect("a");
     assert_eq!((back.history.since, back.history.version), (1, 4));
     assert_eq!(back.history.changes.len(), 3);
@@ -47,8 +47,8 @@ fn a_rule_with_another_key_has_buckets_of_its_own() {
     by_path["key"] = json!(["path"]);
     let newer = file(&json!([by_path]));
     let at = Nanos::from_secs(2);
-    let taken = record.take_up(&newer, at, at).expect("newer");
-    assert_eq!(taken.changed, ["a"]);
+    let adopted = record.adopt(&newer, at, at).expect("newer");
+    assert_eq!(adopted.changed, ["a"]);
     assert_eq!(record.of_buckets(&old).expect("gone").base, old);
     let new = record.of_buckets(&newer.rules[0]).expect("a");
     assert_eq!(new.base, newer.rules[0]);
@@ -56,7 +56,7 @@ fn a_rule_with_another_key_has_buckets_of_its_own() {
     assert!(new.history.changes.is_empty());
     // Back to the first key while its buckets live.
     record
-        .take_up(&file(&json!([rule("a", 7)])), at, at)
+        .adopt(&file(&json!([rule("a", 7)])), at, at)
         .expect("newer");
     assert_eq!(record.rules[0].history.changes.len(), 1);
     assert_eq!(record.gone.len(), 1);
@@ -67,38 +67,38 @@ fn only_so_many_rules_that_are_gone_are_remembered() {
     let mut record = Record::new(&file(&json!([])), Nanos::ZERO);
     for n in 0..100 {
         let at = Nanos::from_secs(n);
-        record.take_up(&file(&json!([rule(&format!("r{n}"), 5)])), at, at);
+        record.adopt(&file(&json!([rule(&format!("r{n}"), 5)])), at, at);
     }
     assert_eq!(record.gone.len(), 64);
     assert_eq!(record.gone.last().expect("one").base.name, "r98");
 }
 
-/// A configuration that is in force again keeps what was edited meanwhile; one that is loaded does not.
+/// A configuration that is in force again keeps edits made meanwhile; one that is loaded does not.
 #[test]
 fn a_rollback_keeps_the_edits() {
     let with = |capacity| file(&json!([rule("a", capacity)]));
     let at = Nanos::from_secs;
     let mut record = Record::new(&with(5), at(1));
-    record.take_up(&with(9), at(2), at(3)).expect("newer");
+    record.adopt(&with(9), at(2), at(3)).expect("newer");
     let edited = record.rule_mut("a").expect("a");
-    edited.set_own("alice", Override::Banned, &author(4, None), 3);
-    // The workers may still be on their way to the configuration.
+    edited.set_override("alice", Override::Banned, &author(4, None), 3);
+    // The workers may still be switching to the configuration.
     assert_eq!(record.roll_back(&with(5), Nanos::new(3_999_999_999)), None);
     assert_eq!(record.roll_back(&with(9), at(5)), None, "it is in force");
-    let taken = record.roll_back(&with(5), at(5)).expect("a rollback");
+    let adopted = record.roll_back(&with(5), at(5)).expect("a rollback");
     assert_eq!(
-        (taken.changed, taken.retired),
+        (adopted.changed, adopted.retired),
         (vec!["a".to_owned()], vec![])
     );
     assert_eq!(capacity(&record, "a"), 5);
     assert!(record.rule("a").expect("a").is_edited());
-    // What was loaded before it is older now.
-    assert_eq!(record.take_up(&with(9), at(2), at(6)), None);
-    let taken = record.take_up(&with(9), at(7), at(8)).expect("newer");
-    assert_eq!(taken.retired, [ended("a", false, &["alice"])]);
+    // Configurations loaded before it are older now.
+    assert_eq!(record.adopt(&with(9), at(2), at(6)), None);
+    let adopted = record.adopt(&with(9), at(7), at(8)).expect("newer");
+    assert_eq!(adopted.retired, [ended("a", false, &["alice"])]);
 }
 
-/// Two listeners with different rules in one share would roll each other back for ever.
+/// Two listeners with different rules in one namespace would roll each other back for ever.
 #[test]
 fn there_is_an_end_to_rollbacks() {
     let with = |capacity| file(&json!([rule("a", capacity)]));
@@ -111,7 +111,7 @@ fn there_is_an_end_to_rollbacks() {
     assert_eq!(rolled_back, 16);
     assert!(record.rolls_back_no_more());
     let newer = Nanos::from_secs(2_000);
-    record.take_up(&with(50), newer, newer).expect("newer");
+    record.adopt(&with(50), newer, newer).expect("newer");
     assert!(
         record
             .roll_back(&with(5), Nanos::from_secs(2_010))
@@ -119,21 +119,21 @@ fn there_is_an_end_to_rollbacks() {
     );
 }
 
-/// A connection that looks like a rollback takes nothing along for good: what was edited of a rule that the
-/// first configuration lacks is there again with the second one.
+/// A connection that looks like a rollback loses no edits: those of a rule that the first configuration lacks
+/// apply again with the second one.
 #[test]
 fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
     let first = file(&json!([rule("a", 5)]));
     let second = file(&json!([rule("a", 5), rule("b", 7)]));
     let at = Nanos::from_secs;
     let mut record = Record::new(&first, at(1));
-    record.take_up(&second, at(2), at(2)).expect("newer");
+    record.adopt(&second, at(2), at(2)).expect("newer");
     let b = record.rule_mut("b").expect("b");
-    b.set_own("alice", Override::Banned, &author(3, None), 3);
-    b.set_own("bob", Override::Banned, &author(3, Some(at(4))), 3);
-    let taken = record.roll_back(&first, at(5)).expect("a rollback");
+    b.set_override("alice", Override::Banned, &author(3, None), 3);
+    b.set_override("bob", Override::Banned, &author(3, Some(at(4))), 3);
+    let adopted = record.roll_back(&first, at(5)).expect("a rollback");
     assert_eq!(
-        (taken.removed, taken.retired),
+        (adopted.removed, adopted.retired),
         (vec!["b".to_owned()], vec![])
     );
     assert_eq!(record.expire(at(7)), [ended("b", false, &["bob"])]);
@@ -145,8 +145,8 @@ fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
     );
     assert_eq!(b.effective().overrides.get("bob"), None);
     // A new configuration without the rule retires it.
-    let taken = record.take_up(&first, at(9), at(9)).expect("newer");
-    assert_eq!(taken.retired, [ended("b", false, &["alice"])]);
+    let adopted = record.adopt(&first, at(9), at(9)).expect("newer");
+    assert_eq!(adopted.retired, [ended("b", false, &["alice"])]);
     assert!(
         record
             .of_buckets(&second.rules[1])

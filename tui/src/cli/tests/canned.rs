@@ -2,8 +2,8 @@
 
 use loudou_api::{
     Access, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView, Event,
-    EventKind, Events, LimitView, OverrideKind, OverrideView, OwnView, ProblemAnswer, RuleTotals,
-    RuleView, Rules, Status, StoreStatus, Top, TopBy, TopEntry,
+    EventKind, Events, KeyOverrideView, LimitView, OverrideKind, OverrideView, ProblemAnswer,
+    RuleTotals, RuleView, Rules, Status, StoreStatus, Top, TopBy, TopEntry,
 };
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ pub(super) fn banned(by: BanBy, until_ns: Option<u64>) -> BucketView {
         ban: Some(BanView { until_ns, by }),
         strikes: 2,
         penalties: 3,
-        own: Some(OwnView {
+        own: Some(KeyOverrideView {
             pattern: "mal*".to_owned(),
             gives: OverrideKind::Limits,
         }),

@@ -232,9 +232,9 @@ fn a_penalty_is_set_from_a_file() {
 #[test]
 fn harmful_keys_are_escaped() {
     let mut bucket = canned::banned(BanBy::Operator, None);
-    bucket.own = Some(loudou_api::OwnView {
+    bucket.own = Some(loudou_api::KeyOverrideView {
         pattern: HOSTILE.to_owned(),
-        ..loudou_api::OwnView::default()
+        ..loudou_api::KeyOverrideView::default()
     });
     let page = BucketsPage {
         buckets: vec![bucket.clone()],
