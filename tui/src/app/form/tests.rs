@@ -44,7 +44,7 @@ fn untouched_changes_nothing() {
     let form = Form::new(view());
     assert_eq!(form.problem_count(), 0);
     assert!(!form.does_something());
-    // What goes without saying is not said, and means the same.
+    // Defaults are left out, with the same meaning.
     let limits = |limits: &Value| parse_limits(limits).expect("valid");
     assert_eq!(
         limits(&form.body()["limits"]),
@@ -93,7 +93,7 @@ fn the_same_rate_in_other_words_is_no_change() {
 
 #[test]
 fn choices_are_chosen() {
-    let mode = "<tab>".repeat(8);
+    let mode = "<tab>".repeat(9);
     for (presses, mode_after) in [("<right>", "shadow"), ("<left>", "off"), ("o", "off")] {
         let form = typed(&format!("{mode}{presses}"));
         assert_eq!(form.body()["mode"], mode_after);
