@@ -74,14 +74,14 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();
-            none.then(|| "nothing to undo: no change was made here".to_owned())
+            none.then(|| "nothing to undo".to_owned())
         }),
         Command::Again => locked.or_else(|| {
             let lost = state
                 .ledger
                 .lost()
                 .is_some_and(|lost| lost.items().len() > 0);
-            (!lost).then(|| "nothing to apply again: no change was lost in a restart".to_owned())
+            (!lost).then(|| "nothing to reapply".to_owned())
         }),
         _ => screens::shown(state).obstacle(state, command),
     }

@@ -33,7 +33,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Start(Start::Ban), &[c('b')], A_BUCKET, 8, "ban", "ban or unban the key")),
     bind((C::Start(Start::Override), &[c('o')], A_BUCKET, 8, "override", "override the limits of the key")),
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
-    bind((C::Again, &[c('a')], BROWSE, 0, "again", "apply again the changes lost in a restart of Envoy")),
+    bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply changes lost in a restart")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),
 ];

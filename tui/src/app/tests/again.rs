@@ -184,7 +184,7 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
     poll(&mut state, next);
     type_keys(&mut state, "a");
     assert!(
-        messages(&state).contains("nothing to apply again"),
+        messages(&state).contains("nothing to reapply"),
         "{}",
         messages(&state)
     );
