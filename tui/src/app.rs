@@ -1,4 +1,4 @@
-//! The terminal app without a terminal: state, what can happen to it, and what it wants done.
+//! The terminal app without a terminal: its state, its input messages, and the effects it requests.
 //!
 //! ```text
 //! input, poller, worker, signals → Msg → update(&mut State, Msg, now) → Vec<Effect> → threads

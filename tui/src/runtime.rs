@@ -9,11 +9,11 @@
 //!    └───────────────────┴──────────effects─────────────┘
 //! ```
 //!
-//! The screen's thread does no I/O but drawing, so it always answers. A panic in another thread reaches
-//! it as a message and ends the app with that thread's report.
+//! The screen's thread does no I/O but drawing, so it never blocks. A panic in another thread reaches it
+//! as a message and ends the app with the report of that thread.
 //!
 //! For the test of panics in a real terminal: with `LOUDOU_TEST_PANIC=screen` or `poller` in the
-//! environment that thread panics once it has started.
+//! environment, that thread panics after it has started.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -40,19 +40,19 @@ mod worker;
 
 use trap::panic_if_asked;
 
-/// What waits for the screen at most; senders wait beyond that.
+/// The most messages queued for the screen; senders block beyond that.
 const MESSAGES: usize = 256;
-/// What is drained before the screen is drawn.
+/// The most messages drained before the screen is drawn.
 const BATCH: usize = 1024;
-/// Edits and resets under way at once.
+/// The most changes and single reads queued for the worker.
 const JOBS: usize = 8;
-/// Not more than 30 frames per second.
+/// The least time between frames: at most 30 frames per second.
 const FRAME: Nanos = Nanos::from_millis(34);
 
-/// How the screen is run.
+/// The options of the screen.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The client of the admin listener to look at.
+    /// The client of the admin listener to show.
     pub client: Client,
     /// Whether to refuse all changes.
     pub read_only: bool,
@@ -60,11 +60,11 @@ pub struct Options {
     pub ascii: bool,
     /// Whether to use colour.
     pub color: bool,
-    /// How often to poll.
+    /// The poll interval.
     pub interval: Duration,
 }
 
-/// Runs the screen until the user leaves. The terminal is as before when this returns, also with an
+/// Runs the screen until the user quits. The terminal is restored before this returns, also with an
 /// error.
 pub fn run(options: Options) -> anyhow::Result<()> {
     let Options {
@@ -83,7 +83,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let (messages, inbox) = sync_channel(MESSAGES);
     let hands = Hands::start(client, clock, &messages)?;
     term::install_panic_hook();
-    // Before the terminal is taken, so that a signal in between finds somebody.
+    // Before the terminal is taken, so that a signal in between is handled.
     spawn_signals(&messages)?;
     let mut terminal = Terminal::enter().context("cannot use this terminal")?;
     spawn_input(&messages)?;
@@ -153,7 +153,7 @@ impl Screen {
         }
     }
 
-    /// Applies one message and starts what it asks for.
+    /// Applies one message and starts its effects.
     fn step(&mut self, msg: Msg, terminal: &mut Terminal) -> anyhow::Result<()> {
         for effect in update(&mut self.state, msg, self.clock.now()) {
             match effect {
@@ -168,14 +168,14 @@ impl Screen {
     fn start(&mut self, effect: Effect) {
         let goal = effect.goal();
         if !self.hands.start_effect(effect) {
-            // Never more than an answer to itself: being busy asks for nothing.
-            let asked = update(&mut self.state, Msg::Busy(goal), self.clock.now());
-            drop(asked);
+            // `Busy` requests no effects of its own, so this does not recurse.
+            let effects = update(&mut self.state, Msg::Busy(goal), self.clock.now());
+            drop(effects);
         }
     }
 }
 
-/// The threads that do what is asked.
+/// The threads that carry out effects.
 struct Hands {
     poller: SyncSender<PollRequest>,
     worker: SyncSender<Effect>,
@@ -196,12 +196,12 @@ impl Hands {
         Ok(Self { poller, worker })
     }
 
-    /// Hands an effect over without waiting; false when there is no room for it.
+    /// Hands an effect to its thread without waiting; false if there is no room for it.
     fn start_effect(&self, effect: Effect) -> bool {
         match effect {
             Effect::Poll(request) => match self.poller.try_send(request) {
                 Ok(()) => true,
-                // A thread that is gone tells of it itself.
+                // A thread that ended reports that itself.
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
             },
             effect => self.worker.try_send(effect).is_ok(),
@@ -221,7 +221,7 @@ fn spawn(
         .name(name)
         .spawn(move || {
             if panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
-                // Nobody listens any more when the app is ending anyway.
+                // The receiver is gone if the app is ending anyway.
                 drop(messages.send(Msg::Fatal(term::report())));
             }
         })
@@ -236,7 +236,7 @@ fn spawn_input(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
             let msg = match term::read() {
                 Ok(Some(msg)) => msg,
                 Ok(None) => continue,
-                // The terminal is gone: so are we.
+                // The terminal is gone, so the app ends.
                 Err(_) => Msg::Quit,
             };
             let last = matches!(msg, Msg::Quit);

@@ -1,7 +1,7 @@
 //! The only module that touches the terminal: entering, leaving, reading events, drawing.
 //!
-//! Whatever way the app ends, the terminal is as it was: raw mode, alternate screen, mouse, bracketed
-//! paste and cursor are put back on return, on a panic in any thread, on signals and while suspended.
+//! However the app ends, the terminal is restored: raw mode, alternate screen, mouse, bracketed paste and
+//! cursor are reset on return, on a panic in any thread, on signals and while suspended.
 //! [`restore`] may be called any number of times.
 
 use std::io::{self, BufWriter, Stdout, Write as _};
@@ -28,17 +28,17 @@ use signal_hook::low_level::emulate_default_handler;
 use crate::app::msg::Msg;
 use crate::app::press::{Code, Mouse, MouseAction, Press};
 
-/// Threads with names that begin so end the app through a message when they panic.
+/// The prefix of the names of threads whose panics end the app through a message.
 pub(crate) const BACKGROUND: &str = "loudou-";
-/// Clicks and the wheel, in the form that has no bound on columns. Not movements: nobody looks at them.
+/// Turns on reports of clicks and the wheel, in the form without a limit on columns. Movements are unused.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 
-/// Whether the terminal is in the app's hands.
+/// Whether the app has taken the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// What a background thread had to say when it panicked.
+/// The report of the first background thread that panicked.
 static REPORT: Mutex<Option<String>> = Mutex::new(None);
 
-/// The terminal, in the app's hands until this is dropped.
+/// The terminal, taken until this is dropped.
 pub(crate) struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
@@ -65,20 +65,20 @@ impl Terminal {
         self.inner.draw(view).map(|_| ())
     }
 
-    /// Gives the terminal back and stops, as Ctrl-Z does in any program; goes on when continued.
+    /// Gives the terminal back and stops the process, like Ctrl-Z in any program; resumes when continued.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         restore();
         emulate_default_handler(SIGTSTP)?;
         self.resume()
     }
 
-    /// Takes the terminal anew after somebody else had it, and draws everything next time.
+    /// Takes the terminal again after another program had it; the next draw is complete.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
-        // Whatever was remembered of the terminal's mode may not hold any more.
+        // The remembered mode of the terminal may be outdated.
         disable_raw_mode()?;
         take()?;
-        // A resize clears and redraws. `clear` would first ask the terminal where its cursor is, and the
-        // answer would go to the thread that reads keys.
+        // A resize clears and redraws. `clear` would first query the cursor position, and the answer
+        // would go to the thread that reads keys.
         let size = self.inner.size()?;
         self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
@@ -91,7 +91,7 @@ impl Drop for Terminal {
 }
 
 fn take() -> io::Result<()> {
-    // First, so that a failure half-way is undone too.
+    // First, so that a partial failure is undone too.
     TAKEN.store(true, Ordering::SeqCst);
     let taken = enable_raw_mode().and_then(|()| {
         let mut out = io::stdout();
@@ -105,12 +105,12 @@ fn take() -> io::Result<()> {
     taken
 }
 
-/// Puts everything back. Does nothing when there is nothing to put back.
+/// Restores the terminal. Does nothing if the app has not taken it.
 pub(crate) fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // A terminal that is gone cannot be put back, and there is nobody to tell.
+    // Errors are dropped: a terminal that is gone cannot be restored, and cannot show a report.
     let shown = execute!(
         io::stdout(),
         DisableMouseCapture,
@@ -122,8 +122,8 @@ pub(crate) fn restore() {
     drop((shown, cooked));
 }
 
-/// Makes panics leave a terminal that can be read: on the screen's thread it is put back before the
-/// report is printed; on the app's other threads the report waits for [`report`].
+/// Makes panics leave a readable terminal: on the screen's thread it is restored before the report is
+/// printed; on the app's other threads the report waits for [`report`].
 pub(crate) fn install_panic_hook() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -141,16 +141,16 @@ pub(crate) fn install_panic_hook() {
     }));
 }
 
-/// What the first background thread that panicked had to say.
+/// The report of the first background thread that panicked.
 pub(crate) fn report() -> String {
     let report = REPORT.lock().ok().and_then(|mut report| report.take());
     report.unwrap_or_else(|| "a background thread panicked".to_owned())
 }
 
-/// Waits for the next event of the terminal; `None` for one that means nothing here.
+/// Waits for the next event of the terminal; `None` for an unused one.
 pub(crate) fn read() -> io::Result<Option<Msg>> {
     Ok(match event::read()? {
-        // Some terminals also tell of releases.
+        // Some terminals also report releases.
         Event::Key(key) if key.kind != KeyEventKind::Release => press(key).map(Msg::Press),
         Event::Paste(text) => Some(Msg::Paste(text)),
         Event::Mouse(mouse) => self::mouse(mouse).map(Msg::Mouse),
@@ -178,7 +178,7 @@ fn press(key: KeyEvent) -> Option<Press> {
         KeyCode::PageDown => Code::PageDown,
         _ => return None,
     };
-    // Alt and a letter is no letter.
+    // A letter with Alt is not text.
     if key.modifiers.contains(KeyModifiers::ALT) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! A restart of Envoy: what it took is told once, and offered to be applied again.
+//! A restart of Envoy: the lost changes are reported once, with an offer to apply them again.
 
 use loudou_limiter::Nanos;
 
@@ -11,10 +11,10 @@ use crate::live::{Clocks, Item, Left, counts};
 use crate::num::count;
 use crate::text::{counted, date, humanise};
 
-/// How many things the question names.
+/// The most changes listed in the question.
 const NAMED: usize = 8;
 
-/// Takes in what a poll tells of what is live, whether the screen shows it or not.
+/// Notes the live state of a poll in the ledger, whether the screen shows it or not.
 pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     let status = &snapshot.status;
     let restarted = state.ledger.look(&Look {
@@ -29,18 +29,18 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     if !restarted {
         return;
     }
-    // Counters begin anew, and what could be undone is gone.
+    // Counters restart at 0, and the undoable changes are gone.
     state.history = History::default();
     state.undos.clear();
     let lost = state.ledger.lost();
     let line = lost.map(|lost| (lost.line(), lost.items().len() > 0));
-    if let Some((line, took_something)) = line {
-        state.offers = took_something;
+    if let Some((line, has_items)) = line {
+        state.offers = has_items;
         state.toast(true, line);
     }
 }
 
-/// The offer in the status line: short, because its end must fit.
+/// The offer in the status line, short so that its end fits.
 pub(crate) fn offer(state: &State) -> Option<String> {
     let lost = state.ledger.lost().filter(|_| state.offers)?;
     let offer = if state.locked().is_some() {
@@ -54,7 +54,7 @@ pub(crate) fn offer(state: &State) -> Option<String> {
     (!counts.is_empty()).then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
 }
 
-/// Asks whether to apply it again.
+/// Opens the question whether to apply the changes again.
 pub(crate) fn ask(state: &mut State) {
     let Some(lost) = state.ledger.lost() else {
         return;
@@ -83,7 +83,7 @@ fn in_short(item: &Item, unix_ms: u64) -> String {
     let left = match item.left(unix_ms) {
         Left::Endless => String::new(),
         Left::For(span) => format!(", {} left", humanise(whole_seconds(span))),
-        Left::Nothing => ", over".to_owned(),
+        Left::Nothing => ", expired".to_owned(),
     };
     format!("{}: {}{left}", item.rule, item.words())
 }
@@ -94,7 +94,7 @@ const fn whole_seconds(span: Nanos) -> u64 {
         .saturating_mul(1_000_000_000)
 }
 
-/// What was to be applied again was answered.
+/// Handles the answer to applying changes again.
 pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Failure>) {
     state.link.hurry(state.now);
     let results = match result {
@@ -116,13 +116,13 @@ pub(crate) fn answered(state: &mut State, result: Result<Vec<(Item, Done)>, Fail
     if !applied.is_empty() {
         state.toast(false, format!("applied again: {applied}"));
     } else if failed.is_empty() {
-        state.toast(false, "nothing was left to apply again");
+        state.toast(false, "there was nothing left to apply again");
     }
     if let Some(first) = failed.first() {
         let more = match failed.len().saturating_sub(1) {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        state.toast(true, format!("{first}{more}; a asks again"));
+        state.toast(true, format!("{first}{more}; press a to try again"));
     }
 }

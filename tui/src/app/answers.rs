@@ -1,4 +1,4 @@
-//! Answers to changes: what was made, what others were faster with, what is in doubt.
+//! Answers to changes: accepted, conflicting, refused, or in doubt.
 
 use loudou_api::RuleView;
 use loudou_limiter::Nanos;
@@ -12,12 +12,12 @@ use crate::change::edit::Edit;
 use crate::change::verb::{Answer, Question};
 use crate::change::{Change, Undo};
 
-/// The most changes that can be taken back.
+/// The most changes that can be undone.
 const MOST_UNDOS: usize = 50;
-/// How long the rows of a changed rule stand out.
+/// The time for which the rows of a changed rule are highlighted.
 const STANDS_OUT: Nanos = Nanos::from_secs(5);
 
-/// A rule was read afresh: an open form goes on from it.
+/// Handles a rule that was read again: an open form continues from it.
 pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleView>, Failure>) {
     match result {
         Ok(view) => {
@@ -27,7 +27,7 @@ pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleVi
                 let moved = form.base.rule != view.rule;
                 form.rebase((*view).clone());
                 if moved {
-                    state.toast(false, "the rule has just changed; the form follows");
+                    state.toast(false, "the rule has just changed; the form was updated");
                 }
             }
             replace_rule(state, *view);
@@ -36,7 +36,7 @@ pub(crate) fn rule_read(state: &mut State, rule: &str, result: Result<Box<RuleVi
     }
 }
 
-/// A change was answered.
+/// Handles the answer to a change.
 pub(crate) fn changed(state: &mut State, sending: Sending, result: Result<Answer, Failure>) {
     let failure = match result {
         Ok(answer) => return accepted(state, &sending, answer),
@@ -44,7 +44,7 @@ pub(crate) fn changed(state: &mut State, sending: Sending, result: Result<Answer
     };
     let current = failure.problem.as_ref().and_then(|p| p.current.clone());
     match current {
-        Some(current) => overtaken(state, sending, current, &failure),
+        Some(current) => conflicted(state, sending, current, &failure),
         None => refused(state, &sending, &failure),
     }
 }
@@ -59,7 +59,7 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
         (false, Some(_)) => text,
     };
     if sending.is_undo {
-        taken_back(state, &sending.change, &answer);
+        forget(state, &sending.change, &answer);
         state.toast(false, text);
     } else if let Some(undo) = sending.change.undo(&answer) {
         remember(state, undo);
@@ -79,7 +79,7 @@ fn accepted(state: &mut State, sending: &Sending, answer: Answer) {
     }
 }
 
-/// Remembers how to take a change back, as far as there is room.
+/// Remembers how to undo a change; the oldest one is dropped if there is no room.
 fn remember(state: &mut State, undo: Undo) {
     if state.undos.len() >= MOST_UNDOS {
         state.undos.remove(0);
@@ -87,9 +87,9 @@ fn remember(state: &mut State, undo: Undo) {
     state.undos.push(undo);
 }
 
-/// An own change was undone: forgets how, wherever it is by now among those that came or went since it
-/// was asked about. The change before it for the same key, if any, is in force again.
-fn taken_back(state: &mut State, change: &Change, answer: &Answer) {
+/// Forgets an undone change, at whatever position it is by now: others may have come or gone since the
+/// question. The previous change for the same key, if any, is in effect again.
+fn forget(state: &mut State, change: &Change, answer: &Answer) {
     if let Some(at) = state.undos.iter().rposition(|undo| undo.sends(change)) {
         state.undos.remove(at);
     }
@@ -100,8 +100,8 @@ fn taken_back(state: &mut State, change: &Change, answer: &Answer) {
     }
 }
 
-/// The rule is not as it was seen any more: the user decides anew.
-fn overtaken(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
+/// Handles a conflict: the rule changed since it was read, so the user decides again.
+fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending { change, is_undo } = sending;
     let Change::Edit(edit) = change else {
@@ -113,14 +113,11 @@ fn overtaken(state: &mut State, sending: Sending, current: RuleView, failure: &F
             None if current.instance != edit.seen.instance => "a restart of Envoy",
             None => "a new configuration",
         };
-        let title = format!(
-            "{} was changed since, by {by}. Undo all the same?",
-            edit.rule
-        );
+        let title = format!("{} was changed since, by {by}. Undo anyway?", edit.rule);
         let detail = Form::new((*edit.seen).clone())
             .versus(&current)
             .into_iter()
-            .map(|[what, yours, theirs, _]| format!("{what}: yours {yours}, now {theirs}"))
+            .map(|[field, yours, theirs, _]| format!("{field}: yours {yours}, now {theirs}"))
             .collect();
         let question = Question {
             title,
@@ -151,20 +148,20 @@ fn refused(state: &mut State, sending: &Sending, failure: &Failure) {
             form.place(&problem.path, problem.message.clone());
         }
     }
-    // A key is named, a rule stands in the form.
-    let (what, sign, made) = match verb.key() {
-        Some(key) => (key, ":", "done"),
-        None if sending.is_undo => ("undo", "", "made"),
-        None => ("edit", "", "made"),
+    // The message names the key; a rule is named in the form.
+    let (name, colon) = match verb.key() {
+        Some(key) => (key, ":"),
+        None if sending.is_undo => ("undo", ""),
+        None => ("edit", ""),
     };
     let text = if failure.in_doubt {
         state.link.hurry(state.now);
         format!(
-            "{what}: no answer, it may have been {made} all the same; {}",
+            "{name}: no answer; it may have been applied anyway: {}",
             failure.text
         )
     } else {
-        format!("{what}{sign} not {made}: {}", failure.text)
+        format!("{name}{colon} not applied: {}", failure.text)
     };
     state.toast(true, text);
 }

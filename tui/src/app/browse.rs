@@ -19,10 +19,10 @@ use crate::change::ban_undo::Seen;
 use crate::change::form::KeyPlace;
 use crate::change::{Begun, Start};
 
-/// How many rows a turn of the wheel is.
+/// The rows per turn of the wheel.
 const WHEEL: usize = 3;
 
-/// Runs a command of the screens, or says why it does not apply.
+/// Runs a command of the screens, or shows why it does not apply.
 pub(crate) fn run(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
     match keys::obstacle(state, command) {
         Some(why) => state.toast(true, why),
@@ -45,11 +45,11 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         Command::Freeze => freeze(state),
         Command::Poll => {
             state.link.hurry(state.now);
-            state.toast(false, "reading");
+            state.toast(false, "refreshing");
         }
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),
-        Command::Start(what) => start(state, what),
+        Command::Start(change) => start(state, change),
         Command::Again => again::ask(state),
         Command::Down
         | Command::Up
@@ -59,7 +59,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         | Command::HalfUp
         | Command::Top
         | Command::Bottom => go(state, command),
-        own => screens::shown(state).run(state, own),
+        other => screens::shown(state).run(state, other),
     }
 }
 
@@ -81,7 +81,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(view) = state.rule_named(&rule).cloned() else {
         return;
     };
-    // The row that is edited from must not change under the hands.
+    // The selection stays on this bucket during the edit.
     if let Some(row) = state.selected_row() {
         let id = row.id.clone();
         state.table.pinned.get_or_insert(id);
@@ -90,7 +90,7 @@ fn edit(state: &mut State, effects: &mut Vec<Effect>) {
     effects.push(Effect::ReadRule(rule));
 }
 
-/// Asks whether to take the last own change back. Those that are over drop off.
+/// Opens the question whether to undo the user's last change. Expired changes are dropped.
 fn ask_undo(state: &mut State) {
     while let Some(undo) = state.undos.last() {
         let seen = match (undo.of(), undo.made_at_ns()) {
@@ -103,13 +103,13 @@ fn ask_undo(state: &mut State) {
             state.mode = Mode::Confirm(Box::new(Pending::undo(question, change)));
             return;
         }
-        let text = format!("nothing is left to undo of: {}", undo.change());
+        let text = format!("nothing left to undo: {}", undo.change());
         state.toast(false, text);
         state.undos.pop();
     }
 }
 
-/// Begins a change for the key that keys act on: with a form, or with its question.
+/// Begins a change for the current rate-limit key: with a form, or with its question.
 fn start(state: &mut State, start: Start) {
     let Some(BucketName { rule, key }) = screens::target(state) else {
         return;
@@ -134,7 +134,7 @@ fn go(state: &mut State, command: Command) {
     view.select(state, at);
 }
 
-/// Where a motion leads in a list of `len`.
+/// The index after a motion in a list of `len`.
 pub(crate) fn moved(at: usize, len: usize, page: usize, command: Command) -> usize {
     let last = len.saturating_sub(1);
     let half = (page / 2).max(1);

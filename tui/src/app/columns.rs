@@ -1,7 +1,7 @@
-//! The columns of the Buckets table: what they are, how they sort, and which of them fit.
+//! The columns of the Buckets table: titles, sort orders, and the choice of columns that fit.
 //!
-//! Wide screens show more. The order in which columns come in is one list; the first to go when a
-//! screen gets narrow is the last of it.
+//! Wide screens show more columns. One list has their priority; its last column is the first to be
+//! dropped on a narrow screen.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use loudou_limiter::Nanos;
 
 use super::rows::Row;
 
-/// A column, in the order they stand.
+/// A column, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Column {
     State,
@@ -25,7 +25,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// Those that rows can be sorted by, in the order of the sort menu.
+    /// The sortable columns, in the order of the sort menu.
     pub(crate) const SORTABLE: [Self; 9] = [
         Self::State,
         Self::Rule,
@@ -46,7 +46,7 @@ impl Column {
             Self::Rule => "rule",
             Self::Key => "key",
             Self::Level => "level",
-            Self::Left if width < 14 => "left/of",
+            Self::Left if width < 14 => "left/cap",
             Self::Left => "remaining/cap",
             Self::Admitted if width < 11 => "admit/s",
             Self::Admitted => "admitted/s",
@@ -73,12 +73,12 @@ impl Column {
         }
     }
 
-    /// Whether the first sort by it puts the largest on top.
+    /// Whether the first sort by it puts the largest value on top.
     pub(crate) const fn is_descending_first(self) -> bool {
         !matches!(self, Self::Rule | Self::Key | Self::Left | Self::Seen)
     }
 
-    /// Whether its text stands at the right edge.
+    /// Whether its text is right-aligned.
     pub(crate) const fn is_right(self) -> bool {
         matches!(
             self,
@@ -118,7 +118,7 @@ fn left(row: &Row) -> u64 {
     row.limit().map_or(u64::MAX, |limit| limit.remaining)
 }
 
-/// By which column rows are sorted.
+/// The sort order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub(crate) column: Column,
@@ -132,7 +132,7 @@ impl Default for Sort {
 }
 
 impl Sort {
-    /// By `column`, the interesting end on top.
+    /// A sort by `column`, the interesting end on top.
     pub(crate) const fn by(column: Column) -> Self {
         Self {
             column,
@@ -140,7 +140,7 @@ impl Sort {
         }
     }
 
-    /// By the sortable column `step` to the right.
+    /// A sort by the sortable column `step` to the right.
     pub(crate) fn step(self, step: isize) -> Self {
         let all = Column::SORTABLE;
         let at = all.iter().position(|column| *column == self.column);
@@ -149,7 +149,7 @@ impl Sort {
             .map_or(self, |column| Self::by(*column))
     }
 
-    /// The order of two rows. Ties go to the fuller bucket, then by name, so that rows do not dance.
+    /// The order of two rows. Ties go to the fuller bucket, then by name, so that rows do not jump.
     pub(crate) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let order = self.column.compare(a, b);
         let order = if self.descending {
@@ -172,7 +172,7 @@ pub(crate) struct Placed {
     pub(crate) width: u16,
 }
 
-/// The least width of each column, in the order in which they come in.
+/// The least width of each column, by priority.
 const WANTED: [(Column, u16); 10] = [
     (Column::State, 1),
     (Column::Rule, 8),
@@ -186,7 +186,7 @@ const WANTED: [(Column, u16); 10] = [
     (Column::Seen, 6),
 ];
 
-/// What columns grow to when there is room, first come first served.
+/// The widths that columns grow to if there is room, by priority.
 const GROWN: [(Column, u16); 9] = [
     (Column::Rule, 16),
     (Column::Key, 24),
@@ -204,7 +204,7 @@ pub(crate) fn place(width: u16, rule: u16, key: u16) -> Vec<Placed> {
     let mut chosen: Vec<(Column, u16)> = Vec::new();
     let mut free = width;
     for (column, least) in WANTED {
-        // Rates and the sparkline only stand on screens that are not narrow.
+        // Narrow screens have no sparkline and no time of the last request.
         let narrow =
             (width < 60 && column == Column::History) || (width < 90 && column == Column::Seen);
         let taken = least.saturating_add(1);

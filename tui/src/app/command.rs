@@ -4,7 +4,7 @@ use super::press::{Code, Press};
 use super::screen::{BROWSE, Places, Screen};
 use crate::change::Start;
 
-/// What a key can ask for.
+/// A command that a key can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Quit,
@@ -54,11 +54,11 @@ pub(crate) struct Binding {
     pub(crate) command: Command,
     pub(crate) keys: &'static [Press],
     pub(crate) places: Places,
-    /// In the footer.
+    /// The word in the footer.
     pub(crate) short: &'static str,
-    /// In help and palette.
+    /// The description in help and palette.
     pub(crate) help: &'static str,
-    /// Its turn in the footer, lowest first; 0 for not there.
+    /// Its rank in the footer, lowest first; 0 if it is not shown there.
     pub(crate) rank: u8,
 }
 
@@ -85,7 +85,7 @@ pub(crate) const fn bind(spec: Spec) -> Binding {
     }
 }
 
-/// The line for going to a screen.
+/// The line for opening a screen.
 pub(crate) const fn tab(
     screen: Screen,
     keys: &'static [Press],

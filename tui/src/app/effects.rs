@@ -1,9 +1,9 @@
-//! What the app wants done outside: descriptions only, carried out by the runtime's threads.
+//! Effects that the app requests: descriptions only, carried out by the runtime's threads.
 
 use crate::change::Change;
 use crate::live::Item;
 
-/// One wish.
+/// One effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     /// Read everything.
@@ -12,16 +12,16 @@ pub(crate) enum Effect {
     ReadRule(String),
     /// Send a change.
     Change(Box<Sending>),
-    /// Apply again what a restart took.
+    /// Apply again the changes lost in a restart.
     Again(Vec<Item>),
-    /// Give the terminal back until the shell says otherwise.
+    /// Give the terminal back until the shell continues the process.
     Suspend,
-    /// Take the terminal anew: somebody else may have had it.
+    /// Take the terminal again: another program may have used it.
     Resume,
 }
 
 impl Effect {
-    /// What it is for, to be told when it cannot start.
+    /// Its goal, for the message if it cannot start.
     pub(crate) fn goal(&self) -> Goal {
         match self {
             Self::Poll(_) => Goal::Poll,
@@ -31,7 +31,7 @@ impl Effect {
     }
 }
 
-/// What an effect is for.
+/// The goal of an effect.
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
     Poll,
@@ -39,16 +39,16 @@ pub(crate) enum Goal {
     Other,
 }
 
-/// What a poll needs to know to read no more than it must.
+/// The data at hand, so that a poll reads no more than necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PollRequest {
-    /// The process that what is at hand was read in; empty before there is anything.
+    /// The instance of the data at hand; empty before the first poll.
     pub(crate) instance: String,
     /// The generation of the rules at hand.
     pub(crate) generation: Option<u64>,
     /// The newest event at hand.
     pub(crate) after_seq: u64,
-    /// A part of the keys that must not be missing where there are too many.
+    /// A part of keys: the poll includes matching buckets even if there are too many to read all.
     pub(crate) key: Option<String>,
 }
 
@@ -56,6 +56,6 @@ pub(crate) struct PollRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sending {
     pub(crate) change: Change,
-    /// Whether this takes an own change back.
+    /// Whether this undoes one of the user's changes.
     pub(crate) is_undo: bool,
 }

@@ -1,15 +1,14 @@
 //! The filter language: `alice`, `!alice`, `refused > 5 and rule = replies`.
 //!
-//! Terms joined by `and`; each is a text that the rule or key contains, or `field op value`; `!`
-//! before a term turns it round. Numbers may carry the unit they are shown with: `level >= 80%`,
-//! `retry > 2s`.
+//! Terms joined by `and`; each is a text that the rule or key contains, or `field op value`; a leading
+//! `!` negates a term. Numbers may have the unit they are shown with: `level >= 80%`, `retry > 2s`.
 
 use loudou_limiter::Nanos;
 
 use super::rows::Row;
 use crate::num::float;
 
-/// What a row is asked for.
+/// A field of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Rule,
@@ -37,7 +36,7 @@ const FIELDS: [(&str, Field); 10] = [
     ("seen", Field::Seen),
 ];
 
-/// How it is compared. Longer spellings first, so that `>=` is not read as `>`.
+/// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     AtLeast,
@@ -48,6 +47,7 @@ enum Op {
     Below,
 }
 
+/// The spellings of comparisons, longer ones first, so that `>=` is not read as `>`.
 const OPS: [(&str, Op); 7] = [
     (">=", Op::AtLeast),
     ("<=", Op::AtMost),
@@ -71,16 +71,16 @@ struct Term {
     test: Test,
 }
 
-/// A filter that was read. The empty one shows everything.
+/// A parsed filter. The empty filter shows everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
-    /// The text, where that is all there is: a part of keys, as it was typed.
+    /// The text as typed, if the filter is a single text: a part of keys.
     part: Option<String>,
 }
 
 impl Filter {
-    /// Reads a filter, or says what is wrong with it.
+    /// Parses a filter, or returns the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let read: Result<Vec<_>, _> = text
             .split(" and ")
@@ -105,10 +105,10 @@ impl Filter {
     pub(crate) fn shows(&self, row: &Row) -> bool {
         self.terms
             .iter()
-            .all(|term| term.test.holds(row) != term.negated)
+            .all(|term| term.test.passes(row) != term.negated)
     }
 
-    /// The part that keys must have, if that is all that is asked for.
+    /// The part that keys must contain, if the filter is only that.
     pub(crate) fn part(&self) -> Option<&str> {
         self.part.as_deref()
     }
@@ -149,7 +149,10 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
     let value = value.trim();
     let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == word) else {
         let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
-        return Err(format!("no field `{word}`; fields: {}", names.join(", ")));
+        return Err(format!(
+            "unknown field `{word}`; fields: {}",
+            names.join(", ")
+        ));
     };
     if matches!(field, Field::Rule | Field::Key | Field::State) {
         return match op {
@@ -160,7 +163,7 @@ fn comparison(text: &str) -> Result<Option<Test>, String> {
     }
     match number(*field, value) {
         Some(number) => Ok(Some(Test::Number(*field, op, number))),
-        None => Err(format!("{word} wants a number, not `{value}`")),
+        None => Err(format!("{word} needs a number, not `{value}`")),
     }
 }
 
@@ -174,7 +177,7 @@ fn number(field: Field, text: &str) -> Option<f64> {
 }
 
 impl Test {
-    fn holds(&self, row: &Row) -> bool {
+    fn passes(&self, row: &Row) -> bool {
         match self {
             Self::Contains(part) => {
                 row.id.rule.to_lowercase().contains(part)
@@ -210,7 +213,7 @@ fn value(field: Field, row: &Row) -> Option<f64> {
 }
 
 fn compare(found: f64, op: Op, wanted: f64) -> bool {
-    // Rates are quotients, so "equal" is as near as they are shown.
+    // Rates are quotients, so "equal" means equal as displayed.
     let equal = (found - wanted).abs() < 0.05;
     match op {
         Op::AtLeast => found >= wanted,
@@ -302,11 +305,11 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, wrong) in [
-            ("refsed > 5", "no field `refsed`"),
-            ("refused > many", "wants a number"),
+            ("refsed > 5", "unknown field `refsed`"),
+            ("refused > many", "needs a number"),
             ("rule > x", "use = or !="),
-            ("level = ", "wants a number"),
-            ("level > NaN", "wants a number"),
+            ("level = ", "needs a number"),
+            ("level > NaN", "needs a number"),
         ] {
             let error = Filter::parse(text).expect_err(text);
             assert!(error.contains(wrong), "{text}: {error}");

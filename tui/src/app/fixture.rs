@@ -76,7 +76,7 @@ pub(crate) fn feed(state: &mut State, poll: u64) -> Vec<Effect> {
     update(state, msg, Nanos::from_secs(poll))
 }
 
-/// Types a key string at the state's own time.
+/// Types a key string at the time of the state.
 pub(crate) fn type_keys(state: &mut State, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     for press in keys(text) {
@@ -301,14 +301,7 @@ fn events() -> Vec<Event> {
         Event {
             rule: Some("reply-per-user".to_owned()),
             key: Some("bo\u{7}b".to_owned()),
-            ..event(
-                3,
-                EventKind::Reset,
-                20,
-                "ops",
-                "as good as new",
-                "support case",
-            )
+            ..event(3, EventKind::Reset, 20, "ops", "was reset", "support case")
         },
     ]
 }

@@ -1,8 +1,8 @@
-//! The edit form: the numbers of a rule's limits, its mode, and how the edit is to be made.
+//! The edit form: the fields of a rule's limits, its mode, and the options of the edit.
 //!
-//! It checks as you type, with the reader the filter itself uses, and always knows what would change.
-//! Its stages: editing, then a question that shows before and after, then sending; a rule that was
-//! changed by somebody else meanwhile shows their values beside yours.
+//! It validates while the user types, with the same parser as the filter, and always knows the pending
+//! changes. Its stages: editing, then a question that shows before and after, then sending; if another
+//! user changed the rule meanwhile, it shows their values beside yours.
 
 use loudou_api::RuleView;
 use loudou_limiter::{Carry, Nanos};
@@ -19,14 +19,14 @@ pub(crate) use fields::{Field, Input, Kind, choose, field_problem};
 
 use fields::{CARRIES, limits_of, names_of, rule_fields, table_of};
 
-/// How far the form is.
+/// The stage of the form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stage {
     Editing,
-    /// "Enter sends, Esc back".
+    /// The question before it is sent.
     Confirm,
     Sending,
-    /// Somebody else was faster; this is the rule now.
+    /// Another user changed the rule meanwhile; this is the rule now.
     Conflict(Box<RuleView>),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// A form with the values in force.
+    /// A form with the current values.
     pub(crate) fn new(base: RuleView) -> Self {
         let mut fields = rule_fields(&base.rule);
         let carry = "carry".to_owned();
@@ -81,7 +81,7 @@ impl Form {
         }
     }
 
-    /// Moves `step` fields on, round at the ends.
+    /// Moves by `step` fields, with wrap-around.
     pub(crate) fn step(&mut self, step: isize) {
         let last = self.fields.len().saturating_sub(1);
         let next = match self.focus.checked_add_signed(step) {
@@ -92,7 +92,7 @@ impl Form {
         self.focus_on(next);
     }
 
-    /// Gives a key to the focused field; false when it is not for it.
+    /// Passes a key to the focused field; false if the field does not use it.
     pub(crate) fn press(&mut self, press: Press) -> bool {
         let Some(field) = self.fields.get_mut(self.focus) else {
             return false;
@@ -107,7 +107,7 @@ impl Form {
         taken
     }
 
-    /// Gives pasted text to the focused field.
+    /// Passes pasted text to the focused field.
     pub(crate) fn paste(&mut self, text: &str) {
         if let Some(Field {
             input: Input::Text(line),
@@ -124,30 +124,30 @@ impl Form {
         field.map(Field::value).unwrap_or_default()
     }
 
-    /// What happens to the levels of live buckets.
+    /// The conversion of the levels of live buckets.
     pub(crate) fn carry(&self) -> Carry {
         Carry::parse(&self.value(Kind::Carry)).unwrap_or_default()
     }
 
-    /// Why, in the user's words.
+    /// The reason of the edit.
     pub(crate) fn reason(&self) -> String {
         self.value(Kind::Asked(Prompt::Reason))
     }
 
-    /// When the edit runs out; `None` for never.
+    /// The lifetime of the edit; `None` if it does not expire.
     pub(crate) fn expires_after(&self) -> Option<Nanos> {
         Nanos::parse(&self.value(Kind::Asked(Prompt::Expires)))
     }
 
-    /// The name and the algorithm of limit number `index`, and whether this program knows it.
+    /// The name and the algorithm of limit number `index`, and whether this program knows the algorithm.
     pub(crate) fn limit(&self, index: usize) -> Option<(&str, &str, bool)> {
         let limit = limits_of(&self.base.rule).nth(index)?;
         let (name, algorithm) = names_of(limit);
         Some((name, algorithm, !table_of(limit).is_empty()))
     }
 
-    /// The body of the edit: the limits in the rule file's own form with the numbers as typed, and
-    /// the mode. Limits stay out of it if this program does not know one of them.
+    /// The body of the edit: the limits in the form of the rule file with the numbers as typed, and the
+    /// mode. If this program does not know one of the limits, the body has no limits.
     pub(crate) fn body(&self) -> Value {
         let mut limits: Vec<Map<String, Value>> =
             limits_of(&self.base.rule).map(spoken_value).collect();
@@ -156,8 +156,8 @@ impl Form {
                 && let Some(limit) = limits.get_mut(index)
             {
                 let value = field.value();
-                let unsaid = field.before == value && !limit.contains_key(about.name);
-                limit_edit::put(limit, about, if unsaid { "" } else { &value });
+                let absent = field.before == value && !limit.contains_key(about.name);
+                limit_edit::put(limit, about, if absent { "" } else { &value });
             }
         }
         let mut body = Map::new();
@@ -168,7 +168,7 @@ impl Form {
         Value::Object(body)
     }
 
-    /// Checks everything and puts problems under their fields.
+    /// Validates all fields and puts problems under their fields.
     pub(crate) fn check(&mut self) {
         let problems = parse_edit(&self.body()).err().unwrap_or_default();
         self.problems.clear();
@@ -180,7 +180,7 @@ impl Form {
         }
     }
 
-    /// Puts a problem under the field it is about, or beside the fields.
+    /// Puts a problem under its field, or below all fields if it belongs to none.
     pub(crate) fn place(&mut self, path: &str, text: String) {
         let field = self
             .fields
@@ -193,7 +193,7 @@ impl Form {
         }
     }
 
-    /// How many problems there are.
+    /// The number of problems.
     pub(crate) fn problem_count(&self) -> usize {
         let in_fields = self
             .fields
@@ -203,12 +203,12 @@ impl Form {
         in_fields.saturating_add(self.problems.len())
     }
 
-    /// The fields whose values would change.
+    /// The changed fields.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().filter(|field| field.is_changed())
     }
 
-    /// Whether sending it would do anything: other values, or another end of an edit in force.
+    /// Whether sending it would have an effect: other values, or another end of the current edit.
     pub(crate) fn does_something(&self) -> bool {
         self.changes().next().is_some()
             || self.expires_after().is_some()
@@ -219,7 +219,7 @@ impl Form {
                 .is_some_and(|edit| edit.expires_at_ns.is_some())
     }
 
-    /// Goes on from the rule as it is now: what was typed stays, the rest follows the rule.
+    /// Continues from the rule as it is now: typed values stay, the rest follows the rule.
     pub(crate) fn rebase(&mut self, now: RuleView) {
         let mut fresh = rule_fields(&now.rule);
         for field in &mut fresh {
@@ -227,7 +227,7 @@ impl Form {
             if let Some(old) = self.fields.iter().find(same).filter(|old| old.is_changed()) {
                 field.input = old.input.clone();
             } else if let Some(old) = self.fields.iter().find(same) {
-                // Keep the cursor and the selection where nothing changed.
+                // An unchanged field keeps cursor and selection.
                 if old.value() == field.value() {
                     field.input = old.input.clone();
                 }
@@ -244,7 +244,7 @@ impl Form {
         self.check();
     }
 
-    /// For each field that somebody else or you changed: label, value when read, theirs, yours.
+    /// For each field that either side changed: label, value when read, theirs, yours.
     pub(crate) fn versus(&self, theirs: &RuleView) -> Vec<[String; 4]> {
         let other = rule_fields(&theirs.rule);
         let mut lines = Vec::new();

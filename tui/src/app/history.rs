@@ -1,11 +1,11 @@
-//! What counters did over the last minute: rates from the difference of two polls over the difference
-//! of the server's clock, and the samples behind sparklines and charts.
+//! Counters over the last minute: rates from the difference of two polls over the difference of the
+//! server's clock, and the samples for sparklines and charts.
 
 use std::collections::VecDeque;
 
 use crate::num::float;
 
-/// How far back samples go.
+/// The time span of samples.
 pub(crate) const WINDOW_NS: u64 = 60_000_000_000;
 /// The most samples of one track, whatever the poll interval.
 const MOST: usize = 240;
@@ -20,7 +20,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Both together.
+    /// The sum of both rates.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             admitted: self.admitted + other.admitted,
@@ -37,7 +37,7 @@ struct Sample {
     rates: Rates,
 }
 
-/// The counters of one bucket or rule through time.
+/// The counters of one bucket or rule over time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Track {
     admitted: u64,
@@ -57,8 +57,8 @@ impl Track {
         }
     }
 
-    /// Takes the counters as of `at_ns`. Counters that went down, or a clock that did, belong to
-    /// something new of the same name: the past is forgotten.
+    /// Adds the counters as of `at_ns`. If a counter or the clock went down, they belong to a new bucket or
+    /// rule of the same name: the history is dropped.
     pub(crate) fn note(&mut self, admitted: u64, refused: u64, at_ns: u64) {
         if admitted < self.admitted || refused < self.refused || at_ns < self.at_ns {
             *self = Self::new(admitted, refused, at_ns);
@@ -94,7 +94,7 @@ impl Track {
         self.samples.back().map(|sample| sample.rates)
     }
 
-    /// The last minute in `columns` steps, oldest first; `None` where nothing is known.
+    /// The last minute in `columns` steps, oldest first; `None` where the rates are unknown.
     pub(crate) fn series(&self, columns: u16) -> Vec<Option<Rates>> {
         let step = float(WINDOW_NS) / f64::from(columns.max(1));
         let end = float(self.at_ns);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_go_down_are_of_something_new() {
+    fn decreasing_counters_start_a_new_history() {
         let mut track = Track::new(10, 10, S);
         track.note(20, 20, 2 * S);
         track.note(3, 0, 3 * S);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_says_nothing() {
+    fn a_poll_at_the_same_time_gives_no_rate() {
         let mut track = Track::new(0, 0, S);
         track.note(9, 9, S);
         assert_eq!(track.rates(), None);

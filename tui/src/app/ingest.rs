@@ -1,4 +1,4 @@
-//! Taking in what a poll read: rates from the poll before, rows in order, the selection kept.
+//! Applying a poll: rates since the previous poll, sorted rows, the selection kept.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use crate::cells::{safe, width};
 
-/// Takes a snapshot in, or keeps it for later while the screen is frozen.
+/// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
     let read_at = state.now;
     again::note(state, &snapshot);
-    // Nothing was ever shown: there is nothing to hold still.
+    // Before the first data there is nothing to freeze.
     match &mut state.frozen {
         Some(frozen) if state.data.is_some() => keep(frozen, snapshot, read_at),
         _ => apply(state, *snapshot, read_at),
     }
 }
 
-/// Keeps the newest snapshot, with everything that is only sent once.
+/// Keeps the newest snapshot, with all parts that are sent only once.
 fn keep(frozen: &mut Frozen, mut snapshot: Box<Snapshot>, read_at: Nanos) {
     let earlier = frozen.waiting.take();
     let same = |earlier: &Snapshot| earlier.status.instance == snapshot.status.instance;
@@ -46,7 +46,7 @@ fn keep(frozen: &mut Frozen, mut snapshot: Box<Snapshot>, read_at: Nanos) {
     frozen.waiting = Some((snapshot, read_at));
 }
 
-/// Takes in what came while the screen was frozen.
+/// Applies the snapshot that arrived while the screen was frozen.
 pub(crate) fn thaw(state: &mut State) {
     if let Some(Frozen {
         waiting: Some((snapshot, read_at)),
@@ -88,14 +88,14 @@ fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
     arrange(state);
 }
 
-/// The rules in order, but each that shadows another right behind that one.
+/// The rules in order, but each rule that shadows another comes right after that one.
 fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     let shadowed = |rule: &RuleView| {
         let other = rule.rule.get("shadows").and_then(Value::as_str);
         other.map(ToOwned::to_owned)
     };
     let is_there = |name: &str| rules.iter().any(|rule| rule.name == name);
-    let (mut behind, mut ordered): (Vec<_>, Vec<_>) = rules
+    let (mut shadows, mut ordered): (Vec<_>, Vec<_>) = rules
         .iter()
         .cloned()
         .partition(|rule| shadowed(rule).is_some_and(|other| is_there(&other)));
@@ -103,13 +103,13 @@ fn beside(rules: &[RuleView]) -> Vec<RuleView> {
     while let Some(name) = ordered.get(at).map(|rule| rule.name.clone()) {
         at = at.saturating_add(1);
         let its = |rule: &RuleView| shadowed(rule).as_ref() == Some(&name);
-        let (its, rest) = std::mem::take(&mut behind).into_iter().partition(its);
-        behind = rest;
+        let (its, rest) = std::mem::take(&mut shadows).into_iter().partition(its);
+        shadows = rest;
         let its: Vec<RuleView> = its;
         ordered.splice(at..at, its);
     }
-    // Those that shadow each other are behind nobody.
-    ordered.append(&mut behind);
+    // Rules that shadow each other come last.
+    ordered.append(&mut shadows);
     ordered
 }
 
@@ -123,8 +123,8 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
     }
 }
 
-/// Rows with their rates. Tracks of buckets that are not there any more are dropped, so the history is
-/// bounded as the poll is.
+/// Rows with their rates. Tracks of buckets that no longer exist are dropped, so the history is bounded
+/// like the poll.
 fn rows(tracks: &mut BTreeMap<BucketName, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
     let mut old = std::mem::take(tracks);
     let mut rows = Vec::with_capacity(buckets.len());
@@ -147,7 +147,7 @@ fn rows(tracks: &mut BTreeMap<BucketName, Track>, buckets: Vec<(u64, BucketView)
     rows
 }
 
-/// How wide the longest rule and the longest key are.
+/// The widths of the longest rule and the longest key.
 fn longest(rows: &[Row]) -> (u16, u16) {
     let of = |text: &str| width(&safe(text));
     rows.iter().fold((0, 0), |(rule, key), row| {
@@ -166,7 +166,7 @@ fn note(track: Option<Track>, admitted: u64, refused: u64, at_ns: u64) -> Track 
 }
 
 fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
-    // A server that started anew counts from 1 again.
+    // After a restart the server counts from 1 again.
     if last_seq < data.last_seq {
         data.events.clear();
     }
@@ -179,7 +179,7 @@ fn note_events(data: &mut Data, events: Vec<Event>, last_seq: u64, lost: u64) {
     data.events_lost = data.events_lost.saturating_add(lost);
 }
 
-/// Filters and sorts the rows anew; the selection stays on its bucket.
+/// Filters and sorts the rows again; the selection stays on its bucket.
 pub(crate) fn arrange(state: &mut State) {
     let rows = state.data.as_ref().map_or(&[][..], |data| &data.rows);
     let table = &mut state.table;
@@ -199,7 +199,7 @@ pub(crate) fn arrange(state: &mut State) {
         (Some(_), Some(at)) => at,
         (Some(_), None) => table.at.min(last),
     };
-    // A bucket that is gone leaves the selection to the one in its place.
+    // If the selected bucket is gone, the bucket in its place is selected.
     if table.pinned.is_some()
         && let Some((_, row)) = shown.get(table.at)
     {
@@ -209,13 +209,13 @@ pub(crate) fn arrange(state: &mut State) {
     scroll(state);
 }
 
-/// Sorts by another column or the other way.
+/// Sorts by another column or in the other direction.
 pub(crate) fn sort(state: &mut State, sort: Sort) {
     state.table.sort = sort;
     arrange(state);
 }
 
-/// Moves the window so that the selection is in it.
+/// Scrolls so that the selection is visible.
 pub(crate) fn scroll(state: &mut State) {
     let height = table_height(state.size).max(1);
     let table = &mut state.table;

@@ -1,4 +1,4 @@
-//! The key table: every key, what it does, where, and what footer, help and palette say of it.
+//! The key table: every key with its command, its places, and its texts in footer, help and palette.
 
 use super::command::{Binding, Command};
 use super::form::Stage;
@@ -13,13 +13,13 @@ use crate::live::is_lost;
 
 mod table;
 
-/// All keys, in the order of help and palette: shared keys, then each screen's own, then the rest.
+/// All keys, in the order of help and palette: shared keys, then those of each screen, then the rest.
 pub(crate) fn all() -> impl Iterator<Item = &'static Binding> {
-    let own = SCREENS.iter().flat_map(|view| view.about().keys);
+    let of_screens = SCREENS.iter().flat_map(|view| view.about().keys);
     let tabs = SCREENS.iter().map(|view| &view.about().tab);
     table::OPEN_AND_EDIT
         .iter()
-        .chain(own)
+        .chain(of_screens)
         .chain(table::ACT)
         .chain(tabs)
         .chain(table::REST)
@@ -44,7 +44,7 @@ pub(crate) fn place(state: &State) -> Places {
     }
 }
 
-/// What `press` does in `place`.
+/// The command of `press` in `place`.
 pub(crate) fn find(place: Places, press: Press) -> Option<Command> {
     let mut works = all().filter(|b| b.places & place != 0);
     works.find(|b| b.keys.contains(&press)).map(|b| b.command)
@@ -56,7 +56,7 @@ pub(crate) fn elsewhere(press: Press) -> Option<&'static Binding> {
     works.find(|b| b.keys.contains(&press))
 }
 
-/// Why a command does not apply now; `None` when it does.
+/// The reason why a command does not apply now; `None` if it applies.
 pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
     let no_bucket = || {
         screens::target(state)
@@ -74,34 +74,34 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         Command::Edit => locked.or_else(|| unread_rule(state)),
         Command::Undo => locked.or_else(|| {
             let none = state.undos.is_empty();
-            none.then(|| "nothing to undo: no edit was made here".to_owned())
+            none.then(|| "nothing to undo".to_owned())
         }),
         Command::Again => locked.or_else(|| {
             let lost = state
                 .ledger
                 .lost()
                 .is_some_and(|lost| lost.items().len() > 0);
-            (!lost).then(|| "nothing to apply again: no restart has taken anything".to_owned())
+            (!lost).then(|| "nothing to reapply".to_owned())
         }),
         _ => screens::shown(state).obstacle(state, command),
     }
 }
 
-/// Why the rule that keys act on cannot be edited.
+/// The reason why the current rule cannot be edited, if any.
 fn unread_rule(state: &State) -> Option<String> {
     match screens::target_rule(state) {
         None => Some("no rule is selected".to_owned()),
         Some(rule) if state.rule_named(&rule).is_none() => {
-            Some(format!("the rule {rule} is not read yet"))
+            Some(format!("rule {rule} is not loaded yet"))
         }
         Some(_) => None,
     }
 }
 
-/// Only a key whose name is known can be told to the server.
+/// The reason why the current rate-limit key cannot be changed, if its name is unknown.
 fn lost_name(state: &State) -> Option<String> {
     let lost = screens::target(state).is_some_and(|id| is_lost(&id.key));
-    lost.then(|| "the name of this key was lost; it comes back with its next bucket".to_owned())
+    lost.then(|| "the name of this key was lost; it returns with its next bucket".to_owned())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A one-line text field: text, cursor, and "all selected" as a fresh field is, so that typing
-//! replaces what stands there.
+//! A one-line text field: text, cursor, and the "all selected" state of a fresh field, in which typing
+//! replaces the text.
 
 use super::press::{Code, Press};
 
-/// The most characters a field takes.
+/// The most characters of a field.
 const LONGEST: usize = 512;
 
 /// Text being edited.
@@ -15,7 +15,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A field with `text` in it and the cursor behind it.
+    /// A field with `text` and the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
         let chars: Vec<char> = text.chars().take(LONGEST).collect();
         Self {
@@ -50,7 +50,7 @@ impl Line {
         self.cursor = self.chars.len();
     }
 
-    /// Applies a key; false when it is not one for a text field.
+    /// Applies a key; false if a text field does not use it.
     pub(crate) fn press(&mut self, press: Press) -> bool {
         match (press.code, press.ctrl) {
             (Code::Char(c), false) => self.insert(c),
@@ -67,7 +67,7 @@ impl Line {
         true
     }
 
-    /// Inserts pasted text; line breaks and control characters are left out.
+    /// Inserts pasted text; line breaks and control characters are dropped.
     pub(crate) fn paste(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_control()).take(LONGEST) {
             self.insert(c);

@@ -1,8 +1,8 @@
-//! The connection: when to poll next, and what to say about it.
+//! The connection: its state, and the time of the next poll.
 //!
 //! Polls never overlap. After a failure the next one waits 0.5 s, then twice as long each time, at
-//! most 8 s, shortened at random by up to a quarter so that many viewers do not come back in step. A
-//! success starts over.
+//! most 8 s, shortened at random by up to a quarter so that many viewers do not return at the same time.
+//! A success resets the wait.
 
 use loudou_limiter::{Nanos, mix};
 
@@ -12,14 +12,14 @@ const LONGEST_WAIT: u64 = 8_000_000_000;
 /// The connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
-    /// When the poll under way started.
+    /// The start of the poll in flight.
     pub(crate) in_flight: Option<Nanos>,
-    /// When the next one is due.
+    /// The time at which the next poll is due.
     pub(crate) due: Nanos,
-    /// Whether the last poll worked; `None` before the first ended.
+    /// Whether the last poll succeeded; `None` before the end of the first.
     pub(crate) up: Option<bool>,
     failures: u32,
-    /// What went wrong last.
+    /// The last error.
     pub(crate) error: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Link {
         self.due = self.due.min(now);
     }
 
-    /// A poll worked.
+    /// A poll succeeded.
     pub(crate) fn succeeded(&mut self, now: Nanos, interval: Nanos) {
         let started = self.in_flight.take().unwrap_or(now);
         self.due = started.saturating_add(interval).max(now);

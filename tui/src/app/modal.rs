@@ -1,4 +1,4 @@
-//! Keys while something lies over the screen: filter line, sort menu, help, palette, question, form.
+//! Keys while a dialog is open: filter line, sort menu, help, palette, question, form.
 
 use super::browse;
 use super::columns::{Column, Sort};
@@ -19,8 +19,7 @@ use super::state::{Mode, SENDING, State};
 use crate::change::Change;
 use crate::change::edit::{Edit, EditTo};
 
-/// A key, with what the key table makes of it here. The mode is taken out, and put back unless the key
-/// ends it.
+/// Handles a key with its command, if any. The mode is taken out, and put back unless the key ends it.
 pub(crate) fn pressed(
     state: &mut State,
     press: Press,
@@ -39,7 +38,7 @@ pub(crate) fn pressed(
     }
 }
 
-/// Pasted text goes into a field, and is never a stream of commands.
+/// Handles pasted text: it goes into a field, and never runs commands.
 pub(crate) fn pasted(state: &mut State, text: &str) {
     match &mut state.mode {
         Mode::Edit(form) if form.stage == Stage::Editing => form.paste(text),
@@ -53,7 +52,7 @@ pub(crate) fn pasted(state: &mut State, text: &str) {
             let text = line.text();
             apply_filter(state, &text);
         }
-        _ => state.toast(true, "a paste goes into a field; none is open"),
+        _ => state.toast(true, "cannot paste: no text field is open"),
     }
 }
 
@@ -72,7 +71,7 @@ fn filter(
                 return;
             }
             line.text().trim().clone_into(&mut state.table.filter_text);
-            // What is looked for may not have been read.
+            // The matching buckets may not have been read.
             if state.data.as_ref().is_some_and(|data| data.truncated) {
                 state.link.hurry(state.now);
             }
@@ -89,7 +88,7 @@ fn filter(
     }
 }
 
-/// Filters by `text`; while it is not a filter, the last good one holds.
+/// Filters by `text`; while it is invalid, the last valid filter stays in effect.
 fn apply_filter(state: &mut State, text: &str) {
     match Filter::parse(text) {
         Ok(filter) => {
@@ -155,7 +154,7 @@ fn palette(
 fn palette_run(state: &mut State, binding: &Binding, effects: &mut Vec<Effect>) {
     if binding.places & keys::place(state) == 0 {
         let names = screens::names(binding.places);
-        state.toast(true, format!("{} works on: {names}", binding.short));
+        state.toast(true, format!("{} works only on: {names}", binding.short));
     } else {
         browse::run(state, binding.command, effects);
     }
@@ -181,14 +180,14 @@ fn confirm(
         },
         Some(_) if matches!(pending.action, Action::Again(_)) => {
             state.offers = false;
-            state.toast(false, "left as it is; a asks again");
+            state.toast(false, "not applied; press a to be asked again");
         }
         Some(_) => {}
         None => state.mode = Mode::Confirm(pending),
     }
 }
 
-/// The small form for one key.
+/// Handles a key in the small form for one rate-limit key.
 fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Option<Command>) {
     match command {
         Some(Command::No) => return,
@@ -201,7 +200,7 @@ fn of_key(state: &mut State, mut form: Box<KeyForm>, press: Press, command: Opti
                 state.mode = Mode::Confirm(Box::new(question));
                 return;
             }
-            state.toast(true, "not sent: see what is wrong");
+            state.toast(true, "not sent: correct the marked fields");
         }
         _ => form.press(press),
     }
@@ -251,7 +250,7 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
     } else if form.does_something() {
         form.stage = Stage::Confirm;
     } else {
-        state.toast(true, "nothing is changed yet");
+        state.toast(true, "no changes yet");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can happen to the app, from outside: input, answers, signals and the passing of time.
+//! The messages to the app: input, answers, signals and the passing of time.
 
 use loudou_api::{BucketView, Event, ProblemAnswer, RuleView, Rules, Status};
 
@@ -9,14 +9,14 @@ use crate::client::ClientError;
 use crate::live::Item;
 use crate::live::apply::Done;
 
-/// One thing that happened.
+/// One message.
 #[derive(Clone, Debug)]
 pub(crate) enum Msg {
     /// A key was pressed.
     Press(Press),
     /// Text was pasted.
     Paste(String),
-    /// The mouse did something.
+    /// The mouse was clicked, or its wheel turned.
     Mouse(Mouse),
     /// The terminal has a new size.
     Resize(u16, u16),
@@ -28,17 +28,17 @@ pub(crate) enum Msg {
     RuleRead(String, Result<Box<RuleView>, Failure>),
     /// A change was answered.
     Changed(Box<Sending>, Result<Answer, Failure>),
-    /// What became of what was to be applied again.
+    /// The results of applying changes again.
     Again(Result<Vec<(Item, Done)>, Failure>),
-    /// An effect could not start: too many are under way.
+    /// An effect could not start: too many are in progress.
     Busy(Goal),
-    /// A signal asks to leave.
+    /// A signal to quit.
     Quit,
-    /// A signal asks to be put aside.
+    /// A signal to suspend.
     Suspend,
     /// The process was continued after a stop.
     Resumed,
-    /// A thread died; nothing good can come of going on.
+    /// A thread died; the app cannot continue.
     Fatal(String),
 }
 
@@ -48,25 +48,25 @@ pub(crate) struct Snapshot {
     pub(crate) status: Status,
     /// The buckets, each with the server's clock when its page was read.
     pub(crate) buckets: Vec<(u64, BucketView)>,
-    /// Whether there are more buckets than are read.
+    /// Whether more buckets exist than were read.
     pub(crate) truncated: bool,
     /// The rules, when their generation moved.
     pub(crate) rules: Option<Rules>,
     /// The events since the last poll.
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
-    /// Events that were gone before they were read.
+    /// The number of events that were dropped before they were read.
     pub(crate) events_lost: u64,
 }
 
-/// Why something did not work.
+/// The failure of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failure {
-    /// In words.
+    /// The error text.
     pub(crate) text: String,
-    /// What the answer said.
+    /// The problem in the answer.
     pub(crate) problem: Option<Box<ProblemAnswer>>,
-    /// Whether what was asked for may have been done all the same.
+    /// Whether the request may have been carried out anyway.
     pub(crate) in_doubt: bool,
 }
 

@@ -16,12 +16,12 @@ pub(crate) struct KeyForm {
 }
 
 impl KeyForm {
-    /// A form that asks this.
-    pub(crate) fn new(start: Start, place: KeyPlace, asked: &[Asked]) -> Self {
+    /// A form with these prompts.
+    pub(crate) fn new(start: Start, place: KeyPlace, prompts: &[Asked]) -> Self {
         Self {
             start,
             place,
-            fields: asked.iter().map(field).collect(),
+            fields: prompts.iter().map(field).collect(),
             focus: 0,
         }
     }
@@ -31,7 +31,7 @@ impl KeyForm {
         format!("{} {}", self.start.title(), self.place.key)
     }
 
-    /// Moves `step` fields on, round at the ends.
+    /// Moves by `step` fields, with wrap-around.
     pub(crate) fn step(&mut self, step: isize) {
         let last = self.fields.len().saturating_sub(1);
         self.focus = match self.focus.checked_add_signed(step) {
@@ -41,7 +41,7 @@ impl KeyForm {
         };
     }
 
-    /// Gives a key to the focused field.
+    /// Passes a key to the focused field.
     pub(crate) fn press(&mut self, press: Press) {
         if let Some(field) = self.fields.get_mut(self.focus) {
             match &mut field.input {
@@ -52,7 +52,7 @@ impl KeyForm {
         self.check();
     }
 
-    /// Gives pasted text to the focused field.
+    /// Passes pasted text to the focused field.
     pub(crate) fn paste(&mut self, text: &str) {
         let field = self.fields.get_mut(self.focus);
         if let Some(Input::Text(line)) = field.map(|field| &mut field.input) {
@@ -69,7 +69,7 @@ impl KeyForm {
         Typed(typed.collect())
     }
 
-    /// Checks everything, and puts problems under their fields; whether there are none.
+    /// Validates all fields, and puts problems under them; true if there are none.
     pub(crate) fn check(&mut self) -> bool {
         let wrong = self.start.wrong(&self.place, &self.typed());
         for field in &mut self.fields {
@@ -85,7 +85,7 @@ impl KeyForm {
         self.start.of_form(&self.place, &self.typed())
     }
 
-    /// The question before it is sent; `None` while its rule is not known.
+    /// The question before it is sent; `None` while its rule is unknown.
     pub(crate) fn question(&self) -> Option<Pending> {
         self.change().map(Pending::change)
     }

@@ -1,4 +1,4 @@
-//! The command palette's search: letters in order, the closer together and the earlier the better.
+//! The command palette's search: letters in order; matches that are closer together and earlier rank higher.
 
 use super::command::Binding;
 use super::keys;
@@ -16,18 +16,18 @@ pub(crate) fn search(text: &str) -> Vec<&'static Binding> {
         .filter_map(|binding| {
             let name = score(&wanted, binding.short);
             let help = score(&wanted, binding.help).map(|score| score.saturating_add(100));
-            // Letters scattered over a sentence are no match.
+            // Letters scattered over a sentence do not match.
             let help = help.filter(|score| *score < 100 + MOST_SKIPPED);
             let best = [name, help].into_iter().flatten().min();
             best.map(|score| (score, binding))
         })
         .collect();
-    // Stable: equals stay in the order of the table.
+    // The sort is stable: equal scores stay in the order of the table.
     found.sort_by_key(|(score, _)| *score);
     found.into_iter().map(|(_, binding)| binding).collect()
 }
 
-/// How badly `text` matches, lowest best: what is skipped before and between the letters.
+/// The score of `text`, lowest is best: the characters skipped before and between the letters.
 fn score(wanted: &str, text: &str) -> Option<u64> {
     let mut skipped = 0_u64;
     let mut rest = text.char_indices();
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(first("undo"), Some(Command::Undo));
         assert_eq!(first("frz"), Some(Command::Freeze));
         assert_eq!(
-            first("as good"),
+            first("initial"),
             Some(Command::Start(crate::change::Start::Reset))
         );
         assert_eq!(first("zzzz"), None);

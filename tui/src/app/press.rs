@@ -1,4 +1,4 @@
-//! Keys, mouse and what they are called, without any terminal library.
+//! Keys, mouse and their names, without any terminal library.
 
 use std::fmt;
 
@@ -79,7 +79,7 @@ impl fmt::Display for Press {
     }
 }
 
-/// What the mouse did.
+/// An action of the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MouseAction {
     Click,
@@ -87,7 +87,7 @@ pub(crate) enum MouseAction {
     WheelDown,
 }
 
-/// What the mouse did, and where.
+/// An action of the mouse with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mouse {
     pub(crate) action: MouseAction,

@@ -1,4 +1,4 @@
-//! A question that lies over the screen, and the action that "yes" starts.
+//! A question over the screen, and the action of "yes".
 
 use super::effects::Sending;
 use crate::change::Change;
@@ -17,7 +17,7 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Change(Box<Sending>),
-    /// Apply again what a restart took.
+    /// Apply again the changes lost in a restart.
     Again(Vec<Item>),
 }
 
@@ -28,7 +28,7 @@ impl Pending {
         Self::new(question, change, false)
     }
 
-    /// The question before an own change is taken back by `change`.
+    /// The question before `change`, which undoes one of the user's changes.
     pub(crate) fn undo(question: Question, change: Change) -> Self {
         Self::new(question, change, true)
     }

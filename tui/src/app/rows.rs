@@ -1,4 +1,4 @@
-//! A bucket as a row: its numbers, and how they look some time after they were read.
+//! A bucket as a row: its numbers, and their values some time after they were read.
 
 use loudou_api::{BucketView, LimitView};
 use loudou_limiter::Nanos;
@@ -6,7 +6,7 @@ use loudou_limiter::Nanos;
 use super::history::Rates;
 use crate::num::fraction;
 
-/// What tells buckets apart.
+/// The identity of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketName {
     pub(crate) rule: String,
@@ -30,17 +30,17 @@ pub(crate) struct Row {
     pub(crate) view: BucketView,
     /// The server's clock when it was read.
     pub(crate) as_of_ns: u64,
-    /// What it did since the poll before; `None` when it was not there.
+    /// Its rates since the previous poll; `None` if that did not have it.
     pub(crate) rates: Option<Rates>,
 }
 
 impl Row {
-    /// The limit that refuses or is nearest to it.
+    /// The limit that refuses or is the nearest to refusing.
     pub(crate) fn limit(&self) -> Option<&LimitView> {
         self.view.limits.get(self.view.reported)
     }
 
-    /// How full the reported limit is, `age` after it was read.
+    /// The level of the reported limit, `age` after it was read.
     pub(crate) fn level(&self, age: Nanos) -> f64 {
         self.limit().map_or(0.0, |limit| level(limit, age))
     }
@@ -50,7 +50,7 @@ impl Row {
         self.limit().map_or(0.0, tone)
     }
 
-    /// How long until a request is admitted, `age` after it was read; `None` when it is now or never.
+    /// The time until a request is admitted, `age` after it was read; `None` if it is 0 or endless.
     pub(crate) fn retry_after_ns(&self, age: Nanos) -> Option<u64> {
         let wait = match &self.view.ban {
             Some(ban) => ban.until_ns?.saturating_sub(self.as_of_ns),
@@ -59,31 +59,31 @@ impl Row {
         Some(wait.saturating_sub(age.get())).filter(|wait| *wait > 0)
     }
 
-    /// How long it has not been touched, `age` after it was read.
+    /// The time since its last request, `age` after it was read.
     pub(crate) fn idle_ns(&self, age: Nanos) -> u64 {
         let idle = self.as_of_ns.saturating_sub(self.view.last_seen_ns);
         idle.saturating_add(age.get())
     }
 
-    /// Refused per second, or nothing known.
+    /// Refused per second; 0 if unknown.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
     }
 
-    /// Admitted per second, or nothing known.
+    /// Admitted per second; 0 if unknown.
     pub(crate) fn admitted(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.admitted)
     }
 }
 
-/// How full a limit is, from 0 to 1, `age` after it was read: most drain with time.
+/// The level of a limit from 0 to 1, `age` after it was read: most limits drain over time.
 pub(crate) fn level(limit: &LimitView, age: Nanos) -> f64 {
     let (part, whole) = limit.level(age.get());
     fraction(part, whole)
 }
 
 /// The level whose colour a limit has: as it was read, so that colours change with polls and not with
-/// every frame; a limit that refuses is full.
+/// every frame; a refusing limit counts as full.
 pub(crate) fn tone(limit: &LimitView) -> f64 {
     if limit.retry_after_ns.is_some() {
         1.0

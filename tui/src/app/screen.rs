@@ -14,7 +14,7 @@ pub(crate) enum Screen {
     Events,
 }
 
-/// Where a key works: a set of places.
+/// A set of places where a key works.
 pub(crate) type Places = u32;
 pub(crate) const FILTER: Places = 1;
 pub(crate) const SORT: Places = 1 << 1;
@@ -26,7 +26,7 @@ pub(crate) const FORM_CONFIRM: Places = 1 << 6;
 pub(crate) const FORM_SENDING: Places = 1 << 7;
 pub(crate) const FORM_CONFLICT: Places = 1 << 8;
 pub(crate) const KEY_FORM: Places = 1 << 9;
-/// All screens, when nothing lies over them.
+/// All screens, while no dialog is open.
 pub(crate) const BROWSE: Places = Places::MAX << 10;
 /// Screens on which a bucket can be selected.
 pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.place();
@@ -34,7 +34,7 @@ pub(crate) const A_BUCKET: Places = Screen::Buckets.place() | Screen::Bucket.pla
 pub(crate) const A_RULE: Places = A_BUCKET | Screen::Rules.place();
 
 impl Screen {
-    /// The screen that the app starts with, and that `Esc` leads back to.
+    /// The first screen, and the target of `Esc`.
     pub(crate) const HOME: Self = Self::Buckets;
 
     /// Its place in the key table.

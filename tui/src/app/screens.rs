@@ -1,4 +1,4 @@
-//! The table of screens. A new one is a file here, a line in the table, and a name in
+//! The table of screens. A new screen needs a file here, a line in the table, and a name in
 //! [`screen`](super::screen).
 
 use super::rows::{BucketName, Row};
@@ -33,7 +33,7 @@ pub(crate) fn shown(state: &State) -> &'static dyn View {
     view(state.screen)
 }
 
-/// The screen `step` places after `from`, among those that take turns.
+/// The screen `step` tabs after `from`, among those that the keys for next and previous include.
 pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     let turns: Vec<Screen> = SCREENS
         .iter()
@@ -49,7 +49,7 @@ pub(crate) fn turn(from: Screen, step: isize) -> Screen {
     turns.get(next).copied().unwrap_or(Screen::HOME)
 }
 
-/// The screens of `places`, in words.
+/// The titles of the screens of `places`.
 pub(crate) fn names(places: Places) -> String {
     let views = SCREENS
         .iter()

@@ -1,4 +1,4 @@
-//! The whole state of the app: what was read, what is shown, and what is being asked.
+//! The whole state of the app: the data read, the current view, and the open dialog.
 
 use std::collections::BTreeMap;
 
@@ -23,33 +23,33 @@ use crate::live::ledger::Ledger;
 /// The most events that are kept.
 pub(crate) const MAX_EVENTS: usize = 500;
 
-/// What is said of a change until it is answered.
+/// The message while a change is being sent.
 pub(crate) const SENDING: &str = "sending";
 
-/// What does not change while the app runs.
+/// The settings, which do not change while the app runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// The address of the admin listener.
     pub(crate) url: String,
-    /// Whether changes are off because the user said so.
+    /// Whether the user has turned changes off.
     pub(crate) read_only: bool,
-    /// How often to poll.
+    /// The poll interval.
     pub(crate) interval: Nanos,
 }
 
-/// What keys go to. Each mode has its own data, so no two can be on at once.
+/// The receiver of keys. Each mode has its own data, so only one can be active.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Mode {
     /// The screen itself.
     #[default]
     Browse,
-    /// The filter line; with the filter as it was before.
+    /// The filter line, with the previous filter.
     Filter(Line, String),
-    /// The sort menu; with the chosen row.
+    /// The sort menu, with the selected row.
     Sort(usize),
-    /// The keys of this screen; with the first line shown.
+    /// The keys of this screen, with the first line shown.
     Help(usize),
-    /// The command palette.
+    /// The command palette, with the selected row.
     Palette(Line, usize),
     /// A question.
     Confirm(Box<Pending>),
@@ -59,7 +59,7 @@ pub(crate) enum Mode {
     OfKey(Box<KeyForm>),
 }
 
-/// Everything that was read, as of the last poll that is shown.
+/// All data read, as of the last poll that is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     pub(crate) status: Status,
@@ -70,38 +70,38 @@ pub(crate) struct Data {
     pub(crate) events_lost: u64,
     pub(crate) rows: Vec<Row>,
     pub(crate) truncated: bool,
-    /// How wide the longest rule and the longest key are.
+    /// The widths of the longest rule and the longest key.
     pub(crate) longest: (u16, u16),
-    /// When it was read.
+    /// The time at which it was read.
     pub(crate) read_at: Nanos,
 }
 
-/// Counters through time.
+/// Counters over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) buckets: BTreeMap<BucketName, Track>,
     pub(crate) rules: BTreeMap<String, Track>,
 }
 
-/// The Buckets table: what of the rows is shown, and how.
+/// The Buckets table: its sort, filter and selection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) sort: Sort,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
-    /// What is wrong with the text being typed; the last good filter holds.
+    /// The problem of the text being typed; the last valid filter stays in effect.
     pub(crate) filter_error: Option<String>,
-    /// Indices of the rows that pass, in order.
+    /// The indices of the rows that pass the filter, in order.
     pub(crate) visible: Vec<usize>,
-    /// The bucket the selection sticks to; the top row while nobody moved.
+    /// The bucket that the selection follows; `None` until the user moves: the top row.
     pub(crate) pinned: Option<BucketName>,
-    /// Where in `visible` the selection is.
+    /// The index of the selection in `visible`.
     pub(crate) at: usize,
     /// The first row on screen.
     pub(crate) offset: usize,
 }
 
-/// A message that goes away by itself.
+/// A message that disappears after a few seconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Toast {
     pub(crate) text: String,
@@ -109,19 +109,19 @@ pub(crate) struct Toast {
     pub(crate) until: Nanos,
 }
 
-/// A frozen screen: polls go on, and the newest waits.
+/// A frozen screen: polling continues, and the newest snapshot waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) since: Nanos,
     pub(crate) waiting: Option<(Box<Snapshot>, Nanos)>,
 }
 
-/// How the app ends.
+/// The way the app ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// As asked.
+    /// On request.
     Quit,
-    /// Because of this.
+    /// On a fatal error.
     Fatal(String),
 }
 
@@ -141,25 +141,25 @@ pub(crate) struct State {
     pub(crate) table: Table,
     /// The bucket of the Bucket screen.
     pub(crate) open: Option<BucketName>,
-    /// The limit drawn on the Bucket screen; the reported one when none was chosen.
+    /// The limit drawn on the Bucket screen; `None` for the reported one.
     pub(crate) limit: Option<usize>,
     /// The selected line of screens that are plain lists.
     pub(crate) selected: BTreeMap<Screen, usize>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) toasts: Vec<Toast>,
-    /// Own edits that can be taken back, newest last.
+    /// The user's changes that can be undone, newest last.
     pub(crate) undos: Vec<Undo>,
-    /// A rule that was just changed, and until when its rows stand out.
+    /// A rule that was just changed, and the end of its highlight.
     pub(crate) changed: Option<(String, Nanos)>,
-    /// What is live, and what restarts took.
+    /// The live changes, and those lost in restarts.
     pub(crate) ledger: Ledger,
-    /// Whether the status line offers to apply again what a restart took.
+    /// Whether the status line offers to apply lost changes again.
     pub(crate) offers: bool,
     pub(crate) exit: Option<Exit>,
 }
 
 impl State {
-    /// The state before anything was read.
+    /// The state before the first poll.
     pub(crate) fn new(settings: Settings, size: (u16, u16)) -> Self {
         Self {
             settings,
@@ -168,21 +168,21 @@ impl State {
         }
     }
 
-    /// How long ago the shown data were read; stands still while frozen.
+    /// The age of the shown data; constant while frozen.
     pub(crate) fn age(&self) -> Nanos {
         let until = self.frozen.as_ref().map_or(self.now, |frozen| frozen.since);
         let read_at = self.data.as_ref().map_or(until, |data| data.read_at);
         until.since(read_at)
     }
 
-    /// The part of the age by which levels are drawn lower: past that they are not known.
+    /// The age by which levels are drawn lower, at most two poll intervals.
     pub(crate) fn drain_age(&self) -> Nanos {
-        // Extrapolating further than polling explains would be inventing.
+        // Beyond that, levels are unknown and not extrapolated.
         let most = self.settings.interval.get().saturating_mul(2);
         self.age().min(Nanos::new(most))
     }
 
-    /// Whether the shown data are older than polling explains.
+    /// Whether the shown data are older than polling explains: three intervals, and at least 2 s.
     pub(crate) fn is_stale(&self) -> bool {
         let patience = self.settings.interval.get().saturating_mul(3);
         self.data.is_some()
@@ -195,14 +195,14 @@ impl State {
         self.data.as_ref().map_or(0, |data| data.status.now_ns)
     }
 
-    /// The server's wall clock now, as far as the last poll tells.
+    /// The server's wall clock as of the last poll.
     pub(crate) fn unix_ms(&self) -> u64 {
         let status = self.waiting().map(|waiting| &waiting.status);
         let status = status.or_else(|| self.data.as_ref().map(|data| &data.status));
         status.map_or(0, |status| status.unix_ms)
     }
 
-    /// What was read last, while the screen is frozen and does not show it.
+    /// The last snapshot, if the screen is frozen and does not show it.
     fn waiting(&self) -> Option<&Snapshot> {
         let waiting = self.frozen.as_ref()?.waiting.as_ref();
         waiting.map(|(snapshot, _)| snapshot.as_ref())
@@ -214,7 +214,7 @@ impl State {
         waiting.map_or_else(|| self.server_ns(), |waiting| waiting.status.now_ns)
     }
 
-    /// What the last poll, shown or not, tells of the ban of a bucket as it is after `after_ns`.
+    /// The ban of a bucket in the last poll, shown or not, if that was read after `after_ns`.
     pub(crate) fn seen_after(&self, id: &BucketName, after_ns: u64) -> Seen {
         let (found, all) = if let Some(waiting) = self.waiting() {
             let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// Why nothing may be changed, if so.
+    /// The reason why nothing may be changed, if any.
     pub(crate) fn locked(&self) -> Option<&'static str> {
         if self.settings.read_only {
             return Some("read-only: started with --read-only");
@@ -264,13 +264,13 @@ impl State {
         self.selected.get(&screen).copied().unwrap_or(0)
     }
 
-    /// The row of the open bucket, if it still lives.
+    /// The row of the open bucket, if it still exists.
     pub(crate) fn open_row(&self) -> Option<&Row> {
         let id = self.open.as_ref()?;
         self.data.as_ref()?.rows.iter().find(|row| row.id == *id)
     }
 
-    /// A rule by its place.
+    /// A rule by its index.
     pub(crate) fn rule_view(&self, index: usize) -> Option<&RuleView> {
         self.data.as_ref()?.rules.rules.get(index)
     }
@@ -287,7 +287,7 @@ impl State {
         rates.reduce(Rates::plus)
     }
 
-    /// Says something for a few seconds. The same text is not said twice at once.
+    /// Shows a message for a few seconds. The same text is never shown twice at once.
     pub(crate) fn toast(&mut self, is_bad: bool, text: impl Into<String>) {
         const SHOWN: Nanos = Nanos::from_secs(6);
         const MOST: usize = 3;
@@ -303,7 +303,7 @@ impl State {
         });
     }
 
-    /// A change was answered: it is not being sent any more.
+    /// Removes the "sending" message after the answer to a change.
     pub(crate) fn sent(&mut self) {
         self.toasts.retain(|toast| toast.text != SENDING);
     }

@@ -48,7 +48,7 @@ fn edit_of(sending: &Sending) -> &Edit {
     }
 }
 
-fn said(state: &State) -> String {
+fn messages(state: &State) -> String {
     let texts: Vec<&str> = state
         .toasts
         .iter()
@@ -163,31 +163,31 @@ fn a_filter_with_a_mistake_is_not_kept() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "/refused > x<ret>");
     assert!(matches!(state.mode, Mode::Filter(..)));
-    assert!(said(&state).contains("wants a number"));
+    assert!(messages(&state).contains("needs a number"));
     type_keys(&mut state, "<bs>5<ret>");
     assert_eq!(state.table.visible.len(), 1);
 }
 
 #[test]
-fn a_viewer_changes_nothing_and_is_told_why() {
+fn a_viewer_changes_nothing_and_sees_why() {
     let mut viewer = state(SIZE, 3);
     if let Some(data) = &mut viewer.data {
         data.status.access = Access::View;
     }
     assert!(type_keys(&mut viewer, "exubo").is_empty());
     assert!(matches!(viewer.mode, Mode::Browse));
-    assert!(said(&viewer).contains("may only view"));
+    assert!(messages(&viewer).contains("may only view"));
     let mut locked = state(SIZE, 3);
     locked.settings.read_only = true;
     assert!(type_keys(&mut locked, "e").is_empty());
-    assert!(said(&locked).contains("--read-only"));
+    assert!(messages(&locked).contains("--read-only"));
 }
 
 #[test]
-fn a_key_of_another_screen_says_where_it_works() {
+fn a_key_of_another_screen_shows_where_it_works() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "3/");
-    assert!(said(&state).contains("/ (filter) works on: Buckets"));
+    assert!(messages(&state).contains("/ (filter) works only on: Buckets"));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_frozen_screen_stands_still_and_catches_up() {
 }
 
 #[test]
-fn lost_connection_keeps_the_data_and_says_their_age() {
+fn a_lost_connection_keeps_the_data_and_shows_their_age() {
     let mut state = state(SIZE, 3);
     let failure = Failure {
         text: "cannot reach".to_owned(),
@@ -222,7 +222,7 @@ fn lost_connection_keeps_the_data_and_says_their_age() {
     assert_eq!(state.age(), Nanos::from_secs(4));
     feed(&mut state, 9);
     assert!(!state.is_stale());
-    assert!(said(&state).contains("connected again"));
+    assert!(messages(&state).contains("connected again"));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn the_palette_finds_and_runs() {
     type_keys(&mut state, ":events<ret>");
     assert_eq!(state.screen, Screen::Events);
     type_keys(&mut state, ":filter<ret>");
-    assert!(said(&state).contains("works on: Buckets"));
+    assert!(messages(&state).contains("works only on: Buckets"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One step of the app: something happened, the state changes, effects are wished for.
+//! One step of the app: a message changes the state and requests effects.
 
 use loudou_limiter::Nanos;
 
@@ -52,7 +52,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     effects
 }
 
-/// When to call with [`Msg::Tick`] if nothing happens before: for ages, and for water that falls.
+/// The time until the next [`Msg::Tick`] if no message comes earlier: for ages, and for the animation.
 pub(crate) fn tick_after(state: &State) -> Nanos {
     let moving = screens::shown(state).about().moves && state.frozen.is_none() && !state.is_stale();
     let tick = Nanos::from_millis(if moving { 80 } else { 250 });
@@ -111,9 +111,9 @@ fn busy(state: &mut State, goal: Goal) {
             {
                 form.stage = Stage::Editing;
             }
-            state.toast(true, "not sent: earlier requests are still under way");
+            state.toast(true, "not sent: earlier requests are still in progress");
         }
-        Goal::Other => state.toast(true, "not sent: earlier requests are still under way"),
+        Goal::Other => state.toast(true, "not sent: earlier requests are still in progress"),
     }
 }
 
@@ -130,7 +130,7 @@ fn pressed(state: &mut State, press: Press, effects: &mut Vec<Effect>) {
                 let names = screens::names(binding.places);
                 state.toast(
                     true,
-                    format!("{press} ({}) works on: {names}", binding.short),
+                    format!("{press} ({}) works only on: {names}", binding.short),
                 );
             }
         }

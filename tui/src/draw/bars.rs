@@ -1,12 +1,12 @@
-//! Bars in eighths of a cell: a level from left to right, and counts through time from the bottom up. In
-//! ASCII other characters stand for them.
+//! Bars in eighths of a cell: a level from left to right, and counts over time from the bottom up. ASCII
+//! has substitute characters.
 
 use ratatui::style::Style;
 
 use super::pen::Pen;
 use crate::num::{share, whole};
 
-/// A cell filled from the bottom, by eighths; and what stands for that in ASCII.
+/// A cell filled from the bottom, by eighths, and its ASCII substitute.
 const RISING: [(char, char); 9] = [
     (' ', ' '),
     ('▁', '.'),
@@ -19,7 +19,7 @@ const RISING: [(char, char); 9] = [
     ('█', '#'),
 ];
 
-/// A cell filled from the left, by eighths; and what stands for that in ASCII.
+/// A cell filled from the left, by eighths, and its ASCII substitute.
 const GROWING: [(char, char); 9] = [
     (' ', ' '),
     ('▏', ' '),
@@ -48,8 +48,8 @@ fn glyph(glyphs: &[(char, char); 9], eighths: u16, ascii: bool) -> char {
     if ascii { plain } else { glyph }
 }
 
-/// The number of eighths that `part` of `total` fills in `cells` cells, rounded up so that a little is
-/// visible; in ASCII only whole cells.
+/// The number of eighths that `part` of `total` fills in `cells` cells, rounded up so that small parts
+/// stay visible; in ASCII only whole cells.
 pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     let step = if ascii { 8 } else { 1 };
     let steps = cells.saturating_mul(8) / step;
@@ -59,7 +59,7 @@ pub(crate) fn filled(part: u64, total: u64, cells: u16, ascii: bool) -> u16 {
     filled.saturating_mul(step)
 }
 
-/// The number of eighths that a level of 0 to 1 fills in `cells` cells. A little is never drawn as nothing.
+/// The number of eighths that a level of 0 to 1 fills in `cells` cells. A level above 0 fills at least one.
 pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     if level > 0.0 {
         share(level, cells.saturating_mul(8)).max(1)
@@ -68,7 +68,7 @@ pub(crate) fn filled_by_level(level: f64, cells: u16) -> u16 {
     }
 }
 
-/// The part of `eighths` that falls into cell number `cell`.
+/// The eighths of `eighths` that fall into cell number `cell`.
 pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
     eighths.saturating_sub(cell.saturating_mul(8)).min(8)
 }
@@ -106,7 +106,7 @@ pub(crate) fn peak(values: &[Option<f64>]) -> f64 {
     values.iter().flatten().copied().fold(0.0, f64::max)
 }
 
-/// Values as columns over the whole area of `pen`, the largest at the top; dots where nothing is known.
+/// Values as columns over the whole area of `pen`, the largest at the top; dots where values are unknown.
 pub(crate) fn columns(pen: &mut Pen<'_>, values: &[Option<f64>], top: f64, style: Style) {
     let theme = pen.theme;
     let height = pen.height();

@@ -1,4 +1,4 @@
-//! A box over the screen: border, title, and lines that scroll when there are too many.
+//! A box over the screen: border, title, and lines that scroll if there are too many.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;

@@ -1,4 +1,4 @@
-//! Writing into a part of the frame: clipped, and safe whatever the text.
+//! Writing into a part of the frame: clipped, and safe for any text.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::theme::Theme;
 use super::words::{self, safe};
 
-/// A part of the frame, with coordinates from its own corner.
+/// A part of the frame, with coordinates relative to its top left corner.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     pub(crate) area: Rect,
@@ -26,7 +26,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A pen for a part of this one's area.
+    /// A pen for a part of this pen's area.
     pub(crate) fn part(&mut self, x: u16, y: u16, width: u16, height: u16) -> Pen<'_> {
         let part = Rect {
             x: self.area.x.saturating_add(x),
@@ -41,22 +41,22 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Its width.
+    /// The width of the area.
     pub(crate) const fn width(&self) -> u16 {
         self.area.width
     }
 
-    /// Its height.
+    /// The height of the area.
     pub(crate) const fn height(&self) -> u16 {
         self.area.height
     }
 
-    /// Writes `text` up to the right edge; returns where it ends.
+    /// Writes `text` up to the right edge; returns its end.
     pub(crate) fn text(&mut self, x: u16, y: u16, text: &str, style: Style) -> u16 {
         self.within(x, y, self.area.width.saturating_sub(x), text, style)
     }
 
-    /// Writes `text` in at most `width` cells; returns where it ends. What does not fit ends in `…`.
+    /// Writes `text` in at most `width` cells; returns its end. Text that does not fit is cut with `…`.
     pub(crate) fn within(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let room = width.min(self.area.width.saturating_sub(x));
         let mut at = x;
@@ -70,7 +70,7 @@ impl<'a> Pen<'a> {
         at
     }
 
-    /// The same at the right edge of `width` cells.
+    /// Writes `text` at the right edge of `width` cells.
     pub(crate) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let text = safe(text);
         let text = self.theme.fit(&text, width);
@@ -84,13 +84,13 @@ impl<'a> Pen<'a> {
         );
     }
 
-    /// The same in the middle.
+    /// Writes `text` in the middle of the line.
     pub(crate) fn middle(&mut self, y: u16, text: &str, style: Style) {
         let free = self.area.width.saturating_sub(words::width(&safe(text)));
         self.text(free / 2, y, text, style);
     }
 
-    /// Writes parts one after the other; returns where they end.
+    /// Writes parts one after the other; returns their end.
     pub(crate) fn spans(&mut self, x: u16, y: u16, spans: &[(&str, Style)]) -> u16 {
         spans
             .iter()
@@ -107,7 +107,7 @@ impl<'a> Pen<'a> {
         }
         let at = (self.area.x.saturating_add(x), self.area.y.saturating_add(y));
         if let Some(cell) = self.buffer.cell_mut(at) {
-            // Nothing of what was there before: its colour must not shine through.
+            // The reset removes earlier colours.
             cell.reset();
             cell.set_char(c).set_style(style);
         }
@@ -123,7 +123,7 @@ impl<'a> Pen<'a> {
         self.buffer.set_style(line.intersection(self.area), style);
     }
 
-    /// Marks a line as selected; the colours on it stay.
+    /// Marks a line as selected; its colours stay.
     pub(crate) fn select_line(&mut self, y: u16) {
         let row = self.area.y.saturating_add(y);
         if y >= self.area.height {
@@ -152,7 +152,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Greys everything: what is shown is old.
+    /// Greys everything: the shown data are old.
     pub(crate) fn dim_all(&mut self) {
         self.buffer.set_style(self.area, self.theme.stale);
     }

@@ -1,8 +1,8 @@
-//! Colours and glyphs by what they mean, not by where they stand.
+//! Colours and glyphs by meaning, not by place.
 //!
-//! Colour is never the only sign: the selection is reversed, states carry a glyph or a word, refused
-//! drops have a shape of their own. Without colour only bold, dim and reversed remain; in ASCII every
-//! glyph has a plain stand-in.
+//! Colour is never the only sign: the selection is reversed, states have a glyph or a word, refused
+//! drops have a separate shape. Without colour only bold, dim and reversed remain; in ASCII every glyph
+//! has a plain substitute.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::num::{cells, share};
 
-/// Roles of colours, and which glyphs may be used.
+/// The roles of colours, and the allowed glyphs.
 #[derive(Clone, Debug)]
 pub(crate) struct Theme {
     pub(crate) ascii: bool,
@@ -25,9 +25,9 @@ pub(crate) struct Theme {
     pub(crate) warn: Style,
     pub(crate) bad: Style,
     pub(crate) selected: Style,
-    /// A selected line, over the colours that are there.
+    /// A selected line, on top of its colours.
     pub(crate) row: Style,
-    /// Text without a colour of its own, on a selected line.
+    /// Uncoloured text on a selected line.
     pub(crate) row_text: Style,
     pub(crate) changed: Style,
     pub(crate) banner: Style,
@@ -40,13 +40,13 @@ pub(crate) struct Theme {
     full: &'static [u8],
 }
 
-/// From the surface down.
+/// The colours of water, from the surface down.
 const CALM: &[u8] = &[117, 81, 75, 39, 33, 32, 26, 25];
 const HIGH: &[u8] = &[229, 222, 221, 220, 214, 178, 172, 136];
 const FULL: &[u8] = &[224, 217, 210, 203, 197, 161, 125, 124];
 
 impl Theme {
-    /// The theme for a terminal that has colour or not, and more than ASCII or not.
+    /// The theme for a terminal with or without colour, and with or without non-ASCII characters.
     pub(crate) fn new(color: bool, ascii: bool) -> Self {
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);
@@ -105,8 +105,7 @@ impl Theme {
         }
     }
 
-    /// The colour of water: `level` is how full it is, `depth` how far below the surface, both from 0
-    /// to 1.
+    /// The colour of water at the fill `level` and the `depth` below the surface, both from 0 to 1.
     pub(crate) fn water(&self, level: f64, depth: f64) -> Style {
         let inks = if level >= 0.95 {
             self.full
@@ -134,7 +133,7 @@ impl Theme {
     }
 
     /// One of two texts.
-    pub(crate) const fn say(&self, text: &'static str, ascii: &'static str) -> &'static str {
+    pub(crate) const fn pick_text(&self, text: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { text }
     }
 

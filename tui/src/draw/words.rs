@@ -1,10 +1,10 @@
-//! Numbers and ages as they are drawn.
+//! The text of numbers and ages.
 
 pub(crate) use crate::cells::{safe, width, wrap};
 use crate::num::float;
 use crate::text::humanise;
 
-/// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` when it is not known.
+/// A rate in at most six cells: `0`, `0.4`, `96`, `1.2k`; `-` if it is unknown.
 pub(crate) fn rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),
@@ -39,7 +39,7 @@ fn scaled(n: f64) -> String {
     format!("{n:.0}")
 }
 
-/// A share in percent. Anything above nothing is at least 1 %, anything below all at most 99 %.
+/// A share in percent. A share above 0 is at least 1 %, a share below 1 at most 99 %.
 pub(crate) fn percent(share: f64) -> String {
     let rounded = (share * 100.0).round();
     let shown = if share <= 0.0 {
@@ -52,7 +52,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{shown:.0}%")
 }
 
-/// How long ago, in whole units: tenths of a second would only flicker.
+/// An age in whole seconds: tenths would only flicker.
 pub(crate) fn seen(ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     if ns < SECOND {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_short() {
-        for (value, said) in [
+        for (value, text) in [
             (0.0, "0"),
             (0.04, "0.04"),
             (0.42, "0.4"),
@@ -79,7 +79,7 @@ mod tests {
             (456_789.0, "457k"),
             (2e9, "2.0G"),
         ] {
-            assert_eq!(rate(Some(value)), said);
+            assert_eq!(rate(Some(value)), text);
         }
         assert_eq!(rate(None), "-");
         assert_eq!(amount(9_999), "9999");

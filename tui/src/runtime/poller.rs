@@ -14,16 +14,16 @@ use crate::client::{BucketsQuery, Client, ClientError};
 use crate::clock::Clock;
 use crate::num::count;
 
-/// The most buckets of one poll; the screen says when there are more.
+/// The most buckets of one poll; the screen shows if there are more.
 const MOST_BUCKETS: usize = 5_000;
-/// The most pages: a server may answer with short ones.
+/// The most pages of one poll: a server may answer with short pages.
 const MOST_PAGES: usize = 200;
-/// The longest that pages are asked for.
+/// The longest time for which pages are requested.
 const LONGEST: Nanos = Nanos::from_secs(5);
-/// In how many parts the pages and the time are given out.
+/// The number of parts into which the pages and the time are divided.
 const QUARTERS: usize = 4;
 
-/// Polls as often as asked, until nobody asks any more.
+/// Polls once per request, until the requests end.
 pub(super) fn run(
     client: &Client,
     clock: Clock,
@@ -46,7 +46,7 @@ pub(super) fn run(
     }
 }
 
-/// Reads everything; `was_cut` when there were too many buckets for the poll before.
+/// Reads everything; `was_cut` if there were too many buckets for the previous poll.
 fn poll(
     client: &Client,
     clock: Clock,
@@ -58,7 +58,7 @@ fn poll(
         request.instance == status.instance && request.generation == Some(status.generation);
     let rules = if at_hand { None } else { Some(client.rules()?) };
     let events = events(client, request)?;
-    // Each further scan is of the whole store: only where it may be needed.
+    // Each further scan reads the whole store, so it runs only if it may be needed.
     let many = was_cut || status.store.used > count(MOST_BUCKETS);
     let key = request.key.as_deref();
     let (buckets, truncated) = buckets(client, clock, many, key, &status.instance)?;
@@ -79,7 +79,7 @@ fn poll(
 
 fn events(client: &Client, request: &PollRequest) -> Result<Events, ClientError> {
     let events = client.events(&request.instance, request.after_seq)?;
-    // One that names no process and was started anew counts from 1 again.
+    // A restarted server that does not report its instance counts from 1 again.
     if events.last_seq < request.after_seq && !events.restarted {
         client.events("", 0)
     } else {
@@ -89,8 +89,8 @@ fn events(client: &Client, request: &PollRequest) -> Result<Events, ClientError>
 
 type Buckets = Vec<(u64, BucketView)>;
 
-/// Buckets up to a bound, and whether there are more. Where there are many, those that stand out first,
-/// then those with `key` in their keys. All are of the process `instance`.
+/// Buckets up to a bound, and whether more exist. If there are many, refusing and banned buckets come
+/// first, then those with `key` in their keys. All are of the process `instance`.
 fn buckets(
     client: &Client,
     clock: Clock,
@@ -102,7 +102,7 @@ fn buckets(
     if many {
         let mut refusing = Scan::of(Some(BucketState::Refusing));
         let mut banned = Scan::of(Some(BucketState::Banned));
-        // None crowds out the others, and all leave time for the rest.
+        // No scan crowds out the others, and all leave time for the rest.
         reading.read(&mut refusing, MOST_BUCKETS / 2, 1)?;
         reading.read(&mut banned, MOST_BUCKETS / 4 * 3, 2)?;
         if let Some(key) = key {
@@ -118,7 +118,7 @@ fn buckets(
     Ok((reading.buckets, !all.done))
 }
 
-/// A query, and how far its pages were read.
+/// A query, and the progress of its pages.
 struct Scan {
     query: BucketsQuery,
     done: bool,
@@ -134,7 +134,7 @@ impl Scan {
     }
 }
 
-/// What a poll has read of the buckets, each once.
+/// The buckets that a poll has read so far, each once.
 struct Reading<'a> {
     client: &'a Client,
     clock: Clock,
@@ -158,7 +158,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Goes on with `scan` until there are `most` buckets, or so many quarters of a poll's pages or time
+    /// Continues `scan` until there are `most` buckets, or `quarters` quarters of a poll's pages or time
     /// are used up.
     fn read(&mut self, scan: &mut Scan, most: usize, quarters: usize) -> Result<(), ClientError> {
         let pages = MOST_PAGES.saturating_mul(quarters) / QUARTERS;
@@ -169,7 +169,7 @@ impl<'a> Reading<'a> {
             if room == 0 {
                 break;
             }
-            // No more than there is room for: what is left out comes on the next page.
+            // No more than there is room for: further buckets come on the next page.
             scan.query.limit = Some(room.min(MAX_PAGE));
             let page = self.client.buckets(&scan.query)?;
             if page.instance != self.instance {

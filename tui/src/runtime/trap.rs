@@ -2,8 +2,8 @@
 
 use std::env;
 
-/// Panics when the environment asks thread `name` to.
+/// Panics if the environment names the thread `name`.
 pub(super) fn panic_if_asked(name: &str) {
-    let asked = env::var("LOUDOU_TEST_PANIC").is_ok_and(|wanted| wanted == name);
-    assert!(!asked, "asked to panic by LOUDOU_TEST_PANIC");
+    let requested = env::var("LOUDOU_TEST_PANIC").is_ok_and(|wanted| wanted == name);
+    assert!(!requested, "panic requested by LOUDOU_TEST_PANIC");
 }

@@ -1,4 +1,4 @@
-//! The worker's thread: changes and single reads, in the order they were asked for.
+//! The worker's thread: changes and single reads, in the order of the requests.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
@@ -8,7 +8,7 @@ use crate::client::{Client, ClientError};
 use crate::live::Item;
 use crate::live::apply::{Done, Target};
 
-/// Does what is asked, until nobody asks any more.
+/// Carries out jobs until there are no more senders.
 pub(super) fn run(client: &Client, jobs: &Receiver<Effect>, answers: &SyncSender<Msg>) {
     for job in jobs {
         let Some(msg) = work(client, job) else {
@@ -35,7 +35,7 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
     }
 }
 
-/// Applies again what a restart took, one after the other.
+/// Applies the changes lost in a restart again, one after the other.
 fn again(client: &Client, items: Vec<Item>) -> Result<Vec<(Item, Done)>, ClientError> {
     let mut target = Target::read(client, false)?;
     let done = items.into_iter().map(|item| {

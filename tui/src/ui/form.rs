@@ -14,7 +14,7 @@ use crate::draw::words::{width, wrap};
 use crate::limit_edit;
 use crate::num::cells;
 
-/// Where values start.
+/// The column of the values.
 const VALUE: u16 = 20;
 
 /// Draws the form.
@@ -26,8 +26,8 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
     }
 }
 
-/// A text field with its cursor: a label, then the text, reversed while typing would replace it.
-/// Returns where it ends.
+/// Draws a text field with its cursor: a label, then the text, reversed while typing would replace it.
+/// Returns its end.
 pub(crate) fn field(
     pen: &mut Pen<'_>,
     x: u16,
@@ -47,7 +47,7 @@ pub(crate) fn field(
         let x = pen.text(x, y, &before, theme.selected);
         return pen.text(x, y, " ", style);
     }
-    // A long text shows its end, where the cursor mostly is.
+    // A long text shows its end: the cursor is usually there.
     let room = usize::from(pen.width().saturating_sub(x).saturating_sub(1));
     let hidden = before.chars().count().saturating_sub(room);
     let before: String = before.chars().skip(hidden).collect();
@@ -58,12 +58,12 @@ pub(crate) fn field(
     pen.text(x, y, after.as_str(), style)
 }
 
-/// A line of the form: where it stands and how it is drawn.
+/// A line of the form.
 enum FormRow<'a> {
     Field(usize, &'a Field),
     /// A limit and its algorithm.
     Head(String, String),
-    /// Its lines after the first have no mark.
+    /// A line of a problem, and whether it is the first: only that has a mark.
     Problem(String, bool),
     Text(String, Style),
 }
@@ -130,7 +130,7 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Form
         .map_while(|index| form.limit(index))
         .filter(|limit| !limit.2);
     for (name, algorithm, _) in unknown {
-        let text = format!("{name}: this loudou is too old to edit {algorithm}");
+        let text = format!("{name}: this version of loudou cannot edit {algorithm}");
         rows.push(FormRow::Text(text, theme.warn));
     }
     if state.size.1 >= 20 {
@@ -138,12 +138,9 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Form
         let about = form.fields.get(form.focus).and_then(about);
         let lines = about.map(|text| wrap(text, wide)).unwrap_or_default();
         rows.extend(lines.into_iter().map(|line| FormRow::Text(line, theme.dim)));
-        let changes = change_lines(form, theme.say("→", "->"));
+        let changes = change_lines(form, theme.pick_text("→", "->"));
         if changes.is_empty() {
-            rows.push(FormRow::Text(
-                "nothing is changed yet".to_owned(),
-                theme.dim,
-            ));
+            rows.push(FormRow::Text("no changes yet".to_owned(), theme.dim));
         }
         rows.extend(
             changes
@@ -154,7 +151,7 @@ fn rows<'a>(pen: &Pen<'_>, state: &State, form: &'a Form, wide: u16) -> Vec<Form
     rows
 }
 
-/// The line above the fields of a limit.
+/// The heading of the fields of a limit.
 fn head<'a>(form: &Form, limit: usize) -> Option<FormRow<'a>> {
     let (name, algorithm, _) = form.limit(limit)?;
     Some(FormRow::Head(
@@ -163,7 +160,7 @@ fn head<'a>(form: &Form, limit: usize) -> Option<FormRow<'a>> {
     ))
 }
 
-/// What the focused field means.
+/// The meaning of a field.
 const fn about(field: &Field) -> Option<&'static str> {
     match field.kind {
         Kind::Limit(_, field) => Some(field.doc.text()),
@@ -171,7 +168,7 @@ const fn about(field: &Field) -> Option<&'static str> {
     }
 }
 
-/// A problem in lines as wide as there is room beside its mark.
+/// A problem, wrapped to the room beside its mark.
 pub(super) fn problem_rows_of(problem: &str, wide: u16) -> Vec<String> {
     wrap(problem, wide.saturating_sub(4))
 }
@@ -185,17 +182,21 @@ fn problem_rows<'a>(problem: &str, wide: u16) -> impl Iterator<Item = FormRow<'a
 
 pub(super) fn field_line(pen: &mut Pen<'_>, y: u16, field: &Field, focused: bool) {
     let theme = pen.theme;
-    let mark = if focused { theme.say("▸", ">") } else { " " };
+    let mark = if focused {
+        theme.pick_text("▸", ">")
+    } else {
+        " "
+    };
     let label = if focused { theme.strong } else { theme.plain };
     pen.text(0, y, mark, theme.name);
     pen.within(2, y, VALUE.saturating_sub(3), field.name(), label);
     if matches!(field.input, Input::Text(_)) {
         pen.text(VALUE, y, &" ".repeat(14), theme.field);
     }
-    let unsaid = Some(field.shown(String::new())).filter(|_| field.value().is_empty());
+    let default = Some(field.shown(String::new())).filter(|_| field.value().is_empty());
     let end = match &field.input {
         Input::Text(line) if focused => self::field(pen, VALUE, y, "", line, theme.field),
-        Input::Text(line) => match unsaid.filter(|default| !default.is_empty()) {
+        Input::Text(line) => match default.filter(|default| !default.is_empty()) {
             Some(default) => pen.text(VALUE, y, &format!("({default})"), theme.dim),
             None => pen.text(VALUE, y, &line.text(), theme.field),
         },
@@ -233,13 +234,13 @@ fn hint(field: &Field) -> String {
     let hint = match field.kind {
         Kind::Limit(_, about) => match (about.default, about.form) {
             (_, config::Form::Word(_) | config::Form::Boolean) => "",
-            (Some(default), _) if field.value().is_empty() => return format!("empty: {default}"),
+            (Some(default), _) if field.value().is_empty() => return format!("default: {default}"),
             (_, config::Form::Rate) => "such as 30/60s, 10/s",
             (_, config::Form::Duration(..)) => "such as 250ms, 60s, 5m",
             _ => "",
         },
         Kind::Mode => "",
-        Kind::Carry => "for live levels",
+        Kind::Carry => "of live bucket levels",
         Kind::Asked(prompt) => prompt.hint(),
     };
     hint.to_owned()
@@ -256,7 +257,7 @@ fn change_lines(form: &Form, arrow: &str) -> Vec<String> {
 
 fn confirm(pen: &mut Pen<'_>, form: &Form) {
     let theme = pen.theme;
-    let arrow = theme.say("→", "->");
+    let arrow = theme.pick_text("→", "->");
     let mut lines: Vec<(String, Style)> = change_lines(form, arrow)
         .into_iter()
         .map(|line| (line, theme.changed))
@@ -266,7 +267,7 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
     }
     if lines.is_empty() {
         lines.push((
-            "the same values, only for another time".to_owned(),
+            "the same values, with a new expiry".to_owned(),
             theme.changed,
         ));
     }
@@ -274,11 +275,13 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
     for field in &form.fields {
         let value = field.value();
         let text = match field.kind {
-            Kind::Carry => format!("live levels: {value}"),
+            Kind::Carry => format!("live bucket levels: {value}"),
             Kind::Asked(Prompt::Expires) if value.is_empty() => {
-                "until Envoy restarts or it is dropped".to_owned()
+                "until Envoy restarts or the edit is dropped".to_owned()
             }
-            Kind::Asked(Prompt::Expires) => format!("for {value}, then back to the configuration"),
+            Kind::Asked(Prompt::Expires) => {
+                format!("for {value}, then the configuration applies again")
+            }
             Kind::Asked(Prompt::Reason) if !value.is_empty() => format!("reason: {value}"),
             _ => continue,
         };
@@ -300,7 +303,7 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
     } else {
         let keys = [
             ("Enter", theme.key),
-            (" sends, ", theme.plain),
+            (" send, ", theme.plain),
             ("Esc", theme.key),
             (" back", theme.plain),
         ];
@@ -308,7 +311,7 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
     }
 }
 
-/// Four columns: what, when read, theirs, yours.
+/// Draws four columns: the field, when read, theirs, yours.
 fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
     let theme = pen.theme;
     let lines = form.versus(theirs);
@@ -317,8 +320,8 @@ fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
     let title = format!("{} was changed meanwhile", form.base.name);
     let mut pen = panel::open(pen, &title, wide, height);
     let edit = theirs.edit.as_ref();
-    let who = edit.map_or_else(
-        || "It is back to its configuration".to_owned(),
+    let change = edit.map_or_else(
+        || "No edit is in effect".to_owned(),
         |edit| match edit.reason.as_str() {
             "" => format!("{} edited it", edit.by),
             reason => format!("{} edited it: {reason}", edit.by),
@@ -327,7 +330,7 @@ fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
     pen.text(
         1,
         0,
-        &format!("{who} (generation {})", theirs.generation),
+        &format!("{change} (generation {})", theirs.generation),
         theme.warn,
     );
     let column = pen.width().saturating_sub(VALUE) / 3;
@@ -336,15 +339,15 @@ fn conflict(pen: &mut Pen<'_>, form: &Form, theirs: &RuleView) {
         pen.within(x(n), 2, column, title, theme.dim);
     }
     let last = pen.height().saturating_sub(1);
-    for ([what, read, their, yours], y) in lines.iter().zip(3..last) {
-        pen.within(1, y, VALUE.saturating_sub(2), what, theme.plain);
+    for ([field, read, their, yours], y) in lines.iter().zip(3..last) {
+        pen.within(1, y, VALUE.saturating_sub(2), field, theme.plain);
         pen.within(x(0), y, column, read, theme.dim);
         pen.within(x(1), y, column, their, theme.warn);
         pen.within(x(2), y, column, yours, theme.changed);
     }
     let keys = [
         ("Enter", theme.key),
-        (" go on from theirs with what you typed, ", theme.plain),
+        (" merge your changes into theirs, ", theme.plain),
         ("Esc", theme.key),
         (" back", theme.plain),
     ];

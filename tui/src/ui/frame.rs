@@ -1,4 +1,4 @@
-//! What surrounds every screen: the header with connection and totals, the status line, the footer.
+//! The frame of every screen: the header with connection and totals, the status line, the footer.
 
 use crate::app::again;
 use crate::app::command::{ALWAYS, Binding};
@@ -13,10 +13,15 @@ use crate::num::fraction;
 use crate::text::humanise;
 use ratatui::style::Style;
 
-/// Name, screens, connection; then totals.
+/// Draws name, screens and connection, then totals.
 pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
-    let mut x = pen.text(0, 0, theme.say(" 漏斗 loudou ", " loudou "), theme.name);
+    let mut x = pen.text(
+        0,
+        0,
+        theme.pick_text(" 漏斗 loudou ", " loudou "),
+        theme.name,
+    );
     let (text, style) = connection(pen, state);
     let tabs: Vec<_> = SCREENS
         .iter()
@@ -29,7 +34,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let all = x.saturating_add(wide).saturating_add(width(&text)) < pen.width();
     for (name, screen) in tabs {
         let here = state.screen == screen;
-        // The connection is always there; other screens only where there is room.
+        // The connection is always shown; the other tabs only if there is room.
         if !here && !all {
             continue;
         }
@@ -65,7 +70,7 @@ fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
         Some(false) => {
             let wait = whole_seconds(state.link.due.since(state.now).get());
             let next = if state.link.in_flight.is_some() {
-                "trying".to_owned()
+                "connecting".to_owned()
             } else {
                 format!("retry in {}", humanise(wait))
             };
@@ -79,7 +84,7 @@ fn connection(pen: &Pen<'_>, state: &State) -> (String, Style) {
     }
 }
 
-/// Rounded up to seconds: a running age in tenths is restless.
+/// A time rounded up to seconds: an age in tenths would flicker.
 const fn whole_seconds(ns: u64) -> u64 {
     ns.div_ceil(1_000_000_000).saturating_mul(1_000_000_000)
 }
@@ -147,12 +152,12 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// The body before anything was read.
+/// Draws the body before the first poll.
 pub(crate) fn waiting(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let y = pen.height() / 3;
     match &state.link.error {
-        None => pen.middle(y, "reading the first poll", theme.dim),
+        None => pen.middle(y, "waiting for the first poll", theme.dim),
         Some(error) => {
             let most = pen.width().saturating_sub(4);
             for (line, y) in crate::draw::words::wrap(error, most)
@@ -165,7 +170,7 @@ pub(crate) fn waiting(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Filter line, banner, trouble, or what is shown.
+/// Draws the status line: the filter, a banner, an error, or the screen's text.
 pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     if let Mode::Filter(line, _) = &state.mode {
@@ -189,7 +194,7 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         pen.text(
             0,
             0,
-            &format!(" FROZEN for {age} - space goes on "),
+            &format!(" FROZEN for {age} - space resumes "),
             theme.banner,
         );
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
@@ -208,13 +213,13 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// The warning that the home screen shows; the Events screen has them all.
+/// The warning on the home screen; the Events screen shows all.
 fn first_warning(state: &State) -> Option<&String> {
     let data = state.data.as_ref().filter(|_| state.screen == Screen::HOME);
     data?.status.warnings.first()
 }
 
-/// The keys that matter here. One that does not apply now is dimmed; pressing it says why.
+/// Draws the keys of this place. A key that does not apply now is dimmed; pressing it shows why.
 pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let place = keys::place(state);
@@ -242,7 +247,7 @@ pub(crate) fn footer(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// How wide a key with its word and the gap behind it is.
+/// The width of a key, its word and the gap after it.
 fn hint_width(binding: &Binding) -> u16 {
     let key = binding.keys.first().map(ToString::to_string);
     let key = width(&key.unwrap_or_default());

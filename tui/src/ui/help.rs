@@ -1,4 +1,4 @@
-//! The keys of this screen and what they do, from the key table.
+//! The keys of this screen with their descriptions, from the key table.
 
 use crate::app::command::Binding;
 use crate::app::keys;
@@ -8,7 +8,7 @@ use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::num::cells;
 
-/// Draws the keys of the screen that lies under the help.
+/// Draws the keys of the screen under the help.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, top: usize) {
     let theme = pen.theme;
     let place = state.screen.place();

@@ -1,4 +1,4 @@
-//! The small form for one key: how long, why, and what it is to get.
+//! The small form for one key: duration, reason, and the kind of an override.
 
 use super::form::{field_line, problem_rows_of};
 use crate::app::of_key::KeyForm;

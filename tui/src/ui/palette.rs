@@ -1,4 +1,4 @@
-//! Lists to choose from: the command palette and the sort menu.
+//! Menus: the command palette and the sort menu.
 
 use crate::app::columns::Column;
 use crate::app::keys;
@@ -9,7 +9,7 @@ use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::num::cells;
 
-/// The palette: what is typed, and the commands that match with their keys.
+/// Draws the palette: the typed text, and the matching commands with their keys.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     let theme = pen.theme;
     let found = search(&line.text());
@@ -44,7 +44,7 @@ pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, line: &Line, at: usize) {
     }
 }
 
-/// The columns that rows can be sorted by.
+/// Draws the menu of sortable columns.
 pub(crate) fn sort_menu(pen: &mut Pen<'_>, state: &State, at: usize) {
     let theme = pen.theme;
     let height = cells(Column::SORTABLE.len()).saturating_add(2);
@@ -53,7 +53,11 @@ pub(crate) fn sort_menu(pen: &mut Pen<'_>, state: &State, at: usize) {
     for (index, column) in Column::SORTABLE.iter().enumerate().skip(first) {
         let y = cells(index.saturating_sub(first));
         let now = *column == state.table.sort.column;
-        let mark = if now { theme.say("✔ ", "> ") } else { "  " };
+        let mark = if now {
+            theme.pick_text("✔ ", "> ")
+        } else {
+            "  "
+        };
         let order = if column.is_descending_first() {
             "largest"
         } else {

@@ -1,4 +1,4 @@
-//! A question before something that is hard to undo.
+//! The question before an action that is hard to undo.
 
 use crate::app::question::Pending;
 use crate::draw::panel;

@@ -1,4 +1,4 @@
-//! Every screen at its sizes, drawn into a buffer and compared with what was agreed on.
+//! Every screen at its sizes, drawn into a buffer and compared with the reviewed snapshots.
 
 use std::fmt::Write as _;
 
@@ -64,7 +64,7 @@ fn buckets() {
     screens("buckets", "", |_| {});
 }
 
-/// A bucket of limits whose level does not fall steadily, or of which somebody waits.
+/// A bucket with limits whose level does not fall steadily, or that hold requests.
 #[test]
 fn bucket_of_other_limits() {
     let limit = |name: &str, algorithm: &str, rate: &str, used: u64, reset_s: u64| LimitView {
@@ -107,7 +107,7 @@ fn bucket() {
     });
 }
 
-/// Envoy restarted, and what it had in mind is gone.
+/// Envoy restarted, and its bans, edits and overrides are gone.
 #[test]
 fn restarted() {
     for size in SIZES {
@@ -176,7 +176,7 @@ fn a_ban_counts_down() {
     assert!(after.contains("for 3m48s more"), "{after}");
 }
 
-/// A rule with `when` says whether it applies, in its line and, with numbers, below.
+/// A rule with `when` shows whether it applies, in its line and, with numbers, below.
 #[test]
 fn rules_that_do_not_always_apply() {
     let shown = |applies: bool, upstreams: usize| {
@@ -197,7 +197,7 @@ fn rules_that_do_not_always_apply() {
         terminal.backend().to_string()
     };
     let text = shown(true, 9);
-    assert!(text.contains("applies now  burst"), "{text}");
+    assert!(text.contains("active  burst"), "{text}");
     assert!(
         text.contains("applies to upstream c2 for 5s now; errors: 12 of 40 responses (30 %)"),
         "{text}"
@@ -205,7 +205,7 @@ fn rules_that_do_not_always_apply() {
     assert!(!text.contains("upstream c3"), "{text}");
     let text = shown(false, 1);
     assert!(
-        text.contains("not now  burst") && text.contains("does not apply to upstream c0"),
+        text.contains("inactive  burst") && text.contains("does not apply to upstream c0"),
         "{text}"
     );
     assert!(shown(false, 0).contains("no upstream has answered yet"));
@@ -291,7 +291,7 @@ fn ascii_stays_ascii() {
         "", "<ret>", "3", "5", "?", ":", "s", "x", "e", "e9<ret>", "/x", " ", "b", "o", "b5m<ret>",
     ] {
         let mut state = banned(size, 20);
-        // The server's own texts are as they are.
+        // Texts of the server are not ASCII-only.
         if let Some(data) = &mut state.data {
             data.events.clear();
         }
@@ -358,7 +358,7 @@ fn hostile_keys_are_spelled_out() {
 }
 
 #[test]
-fn too_small_says_so() {
+fn a_small_terminal_gets_a_message() {
     for size in [(39, 10), (40, 9), (30, 1)] {
         let text = draw(&state(size, 3), &Theme::new(true, false), size)
             .backend()

@@ -1,4 +1,4 @@
-//! Messages that go away by themselves, at the bottom right of the body.
+//! Messages that disappear after a few seconds, at the bottom right of the body.
 
 use crate::app::state::State;
 use crate::draw::pen::Pen;
@@ -7,7 +7,7 @@ use crate::draw::words::{width, wrap};
 /// The most lines of one message.
 const MOST_LINES: usize = 4;
 
-/// Draws the messages, the newest lowest.
+/// Draws the messages, the newest at the bottom.
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let most = pen.width().saturating_sub(6).min(72);

@@ -1,4 +1,4 @@
-//! The fields of the edit form: what is typed or chosen, and what is wrong with it by itself.
+//! The fields of the edit form: their input, and the problems of a single field.
 
 use loudou_rules::config::{self, Form, MODE_NAMES, limit_fields, spoken_value};
 use serde_json::{Map, Value};
@@ -8,22 +8,22 @@ use crate::app::press::{Code, Press};
 use crate::change::form::Prompt;
 use crate::limit_edit;
 
-/// The carry that edits have when nobody says otherwise comes first.
+/// The ways to carry levels over, the default first.
 pub(super) const CARRIES: [&str; 3] = ["proportional", "keep", "reset"];
 
-/// What a field is about.
+/// The subject of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// This field of limit number so.
+    /// A field of the limit with this index.
     Limit(usize, &'static config::Field),
     Mode,
     Carry,
-    /// What goes beside the body, or with a change for one key.
+    /// A prompt for a value outside the body, or of a change for one key.
     Asked(Prompt),
 }
 
 impl Kind {
-    /// Where its value stands in the body of the edit; `None` for what goes beside the body.
+    /// The path of its value in the body of the edit; `None` for values outside the body.
     pub(super) fn path(self) -> Option<String> {
         match self {
             Self::Limit(index, field) => Some(format!("limits[{index}].{}", field.name)),
@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// What is typed or chosen.
+/// The input of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Text(Line),
@@ -44,10 +44,10 @@ pub(crate) enum Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) kind: Kind,
-    /// Its name, with that of its limit.
+    /// Its name, including that of its limit.
     pub(crate) label: String,
     pub(crate) input: Input,
-    /// The value in force; empty for the default.
+    /// The current value; empty for the default.
     pub(crate) before: String,
     pub(crate) problem: Option<String>,
 }
@@ -79,7 +79,7 @@ impl Field {
         }
     }
 
-    /// A field of limit number `index`, called `name`, whose fields are `limit`.
+    /// A field of limit number `index` with the name `name` and the values `limit`.
     fn of_limit(
         index: usize,
         name: &str,
@@ -100,7 +100,7 @@ impl Field {
         }
     }
 
-    /// Its name alone.
+    /// Its name without that of its limit.
     pub(crate) fn name(&self) -> &str {
         match self.kind {
             Kind::Limit(_, field) => field.name,
@@ -108,7 +108,7 @@ impl Field {
         }
     }
 
-    /// The value as it stands; empty for the default.
+    /// The value in the field; empty for the default.
     pub(crate) fn value(&self) -> String {
         match &self.input {
             Input::Text(line) => line.text().trim().to_owned(),
@@ -116,7 +116,7 @@ impl Field {
         }
     }
 
-    /// A value of it in words: the default is told.
+    /// A value of it as shown: the default in place of an empty value.
     pub(crate) fn shown(&self, value: String) -> String {
         match self.kind {
             Kind::Limit(_, field) if value.is_empty() => {
@@ -126,7 +126,7 @@ impl Field {
         }
     }
 
-    /// Whether it is part of the rule and differs from what is in force.
+    /// Whether it is part of the rule and differs from the current value.
     pub(crate) fn is_changed(&self) -> bool {
         match self.kind {
             Kind::Carry | Kind::Asked(_) => false,
@@ -136,7 +136,7 @@ impl Field {
     }
 }
 
-/// The limits of a rule as it travels.
+/// The limits of a rule in its JSON form.
 pub(super) fn limits_of(rule: &Value) -> impl Iterator<Item = &Map<String, Value>> {
     let limits = rule.get("limits").and_then(Value::as_array);
     limits.into_iter().flatten().filter_map(Value::as_object)
@@ -146,12 +146,12 @@ fn text<'a>(limit: &'a Map<String, Value>, name: &str) -> &'a str {
     limit.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The fields that this program knows of a limit; none of an algorithm that is newer.
+/// The known fields of a limit; none if the algorithm is newer than this program.
 pub(super) fn table_of(limit: &Map<String, Value>) -> &'static [config::Field] {
     limit_fields(text(limit, "algorithm"))
 }
 
-/// What a limit is called, and its algorithm.
+/// The name of a limit, and its algorithm.
 pub(super) fn names_of(limit: &Map<String, Value>) -> (&str, &str) {
     let algorithm = text(limit, "algorithm");
     let name = Some(text(limit, "name")).filter(|name| !name.is_empty());
@@ -163,9 +163,9 @@ pub(super) fn rule_fields(rule: &Value) -> Vec<Field> {
     let mut fields = Vec::new();
     for (index, limit) in limits_of(rule).enumerate() {
         let (name, _) = names_of(limit);
-        let said = spoken_value(limit);
+        let values = spoken_value(limit);
         let table = table_of(limit).iter();
-        fields.extend(table.map(|field| Field::of_limit(index, name, field, &said)));
+        fields.extend(table.map(|field| Field::of_limit(index, name, field, &values)));
     }
     let mode = rule
         .get("mode")
@@ -195,7 +195,7 @@ pub(crate) fn choose(options: &[&str], at: &mut usize, press: Press) -> bool {
     true
 }
 
-/// What is wrong with a field that does not go into the body.
+/// The problem of a field outside the body, if any.
 pub(crate) fn field_problem(field: &Field) -> Option<String> {
     match field.kind {
         Kind::Asked(prompt) => prompt.problem(&field.value()),

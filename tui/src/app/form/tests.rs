@@ -44,7 +44,7 @@ fn untouched_changes_nothing() {
     let form = Form::new(view());
     assert_eq!(form.problem_count(), 0);
     assert!(!form.does_something());
-    // What goes without saying is not said, and means the same.
+    // Defaults are left out, with the same meaning.
     let limits = |limits: &Value| parse_limits(limits).expect("valid");
     assert_eq!(
         limits(&form.body()["limits"]),

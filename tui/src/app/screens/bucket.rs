@@ -1,4 +1,4 @@
-//! The Bucket screen: the funnel, the numbers of every limit, what came in, who edited its rule.
+//! The Bucket screen: the funnel, the numbers of every limit, the rates, and the edit of its rule.
 
 use loudou_api::{LimitView, RuleView};
 use ratatui::style::Style;
@@ -30,7 +30,7 @@ static ABOUT: About = About {
         &[c('2')],
         0,
         "bucket",
-        "go to the selected bucket",
+        "show the selected bucket",
     ),
     keys: &[],
     takes_turns: false,
@@ -75,7 +75,7 @@ impl View for Bucket {
         gone.then(|| "no bucket is selected".to_owned())
     }
 
-    /// Opens the selected bucket, or goes back to the one that was open.
+    /// Opens the selected bucket, or the last open one again.
     fn enter(&self, state: &mut State) {
         if let Some(row) = state.selected_row() {
             let id = row.id.clone();
@@ -90,7 +90,7 @@ impl View for Bucket {
     }
 }
 
-/// From this width on the funnel has a place beside the numbers.
+/// From this width on, the funnel is beside the numbers.
 const BESIDE: u16 = 64;
 
 /// Draws the open bucket.
@@ -98,7 +98,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(id) = &state.open else { return };
     let Some(row) = state.open_row() else {
-        let text = format!("{} has no bucket now; it is as good as new", id.key);
+        let text = format!("{} has no bucket now; its next request creates one", id.key);
         pen.middle(pen.height() / 3, &text, theme.dim);
         return;
     };
@@ -142,7 +142,7 @@ fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let most = pen
         .width()
         .saturating_sub(width(&state_text).saturating_add(5));
-    let arrow = theme.say(" › ", " > ");
+    let arrow = theme.pick_text(" › ", " > ");
     let half = most / 2;
     let x = pen.within(1, 0, half, &row.id.rule, theme.dim);
     let x = pen.text(x, 0, arrow, theme.dim);
@@ -207,11 +207,15 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
     }
 }
 
-/// One limit in three lines; returns the line behind it.
+/// Draws a limit in three lines; returns the line of the next one.
 fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool) -> u16 {
     let theme = pen.theme;
     let age = state.drain_age();
-    let mark = if shown { theme.say("▸ ", "> ") } else { "  " };
+    let mark = if shown {
+        theme.pick_text("▸ ", "> ")
+    } else {
+        "  "
+    };
     let x = pen.spans(0, y, &[(mark, theme.name), (&view.name, theme.strong)]);
     let kind = if view.name == view.algorithm {
         ""
@@ -237,13 +241,13 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
     let full_in = view.reset_after_ns.saturating_sub(age.get());
     let mut text = percent(level);
     if full_in > 0 {
-        // Requests under way are only forgotten by then; mostly they end before.
-        let by_then = if view.rate.is_empty() {
-            "  forgotten in "
+        // Requests in flight expire then at the latest; most end earlier.
+        let label = if view.rate.is_empty() {
+            "  expires in "
         } else {
             "  empty in "
         };
-        text.push_str(by_then);
+        text.push_str(label);
         text.push_str(&humanise(full_in));
     }
     pen.text(
@@ -256,8 +260,8 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
     let more = amount(view.used.saturating_sub(view.capacity));
     let mut parts = vec![("capacity ", theme.dim), (capacity.as_str(), theme.plain)];
     if view.used > view.capacity {
-        // Only where requests wait, or are paid for later; then nothing remains.
-        parts.extend([("  beyond ", theme.dim), (more.as_str(), theme.warn)]);
+        // Only for held requests or debts; then nothing remains.
+        parts.extend([("  over by ", theme.dim), (more.as_str(), theme.warn)]);
     } else {
         parts.extend([("  remaining ", theme.dim), (left.as_str(), theme.plain)]);
     }
@@ -291,7 +295,7 @@ fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
     pen.text(
         x,
         0,
-        &format!("  most {} in 60s", rate(Some(top))),
+        &format!("  peak {} in 60s", rate(Some(top))),
         theme.dim,
     );
     let height = pen.height().saturating_sub(1);
@@ -300,12 +304,12 @@ fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
 
 type Styled = (String, Style);
 
-/// Totals, what the rule matches, and its edit.
+/// Totals, the rule's match, and its edit.
 fn about(theme: &Theme, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
     let plain = Style::new();
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
     let mut lines = vec![(
-        format!("in all: admitted {admitted}, refused {refused}"),
+        format!("total: admitted {admitted}, refused {refused}"),
         plain,
     )];
     let now = row.as_of_ns.saturating_add(state.drain_age().get());
@@ -317,13 +321,15 @@ fn about(theme: &Theme, state: &State, row: &Row, rule: Option<&RuleView>) -> Ve
         None => lines.push(("as configured, no edit".to_owned(), plain)),
         Some(edit) => {
             let now = state.server_ns().saturating_add(state.age().get());
-            let ago = seen(now.saturating_sub(edit.at_ns));
-            let mut text = format!("edited by {} {ago} ago", edit.by);
+            let ago = match seen(now.saturating_sub(edit.at_ns)) {
+                ago if ago == "now" => "just now".to_owned(),
+                ago => format!("{ago} ago"),
+            };
+            let mut text = format!("edited by {} {ago}", edit.by);
             if let Some(at) = edit.expires_at_ns {
                 let left = humanise(at.saturating_sub(now));
-                text.push_str(", for ");
+                text.push_str(", expires in ");
                 text.push_str(&left);
-                text.push_str(" more");
             }
             lines.push((text, plain));
             if !edit.reason.is_empty() {

@@ -26,13 +26,7 @@ const HERE: Places = Screen::Buckets.place();
 static ABOUT: About = About {
     screen: Screen::Buckets,
     title: "Buckets",
-    tab: tab(
-        Screen::Buckets,
-        &[c('1')],
-        0,
-        "buckets",
-        "go to all buckets",
-    ),
+    tab: tab(Screen::Buckets, &[c('1')], 0, "buckets", "show all buckets"),
     keys: KEYS,
     takes_turns: true,
     moves: false,
@@ -40,11 +34,11 @@ static ABOUT: About = About {
 
 #[rustfmt::skip]
 const KEYS: &[Binding] = &[
-    bind((C::Filter, &[c('/')], HERE, 3, "filter", "show only some: text, !text, refused > 5")),
+    bind((C::Filter, &[c('/')], HERE, 3, "filter", "filter rows: text, !text, refused > 5")),
     bind((C::SortMenu, &[c('s')], HERE, 4, "sort", "choose the column to sort by")),
     bind((C::SortLeft, &[c('<')], HERE, 0, "sort left", "sort by the column to the left")),
     bind((C::SortRight, &[c('>')], HERE, 0, "sort right", "sort by the column to the right")),
-    bind((C::Invert, &[c('i')], HERE, 9, "invert", "turn the order round")),
+    bind((C::Invert, &[c('i')], HERE, 9, "reverse", "reverse the order")),
 ];
 
 /// The table of all buckets.
@@ -71,7 +65,7 @@ impl View for Buckets {
         state.table.at
     }
 
-    /// Selects a row, and from then on its bucket wherever it goes.
+    /// Selects a row; the selection then follows its bucket.
     fn select(&self, state: &mut State, at: usize) {
         state.table.at = at;
         if let Some(row) = state.selected_row() {
@@ -84,7 +78,7 @@ impl View for Buckets {
         state.selected_row()
     }
 
-    /// There is no screen to go back to, so the filter is dropped.
+    /// Clears the filter: there is no screen to go back to.
     fn back(&self, state: &mut State) {
         state.table.filter_text.clear();
         state.table.filter = Filter::default();
@@ -94,13 +88,12 @@ impl View for Buckets {
 
     fn obstacle(&self, state: &State, command: C) -> Option<String> {
         match command {
-            C::Filter | C::SortMenu | C::Invert => state
-                .data
-                .is_none()
-                .then(|| "nothing is read yet".to_owned()),
+            C::Filter | C::SortMenu | C::Invert => {
+                state.data.is_none().then(|| "no data yet".to_owned())
+            }
             C::Back => {
                 let at_home = state.table.filter_text.is_empty();
-                at_home.then(|| "nothing to go back from; q leaves".to_owned())
+                at_home.then(|| "this is the first screen; q quits".to_owned())
             }
             _ => None,
         }
@@ -155,7 +148,7 @@ fn columns(state: &State) -> Vec<Placed> {
 /// A part of the table.
 enum Hit {
     Header(Placed),
-    /// The row with this index among the visible ones.
+    /// The row with this index among the visible rows.
     Row(usize),
 }
 
@@ -174,7 +167,7 @@ fn hit(state: &State, x: u16, y: u16) -> Option<Hit> {
     (index < state.table.visible.len()).then_some(Hit::Row(index))
 }
 
-/// How much of what there is is shown.
+/// The number of buckets shown, out of all.
 fn shown(state: &State) -> String {
     let Some(data) = &state.data else {
         return String::new();
@@ -183,7 +176,7 @@ fn shown(state: &State) -> String {
     let some = state.table.visible.len();
     let mut text = if data.truncated {
         format!(
-            "{some} of {} buckets, refusing and banned first; there are more",
+            "{some} of {} buckets read, refusing and banned first; more exist",
             amount(count(all))
         )
     } else if some == all {
@@ -198,8 +191,8 @@ fn shown(state: &State) -> String {
     text
 }
 
-/// Levels and waits in the table are those that were read, like the numbers beside them; only the
-/// Bucket screen lets water fall between polls.
+/// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
+/// them between polls.
 const AS_READ: Nanos = Nanos::ZERO;
 
 /// Draws the header line and the rows that fit.
@@ -209,9 +202,9 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     if state.table.visible.is_empty() {
         let none = if state.table.filter.is_empty() {
-            "no buckets yet: no request has met a rule"
+            "no buckets yet: no request has matched a rule"
         } else {
-            "no bucket passes the filter; Esc shows all"
+            "no bucket matches the filter; Esc clears it"
         };
         pen.middle(pen.height() / 2, none, theme.dim);
     }
@@ -283,7 +276,11 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
             pen.within(x, y, width, &row.id.rule, style);
         }
         Column::Key => {
-            let mark = row.view.own.as_ref().map_or("", |_| theme.say(" ≠", " ~"));
+            let mark = row
+                .view
+                .own
+                .as_ref()
+                .map_or("", |_| theme.pick_text(" ≠", " ~"));
             let room = width.saturating_sub(width_of(mark));
             let end = pen.within(x, y, room, &row.id.key, theme.strong);
             pen.text(end, y, mark, theme.warn);
@@ -309,7 +306,7 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
     }
 }
 
-/// A level as a bar, with the number where there is room.
+/// Draws a level as a bar, with its number if there is room.
 fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
     const NUMBER: u16 = 5;
     let theme = pen.theme;
@@ -339,7 +336,7 @@ fn number(pen: &mut Pen<'_>, at: Placed, y: u16, value: Option<f64>, style: Styl
     pen.right(at.x, y, at.width, &rate(value), style);
 }
 
-/// What came in over the last minute; columns in which something was refused are marked by colour.
+/// Draws the requests of the last minute; columns with refusals are marked by colour.
 fn sparkline(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let theme = pen.theme;
     let Some(track) = state.history.buckets.get(&row.id) else {

@@ -1,4 +1,4 @@
-//! The Events screen: who changed what and why, and warnings; newest on top.
+//! The Events screen: changes with author and reason, and warnings; newest on top.
 
 use loudou_api::{Event, EventKind};
 
@@ -18,7 +18,7 @@ static ABOUT: About = About {
         &[c('5')],
         13,
         "events",
-        "go to edits and warnings",
+        "show edits and warnings",
     ),
     keys: &[],
     takes_turns: true,
@@ -42,7 +42,7 @@ impl View for Events {
     }
 }
 
-/// Draws warnings that hold now, then events.
+/// Draws current warnings, then events.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
@@ -50,7 +50,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     pen.text(
         1,
         0,
-        "ago     what            by          about",
+        "age     event           by          details",
         theme.head,
     );
     let mut y = 1;
@@ -64,7 +64,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         pen.text(
             1,
             y,
-            &format!("{lost} older events were gone before they were read"),
+            &format!("{lost} older events were dropped before they could be read"),
             theme.warn,
         );
         y += 1;

@@ -1,4 +1,4 @@
-//! The Rules screen: what each rule is, and what it did.
+//! The Rules screen: each rule with its limits and totals.
 
 use loudou_api::{RuleTotals, RuleView};
 use ratatui::style::Style;
@@ -18,7 +18,7 @@ use crate::num::{cells, fraction};
 static ABOUT: About = About {
     screen: Screen::Rules,
     title: "Rules",
-    tab: tab(Screen::Rules, &[c('3')], 12, "rules", "go to the rules"),
+    tab: tab(Screen::Rules, &[c('3')], 12, "rules", "show the rules"),
     keys: &[],
     takes_turns: true,
     moves: false,
@@ -46,9 +46,9 @@ impl View for Rules {
     }
 }
 
-/// How many overrides are named.
+/// The most overrides listed.
 const OVERRIDES: usize = 6;
-/// How many upstreams of the selected rule are told of.
+/// The most upstreams listed for the selected rule.
 const MAX_UPSTREAMS: usize = 3;
 
 /// Draws the rules, and the selected one in words.
@@ -96,13 +96,13 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// Of what it was asked, the share that a rule refused or, in shadow mode, would have.
+/// The share of its requests that a rule refused or, in shadow mode, would have refused.
 fn share_refused(totals: &RuleTotals) -> f64 {
     let refused = totals.refused.saturating_add(totals.shadow_refused);
     fraction(refused, totals.passed().saturating_add(refused))
 }
 
-/// Of a rule that is to be compared with another: what it would refuse, beside what that one does.
+/// For a rule that shadows another: its share of refusals beside that of the other.
 fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
     let other = rule.rule.get("shadows").and_then(Value::as_str);
     let mut rules = data.rules.rules.iter();
@@ -114,14 +114,14 @@ fn compared(rule: &RuleView, totals: &RuleTotals, data: &Data) -> String {
     format!("would refuse {would}, {} {does}  ", other.name)
 }
 
-/// What a rule did so far, as of the status where that is newer.
+/// The totals of a rule, from the status if that has them: it is newer.
 fn totals_of<'a>(data: &'a Data, rule: &'a RuleView) -> &'a RuleTotals {
     let mut all = data.status.rules.iter();
     let found = all.find(|totals| totals.name == rule.name);
     found.unwrap_or(&rule.totals)
 }
 
-/// The selected rule in words, in full where the table cuts.
+/// The selected rule in words, without the truncation of the table.
 fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     let mut lines = vec![short::line(&rule.rule), in_words(&rule.rule)];
     if let Some(penalty) = rule.rule.get("penalty").and_then(short::penalty) {
@@ -130,7 +130,7 @@ fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     let overrides = rule.rule.get("overrides").and_then(Value::as_object);
     let overrides = overrides.into_iter().flatten().take(OVERRIDES);
     let overrides: Vec<String> = overrides
-        .map(|(key, own)| format!("{key} {}", short::gives(own)))
+        .map(|(key, value)| format!("{key} {}", short::gives(value)))
         .collect();
     if !overrides.is_empty() {
         lines.push(format!("overrides: {}", overrides.join(", ")));
@@ -149,7 +149,7 @@ fn about(rule: &RuleView, totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     lines
 }
 
-/// Where columns start; the limits take what is left.
+/// The columns; the limits take the remaining width.
 struct Columns {
     mode: u16,
     numbers: u16,
@@ -211,7 +211,7 @@ impl Columns {
         let branch = if beside.is_empty() {
             ""
         } else {
-            theme.say("└ ", "` ")
+            theme.pick_text("└ ", "` ")
         };
         let x = pen.text(1, y, branch, theme.dim);
         let room = self.mode.saturating_sub(x.saturating_add(1));
@@ -242,8 +242,8 @@ impl Columns {
         let upstreams = totals.upstreams.as_deref();
         let now = match upstreams.map(|all| all.iter().any(|upstream| upstream.applies)) {
             None => "",
-            Some(true) => "applies now  ",
-            Some(false) => "not now  ",
+            Some(true) => "active  ",
+            Some(false) => "inactive  ",
         };
         pen.spans(
             self.limits,
@@ -258,7 +258,7 @@ impl Columns {
     }
 }
 
-/// What a rule matches and what its key is: `POST /reply…, key header x-user-id`.
+/// The match and the key of a rule: `POST /reply…; key header x-user-id`.
 pub(super) fn in_words(rule: &Value) -> String {
     let mut parts = Vec::new();
     let matches = rule.get("match");

@@ -14,15 +14,15 @@ pub(crate) struct About {
     pub(crate) title: &'static str,
     /// The key that opens it.
     pub(crate) tab: Binding,
-    /// Its own keys.
+    /// The keys that work only here.
     pub(crate) keys: &'static [Binding],
     /// Whether the keys for the next and the previous screen include it.
     pub(crate) takes_turns: bool,
-    /// Whether it moves between polls.
+    /// Whether it is animated between polls.
     pub(crate) moves: bool,
 }
 
-/// A screen: its keys, what they act on, and its drawing.
+/// A screen: its keys, their target, and its drawing.
 pub(crate) trait View: Sync {
     /// Its name and its keys.
     fn about(&self) -> &'static About;
@@ -35,7 +35,7 @@ pub(crate) trait View: Sync {
         String::new()
     }
 
-    /// How many lines can be selected.
+    /// The number of selectable lines.
     fn lines(&self, _state: &State) -> usize {
         0
     }
@@ -50,7 +50,7 @@ pub(crate) trait View: Sync {
         state.selected.insert(self.about().screen, at);
     }
 
-    /// The row of the bucket that keys act on, if it still lives.
+    /// The row of the bucket that keys act on, if it still exists.
     fn row<'a>(&self, _state: &'a State) -> Option<&'a Row> {
         None
     }
@@ -80,12 +80,12 @@ pub(crate) trait View: Sync {
         state.screen = Screen::HOME;
     }
 
-    /// The reason why one of its own commands does not apply now, if any.
+    /// The reason why one of its commands does not apply now, if any.
     fn obstacle(&self, _state: &State, _command: Command) -> Option<String> {
         None
     }
 
-    /// Runs one of its own commands.
+    /// Runs one of its commands.
     fn run(&self, _state: &mut State, _command: Command) {}
 
     /// Handles a click into the body, at coordinates of the whole terminal.

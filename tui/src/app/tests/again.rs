@@ -1,10 +1,10 @@
-//! A restart of Envoy under the screen: what it took is told, and applied again.
+//! A restart of Envoy while the screen runs: lost changes are reported, and applied again.
 
 use loudou_api::{BanBy, BanView, BucketState, EditView, Event, EventKind, OverrideView};
 use loudou_limiter::Nanos;
 use serde_json::json;
 
-use super::{SIZE, said, send};
+use super::{SIZE, messages, send};
 use crate::app::again::offer;
 use crate::app::effects::Effect;
 use crate::app::fixture::{S, UNIX_MS, rules, snapshot, state, type_keys};
@@ -117,12 +117,12 @@ fn asked(effects: Vec<Effect>) -> Vec<Item> {
 }
 
 #[test]
-fn a_restart_is_told_once_with_what_it_took() {
+fn a_restart_is_reported_once_with_the_lost_changes() {
     let mut state = restarted(SIZE);
     // The override of carol has ended anyway.
     let line = "Envoy restarted at 2026-11-21 14:03:14Z: 2 bans, 1 edit, 1 override of the previous \
                 instance are lost";
-    assert_eq!(said(&state), line);
+    assert_eq!(messages(&state), line);
     let shown = offer(&state).expect("an offer");
     let banner = "RESTARTED at 14:03:14Z, gone: 2 bans, 1 edit, 1 override - a: apply again";
     assert_eq!(shown, banner);
@@ -130,7 +130,7 @@ fn a_restart_is_told_once_with_what_it_took() {
     let mut next = snapshot(10);
     restart(&mut next);
     poll(&mut state, next);
-    assert_eq!(said(&state), "");
+    assert_eq!(messages(&state), "");
     assert_eq!(offer(&state), Some(shown));
     assert!(state.undos.is_empty());
     let events = &state.data.as_ref().expect("data").events;
@@ -172,9 +172,9 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
     let answer = items.into_iter().map(done).collect();
     send(&mut state, Msg::Again(Ok(answer)));
     assert!(
-        said(&state).contains("applied again: 2 bans, 1 edit, 1 override"),
+        messages(&state).contains("applied again: 2 bans, 1 edit, 1 override"),
         "{}",
-        said(&state)
+        messages(&state)
     );
     // The next poll sees them in force.
     let mut next = live(10);
@@ -184,14 +184,14 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
     poll(&mut state, next);
     type_keys(&mut state, "a");
     assert!(
-        said(&state).contains("nothing to apply again"),
+        messages(&state).contains("nothing to reapply"),
         "{}",
-        said(&state)
+        messages(&state)
     );
 }
 
 #[test]
-fn what_fails_is_told_and_stays_on_offer() {
+fn failures_are_reported_and_stay_on_offer() {
     let mut state = restarted(SIZE);
     let items = asked(type_keys(&mut state, "ay"));
     let mut results: Vec<_> = items
@@ -200,21 +200,21 @@ fn what_fails_is_told_and_stays_on_offer() {
         .collect();
     results[0].1 = Done::Failed("409 no".to_owned());
     send(&mut state, Msg::Again(Ok(results)));
-    let told = "search-per-key: edit of limits: failed: 409 no; a asks again";
-    assert!(said(&state).contains(told), "{}", said(&state));
+    let text = "search-per-key: edit of limits: failed: 409 no; press a to try again";
+    assert!(messages(&state).contains(text), "{}", messages(&state));
     let items = asked(type_keys(&mut state, "ay"));
     let failure = Failure {
-        text: "nobody there".to_owned(),
+        text: "no answer".to_owned(),
         ..Failure::default()
     };
     send(&mut state, Msg::Again(Err(failure)));
-    assert!(said(&state).contains("not applied again: nobody there"));
+    assert!(messages(&state).contains("not applied again: no answer"));
     assert!(offer(&state).is_some());
     assert_eq!(items.len(), 4);
 }
 
 #[test]
-fn who_says_no_is_not_asked_by_the_screen_but_may_ask_again() {
+fn a_declined_offer_is_hidden_but_can_be_opened_again() {
     let mut state = restarted(SIZE);
     assert!(type_keys(&mut state, "a<esc>").is_empty());
     assert_eq!(offer(&state), None);
@@ -222,7 +222,7 @@ fn who_says_no_is_not_asked_by_the_screen_but_may_ask_again() {
 }
 
 #[test]
-fn a_frozen_screen_keeps_what_it_shows_and_tells_all_the_same() {
+fn a_frozen_screen_keeps_its_data_but_reports_the_restart() {
     let mut state = state(SIZE, 1);
     type_keys(&mut state, " ");
     poll(&mut state, live(1));
@@ -230,9 +230,9 @@ fn a_frozen_screen_keeps_what_it_shows_and_tells_all_the_same() {
     restart(&mut after);
     poll(&mut state, after);
     assert!(
-        said(&state).contains("2 bans, 1 edit, 2 overrides"),
+        messages(&state).contains("2 bans, 1 edit, 2 overrides"),
         "{}",
-        said(&state)
+        messages(&state)
     );
     type_keys(&mut state, " ");
     let data = state.data.as_ref().expect("data");
@@ -241,7 +241,7 @@ fn a_frozen_screen_keeps_what_it_shows_and_tells_all_the_same() {
 }
 
 #[test]
-fn who_may_not_edit_is_told_without_an_offer() {
+fn a_viewer_gets_the_report_without_an_offer() {
     let mut state = restarted(SIZE);
     state.settings.read_only = true;
     let shown = offer(&state).expect("the line");
@@ -251,7 +251,7 @@ fn who_may_not_edit_is_told_without_an_offer() {
 }
 
 #[test]
-fn the_next_poll_asks_for_what_is_of_the_other_process() {
+fn the_next_poll_requests_the_data_of_the_new_instance() {
     let mut state = state(SIZE, 1);
     let now = state.now.saturating_add(Nanos::from_secs(2));
     let effects = crate::app::update::update(&mut state, Msg::Tick, now);

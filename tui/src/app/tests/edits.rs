@@ -5,7 +5,7 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::parse_limits;
 use serde_json::{Value, json};
 
-use super::{SIZE, answer, edit_of, said, send, sending_of, stale};
+use super::{SIZE, answer, edit_of, messages, send, sending_of, stale};
 use crate::app::effects::Effect;
 use crate::app::fixture::{rules, state, type_keys};
 use crate::app::form::Stage;
@@ -43,7 +43,7 @@ fn an_edit_is_shown_then_sent_with_what_was_read() {
     assert_eq!(*expires_after, None);
     answer(&mut state, sending);
     assert!(matches!(state.mode, Mode::Browse));
-    assert!(said(&state).contains("sent: burst: capacity 15 → 250 (generation 8)"));
+    assert!(messages(&state).contains("sent: burst: capacity 15 → 250 (generation 8)"));
     assert!(state.changed.is_some());
 }
 
@@ -81,9 +81,9 @@ fn nothing_wrong_is_ever_sent() {
             .iter()
             .all(|effect| !matches!(effect, Effect::Change(_)))
     );
-    assert!(said(&state).contains("not sent: 1 problem"));
+    assert!(messages(&state).contains("not sent: 1 problem"));
     type_keys(&mut state, "<esc>e<ret>");
-    assert!(said(&state).contains("nothing is changed yet"));
+    assert!(messages(&state).contains("no changes yet"));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_paste_goes_into_the_field_and_is_never_commands() {
 }
 
 #[test]
-fn somebody_elses_edit_is_shown_beside_and_gone_on_from() {
+fn another_users_edit_is_shown_beside_and_merged() {
     let mut state = state(SIZE, 3);
     let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
     let mut theirs = rules()[0].clone();
@@ -144,7 +144,7 @@ fn what_the_server_finds_wrong_stands_under_its_field() {
         panic!("no form")
     };
     assert_eq!(form.fields[0].problem.as_deref(), Some("not today"));
-    assert!(said(&state).contains("edit not made: 400 bad"));
+    assert!(messages(&state).contains("edit not applied: 400 bad"));
 }
 
 #[test]
@@ -157,14 +157,14 @@ fn an_edit_without_an_answer_is_in_doubt() {
         ..Failure::default()
     };
     send(&mut state, Msg::Changed(sending, Err(failure)));
-    assert!(said(&state).contains("may have been made"));
+    assert!(messages(&state).contains("may have been applied"));
 }
 
 #[test]
 fn undo_drops_an_edit_where_none_was_and_asks_first() {
     let mut state = state(SIZE, 3);
     type_keys(&mut state, "u");
-    assert!(said(&state).contains("nothing to undo"));
+    assert!(messages(&state).contains("nothing to undo"));
     let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
     answer(&mut state, sending);
     type_keys(&mut state, "u");
@@ -173,10 +173,14 @@ fn undo_drops_an_edit_where_none_was_and_asks_first() {
     let edit = edit_of(&undo).clone();
     assert!(undo.is_undo);
     assert_eq!((&edit.to, edit.seen.generation), (&EditTo::Drop, 8));
-    assert!(said(&state).contains("sending"));
+    assert!(messages(&state).contains("sending"));
     answer(&mut state, undo);
-    assert!(said(&state).contains("undone:"));
-    assert!(!said(&state).contains("sending"), "{}", said(&state));
+    assert!(messages(&state).contains("undone:"));
+    assert!(
+        !messages(&state).contains("sending"),
+        "{}",
+        messages(&state)
+    );
     assert!(state.undos.is_empty());
 }
 
@@ -203,7 +207,7 @@ fn undo_puts_an_earlier_edit_back_for_the_rest_of_its_time() {
 }
 
 #[test]
-fn undo_of_what_somebody_changed_since_asks_again() {
+fn undo_of_an_edit_that_changed_since_asks_again() {
     let mut state = state(SIZE, 3);
     let sending = sending_of(type_keys(&mut state, "e250<ret><ret>"));
     answer(&mut state, sending);

@@ -4,7 +4,7 @@ use loudou_api::{BanAnswer, BanBy, BanView, EditAnswer, EditView, OverrideView};
 use loudou_limiter::Nanos;
 use serde_json::{Value, json};
 
-use super::{SIZE, said, send, sending_of, stale};
+use super::{SIZE, messages, send, sending_of, stale};
 use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, rules, state, type_keys};
 use crate::app::msg::{Failure, Msg};
@@ -40,7 +40,7 @@ fn answer(state: &mut State, change: Box<Sending>, before: Option<BanView>) {
     );
 }
 
-/// The server takes an override.
+/// The answer of a server that accepts an override.
 fn taken(state: &mut State, change: Box<Sending>) {
     let seen = &override_of(&change).seen;
     let mut after = seen.as_ref().clone();
@@ -84,14 +84,14 @@ fn a_ban_asks_for_how_long_and_why_and_can_be_undone() {
     );
     answer(&mut state, change, None);
     assert!(
-        said(&state).contains("mallory is banned for 10m; u undoes"),
+        messages(&state).contains("mallory is banned for 10m; u undoes"),
         "{}",
-        said(&state)
+        messages(&state)
     );
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     assert_eq!((to(&undo), undo.is_undo), (BanTo::Free(None), true));
     answer(&mut state, undo, Some(BanView::default()));
-    assert!(said(&state).contains("undone: mallory is no longer banned"));
+    assert!(messages(&state).contains("undone: mallory is no longer banned"));
     assert!(state.undos.is_empty());
 }
 
@@ -109,8 +109,8 @@ fn a_ban_without_a_time_lasts_and_nonsense_is_not_sent() {
         ..Failure::default()
     };
     send(&mut state, Msg::Changed(change, Err(failure)));
-    let told = "not sent: see what is wrong\nmallory: not done: 503 no room";
-    assert_eq!(said(&state), told);
+    let told = "not sent: correct the marked fields\nmallory: not applied: 503 no room";
+    assert_eq!(messages(&state), told);
     assert!(state.undos.is_empty());
 }
 
@@ -138,11 +138,11 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
     // One that would be over by now is not put back.
     answer(&mut state, change.clone(), ban(900));
     assert!(type_keys(&mut state, "u").is_empty());
-    assert!(said(&state).contains("nothing is left to undo of: mallory is no longer banned"));
+    assert!(messages(&state).contains("nothing left to undo: mallory is no longer banned"));
     assert!(matches!(state.mode, Mode::Browse));
     // Nothing was lifted: nothing to undo.
     answer(&mut state, change, None);
-    assert!(said(&state).contains("mallory was not banned"));
+    assert!(messages(&state).contains("mallory was not banned"));
     assert!(state.undos.is_empty());
 }
 
@@ -213,7 +213,7 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
 }
 
 #[test]
-fn a_scale_that_does_not_fit_is_told() {
+fn a_scale_that_does_not_fit_is_reported() {
     let mut state = state(SIZE, 3);
     for scale in ["0", "ten", "1001", "0.0001"] {
         let keys = format!("o<tab><C-u>{scale}<ret>");
@@ -227,7 +227,7 @@ fn a_scale_that_does_not_fit_is_told() {
 }
 
 #[test]
-fn an_override_that_somebody_changed_meanwhile_is_not_made() {
+fn an_override_that_changed_meanwhile_is_not_made() {
     let mut state = state(SIZE, 3);
     let change = sending_of(type_keys(&mut state, "o<ret><ret>"));
     let mut current = rules()[0].clone();
@@ -235,7 +235,7 @@ fn an_override_that_somebody_changed_meanwhile_is_not_made() {
     current.rule["overrides"] = json!({ "mallory": "unlimited" });
     let effects = send(&mut state, Msg::Changed(change, Err(stale(current))));
     assert!(effects.is_empty());
-    assert!(said(&state).contains("not done: 412 stale"));
+    assert!(messages(&state).contains("not applied: 412 stale"));
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_key_whose_name_was_lost_cannot_be_named() {
     }
     assert!(type_keys(&mut state, "bo").is_empty());
     assert!(matches!(state.mode, Mode::Browse));
-    assert!(said(&state).contains("name of this key was lost"));
+    assert!(messages(&state).contains("name of this key was lost"));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn answer_to(change: &Change) -> Answer {
     }
 }
 
-/// Answers everything that was asked, well or badly.
+/// Answers every effect, with success or failure.
 fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
     let failure = || Failure {
         text: "no\n\u{1b}luck".to_owned(),

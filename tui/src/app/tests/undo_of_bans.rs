@@ -1,10 +1,10 @@
-//! Undoing bans that somebody may have changed since.
+//! Undoing bans that another user may have changed since.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketView};
 use loudou_limiter::Nanos;
 
 use super::of_key::{ban, to};
-use super::{SIZE, said, send, sending_of};
+use super::{SIZE, messages, send, sending_of};
 use crate::app::effects::Sending;
 use crate::app::fixture::{S, banned, snapshot, state, type_keys};
 use crate::app::msg::Msg;
@@ -13,7 +13,7 @@ use crate::change::Change;
 use crate::change::ban::{Ban, BanTo};
 use crate::change::verb::Answer;
 
-/// The server does as asked: the ban of the bucket before and after.
+/// The answer of a server that obeys: the ban of the bucket before and after.
 fn done(state: &mut State, change: Box<Sending>, before: Option<BanView>, after: Option<BanView>) {
     let bucket = BucketView {
         ban: after,
@@ -57,7 +57,7 @@ fn banned_here() -> State {
 }
 
 #[test]
-fn a_ban_that_somebody_changed_since_is_not_lifted_unasked() {
+fn a_ban_that_changed_since_is_not_lifted_without_a_question() {
     let own = ban(BanBy::Operator, 1_602);
     let plain = "Undo the last change for mallory?";
     // Before there was another poll nothing is known; then the ban is as it was made.
@@ -101,9 +101,9 @@ fn a_ban_that_is_over_or_lifted_drops_off_what_can_be_undone() {
         assert!(type_keys(&mut state, "u").is_empty());
         assert!(matches!(state.mode, Mode::Browse), "{number} {ban:?}");
         assert!(state.undos.is_empty());
-        assert!(said(&state).contains("nothing is left to undo of: mallory is banned for 10m"));
+        assert!(messages(&state).contains("nothing left to undo: mallory is banned for 10m"));
     }
-    // It was longer before, and somebody lifted it.
+    // It was longer before, and another user lifted it.
     let mut state = state(SIZE, 3);
     let change = sending_of(type_keys(&mut state, "b10m<ret><ret>"));
     let (before, after) = (ban(BanBy::Penalty, 2_000), ban(BanBy::Operator, 1_602));

@@ -23,13 +23,12 @@ fn page(state: BucketState, keys: std::ops::Range<usize>, next_cursor: Option<&s
     Answer::json("200 OK", &page)
 }
 
-/// Polls a store of so many buckets that answers with `pages`; what was read, and which pages were asked
-/// for.
+/// Polls a store of `used` buckets that answers with `pages`; returns the snapshot and the requested pages.
 fn polled(used: u64, was_cut: bool, pages: Vec<Answer>) -> (Snapshot, Vec<String>) {
     sought(used, was_cut, None, pages)
 }
 
-/// The same, while somebody looks for a key.
+/// The same, with a filter for a key.
 fn sought(
     used: u64,
     was_cut: bool,
@@ -133,7 +132,7 @@ fn neither_the_refusing_nor_the_banned_crowd_out_the_others() {
     assert_eq!(stand_out, (4_900, 100));
 }
 
-/// Empty pages: the search goes through the store, and finds nothing for long.
+/// Empty pages: the scan passes through the store and finds nothing for long.
 #[test]
 fn searching_leaves_pages_for_the_rest() {
     let mut pages = Vec::new();
@@ -167,7 +166,7 @@ fn of_many_those_that_are_looked_for_are_there() {
     assert_eq!(asked, ["limit=500"]);
 }
 
-/// The process restarts between two calls: what is read is of neither.
+/// The process restarts between two calls: the poll is discarded.
 #[test]
 fn a_poll_is_of_one_process() {
     let mine = || "0f1e2d3c4b5a6978".to_owned();

@@ -1,4 +1,4 @@
-//! The funnel, drawn and alive.
+//! The animated drawing of the funnel.
 //!
 //! ```text
 //!            · •  ·              drops of admitted requests
@@ -7,11 +7,12 @@
 //!          ╲▂▃▂▂▃▂▂▃╱            the surface, where the level is
 //!           ╲██████╱
 //!            ╲████╱
-//!             │  │               what leaks, at the limit's rate
+//!             │  │               the leak, at the limit's rate
 //!              ·
 //! ```
 //!
-//! Drops are placed by number and time alone, so that a frame depends on nothing but the state.
+//! The places of drops depend only on their number and the time, so that a frame depends only on the
+//! state.
 
 use loudou_api::LimitView;
 use loudou_limiter::Nanos;
@@ -26,26 +27,26 @@ use crate::num::{cells, float, whole};
 
 /// Lines above the rim, for drops and labels.
 const ABOVE: u16 = 3;
-/// Lines below the cone: the spout and what leaves it.
+/// Lines below the cone: the spout and the leaking drops.
 const BELOW: u16 = 4;
 /// Half the width of the spout.
 const SPOUT: i32 = 1;
-/// The least height of a cone that is one.
+/// The least height of a cone.
 const LEAST: u16 = 3;
 
-/// What is drawn.
+/// The content of the funnel.
 #[derive(Debug)]
 pub(super) struct Water<'a> {
     pub(super) limit: &'a LimitView,
     pub(super) level: f64,
-    /// The level that was read: colours change with polls, not with every frame.
+    /// The level as read: colours change with polls, not with every frame.
     pub(super) tone: f64,
     pub(super) rates: Rates,
     /// The time that moves drops.
     pub(super) time: Nanos,
 }
 
-/// Where the parts are.
+/// The places of the parts.
 struct Shape {
     centre: i32,
     rim: i32,
@@ -157,7 +158,7 @@ fn fill(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) -> i32 {
     surface
 }
 
-/// How many eighths the surface is higher at `x`: a ripple that runs.
+/// The eighths by which a running ripple raises the surface at `x`.
 fn ripple(x: i32, time: Nanos) -> i32 {
     const SHAPE: [i32; 10] = [0, 0, 1, 1, 2, 1, 1, 0, 0, 0];
     let step = i64::try_from(time.as_millis() / 160).unwrap_or(0);
@@ -239,8 +240,8 @@ fn overflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     }
 }
 
-/// What leaks: one drop after the other while there is water. Where the level falls in steps, or only when
-/// requests end, nothing drips.
+/// Draws the leak: one drop after the other while there is water. Limits whose level falls in steps, or
+/// only when requests end, do not drip.
 fn outflow(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>) {
     if water.level <= 0.0 || !water.limit.drains {
         return;
@@ -294,11 +295,11 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     pen.middle(bottom, &way_out(limit), theme.dim);
 }
 
-/// How capacity comes back.
+/// The way capacity comes back.
 fn way_out(limit: &LimitView) -> String {
     let rate = &limit.rate;
     if rate.is_empty() {
-        return "given back when requests end".to_owned();
+        return "freed when requests end".to_owned();
     }
     match limit.algorithm.as_str() {
         "funnel" | "leaky_queue" => format!("leaks {rate}"),
