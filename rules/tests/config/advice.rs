@@ -39,7 +39,7 @@ fn matches_that_never_hold() {
             header("X-A", "present", json!(false))
         ),
         [format!(
-            "match.headers[1]: {never} `x-a` present and `x-a` absent never hold together"
+            "match.headers[1]: {never} `x-a` present and `x-a` absent contradict each other"
         )]
     );
     assert_eq!(
@@ -48,7 +48,7 @@ fn matches_that_never_hold() {
             header("x-a", "exact", json!("2"))
         ),
         [format!(
-            "match.headers[1]: {never} `x-a` = `1` and `x-a` = `2` never hold together"
+            "match.headers[1]: {never} `x-a` = `1` and `x-a` = `2` contradict each other"
         )]
     );
     for (one, two) in [
@@ -81,7 +81,7 @@ fn matches_that_never_hold() {
     assert_eq!(
         of(json!({ "headers": [absent] })),
         [format!(
-            "match.headers[0]: {never} `:path` absent never holds: every request has it"
+            "match.headers[0]: {never} `:path` absent never matches: every request has it"
         )]
     );
 }
@@ -131,7 +131,7 @@ fn the_same_rule_twice() {
     };
     assert_eq!(
         of(named("b", json!({}))),
-        ["rules[1].name: \"b\": it does the same as `a`: one of them is enough"]
+        ["rules[1].name: \"b\": duplicate of the rule `a`: one of them is enough"]
     );
     assert_eq!(of(named("b", json!({ "mode": "shadow" }))), [""; 0]);
     assert_eq!(of(named("b", json!({ "key": [] }))), [""; 0]);
