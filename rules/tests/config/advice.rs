@@ -1,4 +1,4 @@
-//! What is allowed but hardly meant.
+//! Rules that are valid but probably a mistake.
 
 use loudou_rules::config::{Problem, Severity, advice};
 use serde_json::{Value, json};
@@ -87,14 +87,14 @@ fn matches_that_never_hold() {
 }
 
 #[test]
-fn waits_that_hold_hardly_anybody() {
+fn waits_that_hold_almost_no_request() {
     let of =
         |max_wait: &str, cost: u64| advised(&json!({ "limits": [funnel(max_wait)], "cost": cost }));
     assert_eq!(
         of("999ms", 1),
         [
-            "limits[0].max_wait: \"999ms\": shorter than the 1s that one request takes: of requests that \
-          come at once, none waits"
+            "limits[0].max_wait: \"999ms\": shorter than the 1s that one request takes: simultaneous \
+         requests are refused, not held"
         ]
     );
     assert_eq!(of("1s", 1), [""; 0]);
@@ -113,7 +113,7 @@ fn large_buckets() {
         log(256),
         [
             "limits[0].algorithm: \"sliding_log\": a bucket takes up to 2048 bytes, and each request reads \
-          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and takes little"
+          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and small"
         ]
     );
 }

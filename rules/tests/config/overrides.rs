@@ -59,7 +59,11 @@ fn what_is_wrong_with_an_override_is_told() {
     let both = json!({ "a": { "scale": 2, "limits": [] } });
     assert_eq!(
         wrong(&json!({ "overrides": both })),
-        [problem("overrides.a", "more than one of the fields is given", None)]
+        [problem(
+            "overrides.a",
+            "more than one of the fields is given",
+            None
+        )]
     );
     let spaced = wrong(&json!({ "overrides": { "jos\u{e9} a*": "banned" } }));
     assert_eq!(spaced.len(), 1);

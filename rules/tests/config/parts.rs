@@ -108,7 +108,9 @@ fn paths() {
     }
     say(&[(
         json!({ "path": { "prefix": "/a", "exact": "/a" } }),
-        &["path: more than one of the fields is given; allowed: exactly one of prefix, exact, suffix, template, regex"],
+        &[
+            "path: more than one of the fields is given; allowed: exactly one of prefix, exact, suffix, template, regex",
+        ],
     )]);
 }
 

@@ -72,14 +72,14 @@ fn queries_cookies_and_metadata() {
             { "exact": "x" },
         ],
     }));
-    let keys = "a name space and keys: [envoy.filters.http.jwt_authn, payload, sub]";
+    let keys = "a namespace and keys: [envoy.filters.http.jwt_authn, payload, sub]";
     assert_eq!(
         lines,
         [
-            "query[0].name: \"a\\nb\": not the name of a query parameter; allowed: a text without \
+            "query[0].name: \"a\\nb\": invalid query parameter name; allowed: a text without \
              control characters, decoded"
                 .to_string(),
-            "cookies[0].name: \"a=b\": not the name of a cookie; allowed: letters, digits and \
+            "cookies[0].name: \"a=b\": invalid cookie name; allowed: letters, digits and \
              !#$%&'*+-.^_`|~"
                 .to_string(),
             format!(
@@ -117,7 +117,7 @@ fn not_has_a_bounded_depth() {
     assert_eq!(of_match(&nested(4)), [""; 0]);
     assert_eq!(
         of_match(&nested(5)),
-        ["not.not.not.not.not: {}: `not` in too many others; allowed: at most 4 deep"]
+        ["not.not.not.not.not: {}: `not` is nested too deeply; allowed: at most 4 levels"]
     );
     assert_eq!(of_match(&json!({ "not": { "paths": 1 } })).len(), 1);
 }
@@ -175,7 +175,7 @@ fn matches_that_never_hold() {
     assert_eq!(
         of(json!({ "not": {} })),
         [format!(
-            "rules[0].match.not: {never} every request is in `not`"
+            "rules[0].match.not: {never} `not` excludes every request"
         )]
     );
     let within = |path: &str, source: &str| {

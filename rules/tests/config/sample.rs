@@ -135,7 +135,7 @@ fn what_is_of_the_wrong_kind_is_told() {
         ),
         (
             json!({ "source": "[2001:db8::1]:80" }),
-            "source: \"[2001:db8::1]:80\": not an address",
+            "source: \"[2001:db8::1]:80\": invalid address",
         ),
     ] {
         let told = wrong(&sample);

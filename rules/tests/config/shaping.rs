@@ -164,7 +164,7 @@ fn what_is_said_of_queues() {
     assert_eq!(
         said(&slow, "rate", json!("1/366d")),
         [
-            "rate: \"1/366d\": too slow for this capacity; allowed: numbers with which a full bucket \
+            "rate: \"1/366d\": too slow for this capacity; allowed: a capacity and a rate with which a full bucket \
              empties within 3660d"
         ]
     );

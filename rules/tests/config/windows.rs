@@ -161,8 +161,7 @@ fn windows() {
 #[test]
 fn numbers_of_one_algorithm() {
     let slots = "a whole number from 2 to 64";
-    let reach =
-        "with this the capacity cannot be reached; allowed: capacity/slots, rounded up, to capacity";
+    let reach = "with this the capacity cannot be reached; allowed: capacity/slots, rounded up, to capacity";
     for (algorithm, given, said) in [
         (
             "fixed_window",

@@ -117,7 +117,7 @@ fn rates() {
     assert_eq!(
         of_limit(&slow(11)),
         [
-            "rate: \"1/366d\": too slow for this capacity; allowed: numbers with which a full bucket \
+            "rate: \"1/366d\": too slow for this capacity; allowed: a capacity and a rate with which a full bucket \
           empties within 3660d"
         ]
     );
@@ -231,7 +231,7 @@ fn costs() {
             format!("cost: {shown}: out of range; allowed: a whole number from 1 to 1000000000");
         assert_eq!(of_rule(&json!({ "cost": value })), [line]);
     }
-    // Above a capacity it is allowed, but hardly meant.
+    // Above a capacity it is valid, but probably a mistake.
     let document = file(&[rule(&json!({ "cost": 6 }))]);
     assert_eq!(
         problems(&document),
