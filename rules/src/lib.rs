@@ -6,7 +6,7 @@
 //!
 //! Read it in this order: [`rule`], [`config`] (the rule file), [`versions`] (the limits of a rule through
 //! time), [`active_rule`] (a rule in force), [`rule_set`] with [`evaluate`](mod@evaluate) (all rules against
-//! one request), [`explain`](mod@explain) (the reasons for a decision), [`size`] (the memory that a rule file takes).
+//! one request), [`explain`](mod@explain) (the reasons for a decision), [`size`] (the memory of a rule file).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,4 +1,4 @@
-//! Other names of fields and words: read, and written as the names that the schema has.
+//! Aliases of fields and words: read, and written as their canonical names.
 
 use loudou_rules::config::{parse, parse_limits, parse_rule, parse_sample};
 use loudou_rules::rule::KeyPart;
@@ -26,7 +26,7 @@ fn gcra_is_a_funnel() {
         [&written[0]["name"], &written[0]["algorithm"]],
         ["funnel"; 2]
     );
-    // Both would be called funnel.
+    // Both would be named funnel.
     let problems = parse_limits(&json!([of("gcra"), of("funnel")])).expect_err("one name twice");
     assert_eq!(
         problems[0].to_string(),

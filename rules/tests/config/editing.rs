@@ -42,7 +42,7 @@ fn an_edit_replaces_what_it_names() {
     assert_eq!(changed.overrides.get("eve"), None);
     assert_eq!(changed.penalty, base.penalty);
     assert!(with(json!({ "overrides": {} })).overrides.is_empty());
-    // What is so anyway is no edit.
+    // Equal values are not an edit.
     let same = json!({ "penalty": penalty, "overrides": { "eve": "banned" }, "mode": "enforce" });
     assert_eq!(edited(&same).beyond(&base), RuleEdit::default());
     let other = edited(&json!({ "penalty": null, "mode": "shadow" }));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{file, rule};
 
-/// The problems of a rule with these fields: the place, what is wrong, and what was meant.
+/// The problems of a rule with these fields: the place, the message, and the suggestion.
 fn wrong(fields: &Value) -> Vec<(String, String, Option<String>)> {
     let problems = parse(&file(&[rule(fields)])).problems;
     let told = problems.into_iter().map(|problem| {
@@ -116,7 +116,7 @@ fn what_is_wrong_with_a_penalty_is_told() {
         penalty(json!({ "baan": "1m" })),
         [problem("penalty.baan", "unknown field", Some("ban"))]
     );
-    // What is not said.
+    // Defaults.
     let said = json!({ "penalty": { "after": 3, "within": "1m", "ban": "5m" } });
     let rule = parse_rule(&rule(&said)).expect("valid");
     let written = serde_json::to_value(rule.penalty).expect("serialises");
@@ -156,7 +156,7 @@ fn a_rule_shadows_another_rule_of_the_file() {
     assert_eq!(parse(&file(&rules)).problems, []);
 }
 
-/// An override or a ban of a key that no request has would be there for nothing.
+/// An override or a ban of a key that no request can have would be useless.
 #[test]
 fn keys_that_no_request_has_are_refused() {
     let with = |fields: Value| parse_rule(&rule(&fields)).expect("valid");

@@ -1,4 +1,4 @@
-//! What is said about wrong stores, names, matches, keys and edits.
+//! The problems of invalid stores, names, matches, keys and edits.
 
 use loudou_rules::config::{parse_edit, parse_limits, parse_rule, parse_store};
 use loudou_rules::rule::Mode;
@@ -55,7 +55,7 @@ fn stores() {
     );
 }
 
-/// Each match and exactly what is said about it.
+/// Each match and its exact problems.
 fn say(cases: &[(Value, &[&str])]) {
     for (fields, expected) in cases {
         assert_eq!(of_match(fields), *expected, "{fields}");
@@ -261,7 +261,7 @@ fn refusals() {
     assert_eq!(body(json!({ "text": "no" })), [""; 0]);
 }
 
-/// What Envoy makes of a bare `off` in its YAML.
+/// Envoy reads a bare `off` in its YAML as false.
 #[test]
 fn a_bare_off_is_off() {
     let off = super::read_rule(&json!({ "mode": false }));

@@ -1,4 +1,4 @@
-//! What is said about wrong fields of a match and wrong parts of a key.
+//! The problems of invalid fields of a match and invalid parts of a key.
 
 use loudou_rules::config::advice;
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ fn not_has_a_bounded_depth() {
     assert_eq!(of_match(&json!({ "not": { "paths": 1 } })).len(), 1);
 }
 
-/// What goes without saying is not written.
+/// Defaults are not written.
 #[test]
 fn written_as_short_as_read() {
     let fields = json!({

@@ -195,7 +195,7 @@ fn what_is_not_said_has_a_default() {
     assert!(super::read(&file(&[])).rules.is_empty());
 }
 
-/// What is written is the rule file's own form, with the defaults applied.
+/// The written form is that of the rule file, with the defaults applied.
 #[test]
 fn a_file_is_written_as_it_is_read() {
     let first = read(&everything());
@@ -222,7 +222,7 @@ fn a_file_is_written_as_it_is_read() {
     assert_eq!(read(&empty), RuleFile::default());
 }
 
-/// A warning is no error: a rule that is in force can be read back.
+/// A warning is not an error: a rule in force can be read back.
 #[test]
 fn a_rule_with_a_warning_is_written_as_it_is_read() {
     let costly = rule(&json!({ "cost": 6 }));
@@ -233,7 +233,7 @@ fn a_rule_with_a_warning_is_written_as_it_is_read() {
     assert_eq!(parse_rule(&written), Ok(rule));
 }
 
-/// Envoy hands the numbers of a Struct over as doubles, and may drop nulls or not.
+/// Envoy passes the numbers of a Struct as doubles, and may drop nulls.
 #[test]
 fn whole_doubles_are_whole_numbers() {
     let read = read(&json!({

@@ -1,4 +1,4 @@
-//! A request that somebody wants explained: what is read of it, and what is said about a wrong one.
+//! Reading a request to explain, and the problems of invalid ones.
 
 use std::borrow::Cow;
 
@@ -115,7 +115,7 @@ fn every_problem_is_told() {
 }
 
 #[test]
-fn what_is_of_the_wrong_kind_is_told() {
+fn values_of_the_wrong_type_are_reported() {
     for (sample, line) in [
         (
             json!([]),

@@ -1,4 +1,4 @@
-//! The fields of limits with a window: read, written, and wrong.
+//! The fields of limits with a window: read, written, and invalid.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{
@@ -12,7 +12,7 @@ fn read(limit: &Value) -> Algorithm {
     limits.iter().next().expect("one").algorithm().clone()
 }
 
-/// What is said of it, without the path to the limit.
+/// The problems of a limit, without the path to the limit.
 fn wrong(limit: &Value) -> Vec<String> {
     let problems = parse_limits(&json!([limit])).err().unwrap_or_default();
     let lines = problems.iter().map(ToString::to_string);
@@ -223,7 +223,7 @@ fn several_at_once_and_the_largest() {
         wrong(&limit("sliding_log", &json!({ "capacity": 256 }))),
         [""; 0]
     );
-    // Four logs of 256 entries are all that a bucket holds.
+    // A bucket holds at most four logs of 256 entries.
     let logs = |many: u32| {
         let log = |n| {
             json!({
@@ -235,7 +235,7 @@ fn several_at_once_and_the_largest() {
     assert!(logs(4) && !logs(5));
 }
 
-/// What edit forms and the schema are made from.
+/// The source of edit forms and of the schema.
 #[test]
 fn the_tables_of_fields() {
     let names = |algorithm: &str| -> Vec<&str> {

@@ -1,4 +1,4 @@
-//! Wrong files, and the exact lines that are said about them.
+//! Invalid files, and the exact lines of their problems.
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_rules::config::{Severity, parse};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{file, problems, rule};
 
-/// What is said of a file whose only rule has `fields`, without the path to the rule.
+/// The problems of a file whose only rule has `fields`, without the path to the rule.
 fn of_rule(fields: &Value) -> Vec<String> {
     let lines = problems(&file(&[rule(fields)]));
     let local = lines
@@ -15,7 +15,7 @@ fn of_rule(fields: &Value) -> Vec<String> {
     local.map(str::to_string).collect()
 }
 
-/// What is said of a rule with this limit, without the path to the limit.
+/// The problems of a rule with this limit, without the path to the limit.
 fn of_limit(limit: &Value) -> Vec<String> {
     let lines = of_rule(&json!({ "limits": [limit] }));
     let local = lines
@@ -54,7 +54,7 @@ fn names_of_fields() {
             "(the whole file): `rules` is missing; allowed: a list of rules",
         ]
     );
-    // A funnel has no refill, and nothing is near to what it has.
+    // A funnel has no refill, and no field with a similar name.
     assert_eq!(
         of_limit(&funnel("refill", &json!("greedy"))),
         ["refill: unknown field; allowed: name, algorithm, capacity, rate, max_wait"]
@@ -208,7 +208,7 @@ fn limits_of_a_rule() {
         of_rule(&json!({ "limits": [limit("a"), limit("b"), limit("a")] })),
         ["limits[2].name: \"a\": duplicate limit name in this rule"]
     );
-    // Two without a name are both called after their algorithm.
+    // Two without a name are both named after their algorithm.
     assert_eq!(
         of_rule(
             &json!({ "limits": [funnel("capacity", &json!(5)), funnel("capacity", &json!(6))] })
@@ -243,7 +243,7 @@ fn costs() {
     assert_eq!(problems(&file(&[rule(&json!({ "cost": 5 }))])), [""; 0]);
 }
 
-/// Three wrong things in three rules, and each is told with its place.
+/// Three problems in three rules, each with its place.
 #[test]
 fn three_at_once() {
     let document = file(&[
@@ -303,7 +303,7 @@ fn a_file_has_bounds() {
         ["rules: 257 rules are too many; allowed: at most 256"]
     );
     assert_eq!(problems(&file(&many[..256])), [""; 0]);
-    // A file that is wrong all over is not told line by line for ever.
+    // The number of problems is bounded.
     let all_wrong: Vec<Value> = (0..256).map(|_| json!({})).collect();
     assert_eq!(problems(&file(&all_wrong)).len(), 100);
 }
@@ -340,7 +340,7 @@ fn what_is_no_rule_file() {
     );
 }
 
-/// What is shown on terminals and in logs has no control characters, and is not endless.
+/// Texts on terminals and in logs have no control characters and a bounded length.
 #[test]
 fn nothing_hostile_is_shown() {
     let long = "x".repeat(10_000);

@@ -1,4 +1,4 @@
-//! What requests cost.
+//! The costs of requests.
 
 use loudou_rules::rule::Price;
 use serde_json::{Value, json};
