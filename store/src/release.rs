@@ -170,7 +170,8 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back the amount that a request took, as far as it is returned. Failures are counted as lost returns.
+    /// Gives back the amount that a request took, as far as it is returned. Failures are counted as lost
+    /// returns.
     pub fn give(
         &self,
         store: &mut dyn SharedData,
