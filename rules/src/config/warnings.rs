@@ -137,7 +137,7 @@ fn large_state(limits: &Limits, at: &Path) -> Option<Problem> {
          {kib} KiB"
     );
     if limit.algorithm().name() == "sliding_log" {
-        message.push_str("; a sliding_window is exact to a slot and small");
+        message.push_str("; a sliding_window is exact to a slot and much smaller");
     }
     let name = Value::from(limit.algorithm().name());
     let at = at.index(index).field("algorithm");

@@ -113,7 +113,7 @@ fn large_buckets() {
         log(256),
         [
             "limits[0].algorithm: \"sliding_log\": a bucket takes up to 2048 bytes, and each request reads \
-          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and small"
+          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and much smaller"
         ]
     );
 }

@@ -105,7 +105,7 @@ impl Phrase {
         if wait == Nanos::ZERO {
             return Some(String::new());
         }
-        Some(format!("; earlier requests are held for up to {wait}"))
+        Some(format!("; requests that come too early are held for up to {wait}"))
     }
 }
 

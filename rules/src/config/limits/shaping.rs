@@ -156,7 +156,7 @@ impl Phrase {
         // The longest wait is that at the end of the queue.
         let waiting = self.capacity.saturating_sub(immediate);
         if time_of(waiting, rate) > wait {
-            let more = format!("; waits longer than {wait} are refused");
+            let more = format!("; requests that would wait longer than {wait} are refused");
             phrase.push_str(&more);
         }
         Some(phrase)
