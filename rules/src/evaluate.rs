@@ -190,13 +190,13 @@ impl Outcome {
             return;
         };
         self.refused_by = Some(before.len());
-        for said in before {
-            if !said.is_enforced() {
+        for rule_outcome in before {
+            if !rule_outcome.is_enforced() {
                 continue;
             }
-            said.overruled = !matches!(said.answer, Answer::Skipped);
-            if let (Some(key), Some(receipt)) = (&said.key, said.receipt.take()) {
-                give(&said.active.give(key, &receipt, Why::Refused, clock));
+            rule_outcome.overruled = !matches!(rule_outcome.answer, Answer::Skipped);
+            if let (Some(key), Some(receipt)) = (&rule_outcome.key, rule_outcome.receipt.take()) {
+                give(&rule_outcome.active.give(key, &receipt, Why::Refused, clock));
             }
         }
     }
@@ -243,14 +243,14 @@ pub fn evaluate(
         let key = rule.key_of(request);
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
         if !is_enforced || !outcome.is_refused() {
-            let mut said = RuleOutcome::new(index, Arc::clone(active));
+            let mut rule_outcome = RuleOutcome::new(index, Arc::clone(active));
             match key {
                 Key::Skip => {}
-                Key::Refuse => said.answer = Answer::KeyMissing,
-                Key::Bucket(key) => said.charge(key, (table, store), request, clock, stats),
+                Key::Refuse => rule_outcome.answer = Answer::KeyMissing,
+                Key::Bucket(key) => rule_outcome.charge(key, (table, store), request, clock, stats),
             }
-            let refuses = is_enforced && said.refuses();
-            outcome.rules.push(said);
+            let refuses = is_enforced && rule_outcome.refuses();
+            outcome.rules.push(rule_outcome);
             if refuses {
                 let mut give = |give: &Give<'_>| {
                     // Lost returns are counted.

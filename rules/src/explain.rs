@@ -172,12 +172,12 @@ impl Look<'_, '_> {
     }
 
     fn standing(&mut self, index: usize, active: &ActiveRule, is_for_others: bool) -> Standing {
-        let asked = self.outcome.rules.iter();
-        if let Some(place) = asked.clone().position(|said| said.rule == index) {
+        let evaluated = self.outcome.rules.iter();
+        if let Some(place) = evaluated.clone().position(|outcome| outcome.rule == index) {
             return Standing::Asked(place);
         }
         let stopped_by = self.outcome.stopped_by.filter(|by| *by < index);
-        let refused_by = self.outcome.refusal().map(|said| said.rule);
+        let refused_by = self.outcome.refusal().map(|outcome| outcome.rule);
         match (active.rule().mode, stopped_by, refused_by) {
             (Mode::Off, ..) => Standing::Off,
             _ if is_for_others => Standing::NotFor,

@@ -25,7 +25,7 @@ pub(super) enum KeyGrant {
     Banned,
 }
 
-/// What one edit changes.
+/// The changes of one edit.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) limits: Option<Named>,
@@ -46,7 +46,7 @@ pub(super) fn any_limits() -> impl Strategy<Value = Named> {
         .prop_map(|(names, specs)| names.into_iter().zip(specs).collect())
 }
 
-/// What one to three overrides become.
+/// The new values of one to three overrides.
 pub(super) fn overrides(
     limits: impl Strategy<Value = Named> + 'static,
 ) -> impl Strategy<Value = Vec<(usize, Option<KeyGrant>)>> {

@@ -25,7 +25,7 @@ pub(super) const ADMIN_FILE: Object = object!([
         "store",
         Form::Defined("store"),
         "",
-        "The namespace of the rule file.",
+        "The store of the rule file: the same namespace.",
     ),
     Field::required("admin", Form::Defined("admin"), "The admin role."),
 ]);

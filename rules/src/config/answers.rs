@@ -127,7 +127,7 @@ pub(super) const RESPOND: Object = object!([
         Form::Boolean,
         "false",
         "Whether the rule's decision is passed to upstreams and access logs (x-loudou-decision, and the \
-         filter state wasm.loudou), and clients how long a request was held (x-loudou-wait-ms). For \
+         filter state wasm.loudou), and the wait of a held request to clients (x-loudou-wait-ms). For \
          debugging: Envoy chooses the route again.",
     ),
 ]);

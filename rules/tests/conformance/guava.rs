@@ -31,7 +31,7 @@ pub(crate) const SET_RATE: &str = "set_rate";
 
 const BURSTY: &str = "bursty";
 
-/// What the calls' instants count from: room for a state to have begun earlier.
+/// The origin of the calls' instants: room for a state to have begun earlier.
 const ORIGIN: u64 = 1_000_000_000_000_000;
 
 struct Guava {

@@ -105,7 +105,9 @@ impl Phrase {
         if wait == Nanos::ZERO {
             return Some(String::new());
         }
-        Some(format!("; requests that come too early are held for up to {wait}"))
+        Some(format!(
+            "; requests that come too early are held for up to {wait}"
+        ))
     }
 }
 
@@ -182,14 +184,14 @@ mod tests {
 
     use super::*;
 
-    fn say(limit: &Value, cost: u32) -> String {
+    fn phrase_of(limit: &Value, cost: u32) -> String {
         let limits = parse_limits(&json!([limit])).expect("valid");
         phrase(limits.iter().next().expect("one"), &Cost::Fixed(cost))
     }
 
     #[test]
     fn paces() {
-        for (rate, said) in [
+        for (rate, expected) in [
             ("30/60s", "one every 2s"),
             ("1/m", "one every minute"),
             ("60/m", "one every second"),
@@ -201,11 +203,14 @@ mod tests {
             ("1/d", "one every day"),
         ] {
             let limit = json!({ "algorithm": "funnel", "capacity": 15, "rate": rate });
-            assert_eq!(say(&limit, 1), format!("may do 15 at once, then {said}"));
+            assert_eq!(
+                phrase_of(&limit, 1),
+                format!("may do 15 at once, then {expected}")
+            );
         }
         let limit = json!({ "algorithm": "funnel", "capacity": 15, "rate": "7/s" });
         assert_eq!(
-            say(&limit, 2),
+            phrase_of(&limit, 2),
             "may take 15 units at once, then 7 units per second (one unit about every 143ms)"
         );
     }
@@ -215,7 +220,7 @@ mod tests {
         let lumps = |rate: &str| {
             let limit = json!({ "algorithm": "token_bucket", "capacity": 5, "rate": rate,
                 "refill": "interval" });
-            say(&limit, 1)
+            phrase_of(&limit, 1)
         };
         let start = "may do 5 at once, and";
         assert_eq!(
@@ -231,7 +236,7 @@ mod tests {
         let slots = json!({ "algorithm": "sliding_window", "capacity": 5, "window": "1s",
             "slots": 3, "slot_capacity": 5 });
         assert_eq!(
-            say(&slots, 1),
+            phrase_of(&slots, 1),
             "may do 5 in any 3 slots of about 334ms in a row"
         );
     }
@@ -250,9 +255,9 @@ mod tests {
                 };
             }
             for cost in [1, 2] {
-                let said = say(&limit, cost);
-                assert!(said.starts_with("may "), "{name}: {said}");
-                assert_eq!(said.contains("unit"), cost > 1, "{name}: {said}");
+                let expected = phrase_of(&limit, cost);
+                assert!(expected.starts_with("may "), "{name}: {expected}");
+                assert_eq!(expected.contains("unit"), cost > 1, "{name}: {expected}");
             }
         }
     }
