@@ -1,12 +1,12 @@
 //! Rule files of Loudou: reading them, matching requests, keys, and evaluating a rule set.
 //!
-//! Requests come in behind the [`request::Request`] trait and shared memory behind
+//! Requests implement the [`request::Request`] trait and shared memory implements
 //! [`loudou_store::SharedData`], so the same code decides in Envoy, in a replay and in an editor's
 //! preview. Nothing panics: lints deny it, and arithmetic is checked or saturating.
 //!
 //! Read it in this order: [`rule`], [`config`] (the rule file), [`versions`] (the limits of a rule through
 //! time), [`active_rule`] (a rule in force), [`rule_set`] with [`evaluate`](mod@evaluate) (all rules against
-//! one request), [`explain`](mod@explain) (the reasons for a decision), [`size`] (the memory that a rule file takes).
+//! one request), [`explain`](mod@explain) (the reasons for a decision), [`size`] (the memory of a rule file).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

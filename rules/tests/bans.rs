@@ -18,7 +18,7 @@ fn penalty(after: u16, factor: u32) -> Penalty {
     }
 }
 
-/// Strikes at these instants; the bans they lead to, as instant and end.
+/// Strikes at these instants; returns the bans that they lead to, as instant and end.
 fn bans(penalty: &Penalty, strikes_ms: &[u64]) -> Vec<(u64, u64)> {
     let mut conduct = Conduct::default();
     let mut bans = Vec::new();
@@ -101,7 +101,7 @@ fn an_imposed_ban_ends_when_it_should_or_never() {
 }
 
 proptest! {
-    /// A ban lasts exactly as long as configured, whoever imposes it and wherever in a millisecond it begins.
+    /// A ban lasts exactly as long as configured, for any cause and any beginning within a millisecond.
     #[test]
     fn a_ban_lasts_as_long_as_configured(now in 0..1_u64 << 50, span in 1..1_u64 << 50) {
         let (now, span) = (Nanos::new(now), Nanos::new(span));
@@ -116,7 +116,7 @@ proptest! {
             prop_assert_eq!(conduct.ban(just_before), Some(Ban { until: Some(until) }));
             prop_assert_eq!(conduct.ban(until), None);
             prop_assert!(conduct.clean_at_ms >= until.millis_ceil());
-            // One more refusal, in the millisecond in which it ended, is none of the next ban.
+            // One more refusal, in the millisecond of the end, does not count for the next ban.
             let mut next = conduct;
             next.strike(&Penalty { after: 2, ..penalty.clone() }, until);
             prop_assert_eq!((next.ban(until), next.strikes), (None, 1));

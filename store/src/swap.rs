@@ -1,27 +1,27 @@
-//! Changing one shared value: read it, make the new one, write that if no other worker has written
-//! meanwhile, and start over where one has.
+//! Changing one shared value: read it, compute the new one, write that unless another worker has written
+//! meanwhile, and start over if one has.
 
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
 
-/// How often a change is tried before it is given up. Each failed try means that another worker has
-/// written between this one's read and its write, so only a value that all workers change without a pause
-/// gets here.
+/// The maximum number of tries of a change. Each failed try means that another worker has written between
+/// this worker's read and its write, so only a value that all workers change without a pause reaches this
+/// limit.
 pub const MAX_TRIES: u32 = 16;
 
-/// How a change ended.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swapped {
     /// The new value is written.
     Done,
     /// There was nothing to change.
     Unchanged,
-    /// Other workers were faster, [`MAX_TRIES`] times.
+    /// Other workers were faster in all [`MAX_TRIES`] tries.
     Contended,
 }
 
-/// Gets the value, `None` where the key is missing; returns the new one, or `None` to leave it as it is.
+/// Gets the value, `None` if the key is missing; returns the new one, or `None` to leave it unchanged.
 pub type Change<'a> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a;
 
 /// Changes the value of `key`. `change` is called again with a fresh value when another worker was faster.
@@ -51,7 +51,7 @@ mod tests {
 
     const KEY: &[u8] = b"k";
 
-    /// A change of which another worker is faster the first `rivals` times; how it ended, and the value.
+    /// A change in which another worker is faster the first `rivals` times; returns the result and the value.
     fn against(rivals: u32) -> (Swapped, Vec<u8>) {
         struct Rivalled(MemoryStore, u32);
         impl SharedData for Rivalled {

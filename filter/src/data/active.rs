@@ -132,7 +132,7 @@ impl Active {
     ) -> Result<(), RecordError> {
         // The count is read before the record, so the record is at least as new as the count.
         let changes = self.store_metrics.changes(host);
-        let record = match current::load(host, &file.store.share, &self.store_metrics, now) {
+        let record = match current::load(host, &file.store.namespace, &self.store_metrics, now) {
             // Another version wrote it: it stays, and this configuration applies alone.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),

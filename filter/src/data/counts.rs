@@ -30,7 +30,7 @@ impl Counts {
             if matches!(one.answer, Answer::GaveUp(_)) {
                 metrics.count(host, Counted::Error);
             }
-            if one.price.is_some_and(|price| price.is_odd) {
+            if one.price.is_some_and(|price| price.is_invalid) {
                 metrics.count(host, Counted::InvalidCost);
             }
             let refused = one.refuses();

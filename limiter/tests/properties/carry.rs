@@ -98,14 +98,14 @@ proptest! {
         }
     }
 
-    /// What was used stays used, or its share does, and no more than the rounding.
+    /// The used amount, or its share, stays used up to rounding.
     #[test]
     fn keep_keeps_the_level_and_proportional_the_share(
-        // What waits is above the capacity.
+        // Waiting requests are above the capacity.
         old in spec_of(|kind| kind.is_level() && !kind.holds()), new in spec_of(Kind::is_level),
         train in train(20), carry in carry(),
     ) {
-        // What is left must tell what is used.
+        // The remaining amount must determine the used amount.
         let (old, new) = (old.with_wide_slots(), new.with_wide_slots());
         let (bucket, last) = used(&[old], &train);
         let at = Nanos::new(last);
@@ -115,7 +115,7 @@ proptest! {
             each(&old_limits, &bucket, at)[0],
             each(&new_limits, &converted, at)[0],
         );
-        // What is left is known rounded down; so the level is known within one unit.
+        // The remaining amount is rounded down, so the level is known within one unit.
         let (old_cap, new_cap) = (u128::from(was.capacity), u128::from(is.capacity));
         let most_used = old_cap - u128::from(was.remaining);
         let most_target = match carry {

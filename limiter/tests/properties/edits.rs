@@ -49,7 +49,7 @@ fn used(limits: &Limits, taken: &[(u64, u64)]) -> Bucket {
     bucket
 }
 
-/// What is left, and the seconds until it is as good as new.
+/// The remaining amount, and the seconds until the bucket is idle.
 fn left(limits: &Limits, bucket: &Bucket, second: u64) -> (u64, u64) {
     let answer = limits.peek(bucket, 0, at(second));
     let decision = answer.reported().expect("one");
@@ -72,7 +72,7 @@ fn a_fixed_window_goes_on() {
         (Carry::Keep, 20, "60s", (16, 40)),
         (Carry::Keep, 3, "60s", (0, 40)),
         (Carry::Keep, 20, "30s", (16, 30)),
-        // What was taken counts for as much longer as the window is.
+        // Taken amounts count longer by the same factor as the window.
         (Carry::Keep, 20, "1h", (16, 3_580)),
         (Carry::Proportional, 20, "60s", (12, 40)),
         (Carry::Proportional, 4, "60s", (2, 40)),
@@ -88,7 +88,7 @@ fn a_fixed_window_goes_on() {
     assert!(!new.decide(&mut edited, 16, at(30)).is_refused());
     assert_eq!(left(&new, &edited, 59), (0, 1));
     assert_eq!(left(&new, &edited, 60), (20, 0));
-    // What was more than the capacity is used of a larger one again.
+    // The excess over the capacity counts again for a larger capacity.
     let three = of("fixed_window", 3, "60s");
     let lowered = convert(&old, &three, Carry::Keep, &bucket, at(20));
     let back = convert(&three, &old, Carry::Keep, &lowered, at(30));
@@ -98,7 +98,7 @@ fn a_fixed_window_goes_on() {
     assert_eq!(left(&new, &late, 60), (20, 0));
 }
 
-/// What another algorithm had used is used of a window that begins with the edit.
+/// The amount used under another algorithm counts for a window that begins with the edit.
 #[test]
 fn what_is_brought_into_a_window_begins_it() {
     let funnel = funnel(10, "10/h");
@@ -182,7 +182,7 @@ fn slots_go_on() {
     let half = edited(&halved, Carry::Proportional);
     assert_eq!(left(&halved, &half, 4), (1, 8));
     assert_eq!(left(&halved, &half, 10), (2, 2));
-    // What does not fit any more is there all the same.
+    // The excess is kept.
     let kept = edited(&halved, Carry::Keep);
     assert_eq!(left(&halved, &kept, 4), (0, 8));
     assert_eq!(wait(&halved, &kept, 1, 4), Some(6));
@@ -261,7 +261,7 @@ fn entries_go_on() {
     let long = of("sliding_log", 3, "1h");
     assert_eq!(left(&long, &edited(&long, Carry::Keep), 5), (0, 3_599));
     assert_eq!(left(&long, &edited(&long, Carry::Keep), 3_600), (2, 4));
-    // What is beyond a smaller capacity is not forgotten.
+    // The excess over a smaller capacity is not forgotten.
     let one = of("sliding_log", 1, "10s");
     let back = convert(&one, &old, Carry::Keep, &edited(&one, Carry::Keep), at(6));
     assert_eq!(left(&old, &back, 6), (0, 8));
@@ -360,7 +360,7 @@ fn a_level_becomes_a_count() {
     assert_eq!(left(&fast, &edited, 15), (5, 5));
 }
 
-/// Whether somebody has to be told that used-up buckets take longer now.
+/// Whether used-up buckets now take longer, so that a warning is needed.
 #[test]
 fn full_later_is_told_of_what_slows_down() {
     use loudou_limiter::full_later;
@@ -377,7 +377,7 @@ fn full_later_is_told_of_what_slows_down() {
         (funnel(20, "1/s"), Carry::Keep, vec![]),
         (funnel(20, "1/s"), Carry::Proportional, vec![(10, 20)]),
         (funnel(20, "2/s"), Carry::Proportional, vec![]),
-        // What is used beyond a smaller capacity is remembered, at the same pace.
+        // The used amount beyond a smaller capacity is remembered, at the same pace.
         (funnel(5, "1/s"), Carry::Keep, vec![]),
         (of("fixed_window", 10, "60s"), Carry::Keep, vec![(10, 60)]),
     ] {

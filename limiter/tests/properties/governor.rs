@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::spec::{Kind, Spec};
 use super::{Step, config, one, only, timed, train};
 
-/// What it says of a cost: nothing when it passes, else how long to wait, if that helps at all.
+/// The governor's answer to a cost: `None` if it passes, else the wait, if waiting helps at all.
 type Refusal = Option<Option<u64>>;
 
 /// The answers of `governor` with the numbers of `spec` to the train, which begins at `start`.

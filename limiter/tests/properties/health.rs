@@ -81,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Option<bool>)>> {
 proptest! {
     #![proptest_config(super::config(512))]
 
-    /// Whether somebody looked in between makes no difference, nor whether it was written down.
+    /// Reading in between makes no difference, nor does writing.
     #[test]
     fn it_is_as_a_list_of_all_responses_has_it(when in any_when(), steps in steps()) {
         let mut naive = Naive::default();

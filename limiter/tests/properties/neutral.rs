@@ -36,7 +36,7 @@ proptest! {
         let amount = if spec.period < 1 << 50 { amount } else { spec.amount };
         let capacity = if spec.period < 1 << 50 { capacity } else { capacity % 10 + 1 };
         let other = Spec::new(spec.kind, capacity, amount, spec.period, spec.seed);
-        // What is stored beyond the most that can be at a slower rate is lost.
+        // Permits stored beyond the maximum of a slower rate are lost.
         prop_assume!(spec.kind != Kind::Warmup || other.amount >= spec.amount);
         let other = limits(&[other]);
         let (limits, bucket, last) = used(spec, &train);
@@ -75,7 +75,7 @@ proptest! {
         others in prop::collection::vec(rated(), 1..6),
         pause in 0..=200_u64,
     ) {
-        // What is left must tell what is used.
+        // The remaining amount must determine the used amount.
         let spec = spec.with_wide_slots();
         let (first, bucket, last) = used(spec, &train);
         let now = last + pause * (spec.period / 64).max(1);

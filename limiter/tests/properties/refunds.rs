@@ -40,7 +40,7 @@ struct World {
     limits: Limits,
     bucket: Bucket,
     without: Bucket,
-    /// What is to be given back, and after which step.
+    /// The amount to give back, and the step after which it is given back.
     owed: Vec<(usize, Taken)>,
     /// When the others pass, and their cost.
     passed: Vec<(u64, u64)>,
@@ -104,7 +104,7 @@ impl World {
 proptest! {
     #![proptest_config(config(1_024))]
 
-    /// Whatever is given back, in whatever order: nobody is better off than if it had never been.
+    /// For any returns in any order, no request is better off than without the returned ones.
     #[test]
     fn nothing_is_better_than_if_it_had_never_been(
         spec in spec_of(is_monotone), train in train(40), start in 0..=100_u64,
@@ -121,7 +121,7 @@ proptest! {
         }
     }
 
-    /// What is counted comes back to the unit.
+    /// Counted amounts are returned exactly.
     #[test]
     fn what_is_counted_comes_back_whole(spec in spec_of(is_counted), train in train(40)) {
         let mut world = World::new(one(spec), 0);
@@ -138,7 +138,7 @@ proptest! {
         }
     }
 
-    /// If nobody took after it, the state is the one it found; refusals and time do not matter.
+    /// If no request took anything later, the state is the former one; refusals and time do not matter.
     #[test]
     fn the_last_one_comes_back_whole(
         spec in spec(), train in train(30), cost in 1..=6_u64, pause in 0..=500_u64,
@@ -166,7 +166,7 @@ proptest! {
         prop_assert_eq!(bucket.words(), before.words());
     }
 
-    /// What passes keeps to the bound of its limit, and in order, whoever leaves the line.
+    /// Passing requests keep the bound of their limit and their order, whichever requests leave the queue.
     #[test]
     fn no_window_admits_more_for_what_is_given_back(
         spec in spec(), train in train(60), start in 0..=100_u64,

@@ -58,7 +58,7 @@ pub(super) struct Spec {
     pub(super) capacity: u64,
     pub(super) amount: u32,
     pub(super) period: u64,
-    /// What the other numbers of a kind are made from.
+    /// The source of the other numbers of a kind.
     pub(super) seed: u64,
 }
 
@@ -83,7 +83,7 @@ impl Spec {
         Rate::new(self.amount, Nanos::new(self.period)).expect("positive")
     }
 
-    /// What a new bucket has used.
+    /// The used amount of a new bucket.
     pub(super) fn used_at_first(&self) -> u64 {
         match self.kind {
             Kind::Greedy | Kind::Interval | Kind::HoldingGreedy | Kind::HoldingInterval => {
@@ -188,7 +188,7 @@ impl Spec {
 }
 
 impl Kind {
-    /// Whether what is left of the capacity tells what is used of it.
+    /// Whether the remaining capacity determines the used capacity.
     pub(super) const fn is_level(self) -> bool {
         !matches!(
             self,

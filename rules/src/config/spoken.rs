@@ -1,4 +1,4 @@
-//! A limit without what goes without saying: for people who read it, and for forms.
+//! A limit without the fields that repeat a default: for people, and for forms.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub fn spoken(limit: &Limit) -> Map<String, Value> {
     spoken_value(&written(limit))
 }
 
-/// The same of a limit as it travels; one that cannot be read stays as it is.
+/// The same for a limit as JSON. A limit that cannot be read stays unchanged.
 pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     let mut fields = limit.clone();
     let Some(whole) = read(&fields) else {
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    fn said(limit: &Value) -> Value {
+    fn spoken_of(limit: &Value) -> Value {
         spoken_value(limit.as_object().expect("an object")).into()
     }
 
@@ -59,12 +59,12 @@ mod tests {
         };
         let bare =
             json!({ "name": "n", "algorithm": "token_bucket", "capacity": 5, "rate": "1/s" });
-        assert_eq!(said(&bucket("greedy", 5)), bare);
-        assert_eq!(said(&bucket("interval", 4)), bucket("interval", 4));
-        assert_eq!(said(&bare), bare);
-        // What cannot be read stays as it is.
-        for odd in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
-            assert_eq!(said(&odd), odd);
+        assert_eq!(spoken_of(&bucket("greedy", 5)), bare);
+        assert_eq!(spoken_of(&bucket("interval", 4)), bucket("interval", 4));
+        assert_eq!(spoken_of(&bare), bare);
+        // An unreadable limit stays unchanged.
+        for unreadable in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
+            assert_eq!(spoken_of(&unreadable), unreadable);
         }
     }
 
@@ -75,8 +75,8 @@ mod tests {
         let limit = limits.iter().next().expect("one");
         let written = serde_json::to_value(limit).expect("serialises");
         assert_eq!(written["initial"], 5);
-        let said = spoken(limit);
-        assert!(!said.contains_key("initial"));
-        assert_eq!(read(&said).as_ref(), Some(limit));
+        let short = spoken(limit);
+        assert!(!short.contains_key("initial"));
+        assert_eq!(read(&short).as_ref(), Some(limit));
     }
 }

@@ -1,10 +1,10 @@
-//! Any JSON at all: a file or at least one error, and never a panic.
+//! Arbitrary JSON gives a file or at least one error, and never a panic.
 
 use loudou_rules::config::{Severity, parse, parse_edit, parse_limits, parse_rule, parse_store};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// The words of what clients are answered.
+/// The words of `refuse` and `respond`.
 const ANSWERS: &[&str] = &[
     "body",
     "connection",
@@ -22,7 +22,7 @@ const ANSWERS: &[&str] = &[
     "x-a",
 ];
 
-/// The words of what rules ask of requests.
+/// The words of matches, keys and costs.
 const REQUESTS: &[&str] = &[
     "host",
     "query",
@@ -167,7 +167,7 @@ const PLACES: &[&str] = &[
     "/rules/0/cost",
 ];
 
-/// A right file with one value somewhere replaced.
+/// A valid file with one value replaced.
 fn nearly_right() -> impl Strategy<Value = Value> {
     (prop::sample::select(PLACES.to_vec()), any_json()).prop_map(|(place, value)| {
         let mut document = json!({
@@ -212,7 +212,7 @@ fn nearly_right() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any JSON, or a right file with one value replaced.
+/// Any JSON, or a valid file with one value replaced.
 pub(super) fn document() -> impl Strategy<Value = Value> {
     prop_oneof![any_json(), nearly_right()]
 }

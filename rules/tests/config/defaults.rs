@@ -1,4 +1,4 @@
-//! Defaults: any field of a rule but its name, where the rule is silent.
+//! Defaults for absent fields of rules: any field but the name.
 
 use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, SourcePrefix};
 use serde_json::json;
@@ -46,7 +46,7 @@ fn a_rule_goes_before_the_defaults() {
     assert!(nulls.key.is_empty());
 }
 
-/// A problem in the defaults is one problem, however many rules go by them.
+/// A problem in the defaults is one problem, however many rules use them.
 #[test]
 fn a_problem_in_the_defaults_is_told_once() {
     let document = json!({
@@ -70,11 +70,11 @@ fn a_problem_in_the_defaults_is_told_once() {
     );
 }
 
-/// Also when no rule goes by them: the next one would.
+/// A problem in the defaults is reported even if no rule uses them.
 #[test]
 fn a_problem_in_unused_defaults_is_told() {
     let expected = [
-        "defaults.match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template, regex",
+        "defaults.match.path: none of the fields is given; allowed: exactly one of prefix, exact, suffix, template, regex",
         "defaults.mode: \"on\": unknown value; allowed: enforce, shadow, off",
     ];
     let own = rule(&json!({ "mode": "off", "match": {} }));
@@ -98,7 +98,7 @@ fn defaults_have_no_name() {
     let document = json!({ "version": 1, "defaults": [1], "rules": [] });
     let found = problems(&document);
     assert!(
-        found[0].starts_with("defaults: [1]: a list where an object belongs"),
+        found[0].starts_with("defaults: [1]: a list instead of an object"),
         "{found:?}"
     );
 }

@@ -42,7 +42,7 @@ fn an_edit_replaces_what_it_names() {
     assert_eq!(changed.overrides.get("eve"), None);
     assert_eq!(changed.penalty, base.penalty);
     assert!(with(json!({ "overrides": {} })).overrides.is_empty());
-    // What is so anyway is no edit.
+    // Equal values are not an edit.
     let same = json!({ "penalty": penalty, "overrides": { "eve": "banned" }, "mode": "enforce" });
     assert_eq!(edited(&same).beyond(&base), RuleEdit::default());
     let other = edited(&json!({ "penalty": null, "mode": "shadow" }));
@@ -112,7 +112,7 @@ fn scales_that_a_rule_cannot_bear_are_found() {
     assert_eq!(
         places,
         [
-            "overrides.bob.scale: 1000: too much for the rule's limits; allowed: a scale with which \
+            "overrides.bob.scale: 1000: out of range for the rule's limits; allowed: a scale with which \
           the rule's limits stay within their bounds"
         ]
     );

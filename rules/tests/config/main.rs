@@ -1,4 +1,4 @@
-//! The rule file: what is read, what is written, and what is said about wrong ones.
+//! The rule file: reading, writing, and the problems of invalid files.
 #![cfg(test)]
 
 use loudou_rules::config::{Parsed, parse};
@@ -23,7 +23,7 @@ mod when;
 mod windows;
 mod wrong;
 
-/// A rule that is right, with the given fields instead of or besides its own; null takes one away.
+/// A valid rule, with the given fields replaced or added; null removes a field.
 fn rule(fields: &Value) -> Value {
     let mut rule = json!({
         "name": "r",

@@ -104,9 +104,9 @@ fn refuse() -> Refuse {
 #[test]
 fn every_field_is_read() {
     let read = read(&everything());
-    let share = "team_a-1".to_string();
+    let namespace = "team_a-1".to_string();
     let buckets = 4096;
-    assert_eq!(read.store, StoreSettings { buckets, share });
+    assert_eq!(read.store, StoreSettings { buckets, namespace });
     let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
@@ -169,7 +169,7 @@ fn what_is_not_said_has_a_default() {
     let read = read(&file(&[rule(&json!({ "key": [] }))]));
     let settings = StoreSettings {
         buckets: 65_536,
-        share: "loudou".to_string(),
+        namespace: "loudou".to_string(),
     };
     assert_eq!(read.store, settings);
     let funnel = Funnel::new(5, rate(1, 1)).expect("valid");
@@ -195,7 +195,7 @@ fn what_is_not_said_has_a_default() {
     assert!(super::read(&file(&[])).rules.is_empty());
 }
 
-/// What is written is the rule file's own form, with the defaults applied.
+/// The written form is that of the rule file, with the defaults applied.
 #[test]
 fn a_file_is_written_as_it_is_read() {
     let first = read(&everything());
@@ -222,7 +222,7 @@ fn a_file_is_written_as_it_is_read() {
     assert_eq!(read(&empty), RuleFile::default());
 }
 
-/// A warning is no error: a rule that is in force can be read back.
+/// A warning is not an error: a rule in force can be read back.
 #[test]
 fn a_rule_with_a_warning_is_written_as_it_is_read() {
     let costly = rule(&json!({ "cost": 6 }));
@@ -233,7 +233,7 @@ fn a_rule_with_a_warning_is_written_as_it_is_read() {
     assert_eq!(parse_rule(&written), Ok(rule));
 }
 
-/// Envoy hands the numbers of a Struct over as doubles, and may drop nulls or not.
+/// Envoy passes the numbers of a Struct as doubles, and may drop nulls.
 #[test]
 fn whole_doubles_are_whole_numbers() {
     let read = read(&json!({

@@ -1,4 +1,4 @@
-//! What an override of so many times the rule's limits makes of each of their fields.
+//! The effect of a scale on each field of a rule's limits.
 
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Rate};
@@ -10,7 +10,7 @@ fn limits(limits: &Value) -> Limits {
     parse_limits(limits).expect("valid")
 }
 
-/// The only limit of `limit`, that many thousandths as large.
+/// The only limit of `limit`, scaled by this many thousandths.
 fn times(limit: &Value, thousandths: u32) -> Option<Value> {
     let scale = Decimal::from_thousandths(thousandths);
     let scaled = scaled(&limits(&json!([limit])), scale)?;
@@ -36,7 +36,7 @@ fn scaled_limits_are_exact() {
             "refill": "interval", "initial": initial
         })
     };
-    // Refill in lumps stays at its instants.
+    // A refill at intervals keeps its instants.
     let larger = times(&bucket(10, 5), 3_000).expect("fits");
     assert_eq!(
         (&larger["capacity"], &larger["initial"]),
@@ -58,7 +58,7 @@ fn scaled_limits_are_exact() {
 }
 
 proptest! {
-    /// Whatever divides evenly comes back when it is scaled back.
+    /// Scaling back restores numbers that divide evenly.
     #[test]
     fn scaling_up_and_down_again_is_nothing(capacity in 1_u32..1_000, amount in 1_u32..1_000, by in prop::sample::select(vec![1_u32, 2, 4, 5, 8, 10, 20, 25, 40, 50])) {
         let limit = json!([{ "algorithm": "funnel", "capacity": capacity, "rate": format!("{amount}/m") }]);
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// The fields that these limits have when they are so many thousandths as large.
+/// The fields of these limits, scaled by this many thousandths.
 fn becomes(cases: &[(Value, u32, Value)]) {
     for (limit, thousandths, expected) in cases {
         let scaled = times(limit, *thousandths).expect("fits");
@@ -79,7 +79,7 @@ fn becomes(cases: &[(Value, u32, Value)]) {
     }
 }
 
-/// Field by field, as people mean it who write that a key gets so many times as much.
+/// Field by field, as the writer of a scale expects it.
 #[test]
 fn what_leaks_grows_and_keeps_its_times() {
     becomes(&[
@@ -108,7 +108,7 @@ fn what_leaks_grows_and_keeps_its_times() {
             2_500,
             json!({ "capacity": 25, "rate": "5/s", "immediate": 10, "max_wait": "9s" }),
         ),
-        // With at least as many as may wait, nobody does.
+        // If at least the capacity is immediate, no request waits.
         (
             json!({ "algorithm": "leaky_queue", "capacity": 10, "rate": "2/s", "immediate": MAX_AMOUNT }),
             2_000,
@@ -158,7 +158,7 @@ fn windows_and_places_grow_and_keep_their_times() {
     ]);
 }
 
-/// A period may be as long as it may; a rate that would need a longer one is the nearest above.
+/// Periods are bounded; a rate that would need a longer one becomes the nearest rate above it.
 #[test]
 fn no_scale_is_refused_for_its_period() {
     let funnel = |rate: &str, thousandths: u32| {
@@ -174,7 +174,7 @@ fn no_scale_is_refused_for_its_period() {
     let (amount, period) = (u128::from(rate.amount()), u128::from(rate.period().get()));
     assert!(amount * 1_000 * thirty_days >= 8_638 * period);
     assert!(amount * 1_000 * thirty_days < 8_638 * (period + 1));
-    // Nothing is slower than one in the longest period.
+    // The slowest rate is one in the longest period.
     assert_eq!(funnel("1/300d", 1), "1/366d");
     assert_eq!(funnel("999999999/s", 1_000), "999999999/s");
     let fast = Rate::parse(&funnel("999999999/s", 1_500)).expect("a rate");

@@ -1,5 +1,5 @@
-//! The JSON Schema against the reader: it knows the same fields, refuses nothing that the reader accepts,
-//! and refuses most of what is wrong.
+//! The JSON Schema against the reader: it has the same fields, accepts every file that the reader accepts,
+//! and rejects most invalid files.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ fn is_read(document: &Value) -> bool {
     }
 }
 
-/// What the schema has against a document, one line each.
+/// The schema's errors about a document, one line each.
 fn objections(document: &Value) -> Vec<String> {
     let errors = VALIDATOR.iter_errors(document);
     errors
@@ -32,7 +32,7 @@ fn objections(document: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The schema refuses nothing that the reader accepts. Every document of these tests comes by.
+/// The schema accepts every document that the reader accepts, for all documents of these tests.
 pub(super) fn agrees(document: &Value) {
     assert!(
         !is_read(document) || VALIDATOR.is_valid(document),
@@ -111,7 +111,7 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
     named.map(|(name, case)| (name.to_string(), case)).collect()
 }
 
-/// The fields that the reader allows where `zz` stands.
+/// The fields that the reader allows in place of `zz`.
 fn allowed_beside_zz(document: &Value) -> Vec<String> {
     let problems = if is_admin(document) {
         parse_admin(document).expect_err("zz is unknown")
@@ -149,16 +149,16 @@ fn the_schema_has_the_fields_that_the_reader_knows() {
         assert_eq!(names, allowed, "{name}");
         assert_eq!(object["additionalProperties"], false, "{name}");
     }
-    // No object of the schema was left out.
+    // All objects of the schema are covered.
     let objects = schema
         .to_string()
         .matches("\"additionalProperties\"")
         .count();
-    // That of keys and their overrides has whatever keys there are.
+    // The object of overrides has arbitrary keys.
     assert_eq!(objects, cases.len() + 1);
 }
 
-/// Every property says what it means, if not itself then where it refers to.
+/// Every property has a description, in itself or in its definition.
 #[test]
 fn everything_is_described() {
     fn look(at: &str, schema: &Value) {
@@ -209,7 +209,7 @@ fn examples_pass() {
     }
 }
 
-/// Wrong in what clients are answered.
+/// Invalid responses to clients.
 fn wrong_answers() -> Vec<Value> {
     let of_rule = |fields: Value| file(&[rule(&fields)]);
     let respond = [
@@ -236,7 +236,7 @@ fn wrong_answers() -> Vec<Value> {
     respond.into_iter().chain(refuse).collect()
 }
 
-/// Wrong in when a rule applies.
+/// Invalid conditions in `when`.
 fn wrong_whens() -> [Value; 5] {
     let whens = [
         json!({}),
@@ -248,7 +248,7 @@ fn wrong_whens() -> [Value; 5] {
     whens.map(|when| file(&[rule(&json!({ "when": when }))]))
 }
 
-/// Wrong in ways that a schema can tell.
+/// Errors that a schema can detect.
 #[test]
 fn wrong_ones_are_refused() {
     let of_rule = |fields: Value| file(&[rule(&fields)]);
@@ -321,7 +321,7 @@ proptest! {
         prop_assert!(is_read(&document), "{:#?} {:#}", parse(&document).problems, document);
         let objections = objections(&document);
         prop_assert!(objections.is_empty(), "{:#?} in {:#}", objections, document);
-        // What is written back passes, too.
+        // The written form passes, too.
         if let Some(file) = parse(&document).file {
             let written = serde_json::to_value(&file).expect("serialises");
             prop_assert!(VALIDATOR.is_valid(&written), "{:#?} in {:#}", self::objections(&written), written);

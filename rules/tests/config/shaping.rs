@@ -1,4 +1,4 @@
-//! The fields of the limits that hold, and of requests in flight: right, wrong and written.
+//! The fields of the limits that hold requests, and of requests in flight: valid, invalid and written.
 
 use loudou_limiter::algorithm::{
     Algorithm, Concurrency, Funnel, LeakyQueue, Refill, SmoothBursty, SmoothWarmup, TokenBucket,
@@ -13,7 +13,7 @@ fn read(limit: &Value) -> Algorithm {
     limits.iter().next().expect("one").algorithm().clone()
 }
 
-/// What is said of a limit with one field changed.
+/// The problems of a limit with one field changed.
 fn said(limit: &Value, field: &str, value: Value) -> Vec<String> {
     let mut limit = limit.clone();
     limit[field] = value;
@@ -145,7 +145,7 @@ fn what_is_said_of_waits() {
     for limit in [funnel, queue(), bursty(), warmup()] {
         let line = format!("max_wait: \"61m\": out of range; allowed: {form}");
         assert_eq!(said(&limit, "max_wait", json!("61m")), [line]);
-        let line = format!("max_wait: 5: not a duration; allowed: {form}; did you mean `5s`?");
+        let line = format!("max_wait: 5: invalid duration; allowed: {form}; did you mean `5s`?");
         assert_eq!(said(&limit, "max_wait", json!(5)), [line]);
         assert_eq!(said(&limit, "max_wait", json!("1h")), [""; 0]);
     }
@@ -153,7 +153,7 @@ fn what_is_said_of_waits() {
 }
 
 #[test]
-fn what_is_said_of_queues() {
+fn problems_of_queues() {
     let line = "immediate: -1: out of range; allowed: a whole number from 0 to 1000000000";
     assert_eq!(said(&queue(), "immediate", json!(-1)), [line]);
     assert_eq!(said(&queue(), "immediate", json!(1_000_000_000)), [""; 0]);
@@ -164,11 +164,11 @@ fn what_is_said_of_queues() {
     assert_eq!(
         said(&slow, "rate", json!("1/366d")),
         [
-            "rate: \"1/366d\": too slow for this capacity; allowed: numbers with which a full bucket \
+            "rate: \"1/366d\": too slow for this capacity; allowed: a capacity and a rate with which a full bucket \
              empties within 3660d"
         ]
     );
-    // All that is wrong, not only the first.
+    // All problems, not only the first.
     let wrong = json!({ "algorithm": "leaky_queue", "capacity": 0, "rate": "1", "immediate": "x", "max_wait": "2h" });
     assert_eq!(said(&wrong, "name", json!("q")).len(), 4);
 }
@@ -237,7 +237,7 @@ fn what_is_said_of_requests_in_flight() {
     assert_eq!(said(&wrong, "name", json!("c")).len(), 2);
 }
 
-/// The table of fields says what is read without them.
+/// The table of fields has the defaults that the reader uses.
 #[test]
 fn defaults_are_as_they_are_told() {
     for limit in [queue(), bursty(), warmup(), flight()] {

@@ -1,4 +1,4 @@
-//! Random rule files that are right, with every field there is.
+//! Random valid rule files, with every field.
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::{Decimal, Nanos};
@@ -22,7 +22,7 @@ fn list(items: Values, most: usize) -> Values {
         .boxed()
 }
 
-/// An object of which each field is there, absent or null.
+/// An object in which each field is present, absent or null.
 fn optional(fields: Vec<(&'static str, Values)>) -> Values {
     let fields = fields.into_iter().map(|(name, value)| {
         let value = prop_oneof![
@@ -90,7 +90,7 @@ fn limit(algorithm: &'static str) -> Values {
     others.push(("name", text("[a-z0-9_-]{1,20}")));
     let needed = needed.into_iter().map(|field| (field.name, value(field)));
     let all = needed.chain([("algorithm", Just(Value::from(algorithm)).boxed())]);
-    // Numbers that do not fit together are not what is looked for here.
+    // Numbers that do not fit together are not tested here.
     with(optional(others), all.collect())
         .prop_filter("fits", |limit| parse_limits(&json!([limit])).is_ok())
         .boxed()
@@ -109,7 +109,7 @@ fn limits() -> Values {
         .boxed()
 }
 
-/// One of the tests `kinds`, besides the fields of `base`.
+/// One of the tests `kinds`, in addition to the fields of `base`.
 fn test(base: Values, kinds: &'static [&'static str]) -> Values {
     let asked = |kind: &str| match kind {
         "present" => any::<bool>().prop_map(Value::from).boxed(),
@@ -185,7 +185,7 @@ fn path() -> Values {
     .boxed()
 }
 
-/// A match that may have others in it.
+/// A match, possibly with nested ones.
 fn matching(depth: u32) -> Values {
     let empty = || Just(json!({})).boxed();
     let host = text("[A-Za-z0-9.-]{1,20}");
@@ -229,7 +229,7 @@ fn cost() -> Values {
     .boxed()
 }
 
-/// What refused requests are answered.
+/// The response to refused requests.
 fn refuse() -> Values {
     let value = || text("[!-~]([ -~]{0,20}[!-~])?");
     let text_body = with(
@@ -269,7 +269,7 @@ fn when() -> Values {
     both.boxed()
 }
 
-/// What a rule may have, and `defaults`.
+/// The fields of rules and of `defaults`.
 fn defaultable() -> Vec<(&'static str, Values)> {
     let matches = matching(2);
     let mode = prop_oneof![4 => one_of(&["enforce", "shadow", "off"]), 1 => Just(json!(false))];

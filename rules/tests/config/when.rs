@@ -1,4 +1,4 @@
-//! Reading `when`: what is said, what is not, and what cannot be.
+//! Reading `when`: values, defaults, and problems.
 
 use loudou_limiter::{Decimal, Nanos};
 use loudou_rules::config::{advice, parse};
@@ -36,7 +36,7 @@ fn fields_and_their_defaults() {
         ..expected
     };
     assert_eq!(when(&json!({ "upstream_error_rate_over": 0.2 })), expected);
-    // Half of the smallest share is none, which no share is under.
+    // Half of the smallest share is zero, and no share is below zero.
     let smallest = when(&json!({ "upstream_error_rate_over": 0.001 }));
     assert_eq!(smallest.until_under, smallest.over);
     let same = json!({ "upstream_error_rate_over": 1, "until_under": 1 });
@@ -126,7 +126,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_share_that_nothing_is_over() {
+fn a_share_that_cannot_be_exceeded() {
     let said = |over: Value| {
         let when = json!({ "when": { "upstream_error_rate_over": over } });
         let advice = advice(&parse(&file(&[rule(&when)])).file.expect("valid"));
@@ -135,7 +135,7 @@ fn a_share_that_nothing_is_over() {
     assert_eq!(
         said(json!(1)),
         [
-            "rules[0].when.upstream_error_rate_over: 1: this rule never applies: no share of responses is over 1"
+            "rules[0].when.upstream_error_rate_over: 1: this rule never applies: the share of errors cannot exceed 1"
         ]
     );
     assert_eq!(said(json!(0.999)), [""; 0]);

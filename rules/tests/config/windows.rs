@@ -1,4 +1,4 @@
-//! The fields of limits with a window: read, written, and wrong.
+//! The fields of limits with a window: read, written, and invalid.
 
 use loudou_limiter::Nanos;
 use loudou_limiter::algorithm::{
@@ -12,7 +12,7 @@ fn read(limit: &Value) -> Algorithm {
     limits.iter().next().expect("one").algorithm().clone()
 }
 
-/// What is said of it, without the path to the limit.
+/// The problems of a limit, without the path to the limit.
 fn wrong(limit: &Value) -> Vec<String> {
     let problems = parse_limits(&json!([limit])).err().unwrap_or_default();
     let lines = problems.iter().map(ToString::to_string);
@@ -151,11 +151,11 @@ fn windows() {
             ),
             (
                 json!("1 minute"),
-                format!("window: \"1 minute\": not a duration; allowed: {allowed}"),
+                format!("window: \"1 minute\": invalid duration; allowed: {allowed}"),
             ),
             (
                 json!(60),
-                format!("window: 60: not a duration; allowed: {allowed}; did you mean `60s`?"),
+                format!("window: 60: invalid duration; allowed: {allowed}; did you mean `60s`?"),
             ),
         ] {
             let lines = wrong(&limit(algorithm, &json!({ "window": window })));
@@ -174,8 +174,7 @@ fn windows() {
 #[test]
 fn numbers_of_one_algorithm() {
     let slots = "a whole number from 2 to 64";
-    let reach =
-        "the capacity is out of reach with it; allowed: capacity/slots, rounded up, to capacity";
+    let reach = "with this the capacity cannot be reached; allowed: capacity/slots, rounded up, to capacity";
     for (algorithm, given, said) in [
         (
             "fixed_window",
@@ -210,7 +209,7 @@ fn numbers_of_one_algorithm() {
         (
             "sliding_log",
             json!({ "count_refused": "yes" }),
-            "count_refused: \"yes\": a text where true or false belongs; allowed: true, false"
+            "count_refused: \"yes\": a text instead of true or false; allowed: true, false"
                 .to_string(),
         ),
         (
@@ -237,7 +236,7 @@ fn several_at_once_and_the_largest() {
         wrong(&limit("sliding_log", &json!({ "capacity": 256 }))),
         [""; 0]
     );
-    // Four logs of 256 entries are all that a bucket holds.
+    // A bucket holds at most four logs of 256 entries.
     let logs = |many: u32| {
         let log = |n| {
             json!({
@@ -249,7 +248,7 @@ fn several_at_once_and_the_largest() {
     assert!(logs(4) && !logs(5));
 }
 
-/// What edit forms and the schema are made from.
+/// The source of edit forms and of the schema.
 #[test]
 fn the_tables_of_fields() {
     let names = |algorithm: &str| -> Vec<&str> {

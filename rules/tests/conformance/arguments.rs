@@ -1,6 +1,6 @@
-//! What `cargo test -- …` hands on.
+//! The arguments that `cargo test -- …` passes.
 
-/// The arguments of a test binary that matter here; others are for a harness we do not have.
+/// The arguments of a test binary that matter here; others are for the standard harness.
 pub(crate) struct Arguments {
     pub(crate) list: bool,
     exact: bool,

@@ -1,4 +1,4 @@
-//! Bucket4j: our token bucket, also several in one rule.
+//! Bucket4j: Loudou's token bucket, also several in one rule.
 
 use loudou_limiter::{BucketDecision, Verdict};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// Java's largest `long`, which stands for never.
+/// Java's largest `long`, which means never.
 const NEVER: i128 = 9_223_372_036_854_775_807;
 
 struct Bucket4j(Ours);
@@ -75,7 +75,7 @@ impl Replay for Bucket4j {
     }
 }
 
-/// The time to wait in its terms: zero when admitted, nothing when it will never be.
+/// The time to wait in Bucket4j's terms: zero if admitted, `None` if it is never admitted.
 fn wait_of(answer: &BucketDecision) -> Option<i128> {
     if answer.is_refused() {
         answer.reported()?.retry_after.map(time)

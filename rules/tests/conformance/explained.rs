@@ -1,4 +1,4 @@
-//! Where we differ on purpose: which calls, and why.
+//! Intended differences: the calls, and the reasons.
 
 use crate::go::{self, SET_BURST, TOKENS};
 use crate::guava::{self, FREE, SET_RATE, SETTINGS, STORED};
@@ -8,7 +8,7 @@ use crate::redis_cell::{self, REPLY_REMAINING, REPLY_RESET, REPLY_RETRY};
 use crate::replay::{Difference, MICRO, MILLI, SECOND, Seen};
 use crate::sentinel::{self, BUSY, WAIT};
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -165,7 +165,7 @@ fn is_edit(seen: &Seen<'_>, operation: &str) -> bool {
     text(seen.call, "op") == operation && seen.difference.what == TOKENS
 }
 
-/// What is told of a key beyond its capacity.
+/// The answer to a key beyond its capacity.
 const BEYOND: [&str; 4] = ["remaining", "reset_after", REPLY_REMAINING, REPLY_RESET];
 
 /// The case that explains a difference.

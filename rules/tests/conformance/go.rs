@@ -16,7 +16,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// What the calls' instants count from: room for a level to have begun earlier.
+/// The origin of the calls' instants: room for a level to have begun earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 /// The tokens that are left, as the time until all are there.
@@ -24,7 +24,7 @@ pub(crate) const TOKENS: &str = "tokens as a time";
 const SET_LIMIT: &str = "set_limit";
 pub(crate) const SET_BURST: &str = "set_burst";
 
-/// Whether somebody who asked before the last edit still waits when `call` asks.
+/// Whether a request from before the last edit still waits at the time of `call`.
 pub(crate) fn pushes_in(trace: &Value, call: &Value) -> bool {
     let calls = trace["calls"].as_array().expect("calls").iter();
     let (mut line, mut waiting) = (0, 0);

@@ -31,7 +31,7 @@ pub(crate) const SET_RATE: &str = "set_rate";
 
 const BURSTY: &str = "bursty";
 
-/// What the calls' instants count from: room for a state to have begun earlier.
+/// The origin of the calls' instants: room for a state to have begun earlier.
 const ORIGIN: u64 = 1_000_000_000_000_000;
 
 struct Guava {
@@ -40,7 +40,7 @@ struct Guava {
     ours: Option<Ours>,
     /// As it was before the last edit.
     before: Option<Ours>,
-    /// When the last of those who wait passes.
+    /// The time at which the last waiting request passes.
     passes: i128,
     /// By how much Guava's clock may be ahead.
     ahead: i128,
@@ -168,7 +168,7 @@ impl Guava {
                 let owed = ours.wait_of_next(now);
                 let before = ours.rate();
                 ours.edit(&limits, Carry::Proportional, now);
-                // The same permits, at another rate, but nobody passes before those who wait.
+                // The same permits, at another rate, but no request passes before the waiting ones.
                 let owed = Duration::from_nanos(u64::try_from(owed).expect("a span"));
                 let owed = nanos(owed.as_secs_f64() * before / ours.rate());
                 let owed = owed.max(self.passes - i128::from(now));

@@ -8,7 +8,7 @@ use crate::replay::Ours;
 pub(crate) const EVER: Option<u64> = Some(u64::MAX);
 
 impl Ours {
-    /// Begins again with a bucket that is as good as new `ahead` nanoseconds after `now`, to the
+    /// Starts again with a bucket that becomes idle `ahead` nanoseconds after `now`, to the
     /// nanosecond: started early enough for whole units to have leaked down to that.
     pub(crate) fn fill(&mut self, ahead: i128, now: u64) {
         let limit = self.limits.iter().next().expect("a limit").algorithm();
@@ -23,7 +23,7 @@ impl Ours {
             let cost = units.min(most.into());
             units -= cost;
             let ask = Ask::new(u64::try_from(cost).expect("positive"), start);
-            // Were it refused, the calls that follow would tell.
+            // If it were refused, later calls would show it.
             let ask = ask.waiting(EVER.map(Nanos::new));
             self.limits.answer(&mut self.bucket, &ask);
         }

@@ -1,6 +1,6 @@
-//! Replays what other rate limiters answered, and compares every answer with ours.
+//! Replays calls of other rate limiters, and compares every answer with Loudou's.
 //!
-//! The vectors are outputs of real limiters; `vectors/README.md` says of which. Each file has a module
+//! The vectors are outputs of real limiters; `vectors/README.md` lists them. Each file has a module
 //! here that knows how its settings are written as our limits. Where we differ on purpose, a case in
 //! `explained` says which calls and why; any other difference fails, and so does a case that covers
 //! nothing.

@@ -14,10 +14,10 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// What the calls' instants count from: room for a level to have begun earlier.
+/// The origin of the calls' instants: room for a level to have begun earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
-/// What is there before a request, as the time in which it flows out.
+/// The level before a request, as the time in which it drains.
 pub(crate) const EXCESS: &str = "excess as a time";
 
 struct Nginx {

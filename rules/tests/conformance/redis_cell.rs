@@ -22,7 +22,7 @@ pub(crate) const REPLY_REMAINING: &str = "reply 3, remaining";
 pub(crate) const REPLY_RETRY: &str = "reply 4, retry after";
 pub(crate) const REPLY_RESET: &str = "reply 5, reset after";
 
-/// What the calls' instants count from: room for a level to have begun earlier.
+/// The origin of the calls' instants: room for a level to have begun earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 struct RedisCell(Ours);

@@ -47,7 +47,7 @@ pub(crate) struct Difference {
 /// A difference, with the case that covers it.
 pub(crate) type Explained = (Difference, Option<&'static Case>);
 
-/// What is different in one call.
+/// The differences of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Differences(Vec<Difference>);
 
@@ -159,12 +159,12 @@ impl Ours {
         Self { limits, bucket }
     }
 
-    /// Asks as a request that does not say how long it would wait.
+    /// A request without a maximum wait.
     pub(crate) fn ask(&mut self, cost: u64, now: u64) -> BucketDecision {
         self.ask_waiting(cost, now, None)
     }
 
-    /// Asks as a request that would wait for so long.
+    /// A request with this maximum wait.
     pub(crate) fn ask_waiting(
         &mut self,
         cost: u64,
@@ -182,12 +182,12 @@ impl Ours {
         f64::from(rate.amount()) / Duration::from_nanos(rate.period().get()).as_secs_f64()
     }
 
-    /// What a request of no cost is told.
+    /// The answer to a request of cost 0.
     pub(crate) fn look(&self, now: u64) -> BucketDecision {
         self.limits.peek(&self.bucket, 0, Nanos::new(now))
     }
 
-    /// How long the next request would have to wait.
+    /// The wait of the next request.
     pub(crate) fn wait_of_next(&self, now: u64) -> i128 {
         let ask = Ask::new(1, Nanos::new(now)).waiting(Some(Nanos::MAX));
         time(self.limits.answer(&mut self.bucket.clone(), &ask).wait())

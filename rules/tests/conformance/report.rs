@@ -1,4 +1,4 @@
-//! What was compared, and the table of it.
+//! The table of compared calls.
 
 use core::fmt;
 
@@ -86,7 +86,7 @@ impl Report {
         }
     }
 
-    /// Cases that explain nothing any more have to go.
+    /// Cases that no longer explain anything have to be removed.
     pub(crate) fn look_for_stale_cases(&mut self) {
         for case in &CASES {
             if self.covered.iter().all(|(name, ..)| *name != case.name) {

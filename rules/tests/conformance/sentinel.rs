@@ -13,7 +13,7 @@ pub(crate) const SUITE: Suite = Suite {
     start,
 };
 
-/// What the calls' instants count from: room for a level to have begun earlier.
+/// The origin of the calls' instants: room for a level to have begun earlier.
 const ORIGIN: u64 = 1_000_000 * SECOND;
 
 pub(crate) const WAIT: &str = "wait";

@@ -1,4 +1,4 @@
-//! Whatever the rules and the requests: what is explained is what then happens, and explaining leaves
+//! For any rules and requests, the explanation agrees with the later decision, and explaining leaves
 //! no trace.
 
 use std::cell::Cell;
@@ -24,7 +24,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((pause, prop::bool::weighted(0.05), sample()), 1..16)
 }
 
-/// How often things were seen to happen, so that agreement is about something.
+/// Counts of observed outcomes, so that the agreement is not vacuous.
 #[derive(Debug, Default)]
 struct Seen {
     requests: Cell<u32>,
@@ -85,7 +85,7 @@ impl Seen {
     }
 }
 
-/// Every rule is told as it answered, or has a reason not to have been asked.
+/// Every rule is explained as it answered, or with the reason for which it was skipped.
 fn check_rules(world: &World, sample: &Value, explained: &Explanation, outcome: &Outcome) {
     assert_eq!(explained.rules.len(), world.rules.len());
     for (index, (rule, active)) in explained.rules.iter().zip(world.rules.iter()).enumerate() {
@@ -161,7 +161,7 @@ fn what_is_explained_happens() {
         ..Config::with_cases(400)
     };
     let seen = Seen::default();
-    // With as few buckets as go on a page, some have to make room.
+    // With only one page of buckets, some are evicted.
     let input = (rules(), steps(), prop_oneof![Just(16), Just(1_024)]);
     let outcome = TestRunner::new(config).run(&input, |(rules, steps, buckets)| {
         play(&rules, &steps, buckets, &seen);

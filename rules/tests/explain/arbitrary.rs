@@ -139,7 +139,7 @@ fn limits() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What some keys get instead, and what being refused leads to.
+/// Overrides and penalties.
 fn exceptions() -> BoxedStrategy<Value> {
     let limits = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/s", "max_wait": "1s" }]);
     let overrides = vec![

@@ -1,4 +1,4 @@
-//! What is explained of a request, against what then happens to it.
+//! Explanations of requests, compared with the later decisions.
 #![cfg(test)]
 
 use loudou_limiter::{Clock, Nanos};

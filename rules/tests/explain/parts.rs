@@ -1,4 +1,4 @@
-//! The part that does not hold, or that is missing: where it stands, what it asks for, what there is.
+//! The failing or missing part: its place, its requirement, and the value found.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::config;
@@ -17,7 +17,7 @@ fn explained(rule: Value, sample: &Value) -> RuleExplained {
     explained.rules.pop().expect("one rule")
 }
 
-/// The place, what is asked, and what is found: a text, `-` for nothing, `*` for all of it.
+/// The place, the requirement, and the value found: a text, `-` for none, `*` for all of it.
 fn failing(matches: &Value, sample: &Value) -> Option<(String, Value, String)> {
     let explained = explained(json!({ "match": matches, "key": [] }), sample);
     let failing = explained.failing?;
@@ -38,7 +38,7 @@ fn request() -> Value {
     })
 }
 
-/// Every match fails on the request: at which place, what it asks there, and what is found.
+/// Every match fails on the request: the place, the requirement, and the value found.
 fn all_fail<const N: usize>(cases: [(Value, &str, Value, &str); N]) {
     for (matches, place, asked, found) in cases {
         let told = failing(&matches, &request()).unwrap_or_else(|| panic!("{matches} holds"));
@@ -130,7 +130,7 @@ fn every_part_of_what_is_packed_or_around_is_named() {
     ]);
 }
 
-/// In the order in which they are tested, and none when all hold.
+/// In the order of the tests, and none if all pass.
 #[test]
 fn the_first_part_is_named() {
     let matches = json!({
@@ -155,7 +155,7 @@ fn the_first_part_is_named() {
     }
 }
 
-/// A match inside of `not` that does not hold lets the rest decide.
+/// If a match inside of `not` fails, the other parts decide.
 #[test]
 fn what_must_not_hold_in_part_is_no_failure() {
     let matches = json!({ "not": { "methods": ["GET"], "not": { "path": { "prefix": "/a" } } } });
@@ -193,7 +193,7 @@ fn a_missing_part_of_the_key_is_named() {
     assert_eq!(with("skip", &whole), (None, key));
 }
 
-/// What is asked is what a rule file says, so that it can be found there.
+/// The requirement is shown as in the rule file, so that it can be found there.
 #[test]
 fn what_is_asked_reads_back() {
     let (_, asked, _) = failing(

@@ -1,4 +1,4 @@
-//! Why a rule was asked or not, and how its bucket stands.
+//! The reasons for which a rule was evaluated or not, and the state of its bucket.
 
 use loudou_limiter::{Ban, Clock, Nanos, Verdict};
 use loudou_rules::config::parse_sample;
@@ -20,7 +20,7 @@ fn rule(name: &str, capacity: u32, more: &Value) -> Value {
     rule
 }
 
-/// A rule with `when` is not asked while the upstream of the request does well.
+/// A rule with `when` is not evaluated while the upstream of the request is healthy.
 #[test]
 fn a_rule_that_waits_for_an_upstream_to_fail() {
     let when = json!({ "upstream_error_rate_over": 0.5, "least": 1, "within": "1s" });
@@ -105,12 +105,12 @@ fn every_reason_not_to_be_asked() {
     let explained = world.explain(&request, START);
     assert_eq!(explained.outcome.verdict(), Verdict::Refuse);
     assert!(explained.outcome.rules[0].overruled);
-    // An off rule is told like the others: whether it is for the request, and how its bucket stands.
+    // A rule that is off is explained like the others: whether it matches, and the state of its bucket.
     assert!(explained.rules[0].failing.is_none() && explained.rules[0].bucket.is_some());
     assert!(explained.rules[3].failing.is_some() && explained.rules[3].bucket.is_none());
 }
 
-/// Before the request, and what it would leave.
+/// The state before the request, and the state that it would leave.
 #[test]
 fn a_bucket_is_told_before_and_after() {
     let limits = json!([
@@ -152,7 +152,7 @@ fn a_bucket_is_told_before_and_after() {
     assert_eq!(dear.rules[0].price.expect("a price").cost, 3);
 }
 
-/// A rule that is not asked says what it would say.
+/// A skipped rule shows the answer that it would give.
 #[test]
 fn whoever_is_not_asked_has_a_level_too() {
     let rules = json!([rule("empty", 1, &json!({})), rule("behind", 5, &json!({}))]);
@@ -196,7 +196,7 @@ fn a_store_that_fails_is_told() {
     assert!(explained.outcome.is_refused() && explained.rules[0].bucket.is_none());
 }
 
-/// Rules in front of it may take the place of its bucket; then it is a new one that answers.
+/// Earlier rules may evict its bucket; then a new bucket answers.
 #[test]
 fn a_bucket_that_has_to_make_room_answers_as_a_new_one() {
     let rules: Vec<Value> = (0..17)
@@ -215,7 +215,7 @@ fn a_bucket_that_has_to_make_room_answers_as_a_new_one() {
     assert_eq!(format!("{:?}", explained.outcome), format!("{outcome:?}"));
 }
 
-/// Also of a rule that is not asked.
+/// The same for a skipped rule.
 #[test]
 fn windows_on_the_wall_clock_are_told_by_it() {
     let limits =
@@ -230,7 +230,7 @@ fn windows_on_the_wall_clock_are_told_by_it() {
     assert_eq!(limit.answer.reset_after, Nanos::from_secs(100));
 }
 
-/// Of a rule that is asked, and of one that is not.
+/// For an evaluated rule, and for a skipped one.
 #[test]
 fn bans_and_overrides_are_told() {
     let overrides = json!({ "alice": "banned", "bob": "unlimited", "carol": { "scale": 3 } });

@@ -45,7 +45,7 @@ impl World {
         )
     }
 
-    /// Which rules answered, each with a letter, and whether the request was refused.
+    /// The rules that answered, each with a letter, and whether the request was refused.
     pub(super) fn ask(&mut self, request: &Fake) -> (String, bool) {
         summary(&self.at(request, Nanos::ZERO))
     }
@@ -112,7 +112,7 @@ fn no_rule_is_no_refusal() {
     assert_eq!(world.store.len(), 1, "only the head: no bucket was touched");
 }
 
-/// A shadow rule decides on its own bucket and refuses nobody, in whatever place it stands.
+/// A shadow rule decides on its own bucket and refuses no request, in any position.
 #[test]
 fn a_shadow_rule_never_affects_the_verdict() {
     let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(1) });
@@ -128,8 +128,8 @@ fn a_shadow_rule_never_affects_the_verdict() {
     assert_eq!(world.ask(&request), answer("0r 1r", true));
 }
 
-/// A shadow rule says what it would say if it were the only one: wherever it stands, a refusal by
-/// another rule gives it nothing back and hides no request from it.
+/// A shadow rule answers as if it were the only one: in any position, a refusal by
+/// another rule gives nothing back to it and hides no request from it.
 #[test]
 fn a_shadow_rule_behaves_as_if_alone() {
     let shadow = json!({ "name": "shadow", "mode": "shadow", "limits": limit(3) });
@@ -174,7 +174,7 @@ fn a_rule_may_end_the_search() {
     assert_eq!(world.ask(&request), answer("0a 1r 2a", true));
     let mut world = with(json!({ "key": ["source"] }));
     assert_eq!(world.ask(&request), answer("0s 1a 2a", false));
-    // Behind a refusal it still stops what is behind it.
+    // After a refusal it still stops later rules.
     let mut world = with(json!({}));
     let before = json!({ "name": "before", "limits": limit(1) });
     let before = ActiveRule::new(rule(&before), History::default());
@@ -184,7 +184,7 @@ fn a_rule_may_end_the_search() {
     assert_eq!(world.ask(&request), answer("0r 3a", true));
 }
 
-/// Whoever said something before a refusal said it in vain; whoever skipped it is not concerned.
+/// Answers before a refusal do not count; rules that skipped the request are not affected.
 #[test]
 fn only_what_let_the_request_in_is_overruled() {
     let by_source = json!({ "name": "by-source", "key": ["source"] });
@@ -312,7 +312,7 @@ fn on_error_decides_when_the_store_does_not() {
     assert!(!outcome.is_refused());
 }
 
-/// A rule with `when` is asked only while the request's upstream fails, and stops the search only then.
+/// A rule with `when` is evaluated only while the request's upstream fails, and stops only then.
 #[test]
 fn a_rule_that_applies_while_its_upstream_fails() {
     let when = json!({ "upstream_error_rate_over": 0.5, "least": 2, "within": "1s" });
@@ -340,7 +340,7 @@ fn a_rule_that_applies_while_its_upstream_fails() {
     assert_eq!(summary(&later), answer("1a", false));
 }
 
-/// Nobody asks for the upstream of a request that no rule with `when` is for.
+/// The upstream of a request is not read if no matching rule has `when`.
 #[test]
 fn without_when_nothing_is_asked() {
     let when = json!({ "upstream_error_rate_over": 0.5 });

@@ -1,4 +1,4 @@
-//! The index of a rule set against asking each rule.
+//! The index of a rule set, compared with testing each rule.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;

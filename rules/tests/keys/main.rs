@@ -1,4 +1,4 @@
-//! From a request to a verdict: which rules match, which bucket it goes to, and what they make of it.
+//! From a request to a verdict: the matching rules, the request's buckets, and the decisions.
 #![cfg(test)]
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ mod parts;
 mod patterns;
 mod tags;
 
-/// A request made of whatever bytes a test wants.
+/// A request of arbitrary bytes.
 #[derive(Clone, Debug, Default)]
 struct Fake {
     method: Option<Vec<u8>>,
@@ -31,7 +31,7 @@ struct Fake {
     cluster: Option<Vec<u8>>,
     /// By the path, with `/` between the steps.
     metadata: BTreeMap<String, Vec<u8>>,
-    /// The names of the headers that were asked for.
+    /// The names of the headers that were read.
     asked: Vec<String>,
 }
 

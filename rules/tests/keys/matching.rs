@@ -1,4 +1,4 @@
-//! Which requests a rule is for.
+//! The requests that a rule matches.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Keys with an override, keys that are banned, and what leads to a ban.
+//! Keys with an override, banned keys, and the causes of bans.
 
 use loudou_limiter::{Ban, Carry, Clock, Decision, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -37,7 +37,7 @@ fn penalty(fields: &Value) -> Value {
 }
 
 impl World {
-    /// What the first rule says of a request at `seconds`.
+    /// The first rule's verdict on a request at `seconds`.
     fn says(&mut self, user: &str, seconds: u64) -> RuleOutcome {
         let outcome = self.at(&by(user), Nanos::from_secs(seconds));
         outcome.rules.into_iter().next().expect("the rule")
@@ -106,7 +106,7 @@ fn a_banned_key_does_not_say_when_to_come_back() {
     assert!(said.receipt.is_none());
 }
 
-/// What a key has used is carried over in units when an override comes, changes and goes.
+/// The used amount of a key is carried over in units when an override is added, changed and removed.
 #[test]
 fn a_bucket_goes_on_under_an_override() {
     let limits = json!([{ "algorithm": "funnel", "capacity": 10, "rate": "1/s" }]);
@@ -160,7 +160,7 @@ fn a_bucket_goes_on_under_an_override() {
     assert_eq!(world.numbers("alice", 28), Some((20, 19)));
 }
 
-/// A key that is unlimited or banned for a while has meanwhile what it had, under the rule's limits.
+/// A key that is unlimited or banned for a while keeps its bucket, under the rule's limits.
 #[test]
 fn a_bucket_outlives_an_override_without_one() {
     for word in ["unlimited", "banned"] {
@@ -214,7 +214,7 @@ fn refused_too_often_is_banned_longer_each_time_and_forgotten() {
     let letters = |world: &mut World, times: usize, at: u64| -> String {
         (0..times).map(|_| world.letter("eve", at)).collect()
     };
-    // The refusal that is one too many is a ban already: it says when that ends.
+    // The refusal that triggers the ban already reports the end of the ban.
     assert_eq!(letters(&mut world, 6, 0), "aarrbb");
     assert_eq!(letters(&mut world, 1, 9), "b");
     assert_eq!(world.letter("bob", 9), 'a');
@@ -243,7 +243,7 @@ fn a_ban_tells_how_long_it_lasts_and_takes_nothing() {
     let slot = world.table.look(&mut world.store, id).expect("readable");
     let slot = slot.expect("a bucket");
     assert_eq!((slot.admitted, slot.refused), (2, 2));
-    // Not as good as new before all is forgotten.
+    // Not idle before everything is forgotten.
     assert_eq!(slot.idle_at_ms, 172_800_000);
     assert_eq!(slot.conduct.clean_at_ms, 50_000);
 }
@@ -287,19 +287,19 @@ fn an_operator_bans_and_lets_free() {
     assert!(matches!(said, Answer::Banned(Ban::ENDLESS)), "{said:?}");
     world.set_ban("eve", SetTo::Free, 1_000_000);
     assert_eq!(world.letter("eve", 1_000_000), 'a');
-    // What led to a ban is forgotten with it.
+    // The strikes are forgotten with the ban.
     let id = world.table.id(world.rules[0].tag(), "eve");
     let slot = world.table.look(&mut world.store, id).expect("readable");
     assert_eq!(
         slot.map(|slot| (slot.conduct, slot.flags)),
         Some(Default::default())
     );
-    // Nothing is made of nothing.
+    // Without a bucket, an unban has no effect.
     assert_eq!(world.set_ban("nobody", SetTo::Free, 0), None);
     assert_eq!(world.stats.created, 1);
 }
 
-/// A key without limits has no bucket, but an operator's word counts.
+/// A key without limits has no bucket, but an operator's ban applies.
 #[test]
 fn an_unlimited_key_can_be_banned() {
     let mut world = World::new(&[by_user(&json!({ "overrides": { "root": "unlimited" } }))]);
@@ -309,7 +309,7 @@ fn an_unlimited_key_can_be_banned() {
     assert_eq!(world.letter("root", 1), 'u');
 }
 
-/// Who is banned by a later rule gets back what an earlier one took.
+/// A request that a later rule's ban refuses gets back the amount that an earlier rule took.
 #[test]
 fn a_ban_is_a_refusal_for_other_rules() {
     let first = json!({ "name": "first", "limits": limit(2) });
@@ -321,7 +321,7 @@ fn a_ban_is_a_refusal_for_other_rules() {
     assert_eq!(world.ask(&by("bob")), answer("0a 1a", false));
 }
 
-/// A penalty after an operator's ban is no operator's ban, and may be evicted like any other.
+/// A penalty after an operator's ban is not an operator's ban, and may be evicted like any other.
 #[test]
 fn an_operators_ban_ends_with_its_pin() {
     let mut world = World::new(&[penalty(&json!({ "after": 1 }))]);
@@ -334,7 +334,7 @@ fn an_operators_ban_ends_with_its_pin() {
     assert_eq!(slot.map(|slot| slot.flags), Some(0));
 }
 
-/// Who has the limits that the rule had before an edit is not touched by it, unless it forgets what is used.
+/// An edit does not affect a key whose override has the rule's former limits, unless the edit resets levels.
 #[test]
 fn an_edit_leaves_buckets_of_an_override_alone() {
     for carry in [Carry::Keep, Carry::Proportional, Carry::Reset] {
@@ -351,7 +351,7 @@ fn an_edit_leaves_buckets_of_an_override_alone() {
     }
 }
 
-/// The wall clock is read where the limits of any key want it.
+/// The wall clock is read if the limits of any key need it.
 #[test]
 fn an_override_may_want_the_wall_clock() {
     let by_clock = json!([{

@@ -263,7 +263,7 @@ fn nasty() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1024) })]
 
-    /// Whatever a request is made of, there is an answer, and a key is printable; a match and its
+    /// Every request gets an answer, and a key is printable; a match and its
     /// opposite never agree.
     #[test]
     fn any_bytes_get_an_answer(values in prop::collection::vec(nasty(), 6)) {

@@ -58,7 +58,7 @@ fn patterns_have_a_budget() {
     assert!(Pattern::new(&"[a-z]{1,9}/".repeat(4)).is_ok());
 }
 
-/// What makes a backtracking engine take for ever.
+/// Patterns that make a backtracking engine run for ever.
 #[test]
 fn no_value_takes_for_ever() {
     let value = [vec![b'a'; 60 * 1024], vec![b'!']].concat();

@@ -1,4 +1,4 @@
-//! The tags under which buckets are found, as they have always been: a build that gives others makes every
+//! The tags of buckets, which have to stay the same: a build that computes other tags makes every
 //! live bucket start anew.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Pages, names and heads as bytes: what is written is read back, and no bytes do harm.
+//! Pages, names and heads as bytes: written values are read back, and no bytes do harm.
 
 use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{SHARE, World, clock, page_key, per_day, rule, take};
 
 const MAX_U40: u64 = (1 << 40) - 1;
-/// How many states began in [`raw_page`].
+/// The number of states that began in [`raw_page`].
 const ORIGINS: u32 = 0x0807_0605;
 
 /// The fields of a slot as they stand in a page.
@@ -38,9 +38,9 @@ struct RawSlot {
 const VERSION: u32 = 7;
 /// The slot has a conduct.
 const CONDUCT: u8 = 8;
-/// The slot has an instant until which it is held.
+/// The slot has an instant until which it holds permits.
 const HELD: u8 = 16;
-/// The slot has a line.
+/// The slot has a queue.
 const LINE: u8 = 32;
 
 fn raw_slot() -> impl Strategy<Value = RawSlot> {
@@ -237,7 +237,7 @@ proptest! {
     ) {
         let mut world = World::new(16);
         let limits = ActiveRule::new(rule(&pick).rule().clone(), History::new(VERSION));
-        // What a bucket gave out that was in its place: the first one of its page.
+        // The receipt of an earlier bucket in the slot: the first one of its page.
         let elsewhere = World::new(16).receipt(&limits, "k", slots[0].last);
         slots[0].fingerprint = world.table.id(super::tag(), "k").fingerprint;
         slots[0].tags.1 = version;
@@ -304,12 +304,12 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&vec![slot(2); 17])).is_err());
     assert!(Page::decode(&raw_page(&[slot(1024)])).is_ok());
     assert!(Page::decode(&raw_page(&[slot(1025)])).is_err());
-    // Nor is one more believed that is not there.
+    // A head with one slot more than there is is rejected, too.
     let mut claimed = raw_page(&[slot(16)]);
     assert_eq!(claimed[57], 16, "the number of words");
     claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
-    // A conduct of nothing is left out, and so is an instant that is none.
+    // An empty conduct is left out, and so is a zero instant.
     for flags in [CONDUCT, HELD] {
         let with = |some: u8| RawSlot {
             flags,
@@ -320,7 +320,7 @@ fn a_page_has_bounds() {
         assert!(Page::decode(&raw_page(&[with(1)])).is_ok());
         assert!(Page::decode(&raw_page(&[with(0)])).is_err());
     }
-    // So is a line that has passed when the bucket was last touched.
+    // So is a queue that had ended at the last touch of the bucket.
     let with = |line: u64| RawSlot {
         flags: LINE,
         line,

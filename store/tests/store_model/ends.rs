@@ -1,4 +1,4 @@
-//! What is given back when requests end, and lost without harm.
+//! Returns at the end of requests, and lost returns.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -33,7 +33,7 @@ impl World {
         self.table.give(&mut self.store, give, &mut self.stats)
     }
 
-    /// The receipt of a request that is let in.
+    /// The receipt of an admitted request.
     fn admitted(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Receipt {
         self.receipt(rule, key, now).expect("admitted")
     }
@@ -61,7 +61,7 @@ fn a_return_makes_room() {
     assert_eq!(world.stats.created, 1);
 }
 
-/// Nothing is written where nothing changes, and no bucket comes to be.
+/// Nothing is written if nothing changes, and no bucket is created.
 #[test]
 fn a_return_of_nothing_is_no_write() {
     let mut world = World::new(16);
@@ -75,7 +75,7 @@ fn a_return_of_nothing_is_no_write() {
     let receipt = world.admitted(&limits, "k", 10);
     let mut before = Vec::new();
     let cas = world.store.get(&page_key(0), &mut before).expect("works");
-    // Taken before the bucket was, and of a limit that takes for good.
+    // Taken before the bucket existed, and from a limit without returns.
     assert_eq!(
         world.release(&give(&limits, "k", &elsewhere(9), 30)),
         Ok(())
@@ -90,7 +90,7 @@ fn a_return_of_nothing_is_no_write() {
     assert_eq!(world.store.get(&page_key(0), &mut after), Ok(cas));
 }
 
-/// A return to a bucket that an edit has not reached yet brings it forward.
+/// A return to a bucket that an edit has not reached yet converts it.
 #[test]
 fn a_return_after_an_edit() {
     let mut world = World::new(16);
@@ -116,7 +116,7 @@ fn a_return_after_an_edit() {
     assert!(world.admits(&second, "k", 50));
 }
 
-/// Conflicts for ever, or a host that fails.
+/// Endless conflicts, or a failing host.
 struct Broken {
     store: MemoryStore,
     get_fails: bool,
@@ -138,7 +138,7 @@ impl SharedData for Broken {
     }
 }
 
-/// A return that cannot be written is counted, and heals with its lease.
+/// A return that cannot be written is counted, and expires with its lease.
 #[test]
 fn a_lost_return_is_counted() {
     let limits = at_most(1);
@@ -182,7 +182,7 @@ fn a_lost_return_is_counted() {
     assert!(!answer(10 + 2 * LEASE));
 }
 
-/// What had expired before the lease became longer is not taken off those who are in flight.
+/// Permits that expired before the lease became longer are not subtracted from those in flight.
 #[test]
 fn a_longer_lease_revives_no_receipt() {
     const S: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! What has to go when a page is full, and what never goes.
+//! Evictions from a full page, and buckets that are never evicted.
 
 use loudou_limiter::{Ask, Carry, Nanos};
 use loudou_store::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, Page, PageFull, SLOTS, Slot};
@@ -36,7 +36,7 @@ fn full_page(others: &[(usize, u64, u8)]) -> Page {
     page(&slots)
 }
 
-/// What goes at `now`, and what of.
+/// The slot that is evicted at `now`, and the kind of eviction.
 fn evicted(mut page: Page, now: u64) -> (Option<u64>, Result<Evicted, PageFull>) {
     let before: Vec<u64> = page.slots.iter().map(|slot| slot.fingerprint).collect();
     let outcome = page.make_room(super::tag(), Nanos::new(now));
@@ -59,7 +59,7 @@ fn nothing_goes_while_there_is_room() {
 #[test]
 fn idle_buckets_go_before_used_ones() {
     let gone = |others: &[(usize, u64, u8)], now_ms: u64| evicted(full_page(others), now_ms * MS);
-    // The one that is nearest to idle, when none is.
+    // The one closest to idle, if none is idle.
     assert_eq!(gone(&[], 500), (Some(0), Ok(Evicted::Lossy)));
     assert_eq!(gone(&[(9, 700, 0)], 500), (Some(9), Ok(Evicted::Lossy)));
     // From its very millisecond on, an idle one is no loss.
@@ -70,7 +70,7 @@ fn idle_buckets_go_before_used_ones() {
         gone(&[(2, 300, 0), (9, 200, 0)], 500),
         (Some(9), Ok(Evicted::Lossless))
     );
-    // A full bucket that is better than a new one is no idle one, even if it has been so for long.
+    // A full bucket that is worth more than a new one is never idle.
     let better = (3, 10, FLAG_KEEPS_GAIN);
     assert_eq!(
         gone(&[better, (9, 700, 0)], 700),
@@ -89,7 +89,7 @@ fn a_fraction_of_a_millisecond_is_not_idle_yet() {
     assert_eq!(evicted(page(), 700 * MS), (Some(4), Ok(Evicted::Lossless)));
 }
 
-/// A ban keeps a bucket only while it lasts, and only an operator's keeps it for good: whoever can make
+/// A ban keeps a bucket only while it lasts, and only an operator's ban pins it: a client that can make up
 /// many keys could fill a page with penalties.
 #[test]
 fn banned_buckets_go_last_and_operators_bans_never() {
@@ -109,7 +109,7 @@ fn banned_buckets_go_last_and_operators_bans_never() {
     let others = (Some(3), Ok(Evicted::Lossy));
     assert_eq!(evicted(held([900; 3], [0; 3]), S / 2), others);
     assert_eq!(evicted(held([900; 3], [FLAG_PINNED; 3]), S / 2), others);
-    // Over bans are over.
+    // Expired bans have no effect.
     let over = held([500, 900, 900], [FLAG_PINNED; 3]);
     assert_eq!(evicted(over, S / 2), (Some(0), Ok(Evicted::Lossless)));
     let all = |flags: u8| {
@@ -168,7 +168,7 @@ fn a_flood_does_not_wash_an_exhausted_bucket_away() {
     assert_eq!((slot.admitted, slot.refused), (3, 1 + 1_667));
 }
 
-/// Nor by flooding it with keys that are as full as its own, refused ones included.
+/// Flooding with keys that are as full as its own does not help either, refused ones included.
 #[test]
 fn a_flood_of_full_buckets_frees_nobody_who_keeps_trying() {
     for refusals in [0, 2] {
@@ -187,7 +187,7 @@ fn a_flood_of_full_buckets_frees_nobody_who_keeps_trying() {
     }
 }
 
-/// Buckets that have emptied make room without loss, so a slow stream of new keys loses nothing.
+/// Idle buckets are evicted without loss, so a slow stream of new keys loses nothing.
 #[test]
 fn a_slow_stream_of_new_keys_loses_nothing() {
     let mut world = World::new(16);
@@ -199,7 +199,7 @@ fn a_slow_stream_of_new_keys_loses_nothing() {
     assert_eq!(world.stats.evicted_lossless, 84);
 }
 
-/// Among used buckets those that refused go last, and of them the one left alone for the longest.
+/// Among used buckets those that refused are evicted last; of those, the one untouched longest comes first.
 #[test]
 fn a_bucket_that_refuses_is_held_on_to() {
     let with_refusals = |refused: &[(usize, u64)]| {
@@ -222,13 +222,13 @@ fn a_bucket_that_refuses_is_held_on_to() {
         (Some(5), Ok(Evicted::Lossy)),
         "the fullest, but never refused"
     );
-    // Once idle, having refused is no reason to stay.
+    // Once idle, a bucket that refused may be evicted.
     let mut page = with_refusals(&all);
     page.slots[3].idle_at_ms = 500;
     assert_eq!(evicted(page, 500 * MS), (Some(3), Ok(Evicted::Lossless)));
 }
 
-/// A slot knows the instant at which it is as good as new, rounded up to milliseconds.
+/// A slot stores the instant from which it is idle, rounded up to milliseconds.
 #[test]
 fn a_slot_knows_when_it_is_idle() {
     let mut world = World::new(16);
@@ -308,7 +308,7 @@ fn an_edit_changes_what_may_be_forgotten() {
     assert_eq!(flags(&mut world), Some(FLAG_PINNED));
 }
 
-/// A ban keeps the limits from answering, but the bucket is as new when its new limits say so.
+/// During a ban the limits do not answer, but the bucket becomes idle by its new limits.
 #[test]
 fn a_banned_bucket_that_is_brought_forward_is_not_idle_too_soon() {
     let funnel =

@@ -1,4 +1,4 @@
-//! Conversions of everything into everything, from whatever a page may hold.
+//! Conversions between all limits, from any state that a page may hold.
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::bounds::MAX_AMOUNT;
@@ -105,10 +105,10 @@ fn slot(template: &Slot, last: u64, word: u64, words: usize) -> Slot {
         slots: vec![template.clone()],
     };
     page.encode(&mut bytes);
-    // Everything behind the page's head and the slot's, whose lengths and flags these are.
+    // The bytes after the page's head and the slot's head, with these lengths and flags.
     bytes.truncate(8 + 51);
     bytes[8 + 16..8 + 24].copy_from_slice(&last.to_le_bytes());
-    // The flag of a line.
+    // The flag of a queue.
     bytes[8 + 39] = if last < u64::MAX { 32 } else { 0 };
     let count = u16::try_from(words).expect("few").to_le_bytes();
     bytes[8 + 49..8 + 51].copy_from_slice(&count);
@@ -122,7 +122,7 @@ fn slot(template: &Slot, last: u64, word: u64, words: usize) -> Slot {
     page.slots.remove(0)
 }
 
-/// It is within bounds, is what it was when it is read back, and decides.
+/// The slot is within bounds, is read back unchanged, and decides.
 fn check(template: &Slot, limits: &Limits, bucket: &Bucket, now: Nanos) {
     assert!(bucket.words().len() <= MAX_BUCKET_WORDS, "{limits:?}");
     let slot = Slot {
@@ -160,7 +160,7 @@ fn everything_becomes_everything() {
     };
     let seen: std::collections::BTreeSet<_> = all.iter().map(algorithms).collect();
     assert_eq!(seen.len(), 10, "each algorithm has valid numbers");
-    // Whatever it holds at the start of time, in the middle and at its end.
+    // Any state at the start of time, in the middle and at its end.
     let instants = [0, 1 << 62, u64::MAX];
     for (place, old) in all.iter().enumerate() {
         let now = instants[place % 3];

@@ -7,7 +7,7 @@ use loudou_store::{
 
 use super::{Decides as _, SHARE, World, names_key, page_key, per_day, take};
 
-/// What goes wrong with writes or reads of one key.
+/// The failures of writes or reads of one key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     Conflict,
@@ -182,7 +182,7 @@ fn a_name_that_cannot_be_written_is_only_missing() {
     assert_eq!(stats.created, 3);
 }
 
-/// Old and new code overlap while Envoy drains: what one does not know, it leaves alone.
+/// Old and new code overlap while Envoy drains: neither touches the other's format.
 #[test]
 fn a_page_of_another_version_is_left_alone() {
     let limits = per_day(2);

@@ -13,7 +13,7 @@ use super::ends::{at_most, give};
 use super::stepwise::Want;
 use super::{World, rule, take};
 
-/// What a worker is about: a request from its start to its end, in reads and writes.
+/// The state of a worker: a request from its start to its end, in reads and writes.
 enum Doing<'a> {
     Taking(Want, Box<Attempt<'a>>),
     Flying(Want, &'a Receipt),
@@ -39,12 +39,12 @@ struct Model<'a> {
     /// Of each key, in cost units, for certain.
     flying: Vec<u64>,
     most: u64,
-    /// Requests that found no room for their bucket.
+    /// Requests whose bucket found no room.
     full: usize,
 }
 
 impl Model<'_> {
-    /// Of how many keys a permit is out.
+    /// The number of keys with permits in flight.
     fn keys_held(&self) -> usize {
         let doing = self
             .workers
@@ -57,7 +57,7 @@ impl Model<'_> {
         held.collect::<BTreeSet<_>>().len()
     }
 
-    /// One step of one worker; whether it had anything left to do.
+    /// One step of one worker; returns whether it had anything left to do.
     fn step(&mut self, index: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();
         let (table, rule, keys) = (self.table, self.rule, self.keys);
@@ -98,7 +98,7 @@ impl Model<'_> {
                 }
             }
             Some(Doing::Flying(want, receipt)) => {
-                // It has ended from here on, whenever that is heard of.
+                // The request has ended now, even if that is reported later.
                 self.flying[want.key] -= want.cost;
                 let give = give(rule, &keys[want.key], receipt, self.clock);
                 Some(Doing::Giving(want, Box::new(Giving::new(table, give))))
@@ -125,7 +125,7 @@ fn keys(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("user-{n}")).collect()
 }
 
-/// What is known when all requests have ended.
+/// The results after all requests have ended.
 struct End {
     /// The most that was in flight of one key.
     most: u64,
@@ -214,7 +214,7 @@ proptest! {
     }
 
     /// More keys than the page has slots, with something taken for long: buckets are lost, but none that
-    /// holds a permit. Only where all sixteen do, a newcomer finds no room.
+    /// holds a permit. Only where all sixteen do, a new bucket finds no room.
     #[test]
     fn permits_are_exact_in_an_overfull_page(
         queues in prop::collection::vec(

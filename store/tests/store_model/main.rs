@@ -30,7 +30,7 @@ mod versions;
 
 const SHARE: &str = "test";
 
-/// The rule of this name, which has one bucket for each key that a test makes up.
+/// The rule of this name, with one bucket for each key of a test.
 fn named(name: &str, limits: &Value) -> ActiveRule {
     let rule = parse_rule(&json!({ "name": name, "key": [], "limits": limits }));
     ActiveRule::new(rule.expect("a valid rule"), History::default())
@@ -80,7 +80,7 @@ fn open(store: &mut dyn SharedData, buckets: u32) -> Table {
     Table::open(store, SHARE, buckets, [42; 16], Nanos::ZERO).expect("a new table")
 }
 
-/// A decision of a table whose keys nobody bans.
+/// A decision of a table without bans.
 trait Decides {
     fn take(
         &self,
@@ -130,7 +130,7 @@ impl World {
         !answer.is_refused()
     }
 
-    /// For giving back what a request takes; `None` when it is refused.
+    /// For giving the cost of a request back; `None` if it is refused.
     fn receipt(&mut self, rule: &ActiveRule, key: &str, now: u64) -> Option<Receipt> {
         let take = take(rule, key, now);
         let charge = self.table.charge(&mut self.store, &take, &mut self.stats);
@@ -167,7 +167,7 @@ impl World {
     }
 }
 
-/// Where the store keeps page `index`. Spelled out, because old and new code share these values.
+/// The key of page `index`. Spelled out, because old and new code share these values.
 fn page_key(index: u32) -> Vec<u8> {
     [SHARE.as_bytes(), &[b':', KIND], &index.to_le_bytes()].concat()
 }

@@ -32,7 +32,7 @@ fn every_bucket_has_its_name() {
     }
 }
 
-/// Names are written when a bucket comes to be, and not again.
+/// Names are written when a bucket is created, and not again.
 #[test]
 fn a_known_bucket_writes_no_name() {
     let mut world = World::new(16);
@@ -128,7 +128,7 @@ fn names_are_bounded_and_those_of_live_buckets_stay() {
     assert_eq!(names.get(983), None);
 }
 
-/// A page full of live names and nothing to give: the oldest goes, and the list stays bounded.
+/// A page full of live names: the oldest is dropped, and the list stays bounded.
 #[test]
 fn a_name_for_every_live_bucket_has_priority() {
     let mut names = Names::default();

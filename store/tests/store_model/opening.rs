@@ -21,7 +21,7 @@ fn the_first_to_open_decides_size_and_seed() {
         assert_eq!(table.started(), Nanos::new(5));
         assert_eq!(table.id(super::tag(), "k"), first.id(super::tag(), "k"));
     }
-    // Another share is another table.
+    // Another namespace is another table.
     let other = Table::open(&mut store, "other", 16, [2; 16], Nanos::ZERO).expect("opens");
     assert_eq!(other.pages(), 1);
     assert_ne!(

@@ -1,4 +1,4 @@
-//! The store of a replay is held to the store that all tests use.
+//! The store of a replay, compared with the store of all tests.
 
 use loudou_store::paged::PagedStore;
 use loudou_store::{CAS_ABSENT, CAS_OVERWRITE};
@@ -20,7 +20,7 @@ fn key(kind: u8, page: u32) -> Vec<u8> {
 }
 
 proptest! {
-    /// Pages beyond the last, other kinds and other shares included.
+    /// Includes pages beyond the last, other kinds and other namespaces.
     #[test]
     fn any_sequence_of_writes_ends_the_same(
         writes in prop::collection::vec((0_u32..6, 0_usize..3, expectation(), any::<u8>()), 1..60)

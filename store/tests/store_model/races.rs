@@ -1,4 +1,4 @@
-//! Many workers at once: exact whatever the interleaving, first touch included.
+//! Many workers at once: exact for any interleaving, including the first touch.
 
 use loudou_store::memory::MemoryStore;
 use loudou_store::{CAS_ABSENT, CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
@@ -166,7 +166,7 @@ fn first_touch_by_four(store: &mut dyn SharedData) -> (u64, u64) {
     (model.admitted(0), slot.admitted + slot.refused)
 }
 
-/// The race that [`CAS_ABSENT`] prevents: a write without a version overwrites the write of whoever
+/// The race that [`CAS_ABSENT`] prevents: a write without a version overwrites the write of the worker that
 /// created the page first, so every one of them admits a whole capacity.
 #[test]
 fn creating_pages_without_a_version_over_admits() {

@@ -1,5 +1,5 @@
-//! Two rules on each request, under all interleavings: what the second one refuses is given back to
-//! the first one.
+//! Two rules on each request, under all interleavings: the cost of requests that the second one refuses is
+//! given back to the first one.
 
 use loudou_limiter::{Ask, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -31,7 +31,7 @@ impl Rules {
         look.reported().expect("one").remaining
     }
 
-    /// What is left of a bucket that only saw so many requests.
+    /// The remaining capacity of a bucket after this many requests.
     fn left_of_new(&self, rule: usize, requests: u64, now: u64) -> u64 {
         let limits = limits(&self.0[rule]);
         let mut bucket = limits.start(Nanos::ZERO);
@@ -53,7 +53,7 @@ impl Rules {
     }
 }
 
-/// What a worker does at the moment.
+/// The state of a worker.
 #[derive(Debug)]
 enum Doing<'a> {
     Take(usize, Box<Attempt<'a>>),
@@ -85,7 +85,7 @@ impl<'a> Worker<'a> {
         Doing::Give(Box::new(Giving::new(self.table, give)))
     }
 
-    /// One read or one write; whether there was anything to do.
+    /// One read or one write; returns whether there was anything to do.
     fn step(&mut self, store: &mut dyn SharedData, clock: u64, stats: &mut StoreStats) -> bool {
         let mut doing = match self.doing.take() {
             Some(doing) => doing,
@@ -122,7 +122,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// What comes after a decision.
+    /// The step after a decision.
     fn decided(&mut self, rule: usize, receipt: Option<Receipt>, clock: u64) -> Option<Doing<'a>> {
         match (rule, receipt) {
             (0, Some(receipt)) => {
@@ -145,10 +145,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Which worker makes the next step; the schedule ends when all are done.
+/// The worker of the next step; the schedule ends when all are done.
 type Schedule<'s> = &'s mut dyn FnMut(&[bool]) -> usize;
 
-/// Lets `workers` make `requests` each, and checks what is left.
+/// Lets `workers` make `requests` each, and checks the remaining capacity.
 fn run(rules: &Rules, strict: u64, workers: usize, requests: usize, schedule: Schedule<'_>) {
     let mut world = World::new(64);
     let table = world.table.clone();

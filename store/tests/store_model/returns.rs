@@ -1,4 +1,4 @@
-//! What comes back to one bucket, and what does not: it is gone, another one, or edited.
+//! Returns to one bucket that is unchanged, evicted, replaced, or edited.
 
 use loudou_limiter::Carry;
 use loudou_rules::active_rule::ActiveRule;
@@ -20,7 +20,7 @@ fn give_back(world: &mut World, rule: &ActiveRule, receipt: &Receipt, why: Why, 
     assert_eq!(given, Ok(()));
 }
 
-/// Whoever leaves a line was let in; whom another rule refused was not.
+/// A request that leaves a queue was admitted; a request that another rule refused was not.
 #[test]
 fn only_a_refusal_takes_the_count_back() {
     for (why, admitted) in [(Why::Left, 1), (Why::Refused, 0), (Why::Ended, 1)] {
@@ -36,7 +36,7 @@ fn only_a_refusal_takes_the_count_back() {
     }
 }
 
-/// A bucket that took the place of the one that gave.
+/// A bucket that replaced the one of the receipt.
 #[test]
 fn a_bucket_in_the_place_of_another_gets_nothing() {
     let mut world = World::new(16);
@@ -55,7 +55,7 @@ fn a_bucket_in_the_place_of_another_gets_nothing() {
     assert!(world.slot(KEY) != before);
 }
 
-/// An edit has converted the state: what was taken before it means something else after it.
+/// An edit has converted the state: amounts taken earlier have another meaning later.
 #[test]
 fn nothing_comes_back_across_an_edit() {
     for touched in [false, true] {
@@ -75,7 +75,7 @@ fn nothing_comes_back_across_an_edit() {
         let before = world.slot(KEY);
         give_back(&mut world, &limits, &receipt, Why::Refused, 8);
         assert_eq!(world.slot(KEY), before);
-        // After it, everything is as ever.
+        // After the edit, returns work as before.
         let receipt = charged(&mut world, &limits, 9);
         let before = world.slot(KEY).expect("a bucket");
         give_back(&mut world, &limits, &receipt, Why::Refused, 9);

@@ -1,4 +1,4 @@
-//! What rules can take from each other: a share of each page, and permits that are held never.
+//! Effects of rules on each other: shares of pages are lent, held permits are never taken.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn in_flight(capacity: u64, lease: &str) -> Value {
     ])
 }
 
-/// The rule that floods, and one that must not notice, each with these limits.
+/// The flooding rule, and one that must not be affected, each with these limits.
 fn flood_and_quiet(limits: &Value) -> [ActiveRule; 2] {
     ["flood", "quiet"].map(|name| named(name, limits))
 }
@@ -99,7 +99,7 @@ fn keys(what: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{what}-{n}")).collect()
 }
 
-/// Each of them has spent his limit and was never refused, so on worth alone each would go first.
+/// Each key has used up its limit and was never refused, so by worth alone each would be evicted first.
 #[test]
 fn a_flood_takes_no_share_of_another_rule() {
     let mut world = World::new(16);
@@ -119,7 +119,7 @@ fn a_flood_takes_no_share_of_another_rule() {
     }
 }
 
-/// An idle share is lent out, and comes back.
+/// An idle share is lent, and returned.
 #[test]
 fn a_share_that_nobody_uses_is_lent() {
     let mut world = World::new(16);
@@ -136,12 +136,12 @@ fn a_share_that_nobody_uses_is_lent() {
     }
     let shares = world.slots_of([&flood, &quiet, &third, &fourth]);
     assert_eq!(shares, [4; 4]);
-    // The first of them lets a fifth one in, who finds the largest.
+    // The first of them admits a fifth one, which finds the largest.
     assert!(world.passes(&fifth, "k", 200));
     assert_eq!(world.slots_of([&fifth]), [1]);
 }
 
-/// What is lent comes back from the rule that has the most, even if it is worth more there.
+/// Lent slots are returned by the rule with the most buckets, even if they are worth more there.
 #[test]
 fn the_largest_rule_gives_first() {
     let mut world = World::new(16);
@@ -207,7 +207,7 @@ fn bans_of_another_rule_stay() {
     }
 }
 
-/// What operators have banned is no rule's share: neither does it cost its own rule one.
+/// Buckets banned by operators count for no rule's share, not even for that of their own rule.
 #[test]
 fn operators_bans_are_nobodys_share() {
     let mut world = World::new(16);
@@ -223,7 +223,7 @@ fn operators_bans_are_nobodys_share() {
     assert_eq!(world.slots_of([&flood, &quiet]), [4, 12]);
 }
 
-/// Five are in flight, and nobody was refused yet.
+/// Five are in flight, and no request was refused yet.
 #[test]
 fn permits_that_are_held_are_not_evicted() {
     let [flood, quiet] = flood_and_quiet(&in_flight(5, "1m"));
@@ -258,15 +258,15 @@ fn a_page_of_held_permits_takes_no_newcomer_of_its_rule() {
     assert_eq!(world.page(0), before);
     world.ends(&slow, &all[7], &receipts[7], 2);
     assert!(world.passes(&slow, "new", 3));
-    // Two leases after the last of them, nobody holds anything, and the funnels are far from idle.
+    // Two leases after the last of them, no permits are held, and the funnels are far from idle.
     let full = world.charge(&slow, "newer", 2 * S - 1);
     assert_eq!(full.err(), Some(GaveUp::PageFull));
     assert!(world.passes(&slow, "newer", 2 * S));
     assert_eq!(world.stats.evicted_lossy, 2);
 }
 
-/// A flood of slow requests holds a page; another rule has its share of it nonetheless, and whoever is
-/// refused by the flooded one stays so.
+/// A flood of slow requests fills a page; another rule still has its share of it, and keys that
+/// the flooded rule refused stay refused.
 #[test]
 fn held_permits_are_no_more_than_a_share() {
     let mut world = World::new(16);
@@ -308,7 +308,7 @@ fn held_permits_go_after_all_else_above_a_share() {
     }
 }
 
-/// Whoever holds permits under numbers that were edited holds them still.
+/// Permits under edited numbers stay held.
 #[test]
 fn an_edit_leaves_permits_held() {
     let mut world = World::new(16);

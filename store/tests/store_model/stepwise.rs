@@ -4,14 +4,14 @@ use loudou_limiter::{Ask, Nanos};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::{Attempt, SharedData, StoreStats, Table};
 
-/// A request to make: which key, and what it takes.
+/// A request to make: its key and its cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) key: usize,
     pub(super) cost: u64,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     pub(super) want: Want,
@@ -60,7 +60,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// One read or one write of one worker; whether it had anything left to do.
+    /// One read or one write of one worker; returns whether it had anything left to do.
     pub(super) fn step(&mut self, worker: usize, store: &mut dyn SharedData) -> bool {
         let count = self.workers.len();
         let worker = &mut self.workers[worker % count];
@@ -104,7 +104,7 @@ impl<'a> Model<'a> {
         while (0..self.workers.len()).any(|worker| self.step(worker, store)) {}
     }
 
-    /// What was admitted of `key`, in cost units.
+    /// The admitted cost of `key`, in cost units.
     pub(super) fn admitted(&self, key: usize) -> u64 {
         let of_key = self
             .got
@@ -113,7 +113,7 @@ impl<'a> Model<'a> {
         of_key.map(|got| got.want.cost).sum()
     }
 
-    /// How many requests for `key` were answered.
+    /// The number of answered requests for `key`.
     pub(super) fn answered(&self, key: usize) -> u64 {
         let of_key = self.got.iter().filter(|got| got.want.key == key);
         u64::try_from(of_key.count()).expect("small")

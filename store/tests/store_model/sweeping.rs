@@ -1,4 +1,4 @@
-//! Bringing buckets forward that nobody touches.
+//! Converting untouched buckets.
 
 use loudou_limiter::{Ask, Bucket, Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -17,7 +17,7 @@ use super::{World, clock, daily, names_key, page_key};
 
 mod pasts;
 
-/// A rule and what it has gone through.
+/// A rule and its history.
 #[derive(Clone)]
 struct Edited {
     rule: Rule,
@@ -40,7 +40,7 @@ impl Edited {
         ActiveRule::new(self.rule.clone(), self.history.clone())
     }
 
-    /// The same when everything is forgotten that it has gone through.
+    /// The same rule with its history forgotten.
     fn forgetful(&self) -> ActiveRule {
         let mut history = self.history.clone();
         history.forget(history.version);
@@ -59,7 +59,7 @@ impl Edited {
         self.edit(&edit, carry, at);
     }
 
-    /// The bucket of a key once it is brought forward; `None` if it is as it was.
+    /// The bucket of a key after its conversion; `None` if it is unchanged.
     fn brought(&self, rule: &ActiveRule, key: &str, slot: &Slot, now: u64) -> Option<Bucket> {
         let (of, bucket) = ((key, rule.limits_of(key)), (&slot.bucket, slot.version));
         self.history
@@ -92,7 +92,7 @@ impl World {
         (cas, bytes)
     }
 
-    /// What a request gets, and the slot that it leaves; all else stays as it is.
+    /// The answer to a request, and the resulting slot; everything else stays unchanged.
     fn tried(&self, rule: &ActiveRule, key: &str, ask: Ask) -> (Charge, Slot) {
         let (mut store, mut stats) = (self.store.clone(), StoreStats::default());
         let table = &self.table;
@@ -121,7 +121,7 @@ fn behind() -> (World, Edited) {
     (world, edited)
 }
 
-/// What is left of a key after one more request.
+/// The remaining capacity of a key after one more request.
 fn left(world: &World, rule: &ActiveRule, key: &str) -> u64 {
     let (charge, _) = world.tried(rule, key, Ask::new(1, Nanos::new(9)));
     let answer = charge.answer.expect("nobody bans");
@@ -138,7 +138,7 @@ fn a_sweep_reaches_keys_with_overrides() {
     assert_eq!(left, [32 - 9, 16 - 9, 16 - 9]);
 }
 
-/// A rule that is out of date brings nothing back, and a page that is not there comes not to be.
+/// An outdated rule converts nothing back, and a missing page is not created.
 #[test]
 fn nothing_to_bring_is_no_write() {
     let (mut world, edited) = behind();
@@ -160,7 +160,7 @@ fn nothing_to_bring_is_no_write() {
     assert_eq!(empty.raw_page(0).0, None);
 }
 
-/// Nobody knows what a key has whose name is lost.
+/// The limits of a key whose name is lost are unknown.
 #[test]
 fn a_bucket_without_a_name_stays_as_it_is() {
     let (mut world, edited) = behind();
@@ -183,7 +183,7 @@ fn a_bucket_without_a_name_stays_as_it_is() {
     assert_eq!(without(&names), (Ok(1), false));
 }
 
-/// A store on which others write a page just before each of the first writes of the sweep.
+/// A store on which other workers write a page just before each of the first writes of the sweep.
 struct Busy<'a> {
     world: &'a mut World,
     rule: &'a ActiveRule,
@@ -199,11 +199,11 @@ impl SharedData for Busy<'_> {
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
         self.sets += 1;
         if self.sets <= self.conflicts {
-            // Who is served has no bucket yet.
+            // The served key has no bucket yet.
             let new = format!("new-{}", self.sets % 4);
             assert!(self.world.take(self.rule, &new, 5).is_ok());
             if self.sets == 1 {
-                // And who is touched is not behind any more.
+                // A touched key is converted already.
                 assert!(self.world.take(self.rule, "k-0", 5).is_ok());
             }
         }
@@ -242,7 +242,7 @@ fn conflicts_are_tried_again_and_lose_nothing() {
     assert_eq!(left, [32 - 9, 16 - 10, 16 - 9, 16 - 2, 16 - 2]);
 }
 
-/// A host that fails, or a page of another format, is left alone.
+/// A failing host, or a page of another format, is not touched.
 #[test]
 fn what_cannot_be_read_or_written_is_left_alone() {
     struct Failing(MemoryStore, bool);
@@ -278,7 +278,7 @@ fn what_cannot_be_read_or_written_is_left_alone() {
     assert_eq!(world.raw_page(0).1, bytes);
 }
 
-/// What was taken before a sweep comes back only if the sweep left the bucket as it was.
+/// Amounts taken before a sweep are given back only if the sweep did not change the bucket.
 #[test]
 fn a_sweep_is_an_edit_to_what_is_given_back() {
     let mut world = World::new(16);

@@ -1,4 +1,4 @@
-//! How upstreams do, in shared data: workers agree, and places are bounded.
+//! The health of upstreams in shared data: workers agree, and places are bounded.
 
 use loudou_limiter::{Decimal, Nanos};
 use loudou_store::memory::MemoryStore;
@@ -63,14 +63,14 @@ fn a_switch_for_each_cluster_and_each_when() {
     for other in others {
         assert!(!world.fails(&other, "a", now), "{other:?}");
     }
-    // An empty window is off, whether or not anybody wrote it down.
+    // An empty window is off, even if that was not written.
     assert!(!world.fails(&HALF, "a", Nanos::from_secs(8)));
     world.respond("B", false, now);
     let clusters: Vec<_> = world.seen().into_iter().map(|seen| seen.cluster).collect();
     assert_eq!(clusters, [b"B", b"a", b"b"]);
 }
 
-/// Only the name that is shown is cut, not what tells clusters apart.
+/// Only the displayed name is cut, not the identity of clusters.
 #[test]
 fn long_names() {
     let mut world = World::new(64);
@@ -86,7 +86,7 @@ fn long_names() {
 }
 
 /// As many clusters as are promised a place, under many seeds. Also where every place was written before,
-/// for clusters that nobody responds for any more.
+/// for clusters without further responses.
 #[test]
 fn every_promised_cluster_has_a_place() {
     for n in 0..100_u8 {
@@ -161,7 +161,7 @@ fn a_search_is_short() {
     assert_eq!(most, 20);
 }
 
-/// The places are full at some time; then whoever counts keeps its place, and the rest is told.
+/// When the places are full, counted clusters keep theirs, and the others are reported.
 #[test]
 fn places_are_bounded_and_given_to_those_who_count() {
     let (mut world, now) = (World::new(64), Nanos::from_secs(7));
@@ -258,7 +258,7 @@ fn a_failing_store_is_told() {
     assert_eq!(stats.lost_responses, 1);
 }
 
-/// What another version wrote is left alone, and the next place is taken.
+/// Values of another version are not touched, and the next place is used.
 #[test]
 fn values_of_another_version_stay() {
     let mut world = World::new(64);

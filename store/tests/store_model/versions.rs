@@ -1,4 +1,4 @@
-//! Workers that have heard of different versions of a rule, on one bucket.
+//! Workers with different versions of a rule, on one bucket.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_store::{GaveUp, LiveRule, SetBan, SetTo, SharedData as _, Why};
@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{World, clock, edited, page_key, per_day, rule, take};
 
-/// Who has not heard of an edit decides nothing on a bucket that has, and does not touch its page; once
-/// it has, it goes on from there.
+/// A worker without an edit makes no decision on a bucket with that edit, and does not touch its page; once
+/// it has the edit, it continues from there.
 #[test]
 fn an_older_worker_meets_a_newer_bucket() {
     let mut world = World::new(16);
@@ -40,16 +40,16 @@ fn an_older_worker_meets_a_newer_bucket() {
     let mut after = Vec::new();
     assert_eq!(world.store.get(&page_key(0), &mut after), Ok(cas));
     assert_eq!(after, before, "nothing was written");
-    // A bucket that nobody has brought forward is its own.
+    // A bucket that is not converted yet has its version.
     assert!(world.admits(&old, "other", 30));
     let answer = world.take(&new, "k", 31).expect("it has heard of the edit");
     assert_eq!(answer.reported().map(|limit| limit.remaining), Some(6));
-    // Three of five, of which nothing comes back in some nanoseconds: one of ten.
+    // Three of five are used, and nothing is refilled in some nanoseconds: one of ten.
     let answer = world.take(&new, "other", 31).expect("a decision");
     assert_eq!(answer.reported().map(|limit| limit.remaining), Some(8));
 }
 
-/// A bucket of a version whose changes nobody knows any more is a new one, with its counts and its ban.
+/// A bucket of a version whose changes are forgotten becomes new, but keeps its counts and its ban.
 #[test]
 fn a_bucket_of_a_forgotten_version_is_new() {
     let mut world = World::new(16);
@@ -92,7 +92,7 @@ fn a_version_may_not_concern_a_bucket() {
     );
 }
 
-/// Who waits is in the page, and an edit by another worker does not let anybody pass before them.
+/// Held requests are in the page, and after an edit by another worker no request passes before them.
 #[test]
 fn a_line_is_in_the_page() {
     let mut world = World::new(16);

@@ -1,4 +1,4 @@
-//! Summaries and shared values as bytes, ours and others'.
+//! Summaries and shared values as bytes, valid and foreign ones.
 
 use loudou_limiter::Nanos;
 use loudou_store::memory::MemoryStore;
@@ -57,7 +57,7 @@ fn keys_are_bounded() {
 proptest! {
     #![proptest_config(config(200))]
 
-    /// One wrong byte gives no summary, or one that can be worked with.
+    /// One wrong byte gives no summary, or a usable one.
     #[test]
     fn foreign_bytes_do_no_harm(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let (_, mut bytes) = some();
@@ -145,7 +145,7 @@ fn a_value_of_another_version_is_started_anew() {
     }
 }
 
-/// What a worker's counters take at most, twice: the entries, their keys, and the index.
+/// The maximum size of a worker's counters, twice: the entries, their keys, and the index.
 #[test]
 fn a_workers_counters_are_bounded() {
     let mut summary = Summary::new(COUNTERS);

@@ -1,4 +1,4 @@
-//! From the worker that counts to what can be read, as time passes.
+//! From the counting worker to the readable counts, as time passes.
 
 use loudou_limiter::Nanos;
 use loudou_store::memory::MemoryStore;
@@ -17,7 +17,7 @@ fn count(tally: &mut Tally, by: By, key: &str, now: Nanos) {
     tally.count(by, RULE, loudou_limiter::fingerprint(key), key, now);
 }
 
-/// What can be read: keys with their counts, and since when.
+/// The readable counts: keys with their counts, and the start of the covered time.
 fn read(store: &mut dyn SharedData, by: By, now: Nanos) -> (Vec<(String, u64)>, Nanos) {
     let recent = recent(store, SHARE, by, now).expect("a store");
     let most = recent.counts.most(|_| true);
@@ -44,7 +44,7 @@ fn nothing_is_shared_before_it_is_due() {
     count(&mut tally, By::Refused, "alice", at(1));
     let due = at(1).saturating_add(FLUSH_AFTER);
     assert_eq!(tally.due(), Some(due));
-    // A later one does not put it off.
+    // A later count does not delay the flush.
     count(&mut tally, By::Admitted, "alice", Nanos::new(due.get() - 1));
     tally.flush(&mut store, Nanos::new(due.get() - 1));
     assert!(store.is_empty());
@@ -83,7 +83,7 @@ fn what_all_workers_counted_adds_up() {
     );
 }
 
-/// The half under way and the one before are covered, and nothing older.
+/// The current half and the previous one are covered, and nothing older.
 #[test]
 fn halves_rotate() {
     let mut store = MemoryStore::new();
@@ -99,14 +99,14 @@ fn halves_rotate() {
     let now = 2 * half + 5;
     let expected = list(&[("always", 2), ("second", 1), ("third", 1)]);
     assert_eq!(read(&mut store, By::Refused, at(now)), (expected, at(half)));
-    // Time goes on and nobody counts.
+    // Time passes without counts.
     let expected = list(&[("always", 1), ("third", 1)]);
     assert_eq!(
         read(&mut store, By::Refused, at(now + half)),
         (expected, at(2 * half))
     );
     assert_eq!(refused(&mut store, at(now + 2 * half)), list(&[]));
-    // And somebody does again.
+    // Counting starts again.
     count(&mut tally, By::Refused, "late", at(now + 9 * half));
     tally.flush(&mut store, at(now + 9 * half + 1));
     assert_eq!(
@@ -139,7 +139,7 @@ fn both_halves_have_all_their_counters() {
     );
 }
 
-/// A worker whose timer is late tells of the half before, and one that slept for long of nothing.
+/// A worker whose timer is late reports the previous half, and one that slept for long reports nothing.
 #[test]
 fn a_late_flush_goes_where_it_belongs() {
     let mut store = MemoryStore::new();
@@ -177,7 +177,7 @@ impl SharedData for Troubled {
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
         if self.conflicts > 0 {
             self.conflicts -= 1;
-            // Somebody was faster.
+            // Another worker was faster.
             let mut other = Tally::new(SHARE);
             count(&mut other, By::Refused, "other", at(1));
             other.flush(&mut self.inner, at(2));
@@ -222,7 +222,7 @@ fn what_cannot_be_written_is_kept() {
     }
 }
 
-/// Many made-up keys, however often they come, push out nobody who came often.
+/// Many made-up keys, however frequent, do not push out a frequent key.
 #[test]
 fn a_flood_does_not_push_out_the_heavy_one() {
     let mut store = MemoryStore::new();

@@ -1,5 +1,5 @@
-//! Heavy hitters against exact counting: what the counters promise, for any stream, split among any
-//! workers and merged in any order; and what is shared of them as time passes.
+//! Heavy hitters against exact counting: the guarantees of the counters, for any stream, split among any
+//! workers and merged in any order; and the shared counts as time passes.
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u128 {
     numbers.map(u128::from).sum()
 }
 
-/// Everything that a summary with so many places promises.
+/// The guarantees of a summary with this many places.
 fn holds(summary: &Summary, exact: &Exact, places: usize) {
     let floor = summary.floor();
     let counted = sum(exact.values().copied());

@@ -6,7 +6,7 @@ use super::*;
 enum Step {
     /// A worker counts.
     Count { worker: usize, key: u64, times: u64 },
-    /// What one has goes to another, which goes on.
+    /// The counts of one worker are merged into another's, which continues.
     Merge { from: usize, to: usize },
 }
 
@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![20 => count, 1 => merge]
 }
 
-/// As it comes out of the store.
+/// The summary as read from the store.
 fn stored(mut summary: Summary, places: usize) -> Summary {
     let mut bytes = Vec::new();
     summary.encode(&mut bytes);

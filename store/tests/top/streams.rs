@@ -24,7 +24,7 @@ proptest! {
     }
 }
 
-/// Every stream here is the worst that somebody thought of.
+/// Adversarial streams.
 #[test]
 fn streams_that_are_made_to_harm() {
     for places in [1, 2, 3, 8, 64] {
@@ -37,7 +37,7 @@ fn streams_that_are_made_to_harm() {
             2 * places + 1,
             3 * places,
         ] {
-            // Round and round: a key is always gone when it comes back.
+            // In a cycle: a key has always lost its counter when it returns.
             let (mut summary, mut exact) = (Summary::new(places), Exact::new());
             for n in 0..number(20 * cycle) {
                 add(&mut summary, &mut exact, n % number(cycle), 1);

@@ -1,4 +1,4 @@
-//! What one limit means, as the end of a sentence: `may do 15 at once, then one every 2s`.
+//! The meaning of one limit, as the end of a sentence: `may do 15 at once, then one every 2s`.
 //!
 //! The phrase of each algorithm stands beside its fields.
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::config::written::written;
 use crate::rule::Cost;
 
-/// What a limit means to those it counts, when a request takes `cost`.
+/// The meaning of a limit for clients, when a request takes `cost`.
 pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     let algorithm = limit.algorithm();
     let numbers = Phrase {
@@ -37,7 +37,7 @@ pub(super) struct Phrase {
 }
 
 impl Phrase {
-    /// The text of a field, or of what holds without it.
+    /// The text of a field, or of its default.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(value) = self.fields.get(name) {
             let text = value.as_str().map(str::to_owned);
@@ -99,14 +99,14 @@ impl Phrase {
         format!("{some} per {per} ({one} about every {about})")
     }
 
-    /// What happens to those who come too early.
+    /// The handling of requests that come too early.
     pub(super) fn early(&self) -> Option<String> {
         let wait = self.span("max_wait")?;
         if wait == Nanos::ZERO {
             return Some(String::new());
         }
         Some(format!(
-            "; what comes too early waits its turn for up to {wait}"
+            "; requests that come too early are held for up to {wait}"
         ))
     }
 }
@@ -123,22 +123,22 @@ pub(super) fn time(span: Nanos) -> String {
     }
 }
 
-/// The time in which so much passes at `rate`.
+/// The time in which this amount passes at `rate`.
 pub(super) fn time_of(amount: u64, rate: Rate) -> Nanos {
     let span = u128::from(amount).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
     Nanos::new(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
-/// A span of nanoseconds as people say it, in at most two figures and a unit or two units: `850ms`,
-/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never said to be shorter than it is.
+/// A span of nanoseconds for people, in at most two figures and a unit or two units: `850ms`,
+/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never shown shorter than it is.
 pub fn humanise(ns: u64) -> String {
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
     const S: u64 = 1_000_000_000;
     const M: u64 = 60 * S;
     const H: u64 = 60 * M;
-    // Each bound is where rounding up would reach the next form.
+    // At each bound, rounding up would reach the next form.
     match ns {
         0 => "0s".to_owned(),
         1..US => format!("{ns}ns"),
@@ -184,14 +184,14 @@ mod tests {
 
     use super::*;
 
-    fn say(limit: &Value, cost: u32) -> String {
+    fn phrase_of(limit: &Value, cost: u32) -> String {
         let limits = parse_limits(&json!([limit])).expect("valid");
         phrase(limits.iter().next().expect("one"), &Cost::Fixed(cost))
     }
 
     #[test]
     fn paces() {
-        for (rate, said) in [
+        for (rate, expected) in [
             ("30/60s", "one every 2s"),
             ("1/m", "one every minute"),
             ("60/m", "one every second"),
@@ -203,11 +203,14 @@ mod tests {
             ("1/d", "one every day"),
         ] {
             let limit = json!({ "algorithm": "funnel", "capacity": 15, "rate": rate });
-            assert_eq!(say(&limit, 1), format!("may do 15 at once, then {said}"));
+            assert_eq!(
+                phrase_of(&limit, 1),
+                format!("may do 15 at once, then {expected}")
+            );
         }
         let limit = json!({ "algorithm": "funnel", "capacity": 15, "rate": "7/s" });
         assert_eq!(
-            say(&limit, 2),
+            phrase_of(&limit, 2),
             "may take 15 units at once, then 7 units per second (one unit about every 143ms)"
         );
     }
@@ -217,7 +220,7 @@ mod tests {
         let lumps = |rate: &str| {
             let limit = json!({ "algorithm": "token_bucket", "capacity": 5, "rate": rate,
                 "refill": "interval" });
-            say(&limit, 1)
+            phrase_of(&limit, 1)
         };
         let start = "may do 5 at once, and";
         assert_eq!(
@@ -233,12 +236,12 @@ mod tests {
         let slots = json!({ "algorithm": "sliding_window", "capacity": 5, "window": "1s",
             "slots": 3, "slot_capacity": 5 });
         assert_eq!(
-            say(&slots, 1),
+            phrase_of(&slots, 1),
             "may do 5 in any 3 slots of about 334ms in a row"
         );
     }
 
-    /// None falls through to the words for what is not known.
+    /// No algorithm falls through to the phrase for unknown ones.
     #[test]
     fn every_algorithm_has_words() {
         for name in Algorithm::NAMES {
@@ -252,9 +255,9 @@ mod tests {
                 };
             }
             for cost in [1, 2] {
-                let said = say(&limit, cost);
-                assert!(said.starts_with("may "), "{name}: {said}");
-                assert_eq!(said.contains("unit"), cost > 1, "{name}: {said}");
+                let expected = phrase_of(&limit, cost);
+                assert!(expected.starts_with("may "), "{name}: {expected}");
+                assert_eq!(expected.contains("unit"), cost > 1, "{name}: {expected}");
             }
         }
     }

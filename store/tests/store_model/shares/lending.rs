@@ -1,4 +1,4 @@
-//! Any requests of several rules in one page, held to what the shares promise.
+//! Any requests of several rules in one page, checked against the guarantees of shares.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{MS, S, World, counts, daily, in_flight, named};
 
-/// What happens in a page: a request of a rule for a key, after a while; whether it ends.
+/// An event in a page: a request of a rule for a key, after a pause; whether it ends.
 #[derive(Clone, Debug)]
 struct Step {
     rule: usize,
@@ -49,7 +49,7 @@ proptest! {
             named("quick", &quick),
         ];
         let mut now = 0;
-        // When a permit of a bucket was taken last, of those that are never given back.
+        // The time at which a bucket's latest permit was taken that is never given back.
         let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
         for Step { rule, key, pause, ends } in steps {
             now += pause;

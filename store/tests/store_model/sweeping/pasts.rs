@@ -52,7 +52,7 @@ fn overrides() -> Vec<Value> {
 enum Event {
     /// A request of a key to the rule or to the other one, which may end at once.
     Take(usize, bool, bool),
-    /// An operator bans a key of either rule, or lets it free.
+    /// An operator bans or unbans a key of either rule.
     Ban(usize, bool, bool),
     Limits(usize, Carry),
     Overrides(usize, Carry),
@@ -72,7 +72,7 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     prop::collection::vec((0..S / 2, event), 1..160)
 }
 
-/// Everything that happened to two rules until now.
+/// The history of two rules.
 struct Past {
     world: World,
     edited: Edited,
@@ -164,7 +164,7 @@ proptest! {
         late in 0..5 * S, skew in prop_oneof![3 => Just(0), 1 => 0..2 * S],
     ) {
         let Past { mut world, edited, now } = live(first, events);
-        // The clock of whoever sweeps may even be behind that of the last touch.
+        // The clock of the sweep may even lag behind that of the last touch.
         let now = now + late - skew.min(now);
         let rule = edited.active();
         let untouched = World { store: world.store.clone(), table: world.table.clone(), stats: world.stats };

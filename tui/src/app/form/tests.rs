@@ -75,7 +75,7 @@ fn problems_stand_under_their_fields() {
     let form = typed("0<tab>x");
     let problem = |index: usize| form.fields[index].problem.clone().unwrap_or_default();
     assert!(problem(0).contains("allowed"), "{form:?}");
-    assert!(problem(1).contains("not a rate"), "{form:?}");
+    assert!(problem(1).contains("invalid rate"), "{form:?}");
     assert_eq!(form.problem_count(), 2);
     let form = typed("<s-tab><s-tab>1 day");
     assert_eq!(form.problem_count(), 1);
@@ -198,7 +198,7 @@ fn fields_of_every_form_are_checked_as_they_are_typed() {
     let form = one(&log, "300<tab>soon");
     let problem = |index: usize| form.fields[index].problem.clone().unwrap_or_default();
     assert!(problem(0).contains("from 1 to 256"), "{form:?}");
-    assert!(problem(1).contains("not a duration"), "{form:?}");
+    assert!(problem(1).contains("invalid duration"), "{form:?}");
 
     let bursty = json!({ "name": "b", "algorithm": "smooth_bursty", "rate": "1/s", "burst_seconds": 1,
         "max_wait": "5s" });
