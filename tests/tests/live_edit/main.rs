@@ -1,4 +1,4 @@
-//! The live edit, as an on-call engineer does it: the real app in a real terminal, on a real Envoy
+//! The live edit as an on-call engineer makes it: the real app in a real terminal, on a real Envoy
 //! under load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ mod terminal;
 const WORKERS: u32 = 4;
 /// More connections than workers, so that every worker has some.
 const CONNECTIONS: usize = 16;
-/// How soon every worker must have heard of an edit.
+/// The time within which every worker must have learned of an edit.
 const SOON: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -38,7 +38,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    /// Sends requests of one user over one connection until told to stop.
+    /// Sends requests of one user over one connection until stopped.
     fn send(&self, envoy: &Envoy) -> Result<()> {
         let mut http = envoy.data();
         let request = Request::get("/").header("x-user-id", "alice");
@@ -53,7 +53,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// How many requests sent after `since` got `status`.
+    /// The number of requests sent after `since` that got `status`.
     fn count(&self, since: Instant, status: u16) -> usize {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers
@@ -62,7 +62,7 @@ impl Traffic {
             .count()
     }
 
-    /// Waits for a good number of answers with `status` to requests sent after `since`.
+    /// Waits for a sufficient number of `status` answers to requests sent after `since`.
     fn wait_for(&self, since: Instant, status: u16) -> Result<()> {
         let what = format!("answers {status}");
         eventually(PATIENCE, &what, || {
@@ -71,7 +71,7 @@ impl Traffic {
     }
 }
 
-/// Runs `work` while requests of alice flow.
+/// Runs `work` during traffic of alice.
 fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Result<()> {
     let traffic = Traffic::default();
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn capacity_in_force(envoy: &Envoy) -> Result<u64> {
 }
 
 #[test]
-fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> {
+fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).concurrency(WORKERS))?;
     under_load(&envoy, |traffic| {
         traffic.wait_for(now(), 429)?;
@@ -126,10 +126,10 @@ fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> 
         terminal.press("e")?;
         fill_in(&mut terminal, "1000000", "1000000/s")?;
         terminal.shows("sent")?;
-        // The screen tells later than the answer came, so this is the harder test.
-        let told = now();
-        traffic.wait_for(told + SOON, 200)?;
-        let refused = traffic.count(told + SOON, 429);
+        // The screen shows it later than the answer came, so this is the harder test.
+        let shown = now();
+        traffic.wait_for(shown + SOON, 200)?;
+        let refused = traffic.count(shown + SOON, 429);
         ensure!(refused == 0, "{refused} refusals after the edit");
 
         terminal.press("u")?;
@@ -150,7 +150,7 @@ fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> 
 }
 
 #[test]
-fn a_second_editor_sees_what_the_first_one_did() -> Result<()> {
+fn a_second_editor_sees_the_first_ones_change() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     envoy
         .data()
@@ -172,7 +172,7 @@ fn a_second_editor_sees_what_the_first_one_did() -> Result<()> {
         capacity_in_force(&envoy)? == 4711,
         "nobody's edit is overwritten unseen"
     );
-    // Go on from theirs, look at the question again, and send.
+    // Continue from their version, check the question again, and send.
     second.press("\r")?;
     second.until("the form again", |screen| {
         screen.contains("4711") && screen.contains("815")

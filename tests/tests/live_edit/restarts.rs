@@ -1,4 +1,4 @@
-//! A restart of Envoy, end to end: what it takes is noticed, carried over, and applied again.
+//! A restart of Envoy, end to end: what it loses is noticed, carried over, and applied again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
@@ -29,12 +29,12 @@ fn limits(capacity: u32) -> Value {
     json!({ "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
 }
 
-/// What stands at a place; nothing if there is no such place.
+/// The value at a place; null if it does not exist.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Two bans, an edit and three overrides, of which some have ends.
+/// Two bans, an edit and three overrides, some with an end.
 fn fill(ops: &mut Operator) -> Result<()> {
     ops.edit("per-user", "for=1h&reason=launch", &limits(9))?;
     ops.set_override(
@@ -47,7 +47,7 @@ fn fill(ops: &mut Operator) -> Result<()> {
     ops.set_override("per-user", "root", "for=100ms", &json!("banned"))?;
     ops.ban("per-user", "mallory", "for=20m&reason=scraping")?;
     ops.ban("per-user", "eve", "")?;
-    // One of the ends comes before all that follows.
+    // One of the ends comes before everything that follows.
     eventually(PATIENCE, "the end of an override", || {
         let rule = ops.get("/v1/rules/per-user")?;
         let own = at(&rule, "/overrides").as_array().map_or(0, Vec::len);
@@ -55,7 +55,7 @@ fn fill(ops: &mut Operator) -> Result<()> {
     })
 }
 
-/// When something ends, on the wall clock.
+/// The end of something, on the wall clock.
 fn unix_ms(until: &Value, ops: &mut Operator) -> Result<u64> {
     let status = ops.get("/v1/status")?;
     let now = at(&status, "/now_ns").as_u64().context("a time")?;
@@ -64,7 +64,7 @@ fn unix_ms(until: &Value, ops: &mut Operator) -> Result<u64> {
     Ok(unix + until.saturating_sub(now) / 1_000_000)
 }
 
-/// Everything is in force, with reasons; the three ends that there are.
+/// Everything is in force, with reasons; returns the three ends.
 fn is_filled(ops: &mut Operator, mark: &str) -> Result<[u64; 3]> {
     let rule = ops.get("/v1/rules/per-user")?;
     ensure!(
@@ -103,7 +103,7 @@ fn is_filled(ops: &mut Operator, mark: &str) -> Result<[u64; 3]> {
     ])
 }
 
-/// The ends are those from before, but for what the calls took.
+/// The ends are the earlier ones, up to the time that the calls took.
 fn are_same(before: [u64; 3], after: [u64; 3], took: Duration) -> Result<()> {
     let took = u64::try_from(took.as_millis())? + 1_000;
     for (before, after) in before.into_iter().zip(after) {
@@ -130,7 +130,7 @@ fn loudou(envoy: &Envoy, args: &[&str], input: &str) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-/// What it printed, if it ended well.
+/// Its output, if it succeeded.
 fn printed(output: &Output) -> Result<String> {
     let (out, err) = (&output.stdout, &output.stderr);
     let err = String::from_utf8_lossy(err);
@@ -138,7 +138,7 @@ fn printed(output: &Output) -> Result<String> {
     Ok(String::from_utf8_lossy(out).into_owned())
 }
 
-/// `loudou events --follow`, and what it says beside the events.
+/// `loudou events --follow`, with its messages besides the events.
 struct Follower {
     child: Child,
     notes: Receiver<String>,
@@ -178,11 +178,11 @@ impl Follower {
         })
     }
 
-    /// The next line that has this text in it.
+    /// The next line that contains this text.
     fn says(&self, text: &str) -> Result<String> {
         loop {
             let line = self.notes.recv_timeout(PATIENCE);
-            let line = line.with_context(|| format!("{text:?} is not said"))?;
+            let line = line.with_context(|| format!("{text:?} was not printed"))?;
             if line.contains(text) {
                 return Ok(line);
             }
@@ -199,7 +199,7 @@ impl Drop for Follower {
 }
 
 #[test]
-fn what_a_restart_takes_is_exported_before_and_imported_after() -> Result<()> {
+fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let mut ops = Operator::editor(&envoy);
     let follower = Follower::start(&envoy)?;
@@ -209,11 +209,11 @@ fn what_a_restart_takes_is_exported_before_and_imported_after() -> Result<()> {
     let ends = is_filled(&mut ops, "")?;
     let document = printed(&loudou(&envoy, &["export", "--live"], "")?)?;
     let (etag, seen) = (ops.etag()?, ops.get("/v1/events")?);
-    // A second Envoy edits nothing of what the first one was asked.
+    // A second Envoy gets none of the first one's edits.
     let envoy = envoy.restart(&config())?;
     let mut ops = Operator::editor(&envoy);
 
-    // Bring the generation to where it was: the number alone would match.
+    // Bring the generation to the same number: the number alone would match.
     while ops.generation()? < 6 {
         ops.drop_edit("per-user", "")?;
     }
@@ -252,7 +252,7 @@ fn what_a_restart_takes_is_exported_before_and_imported_after() -> Result<()> {
         let request = Request::get("/").header("x-user-id", user);
         ensure!(envoy.data().send(&request)?.status == status, "{user}");
     }
-    // Again, and what the follower kept: it is so already.
+    // Again, together with what the follower kept: nothing changes.
     let generation = ops.generation()?;
     for document in [&document, &kept] {
         let done = printed(&loudou(&envoy, &["import", "-"], document)?)?;
@@ -264,7 +264,7 @@ fn what_a_restart_takes_is_exported_before_and_imported_after() -> Result<()> {
 }
 
 #[test]
-fn the_screen_says_what_a_restart_took_and_applies_it_again() -> Result<()> {
+fn the_screen_shows_what_a_restart_lost_and_applies_it_again() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let mut ops = Operator::editor(&envoy);
     let alice = Request::get("/").header("x-user-id", "alice");

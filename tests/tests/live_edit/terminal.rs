@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result, bail};
 use loudou_tests::{Envoy, eventually, loudou_bin};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-/// What a person would call hanging.
+/// The time after which a person would consider the app stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
-/// `loudou` in a terminal of its own.
+/// `loudou` in its own terminal.
 pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
@@ -64,14 +64,14 @@ impl Terminal {
         })
     }
 
-    /// Types.
+    /// Types keys.
     pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
         self.keys.write_all(keys.as_bytes())?;
         self.keys.flush()?;
         Ok(())
     }
 
-    /// What is on the screen.
+    /// The content of the screen.
     pub(crate) fn contents(&self) -> String {
         self.screen
             .lock()
@@ -80,7 +80,7 @@ impl Terminal {
             .contents()
     }
 
-    /// Waits until the screen is as `wanted`.
+    /// Waits until `wanted` accepts the screen.
     pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
         let seen = eventually(PATIENCE, what, || {
             let contents = self.contents();
@@ -101,10 +101,10 @@ impl Terminal {
         self.child.process_id().context("the app has no process id")
     }
 
-    /// Waits for the end of the app, and checks that the terminal is as it was before.
+    /// Waits for the end of the app, and checks that the terminal is restored.
     pub(crate) fn ended(mut self) -> Result<(u32, String)> {
         let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
-        // What was written last may still be on its way to our screen.
+        // The last output may not have reached the screen yet.
         let restored = eventually(PATIENCE, "a restored terminal", || {
             Ok(self.is_restored().then_some(()))
         });
@@ -134,7 +134,7 @@ impl Terminal {
         )
     }
 
-    /// Whether typing is echoed and read line by line again, as `stty` says of this terminal.
+    /// Whether the terminal echoes and reads line by line again, according to `stty`.
     fn is_cooked(&self) -> Result<()> {
         let name = self.master.tty_name().context("the terminal has no name")?;
         let output = std::process::Command::new("stty")
@@ -153,7 +153,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Already ended where the test went well.
+        // Has already ended if the test passed.
         if self.child.kill().is_ok() {
             drop(self.child.wait());
         }
