@@ -270,10 +270,10 @@ fn dates_read_and_written() {
     }
 }
 
-/// No trace tells how an upstream does, so such a rule is left out, and that is said.
+/// No trace records the health of upstreams, so such a rule is left out, with a note.
 #[test]
 fn a_rule_that_waits_for_an_upstream_to_fail() {
     let ran = replay("when", &read("when.trace.jsonl"), "");
-    let note = "rule brake applies only while an upstream fails: here it never does";
+    let note = "rule brake applies only while an upstream fails, which no trace records";
     assert!(ran.out.contains(note), "{}", ran.seen());
 }
