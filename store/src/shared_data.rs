@@ -42,6 +42,8 @@ pub trait SharedData {
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
 }
 
-/// How often a conflict is tried again. Every failed try means that another worker succeeded in the
-/// microseconds between our read and our write.
+/// The number of times that a change of a bucket is tried again after a conflict. Every conflict means that
+/// another worker succeeded in the microseconds between this one's read and its write, so the limit is
+/// reached only when many workers change one page without a pause. Beyond it the request would wait longer
+/// than its decision is worth, and the rule's `on_error` applies.
 pub const MAX_RETRIES: u32 = 64;

@@ -3,11 +3,13 @@
 
 use alloc::vec::Vec;
 
-use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
+use crate::gave_up::GaveUp;
+use crate::shared_data::{CAS_ABSENT, MAX_RETRIES, SharedData, StoreFailed, Written};
 
-/// How often a change is tried before it is given up. Each failed try means that another worker has
-/// written between this one's read and its write, so only a value that all workers change without a pause
-/// gets here.
+/// The number of times that [`swap`] tries a change before it gives up. Each failed try means that another
+/// worker wrote between this one's read and its write, so only a value that all workers change without a
+/// pause reaches the limit. It is lower than [`MAX_RETRIES`], which is for buckets: these values are larger,
+/// and a change that is given up costs no decision.
 pub const MAX_TRIES: u32 = 16;
 
 /// How a change ended.
@@ -41,6 +43,17 @@ pub fn swap(
         }
     }
     Ok(Swapped::Contended)
+}
+
+/// Repeats `change`, a read and a write of a page or another value that decisions depend on, until it
+/// returns something else than `None`, which is a conflict; at most [`MAX_RETRIES`] more times.
+pub(crate) fn retry<T>(change: &mut dyn FnMut() -> Result<Option<T>, GaveUp>) -> Result<T, GaveUp> {
+    for _ in 0..=MAX_RETRIES {
+        if let Some(done) = change()? {
+            return Ok(done);
+        }
+    }
+    Err(GaveUp::Conflicts)
 }
 
 #[cfg(test)]
