@@ -231,7 +231,7 @@ impl ExplainedRule {
             missing: explained.missing.as_ref().map(UnmetPart::from),
             key: explained.key.clone(),
             cost: explained.price.map(|price| price.cost),
-            invalid_cost: explained.price.is_some_and(|price| price.is_odd),
+            invalid_cost: explained.price.is_some_and(|price| price.is_invalid),
             unlimited: explained.allowance == Allowance::Unlimited,
             ban: match explained.allowance {
                 Allowance::Banned(ban) => Some(ExplainedBan {

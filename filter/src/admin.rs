@@ -111,13 +111,13 @@ impl AdminPlane {
 
     /// The rules as they are at the time of a call.
     fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Record, Failure> {
-        let share = &self.settings.store.share;
+        let share = &self.settings.store.namespace;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);
         Ok(current::load(host, share, &metrics, call.clock.now)?)
     }
 
     fn share(&self) -> &str {
-        &self.settings.store.share
+        &self.settings.store.namespace
     }
 }
 

@@ -188,7 +188,7 @@ impl Root {
                 let (rules, store) = (file.rules.len(), &file.store);
                 let line = format!(
                     "{about}: data role, {rules} rules, {} buckets, namespace {}",
-                    store.buckets, store.share
+                    store.buckets, store.namespace
                 );
                 host.log(LogLevel::Info, &line);
                 abi::set_tick_period_ms(data::START_TICK_MS);

@@ -42,8 +42,8 @@ impl Engine {
     /// An engine without buckets.
     pub(crate) fn new(file: &RuleFile) -> Result<Self, GaveUp> {
         let settings = &file.store;
-        let mut store = PagedStore::new(&settings.share, settings.buckets);
-        let share = &settings.share;
+        let mut store = PagedStore::new(&settings.namespace, settings.buckets);
+        let share = &settings.namespace;
         let table = Table::open(&mut store, share, settings.buckets, SEED, Nanos::ZERO)?;
         let rules = file.rules.iter().cloned();
         Ok(Self {

@@ -8,38 +8,38 @@ use crate::request::Request;
 use crate::rule::{KeyMap, Override, Rule};
 use crate::versions::{History, limits_of};
 
-/// A rule in force, with the changes that its live buckets may still have to undergo.
+/// A rule in force, with the changes that its live buckets may still need.
 #[derive(Clone, Debug)]
 pub struct ActiveRule {
     rule: Rule,
     history: History,
-    overrides: KeyMap<Own>,
+    overrides: KeyMap<KeyOverride>,
     tag: u32,
 }
 
-/// What a key gets that has an override.
+/// The override of a key, with its limits worked out.
 #[derive(Clone, Debug)]
-enum Own {
+enum KeyOverride {
     Limits(Limits),
     Unlimited,
     Banned,
 }
 
-/// What a key gets.
+/// The grant for a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
     /// A bucket of these limits.
     Limits(&'a Limits),
-    /// Whatever it asks for.
+    /// Every request is admitted.
     Unlimited,
-    /// Nothing.
+    /// No request is admitted.
     Banned,
 }
 
 impl ActiveRule {
     /// A rule with its history.
     pub fn new(rule: Rule, history: History) -> Self {
-        let overrides = rule.overrides.map(|gives| Own::new(gives, &rule));
+        let overrides = rule.overrides.map(|given| KeyOverride::new(given, &rule));
         let tag = rule.tag();
         Self {
             rule,
@@ -49,7 +49,7 @@ impl ActiveRule {
         }
     }
 
-    /// A rule whose buckets are shared only with rules that are the same in everything.
+    /// A rule that shares its buckets only with rules equal to it in every field.
     pub fn alone(rule: Rule) -> Self {
         let tag = rule.whole_tag();
         Self {
@@ -58,7 +58,7 @@ impl ActiveRule {
         }
     }
 
-    /// Puts `edit` in force from `at` on: live buckets are carried over when they are next touched.
+    /// Applies `edit` from `at`: live buckets are converted when they are next touched.
     pub fn edit(&mut self, edit: &RuleEdit, carry: Carry, at: Nanos) {
         let before = self.rule.clone();
         edit.apply(&mut self.rule);
@@ -66,7 +66,7 @@ impl ActiveRule {
         let note = (carry, at, version);
         if self.history.note(&before, &self.rule, note) {
             let rule = &self.rule;
-            self.overrides = rule.overrides.map(|gives| Own::new(gives, rule));
+            self.overrides = rule.overrides.map(|given| KeyOverride::new(given, rule));
         }
     }
 
@@ -75,37 +75,37 @@ impl ActiveRule {
         &self.rule
     }
 
-    /// What a key gets.
+    /// The grant for a key.
     pub fn grant(&self, key: &str) -> Grant<'_> {
         match self.overrides.get(key) {
             None => Grant::Limits(&self.rule.limits),
-            Some(Own::Limits(limits)) => Grant::Limits(limits),
-            Some(Own::Unlimited) => Grant::Unlimited,
-            Some(Own::Banned) => Grant::Banned,
+            Some(KeyOverride::Limits(limits)) => Grant::Limits(limits),
+            Some(KeyOverride::Unlimited) => Grant::Unlimited,
+            Some(KeyOverride::Banned) => Grant::Banned,
         }
     }
 
-    /// The same of a request that may have no key: then the rule's own.
+    /// The grant for a request that may have no key: without one, the rule's limits.
     pub fn limits_for(&self, key: Option<&str>) -> &Limits {
         key.map_or(&self.rule.limits, |key| self.limits_of(key))
     }
 
-    /// Whether the limits of any key need to know the wall clock, or have needed it.
+    /// Whether the limits of any key need the wall clock, or needed it before an edit.
     pub fn reads_wall(&self) -> bool {
         let own = self.overrides.values().filter_map(|own| match own {
-            Own::Limits(limits) => Some(limits),
-            Own::Unlimited | Own::Banned => None,
+            KeyOverride::Limits(limits) => Some(limits),
+            KeyOverride::Unlimited | KeyOverride::Banned => None,
         });
         let all = own.chain([&self.rule.limits]).chain(self.history.limits());
         all.into_iter().any(Limits::reads_wall)
     }
 
-    /// A request to its bucket `key`.
+    /// A request to the rule's bucket `key`.
     pub fn take<'a>(&'a self, key: &'a str, ask: Ask) -> Take<'a> {
         self.take_of(self.limits_of(key), key, ask)
     }
 
-    /// A request to its bucket `key`, which has these limits.
+    /// A request to the rule's bucket `key`, which has these limits.
     pub(crate) const fn take_of<'a>(
         &'a self,
         limits: &'a Limits,
@@ -120,7 +120,7 @@ impl ActiveRule {
         }
     }
 
-    /// The return of what a request took from its bucket `key`.
+    /// The return of the cost that a request took from the rule's bucket `key`.
     pub const fn give<'a>(
         &'a self,
         key: &'a str,
@@ -137,8 +137,8 @@ impl ActiveRule {
         }
     }
 
-    /// Whether it applies to a request that it matches, by its `when`. If nobody can tell, it does: the
-    /// store that failed then fails its bucket, too.
+    /// Whether the rule's `when` applies to a request that the rule matches. If the store cannot be read, it
+    /// applies: the store then fails for the bucket, too.
     pub fn applies(
         &self,
         table: &Table,
@@ -167,7 +167,7 @@ impl LiveRule for ActiveRule {
         self.history.age(version)
     }
 
-    /// A key that is unlimited or banned keeps what it had.
+    /// The limits of an override. A key that is unlimited or banned keeps its bucket.
     fn limits_of(&self, key: &str) -> &Limits {
         match self.grant(key) {
             Grant::Limits(limits) => limits,
@@ -189,7 +189,7 @@ impl LiveRule for ActiveRule {
     }
 }
 
-impl Own {
+impl KeyOverride {
     fn new(gives: &Override, rule: &Rule) -> Self {
         match gives {
             Override::Unlimited => Self::Unlimited,

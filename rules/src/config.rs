@@ -1,7 +1,7 @@
-//! The rule file: from a JSON tree to valid rules, or to *all* that is wrong with it.
+//! The rule file: from a JSON tree to valid rules, or to *all* of its problems.
 //!
-//! Reading goes on after a problem. A [`Problem`] names the place, the value, what is allowed and
-//! what was probably meant; whoever has the text adds line and column from the place.
+//! Reading continues after a problem. A [`Problem`] names the place, the value, the allowed values and
+//! a suggestion; a caller that has the text adds line and column from the place.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -69,12 +69,17 @@ const MAX_PROBLEMS: usize = 100;
 /// A rule file.
 const RULE_FILE: Object = object!([
     Field::required("version", Form::Only(1), "The version of this format."),
-    Field::optional("store", Form::Defined("store"), "", "Where buckets live."),
+    Field::optional(
+        "store",
+        Form::Defined("store"),
+        "",
+        "The store that holds the buckets."
+    ),
     Field::optional(
         "defaults",
         Form::Defined("defaults"),
         "",
-        "Fields of rules, for rules that are silent about them.",
+        "Default values for fields of rules.",
     ),
     Field::required(
         "rules",
@@ -83,14 +88,14 @@ const RULE_FILE: Object = object!([
             most: MAX_RULES,
             item: Field::value(Form::Defined("rule"), ""),
         }),
-        "The rules, in the order in which they are asked; every rule that matches has to admit.",
+        "The rules, in evaluation order; every matching rule has to admit the request.",
     ),
 ]);
 const BUCKETS: Field = Field::optional(
     "buckets",
     Form::Integer(64, 16_777_216),
     "65536",
-    "The hard bound on live buckets; memory follows from it. Fixed when Envoy starts.",
+    "The maximum number of live buckets; it determines the memory. Fixed when Envoy starts.",
 );
 /// The field `store`.
 const STORE: Object = object!([
@@ -99,7 +104,7 @@ const STORE: Object = object!([
         "namespace",
         Form::Text(Text::like("^[a-z0-9_-]{1,12}$", 0)),
         "loudou",
-        "The prefix of all keys in Envoy's shared data and of all metrics: one namespace is one rule set.",
+        "The prefix of all keys in Envoy's shared data and of all metrics. A namespace has one rule set.",
     ),
 ]);
 
@@ -124,27 +129,27 @@ pub fn parse(document: &Value) -> Parsed {
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
     let rule = rules::rule(&Cursor::root(document), None, &mut report);
-    report.unless_wrong(rule)
+    report.unless_invalid(rule)
 }
 
 /// Reads a list of limits alone.
 pub fn parse_limits(document: &Value) -> Result<Limits, Vec<Problem>> {
     let mut report = Report::default();
     let limits = limits::limits(&Cursor::root(document), &mut report);
-    report.unless_wrong(limits)
+    report.unless_invalid(limits)
 }
 
 /// Reads the `store` part of a plugin configuration that has no rules.
 pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = store(Some(&Cursor::root(document)), &mut report);
-    report.unless_wrong(Some(settings))
+    report.unless_invalid(Some(settings))
 }
 
 fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
     let mut problems: Vec<Problem> = Vec::new();
     for problem in report.problems {
-        // A problem in the defaults is met once per rule.
+        // A problem in the defaults is found once per rule.
         if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
         }
@@ -196,11 +201,11 @@ fn all_rules(
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in cursors {
         let rule = rules::rule(cursor, defaults, report);
-        // A rule with a problem of its own has taken its name, too.
+        // The name of an invalid rule is taken, too.
         if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
-                let message = "another rule has this name";
+                let message = "duplicate rule name";
                 report.add(Problem::error(at, &Value::from(name), message));
                 continue;
             }
@@ -222,18 +227,18 @@ fn all_rules(
     rules
 }
 
-/// What a rule shadows has to be another rule of the file.
+/// Checks that the field `shadows` names another rule of the file.
 fn check_shadows(cursors: &[Cursor<'_, '_>], names: &[&str], report: &mut Report) {
     for cursor in cursors {
         let text = |field: &str| cursor.value.get(field).and_then(Value::as_str);
         let Some(shadows) = text("shadows") else {
             continue;
         };
-        let own = text("name");
-        if names.contains(&shadows) && own != Some(shadows) {
+        let this = text("name");
+        if names.contains(&shadows) && this != Some(shadows) {
             continue;
         }
-        let others: Vec<&str> = names.iter().copied().filter(|n| own != Some(*n)).collect();
+        let others: Vec<&str> = names.iter().copied().filter(|n| this != Some(*n)).collect();
         let at = cursor.path().field("shadows");
         let problem = Problem::error(at, &Value::from(shadows), "no other rule has this name");
         let near = nearest(shadows, &others);
@@ -251,18 +256,18 @@ fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings 
         settings.buckets = buckets.unwrap_or(settings.buckets);
     }
     if let Some(namespace) = fields.get("namespace") {
-        let name = name(&namespace, NameKind::Share, report);
-        settings.share = name.unwrap_or(settings.share);
+        let name = name(&namespace, NameKind::Namespace, report);
+        settings.namespace = name.unwrap_or(settings.namespace);
     }
     settings
 }
 
-/// Which characters a name may have, and how many.
+/// The kinds of names; they differ in length and in the allowed characters.
 #[derive(Clone, Copy)]
 enum NameKind {
     Rule,
     Limit,
-    Share,
+    Namespace,
 }
 
 impl NameKind {
@@ -270,7 +275,7 @@ impl NameKind {
         match self {
             Self::Rule => (63, false, "1 to 63 of a-z, 0-9 and -"),
             Self::Limit => (63, true, "1 to 63 of a-z, 0-9, - and _"),
-            Self::Share => (12, true, "1 to 12 of a-z, 0-9, - and _"),
+            Self::Namespace => (12, true, "1 to 12 of a-z, 0-9, - and _"),
         }
     }
 }
@@ -286,7 +291,7 @@ fn name(cursor: &Cursor<'_, '_>, kind: NameKind, report: &mut Report) -> Option<
             .map(|c| if fits(c) { c } else { '-' })
             .collect();
         let suggestion = Some(meant.as_str()).filter(|m| !m.is_empty() && m.len() <= longest);
-        let problem = cursor.wrong("not a name");
+        let problem = cursor.wrong("invalid name");
         report.add(problem.allowed(form).suggest(suggestion));
         return None;
     }

@@ -1,13 +1,13 @@
 //! A rule set against one request.
 //!
-//! Rules are evaluated in file order and every matching one must admit. When one refuses, what the
-//! rules before it took is given back, and those behind it are not asked.
+//! Rules are evaluated in file order and every matching one must admit. When one refuses, the cost taken
+//! by earlier rules is given back, and later rules are skipped.
 //!
 //! A rule in shadow mode behaves as if it were the only one: it never affects the verdict, a refusal of
-//! another rule gives nothing back to it, and it is asked behind one that refused or stops, too.
+//! another rule gives nothing back to it, and it is evaluated even after a rule that refused or stops.
 //!
-//! An enforced rule with `stop` ends the search for the requests that it is for, whatever it says of
-//! them: later enforced rules are for others.
+//! An enforced rule with `stop` ends the evaluation of the requests that it matches, whatever its
+//! verdict: later enforced rules do not apply to them.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -25,24 +25,24 @@ use crate::rule::key::Key;
 use crate::rule::{Mode, OnError, Price, Rule};
 use crate::rule_set::RuleSet;
 
-/// What one rule made of a request.
+/// The outcome of one rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleOutcome {
     /// The index of the rule in its set.
     pub rule: usize,
     /// The rule as it was evaluated.
     pub active: Arc<ActiveRule>,
-    /// The key of the request; `None` when it lacks a part.
+    /// The key of the request; `None` if a part is missing.
     pub key: Option<String>,
     /// The address of the key's bucket.
     pub id: Option<BucketId>,
-    /// What it said.
+    /// The rule's verdict.
     pub answer: Answer,
-    /// What it asked for, where it came to that.
+    /// The price, if the bucket was evaluated.
     pub price: Option<Price>,
-    /// For giving back what it took; `None` when it took nothing, or was given it back.
+    /// For giving the cost back; `None` if nothing was taken, or it was already given back.
     pub receipt: Option<Receipt>,
-    /// It let the request in, but an enforced rule behind it refused: its answer counts for nothing.
+    /// The rule admitted the request, but a later enforced rule refused it: this answer does not count.
     pub overruled: bool,
 }
 
@@ -61,7 +61,7 @@ impl RuleOutcome {
         }
     }
 
-    /// Asks the bucket of the request's key.
+    /// Evaluates the bucket of the request's key.
     fn charge(
         &mut self,
         key: String,
@@ -97,44 +97,44 @@ impl RuleOutcome {
         self.active.rule().mode == Mode::Enforce
     }
 
-    /// Whether the request is refused, were the rule enforced.
+    /// Whether the request would be refused if the rule were enforced.
     pub fn refuses(&self) -> bool {
         self.answer.refuses(self.active.rule().on_error)
     }
 
-    /// The limits of its key; without a key, the rule's.
+    /// The limits of the key; without a key, the rule's.
     pub fn limits(&self) -> &Limits {
         self.active.limits_for(self.key.as_deref())
     }
 }
 
-/// What a rule said.
+/// The verdict of one rule.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "most answers are decisions; a box would allocate"
 )]
 pub enum Answer {
-    /// Its bucket decided; in shadow mode a refusal is only counted.
+    /// The bucket decided; in shadow mode a refusal is only counted.
     Decided(BucketDecision),
-    /// Its key is banned.
+    /// The key is banned.
     Banned(Ban),
-    /// Its key has no limits.
+    /// The key has no limits.
     Unlimited,
     /// The request has no key, and the rule does not apply.
     Skipped,
-    /// The request has no key, and is refused for it.
+    /// The request has no key, and is refused because of that.
     KeyMissing,
-    /// The store gave up; the rule's `on_error` holds.
+    /// The store failed; the rule's `on_error` applies.
     GaveUp(GaveUp),
 }
 
-/// What a rule set made of a request.
+/// The outcome of a rule set for a request.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Every rule that was asked, in order.
+    /// Every rule that was evaluated, in order.
     pub rules: Vec<RuleOutcome>,
-    /// Which of `rules` refused the request.
+    /// The index, in `rules`, of the rule that refused the request.
     pub refused_by: Option<usize>,
     /// The index of the rule, in its set, after which no enforced one was evaluated.
     pub stopped_by: Option<usize>,
@@ -146,12 +146,12 @@ impl Outcome {
         self.refused_by.is_some()
     }
 
-    /// What the rule said that refused the request.
+    /// The verdict of the rule that refused the request.
     pub fn refusal(&self) -> Option<&RuleOutcome> {
         self.rules.get(self.refused_by?)
     }
 
-    /// What happens to the request. A rule in shadow mode says nothing.
+    /// The decision about the request, without rules in shadow mode.
     pub fn verdict(&self) -> Verdict {
         if self.is_refused() {
             Verdict::Refuse
@@ -162,9 +162,9 @@ impl Outcome {
         }
     }
 
-    /// When a request that is not refused may pass, if it has to wait: the latest instant of the
-    /// rules that are enforced. It is on the clock of their buckets, which another worker may have
-    /// moved on beyond this one's `now`.
+    /// The instant at which an admitted request may pass, if it has to wait: the latest instant of the
+    /// enforced rules. It is on the clock of their buckets, which another worker may have
+    /// advanced beyond this one's `now`.
     pub fn due(&self) -> Option<Nanos> {
         let held = self
             .enforced()
@@ -184,7 +184,7 @@ impl Outcome {
             })
     }
 
-    /// The last of the rules has refused: the enforced ones before it are given back what they took.
+    /// Gives the cost back to earlier enforced rules after the last rule refused.
     fn overrule(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
             return;
@@ -253,7 +253,7 @@ pub fn evaluate(
             outcome.rules.push(said);
             if refuses {
                 let mut give = |give: &Give<'_>| {
-                    // What is lost is counted.
+                    // Lost returns are counted.
                     let _lost = table.give(store, give, stats);
                 };
                 outcome.overrule(&mut give, clock);
@@ -266,7 +266,7 @@ pub fn evaluate(
     outcome
 }
 
-/// The answer to a key without limits, which an operator may have banned all the same.
+/// The answer for a key without limits, which an operator may still have banned.
 fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos) -> Answer {
     match table.look(store, id) {
         Err(gave_up) => Answer::GaveUp(gave_up),
@@ -277,11 +277,11 @@ fn unlimited(table: &Table, store: &mut dyn SharedData, id: BucketId, now: Nanos
     }
 }
 
-/// What a rule asks of a request, unless the request says what it costs.
+/// The price of a request under a rule, unless the request has a fixed cost.
 pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
-    let is_odd = false;
+    let is_invalid = false;
     match request.cost() {
-        Some(cost) => Price { cost, is_odd },
+        Some(cost) => Price { cost, is_invalid },
         None => rule.cost.price(request),
     }
 }
@@ -296,7 +296,7 @@ impl Answer {
         }
     }
 
-    /// Whether the request is refused, were the rule enforced.
+    /// Whether the request would be refused if the rule were enforced.
     pub fn refuses(&self, on_error: OnError) -> bool {
         match self {
             Self::Decided(decision) => decision.is_refused(),

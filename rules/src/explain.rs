@@ -1,7 +1,7 @@
-//! What a rule set would make of a request, and why, rule by rule. Nothing is taken.
+//! The outcome that a rule set would have for a request, with reasons, rule by rule. Nothing is taken.
 //!
-//! The verdict is that of [`evaluate`] itself, over an [`Overlay`] of the store. What is told besides
-//! (the part of a match that does not hold, the bucket as it is) is read afterwards.
+//! The verdict is that of [`evaluate`] itself, over an [`Overlay`] of the store. Further details (the
+//! failing part of a match, the state of the bucket) are read afterwards.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,84 +19,84 @@ use crate::rule::key::Key;
 use crate::rule::{Failing, Missing, Mode, Price};
 use crate::rule_set::RuleSet;
 
-/// What a rule set would make of a request.
+/// The outcome that a rule set would have for a request.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What [`evaluate`] says. Its receipts are worth nothing: nothing was taken.
+    /// The outcome of [`evaluate`]. Its receipts are invalid, because nothing was taken.
     pub outcome: Outcome,
     /// One for each rule of the set, in its order.
     pub rules: Vec<RuleExplained>,
 }
 
-/// What one rule has to do with a request.
+/// The explanation of one rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleExplained {
-    /// The first part of its match that does not hold; `None` when it is for this request.
+    /// The first failing part of the match; `None` if the rule matches the request.
     pub failing: Option<Failing>,
-    /// What it comes to.
+    /// The fate of the rule.
     pub standing: Standing,
-    /// The first part of its key that the request lacks.
+    /// The first part of the key that the request lacks.
     pub missing: Option<Missing>,
-    /// The key of a request that it is for, if it has one.
+    /// The key of a matching request, if it has one.
     pub key: Option<String>,
-    /// What it asks for, if it has a key.
+    /// The price of the request, if it has a key.
     pub price: Option<Price>,
-    /// What that key gets.
+    /// The grant for that key.
     pub allowance: Allowance,
-    /// The bucket of that key; `None` where it cannot be read, and where no limits count.
+    /// The bucket of that key; `None` if it cannot be read, or if no limits apply.
     pub bucket: Option<BucketExplained>,
 }
 
-/// What a key gets from a rule.
+/// A rule's grant for a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allowance {
-    /// What its limits say.
+    /// As far as the limits admit.
     #[default]
     Limits,
-    /// Whatever it asks for.
+    /// Every request is admitted.
     Unlimited,
-    /// Nothing, as long as that ban lasts.
+    /// No request is admitted while this ban lasts.
     Banned(Ban),
 }
 
-/// What a rule comes to.
+/// The fate of a rule in an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is asked; its answer is the one at this place in [`Outcome::rules`].
+    /// The rule is evaluated; its answer has this index in [`Outcome::rules`].
     Asked(usize),
-    /// It is not evaluated.
+    /// The rule is off.
     Off,
-    /// It is for other requests.
+    /// The rule does not match.
     NotFor,
-    /// It is for this request, but by its `when` not now: the upstream does not fail.
+    /// The rule matches, but its `when` does not apply now: the upstream does not fail.
     NotNow,
-    /// It is enforced, and the rule of this index ends the search before it.
+    /// The rule is enforced, and the earlier rule with this index stops the evaluation.
     BehindStop(usize),
-    /// The rule of this index has refused before.
+    /// The earlier rule with this index has refused.
     BehindRefusal(usize),
 }
 
-/// A bucket before a request comes, and what it says of it.
+/// A bucket before a request, and its answer to the request.
 #[derive(Clone, Debug)]
 pub struct BucketExplained {
     /// In the order of the limits.
     pub limits: Vec<LimitExplained>,
-    /// The index of the limit that refuses or is nearest to it.
+    /// The index of the limit that refuses or is closest to refusing.
     pub reported: usize,
 }
 
-/// A limit before a request comes, and what it says of it.
+/// A limit before a request, and its answer to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitExplained {
-    /// What is taken now, in cost units, rounded up.
+    /// The used capacity now, in cost units, rounded up.
     pub used: u64,
-    /// How it stands now.
+    /// The current state.
     pub now: Decision,
-    /// What it says of the request; of a rule that is not asked, what it would say.
+    /// The answer to the request; for a skipped rule, the answer that it would give.
     pub answer: Decision,
 }
 
-/// Explains what `rules` would make of `request`.
+/// Explains the outcome that `rules` would have for `request`.
 pub fn explain(
     rules: &RuleSet,
     table: &Table,
@@ -123,7 +123,7 @@ pub fn explain(
     }
 }
 
-/// All that a rule is explained from.
+/// The input of an explanation.
 struct Look<'a, 'b> {
     table: &'a Table,
     store: &'a mut Overlay<'b>,
@@ -184,12 +184,12 @@ impl Look<'_, '_> {
             _ if !self.applies(active) => Standing::NotNow,
             (_, Some(by), _) => Standing::BehindStop(by),
             (_, None, Some(by)) => Standing::BehindRefusal(by),
-            // Nothing else keeps `evaluate` from asking a rule.
+            // `evaluate` skips a rule for no other reason.
             (_, None, None) => Standing::NotNow,
         }
     }
 
-    /// What it was just heard to grant, or else would.
+    /// The grant of the evaluation, or else the grant that the rule would give.
     fn allowance(
         &self,
         active: &ActiveRule,
@@ -215,7 +215,7 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The bucket as it is, with what it was just heard to say, or else would say.
+    /// The bucket as it is, with its answer of the evaluation, or else the answer that it would give.
     fn bucket(
         &mut self,
         active: &ActiveRule,
@@ -254,7 +254,7 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The answer of a rule that was asked.
+    /// The answer of an evaluated rule.
     fn heard(&self, standing: Standing) -> Option<&Answer> {
         let Standing::Asked(place) = standing else {
             return None;

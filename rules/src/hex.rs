@@ -3,7 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// The byte that the first two digits of `text` stand for, and what follows them.
+/// The byte in the first two digits of `text`, and the rest of the text.
 pub(crate) fn byte(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, rest @ ..] = text else {
         return None;

@@ -1,7 +1,7 @@
-//! Which rules of a set may match a request: told by its method, its path and its host.
+//! The rules of a set that may match a request, by its method, its path and its host.
 //!
-//! The index only rules out; whoever it leaves is asked. A request is looked up once for each kind of
-//! test that any rule has, whatever the number of rules.
+//! The index only excludes rules; the remaining candidates are evaluated in full. A request is looked up
+//! once for each kind of test that any rule has, whatever the number of rules.
 
 use alloc::vec::Vec;
 
@@ -9,12 +9,12 @@ use crate::config::MAX_RULES;
 use crate::request::{Request, without_query};
 use crate::rule::{Match, PathMatch, Test, parts};
 
-/// With as few rules, asking each is quicker.
+/// Up to this number of rules, testing each is faster.
 const FEW: usize = 4;
 /// Bits of a word.
 const WORD: usize = 64;
 
-/// A set of rules, by their index. One that is beyond all rules of a file is always in it.
+/// A set of rules, by their index. An index beyond all rules of a file is always in the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mask([u64; MAX_RULES / WORD]);
 
@@ -50,10 +50,10 @@ fn bit(rule: usize) -> u64 {
     1_u64.wrapping_shl(place)
 }
 
-/// Rules by a text that a request must have.
+/// Rules by a text that they require of a request.
 #[derive(Clone, Debug, Default)]
 struct ByText {
-    /// Those that ask for none.
+    /// The rules that require no text.
     any: Mask,
     /// In order.
     texts: Vec<(Vec<u8>, Mask)>,
@@ -91,9 +91,9 @@ pub(crate) struct Index {
     is_worth_it: bool,
     methods: ByText,
     hosts: ByText,
-    /// By a whole path; those that ask for none are in `prefixes`.
+    /// By a whole path; rules that require none are in `prefixes`.
     paths: ByText,
-    /// By the start of a path, which ends where a segment does.
+    /// By the start of a path, which ends at the end of a segment.
     prefixes: ByText,
     longest_prefix: usize,
 }
@@ -167,7 +167,7 @@ impl Index {
         if self.prefixes.texts.is_empty() {
             return mask;
         }
-        // A prefix ends before a slash, behind one, or where the path does.
+        // A prefix ends before a slash, after one, or at the end of the path.
         let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
         let ends = slashes.flat_map(|(at, _)| [at, at.saturating_add(1)]);
         for end in ends.take_while(|end| *end <= self.longest_prefix) {
@@ -180,7 +180,7 @@ impl Index {
     }
 }
 
-/// What a path starts with that fits `template`: up to the slash before its first `{`.
+/// The common start of paths that fit `template`: up to the slash before its first `{`.
 fn literal_prefix(template: &[u8]) -> &[u8] {
     let brace = template.iter().position(|b| *b == b'{');
     brace.and_then(|at| template.get(..at)).unwrap_or(template)

@@ -1,6 +1,6 @@
 //! Rule files of Loudou: reading them, matching requests, keys, and evaluating a rule set.
 //!
-//! Requests come in behind the [`request::Request`] trait and shared memory behind
+//! Requests implement the [`request::Request`] trait and shared memory implements
 //! [`loudou_store::SharedData`], so the same code decides in Envoy, in a replay and in an editor's
 //! preview. Nothing panics: lints deny it, and arithmetic is checked or saturating.
 //!

@@ -1,5 +1,5 @@
-//! What a rule may ask of a request. The filter answers from Envoy; a [`Sample`] is a log line of a replay,
-//! or what somebody wants explained.
+//! The values of a request that rules read. In the filter they come from Envoy; a [`Sample`] is a log line
+//! of a replay, or a request to explain.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use loudou_limiter::Nanos;
 
-/// One request. Every value is what the client or the network sent: any bytes, of any length up to
+/// One request. Every value is as the client or the network sent it: any bytes, of any length up to
 /// the host's own bounds.
 pub trait Request {
     /// The method.
@@ -20,11 +20,11 @@ pub trait Request {
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The name of the route.
     fn route(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// Who the client's certificate says it is: its first URI, else its first DNS name.
+    /// The identity in the client's certificate: its first URI, else its first DNS name.
     fn client_cert(&mut self) -> Option<Cow<'_, [u8]>> {
         None
     }
-    /// A text in the dynamic metadata that filters before this one have set: the name space, then the
+    /// A text in the dynamic metadata that earlier filters have set: the namespace, then the
     /// keys below it.
     fn metadata(&mut self, _path: &[String]) -> Option<Cow<'_, [u8]>> {
         None
@@ -34,20 +34,20 @@ pub trait Request {
         None
     }
 
-    /// What it costs whatever a rule says; `None` for what the rule says.
+    /// A fixed cost that takes precedence over the rule's; `None` for the rule's cost.
     fn cost(&mut self) -> Option<u64> {
         None
     }
-    /// How long it is ready to wait whatever a limit says; `None` for what the limit says.
+    /// A maximum wait that takes precedence over the limit's; `None` for the limit's.
     fn max_wait(&mut self) -> Option<Nanos> {
         None
     }
 }
 
-/// Bytes of a request that are held elsewhere, or what they were escaped for.
+/// Borrowed bytes of a request, or their unescaped form.
 pub type Text<'a> = Cow<'a, [u8]>;
 
-/// A request that is not made in a host: a line of a log, or one that somebody thought up.
+/// A request outside of a host: a line of a log, or an invented one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The method.
@@ -60,19 +60,19 @@ pub struct Sample<'a> {
     pub source: Option<Text<'a>>,
     /// The name of the route.
     pub route: Option<Text<'a>>,
-    /// The upstream that it goes to.
+    /// The upstream that the request goes to.
     pub cluster: Option<Text<'a>>,
-    /// Who the client's certificate says it is.
+    /// The identity in the client's certificate.
     pub client_cert: Option<Text<'a>>,
-    /// In order; names in any case. Of one that is there several times the first value counts.
+    /// In order; names in any case. For a repeated header, the first value counts.
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
     /// Whether `_` stands for `-` in the names of headers.
     pub underscores: bool,
     /// By its path, with dots between the steps.
     pub metadata: Vec<(String, Text<'a>)>,
-    /// What it costs whatever a rule says.
+    /// A fixed cost that takes precedence over the rule's.
     pub cost: Option<u64>,
-    /// How long it is ready to wait whatever a limit says.
+    /// A maximum wait that takes precedence over the limit's.
     pub max_wait: Option<Nanos>,
 }
 
@@ -136,7 +136,7 @@ impl Request for Sample<'_> {
     }
 }
 
-/// Whether a sample calls the header `name` (in lower case) `own`.
+/// Whether a sample writes the header `name` (in lower case) as `own`.
 fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     let plain = |byte: u8| match byte {
         b'_' if underscores => b'-',
@@ -157,19 +157,19 @@ pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
     let colon = authority.iter().rposition(|b| *b == b':');
     let parts = colon.and_then(|at| authority.split_at_checked(at));
     match parts {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some((host, port)) if !port.contains(&b']') => host,
         _ => authority,
     }
 }
 
-/// The address in `1.2.3.4:567` or `[::1]:567`; one without a port is as it is.
+/// The address in `1.2.3.4:567` or `[::1]:567`; an address without a port stays unchanged.
 pub fn bare_address(address: &[u8]) -> &[u8] {
     if let Some(inner) = address.strip_prefix(b"[") {
         return inner.split(|b| *b == b']').next().unwrap_or(inner);
     }
     let host = without_port(address);
-    // More colons are those of an IPv6 address.
+    // More than one colon belongs to an IPv6 address.
     if host.contains(&b':') { address } else { host }
 }
 

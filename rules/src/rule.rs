@@ -1,4 +1,4 @@
-//! Rules as they stand in a rule file: match, key, limits and what to do.
+//! Rules as in a rule file: match, key, limits and actions.
 //!
 //! These types are only ever built valid, by [`crate::config`]; serialised, they are the rule file's
 //! own form, so an exported rule set can be committed and read back.
@@ -47,7 +47,7 @@ pub use text::{MetadataTest, NamedTest, Test};
 pub struct RuleFile {
     /// The format; always 1.
     pub version: Version,
-    /// Where buckets live.
+    /// The store that holds the buckets.
     pub store: StoreSettings,
     /// The rules, in order of evaluation.
     pub rules: Vec<Rule>,
@@ -63,22 +63,21 @@ impl Serialize for Version {
     }
 }
 
-/// Where buckets live.
+/// The store that holds the buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreSettings {
-    /// The hard bound on live buckets.
+    /// The maximum number of live buckets.
     pub buckets: u32,
-    /// The prefix of all shared-data keys and metrics: two installations with different ones in one
-    /// `vm_id` do not meet.
-    #[serde(rename = "namespace")]
-    pub share: String,
+    /// The prefix of all shared-data keys and metrics: two installations with different namespaces in one
+    /// `vm_id` share nothing.
+    pub namespace: String,
 }
 
 impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             buckets: 65_536,
-            share: String::from("loudou"),
+            namespace: String::from("loudou"),
         }
     }
 }
@@ -86,54 +85,54 @@ impl Default for StoreSettings {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// Its name, unique in the file.
+    /// The name, unique in the file.
     pub name: String,
-    /// Which requests it is for.
+    /// The requests that the rule matches.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
     /// Only while an upstream fails; without it, always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
-    /// Which bucket a request goes to; empty for one bucket for all.
+    /// The key of a request's bucket; empty for one bucket for all requests.
     pub key: Vec<KeyPart>,
-    /// What a request gets that lacks a key part.
+    /// The decision for requests without a key part.
     pub on_missing_key: OnMissingKey,
-    /// What a bucket holds.
+    /// The limits of a bucket.
     pub limits: Limits,
-    /// What a request takes.
+    /// The cost of a request.
     pub cost: Cost,
-    /// Whether refusals are carried out.
+    /// Whether refusals are enforced.
     pub mode: Mode,
-    /// The rule whose limits this one is to be compared with.
+    /// The rule with which this one is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadows: Option<String>,
-    /// Whether the rules behind it are not asked about a request that it is for.
+    /// Whether later rules are skipped for requests that this one matches.
     #[serde(skip_serializing_if = "is_false")]
     pub stop: bool,
-    /// What a request gets when the store gives up.
+    /// The decision for a request when the store fails.
     pub on_error: OnError,
-    /// What some keys get instead of the limits.
+    /// Exceptions from the limits for some keys.
     #[serde(skip_serializing_if = "KeyMap::is_empty")]
     pub overrides: Overrides,
-    /// What becomes of keys that are refused too often.
+    /// Bans for keys that are refused too often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Penalty>,
-    /// What refused requests are answered.
+    /// The response to refused requests.
     #[serde(skip_serializing_if = "Refuse::is_default")]
     pub refuse: Refuse,
-    /// What responses carry.
+    /// Headers of responses.
     pub respond: Respond,
 }
 
 impl Rule {
-    /// A number that tells the buckets of this rule from others, by its name and its key. It is the same in
-    /// every build.
+    /// A number that distinguishes the buckets of this rule from others, by its name and its key. It is the
+    /// same in every build.
     pub fn tag(&self) -> u32 {
         let key = identity::of_key(&self.key);
         tag(&[self.name.as_bytes(), b"\n", &key].concat())
     }
 
-    /// A number that no rule has which differs in anything.
+    /// A number that differs for rules that differ in any field.
     pub(crate) fn whole_tag(&self) -> u32 {
         tag(&serde_json::to_vec(self).unwrap_or_default())
     }
@@ -144,20 +143,20 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What a request gets that lacks a key part.
+/// The decision for requests without a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMissingKey {
     /// This rule does not apply.
     #[default]
     Skip,
-    /// It is refused.
+    /// The request is refused.
     Refuse,
     /// All such requests share one bucket.
     Share,
 }
 
-/// Whether refusals are carried out.
+/// Whether refusals are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -187,13 +186,13 @@ impl Mode {
     }
 }
 
-/// What a request gets when the store gives up.
+/// The decision for a request when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// It passes.
+    /// The request passes.
     #[default]
     Admit,
-    /// It is refused.
+    /// The request is refused.
     Refuse,
 }

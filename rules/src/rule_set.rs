@@ -1,4 +1,4 @@
-//! The rules of a file at work, and the index that tells which may match.
+//! The rules of a file at work, and the index that finds those that may match.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::config::RuleEdit;
 use crate::index::{Index, Mask};
 use crate::request::Request;
 
-/// The rules of a file at work, in its order. An outcome keeps those that it is about.
+/// The rules of a file at work, in its order. An outcome keeps the rules that it refers to.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<ActiveRule>>,
@@ -19,9 +19,9 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Puts an edit of the rule `name` in force from `at` on; whether there is one.
+    /// Applies an edit of the rule `name` from `at`; returns whether the rule exists.
     pub fn edit(&mut self, name: &str, edit: &RuleEdit, carry: Carry, at: Nanos) -> bool {
-        // An edit leaves the match alone, and so the index.
+        // An edit does not change the match, so the index stays valid.
         let mut rules = self.rules.iter_mut();
         let Some(rule) = rules.find(|rule| rule.rule().name == name) else {
             return false;

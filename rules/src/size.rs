@@ -1,16 +1,16 @@
 //! The memory that a rule file takes in Envoy: the part that all workers share, and the part of each.
 //!
-//! The shared part is computed from what Envoy's shared data does. It is an `unordered_map` of libc++, so
+//! The shared part is computed from the implementation of Envoy's shared data, an `unordered_map` of libc++:
 //! each value takes a node with key and version, a share of the bucket array, and a string that is
 //! allocated anew, at its exact length, by each write. The allocator (tcmalloc) rounds every allocation up
 //! to one of its size classes. `tests/tests/memory.rs` compares the sum with Envoy's own count of allocated
-//! memory. The freed blocks that the allocator keeps for later are not in it: after a flood of new keys, the
+//! memory. The sum excludes freed blocks that the allocator keeps: after a flood of new keys, the
 //! process was larger by a third of the shared part with keys of 24 bytes, and by as much again with 100.
 //!
-//! The part of a worker is that of its sandbox, whose memory never shrinks: what it takes to read all rules
-//! again after an edit, while the ones before are still in use. The constants are fitted to the sandboxes'
-//! memory in Envoy; the same test compares them. Earlier versions of limits, which edits leave behind for
-//! live buckets, come on top.
+//! The part of a worker is the memory of its sandbox, which never shrinks: enough to read all rules
+//! again after an edit, while the previous ones are still in use. The constants are fitted to the sandboxes'
+//! memory in Envoy; the same test compares them. Earlier versions of limits, which are kept after edits for
+//! live buckets, are not included.
 
 use loudou_limiter::Limits;
 use loudou_store::names::MAX_KEY;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::config::scaled;
 use crate::rule::{Override, Rule, RuleFile};
 
-/// The length of a key that is counted with where nothing is known of the keys.
+/// The assumed length of a key if nothing is known about the keys.
 pub const USUAL_KEY: usize = 24;
 
 /// The size classes of the allocator in Envoy 1.40, in bytes, as `/memory/tcmalloc` lists them.
@@ -31,19 +31,19 @@ const CLASSES: &[usize] = &[
     1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
     32768, 40960, 49152, 65536, 73728, 81920, 98304, 114_688, 131_072, 155_648, 204_800, 262_144,
 ];
-/// What is larger has pages of this size to itself.
+/// Larger allocations take whole pages of this size.
 const PAGE_OF_ALLOCATOR: usize = 8192;
-/// A node of the map: 72 bytes with hash, key, string and version. Our keys are short enough to lie in it.
+/// A node of the map: 72 bytes with hash, key, string and version. Loudou's keys are short enough to fit inline.
 const NODE: usize = 80;
-/// The bucket array of the map has a pointer for each value, and up to twice as many.
+/// The bucket array of the map has one to two pointers per value.
 const INDEX: usize = 16;
 /// The longest string that needs no allocation.
 const INLINE: usize = 22;
-/// The most bytes that a slot is longer whose key is banned, or has strikes.
+/// The maximum additional bytes of a slot whose key is banned or has strikes.
 const CONDUCT: usize = 18;
 /// The ring of 256 events, with long reasons and keys.
 const EVENTS: usize = 262_144;
-/// How often Envoy itself keeps a plugin's configuration.
+/// The number of copies of a plugin's configuration that Envoy itself keeps.
 const CONFIGURATIONS: usize = 4;
 /// The counters of a rule, with their names, in Envoy's statistics.
 const METRICS: usize = 3_000;
@@ -53,45 +53,45 @@ const METRICS: usize = 3_000;
 
 /// A sandbox with no rules.
 const SANDBOX: usize = 170 << 10;
-/// What counting for `loudou top` takes in a worker with the longest keys, and adding it to what is shared.
+/// The memory of a worker that counts for `loudou top`, with the longest keys, and of adding its counts up.
 const TOP: usize = 640 << 10;
 /// A rule without its limits and overrides.
 const RULE: usize = 5_000;
 /// A limit, of a rule or an override.
 const LIMIT: usize = 930;
-/// What is written in a match takes as many times its length.
+/// The factor by which the text of a match grows in memory.
 const MATCH: usize = 16;
-/// A regular expression, ready to run.
+/// A compiled regular expression.
 const REGEX: usize = 6_000;
 /// Each override: `banned` and `unlimited` take no more.
 const WORD: usize = 260;
-/// Each byte of an override's key, of which there are as many copies.
+/// Each byte of an override's key: the number of its copies.
 const KEY: usize = 7;
-/// What an override with a scale takes besides,
+/// The additional memory of an override with a scale,
 const SCALE: usize = 300;
 /// and for each limit of its rule.
 const SCALED: usize = 270;
-/// What an override with limits takes besides, and besides these.
+/// The additional memory of an override with limits, besides these.
 const OWN: usize = 730;
 
 /// Bytes of Envoy's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What all workers share, with every bucket in use for a while: each of the largest rule's, and keys of
+    /// The memory that all workers share, with every bucket in use: all of the largest rule, with keys of
     /// [`USUAL_KEY`] bytes.
     pub full: u64,
-    /// The bound: with keys as long as can be, each of them banned or with strikes.
+    /// The bound: with the longest keys, each of them banned or with strikes.
     pub most: u64,
-    /// What each worker takes besides, and Envoy's main thread.
+    /// The additional memory of each worker and of Envoy's main thread.
     pub worker: u64,
 }
 
-/// The most bytes that a bucket of these limits takes in its page.
+/// The maximum bytes of a bucket of these limits in its page.
 pub fn bucket_bytes(limits: &Limits) -> usize {
     slot_bytes(limits.words())
 }
 
-/// The most bytes that a bucket of a rule takes, whatever its key, without bans and strikes.
+/// The maximum bytes of a bucket of a rule, whatever its key, without bans and strikes.
 fn rule_bytes(rule: &Rule) -> usize {
     let own = rule.overrides.values().map(|own| match own {
         Override::Limits(limits) => bucket_bytes(limits),
@@ -109,7 +109,7 @@ fn usual_bytes(rule: &Rule) -> usize {
     rule_bytes(rule).saturating_add(strikes)
 }
 
-/// An allocation of so many bytes.
+/// The size of an allocation of this many bytes.
 fn allocated(bytes: usize) -> usize {
     let class = CLASSES.iter().find(|class| **class >= bytes);
     class.copied().unwrap_or_else(|| {
@@ -118,7 +118,7 @@ fn allocated(bytes: usize) -> usize {
     })
 }
 
-/// A value of shared data with so many bytes.
+/// The memory of a value of shared data with this many bytes.
 fn value(bytes: usize) -> usize {
     let string = match bytes {
         0..=INLINE => 0,
@@ -153,10 +153,10 @@ pub fn memory(file: &RuleFile) -> Memory {
     }
 }
 
-/// The pages and their names, and what there is of the rules.
+/// The memory of the pages, their names, and the data of the rules.
 fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
     let page = bucket.saturating_mul(SLOTS).saturating_add(PAGE_HEAD);
-    // Names of evicted buckets stay until they have to go: a store that is full has as many as can be.
+    // Names of evicted buckets stay until their space is needed: a full store has the maximum of names.
     let names = names::bytes(names::ENTRIES, key);
     let page = value(page).saturating_add(value(names));
     let pages = u64::from(file.store.buckets).div_ceil(wide(SLOTS));
@@ -169,7 +169,7 @@ fn store(file: &RuleFile, bucket: usize, key: usize) -> u64 {
     pages.saturating_mul(wide(page)).saturating_add(wide(rules))
 }
 
-/// What is counted for `loudou top`, and for `when` of so many upstreams.
+/// The memory of the counts for `loudou top`, and for `when` with this many upstreams.
 fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
     let watches = file.rules.iter().any(|rule| rule.when.is_some());
     let upstreams = if watches { upstreams } else { 0 };

@@ -1,9 +1,9 @@
-//! The limits of a rule through time, and what its buckets undergo.
+//! The limits of a rule through time, and the conversions of its buckets.
 //!
-//! A bucket has the number of the version that wrote it. When it is next touched, it is brought forward
-//! through every change since that concerns its key, each at the instant of that change: of the rule's
-//! limits, and of the overrides of that key. So a late touch gives the level that an immediate conversion
-//! of all buckets would have given, for keys with overrides, too.
+//! A bucket has the number of the version that wrote it. When it is next touched, it is converted
+//! through every later change that concerns its key, each at the instant of that change: changes of the
+//! rule's limits, and of the overrides of that key. So a late touch gives the level that an immediate
+//! conversion of all buckets would have given, for keys with overrides, too.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -15,16 +15,16 @@ use loudou_store::Age;
 use crate::config::scaled;
 use crate::rule::{Override, Rule, holds};
 
-/// A change of what the buckets of a rule hold.
+/// A change of the limits of a rule's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The version that it made: buckets of an earlier one have not undergone it.
+    /// The version after the change: buckets of an earlier version still need it.
     pub version: u32,
-    /// When.
+    /// The instant of the change.
     pub at: Nanos,
-    /// What it does to levels.
+    /// The treatment of levels.
     pub carry: Carry,
-    /// How it was before.
+    /// The replaced part.
     pub before: Before,
 }
 
@@ -33,16 +33,16 @@ pub struct Change {
 pub enum Before {
     /// Its limits.
     Limits(Limits),
-    /// Some of its overrides; `None` where there was none.
+    /// Some of the overrides; `None` for a key without one.
     Overrides(Vec<(String, Option<Override>)>),
-    /// Nothing: levels alone were reset.
+    /// Nothing: only the levels were reset.
     Same,
 }
 
-/// The changes of a rule that live buckets may still have to undergo, oldest first.
+/// The changes of a rule that live buckets may still need, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The oldest version from which all changes are known.
+    /// The oldest version since which all changes are known.
     pub since: u32,
     /// The version in force.
     pub version: u32,
@@ -60,8 +60,8 @@ impl History {
         }
     }
 
-    /// Notes that `before` became `after` at the instant `at`, which makes `version`; whether that concerns
-    /// any bucket. Overrides that come, change and go leave what is used as it is, unless `carry` is `reset`.
+    /// Records that `before` became `after` at the instant `at`, which makes `version`; returns whether that
+    /// concerns any bucket. A change of overrides keeps the used amount, unless `carry` is `reset`.
     pub fn note(
         &mut self,
         before: &Rule,
@@ -84,7 +84,7 @@ impl History {
         self.changes.len() > known
     }
 
-    /// Notes at the instant `at` that some overrides are not any more what they were, which makes `version`.
+    /// Records at the instant `at` that some overrides have changed, which makes `version`.
     pub fn note_overrides(
         &mut self,
         replaced: Vec<(String, Option<Override>)>,
@@ -115,7 +115,7 @@ impl History {
             })
     }
 
-    /// Forgets the changes up to `version`, which no bucket has to undergo any more.
+    /// Forgets the changes up to `version`, which no bucket needs any more.
     pub fn forget(&mut self, version: u32) {
         let version = version.min(self.version);
         self.since = self.since.max(version);
@@ -131,8 +131,8 @@ impl History {
         }
     }
 
-    /// Brings the bucket of `key` from `version` to the one in force, in which it has `limits`; `None` if it
-    /// is as it was. One of a version that is not known any more is new.
+    /// Converts the bucket of `key` from `version` to the one in force, in which it has `limits`; `None` if it
+    /// does not change. A bucket of an unknown version becomes new.
     pub fn bring_forward(
         &self,
         rule: &Rule,
@@ -197,7 +197,7 @@ impl History {
     }
 }
 
-/// What `after` has not any more of the overrides of `before`; `None` for what it did not have.
+/// The overrides of `before` that `after` lacks or changes; `None` for keys that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
     let (before, after) = (&before.overrides, &after.overrides);
     let gone = before
@@ -211,7 +211,7 @@ fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Overri
         .collect()
 }
 
-/// The limits of a key with these overrides, of which an exact one goes first and then the longest.
+/// The limits of a key with these overrides: an exact one takes precedence, then the longest prefix.
 fn limits_by<'a>(own: &[(String, Override)], rule: &'a Limits) -> Cow<'a, Limits> {
     let rank = |pattern: &str| (!pattern.ends_with('*'), pattern.len());
     let first = own.iter().max_by_key(|(pattern, _)| rank(pattern));
@@ -221,12 +221,12 @@ fn limits_by<'a>(own: &[(String, Override)], rule: &'a Limits) -> Cow<'a, Limits
     }
 }
 
-/// The limits of a bucket that an override gives in a rule with these limits. A key that is unlimited or
-/// banned keeps the bucket that it had, under the rule's.
+/// The limits that an override gives to a bucket of a rule with these limits. A key that is unlimited or
+/// banned keeps its bucket, under the rule's limits.
 pub(crate) fn limits_of<'a>(gives: &Override, rule: &'a Limits) -> Cow<'a, Limits> {
     match gives {
         Override::Limits(limits) => Cow::Owned(limits.clone()),
-        // An edit whose limits cannot be scaled is refused before it gets here.
+        // An edit whose limits cannot be scaled is rejected earlier.
         Override::Scale(scale) => scaled(rule, *scale).map_or(Cow::Borrowed(rule), Cow::Owned),
         Override::Unlimited | Override::Banned => Cow::Borrowed(rule),
     }

@@ -1,4 +1,4 @@
-//! What heavy hitters cost a request, and a flush: `cargo xtask bench top`. Nothing is asserted.
+//! The cost of heavy hitters per request, and per flush: `cargo xtask bench top`. Nothing is asserted.
 #![expect(clippy::print_stdout, reason = "a measurement speaks")]
 
 use std::hint::black_box;
@@ -12,10 +12,10 @@ use loudou_store::top::{By, FLUSH_AFTER, Tally, recent};
 const SHARE: &str = "loudou";
 const REQUESTS: u32 = 2_000_000;
 const RUNS: u32 = 5;
-/// Between two flushes of one worker at 20 000 requests a second.
+/// Requests between two flushes of one worker at 20 000 requests per second.
 const BATCH: u32 = 5_000;
 
-/// The shortest of some runs, in nanoseconds for each of `count`.
+/// The shortest of some runs, in nanoseconds per item of `count`.
 fn measure(what: &str, count: u32, mut run: impl FnMut()) {
     let mut shortest = u128::MAX;
     for _ in 0..RUNS {

@@ -1,7 +1,7 @@
-//! One decision against the store, step by step: read the page and decide, write it back if nobody
-//! was faster.
+//! One decision against the store, step by step: read the page and decide, write it back unless another
+//! worker was faster.
 //!
-//! The steps are apart so that a model can interleave those of many workers at will.
+//! The steps are separate so that a model can interleave those of many workers in any order.
 
 use alloc::vec::Vec;
 
@@ -21,20 +21,20 @@ use crate::table::{BucketId, Table};
 pub struct Take<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
-    /// What the key has in it.
+    /// The limits of the key.
     pub limits: &'a Limits,
     /// The key.
     pub key: &'a str,
-    /// What it asks for, and when.
+    /// The requested cost, and the time.
     pub ask: Ask,
 }
 
 /// A decision of a bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// What it answered; a ban refuses without a look at the limits.
+    /// The bucket's answer; a ban refuses without evaluating the limits.
     pub answer: Result<BucketDecision, Ban>,
-    /// For giving back what was taken; `None` of a refusal.
+    /// For giving the cost back; `None` for a refusal.
     pub receipt: Option<Receipt>,
 }
 
@@ -45,14 +45,14 @@ pub struct Attempt<'a> {
     take: Take<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    /// The page as it was read, then as it should become.
+    /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
     planned: Option<Planned>,
     tries: u32,
 }
 
-/// What comes of it when the page is written.
+/// The result once the page is written.
 #[derive(Debug)]
 struct Planned {
     charge: Charge,
@@ -61,12 +61,12 @@ struct Planned {
 }
 
 impl<'a> Attempt<'a> {
-    /// Nothing done yet.
+    /// An attempt before its first step.
     pub fn new(table: &'a Table, take: Take<'a>) -> Self {
         Self::at(table, table.id(take.rule.tag(), take.key), take)
     }
 
-    /// The same where the bucket's address is known: hashing a key twice costs time.
+    /// The same with a known address of the bucket: hashing a key twice costs time.
     pub fn at(table: &'a Table, id: BucketId, take: Take<'a>) -> Self {
         let page_key = table.page_key(id.page);
         Self {
@@ -149,8 +149,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// What the slot answers. Who is banned takes nothing, and whose refusal is one too many is banned
-    /// with it.
+    /// The answer of the slot. A banned key takes nothing. A refusal that reaches the penalty's threshold
+    /// bans the key.
     fn answer(&self, slot: &mut Slot) -> Result<BucketDecision, Ban> {
         let Take {
             rule, limits, ask, ..
@@ -165,10 +165,10 @@ impl<'a> Attempt<'a> {
         let answer = limits.answer(&mut slot.bucket, &ask);
         if let Some(penalty) = penalty.filter(|_| answer.is_refused()) {
             slot.conduct.strike(penalty, now);
-            // A ban that comes of it is no operator's; one that was is over.
+            // A ban by a penalty is not an operator's; an earlier operator's ban is over.
             slot.flags &= !FLAG_PINNED;
         }
-        // Of the instant the answer is for, which a cost of 0 does not write down.
+        // The instant that the answer is for, which a cost of 0 does not store.
         slot.note(limits, &answer);
         slot.conduct.ban(now).map_or(Ok(answer), Err)
     }
@@ -192,7 +192,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Writes what was decided. `None` when another worker was faster: read again.
+    /// Writes the decision. `None` if another worker was faster: read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -224,7 +224,7 @@ impl<'a> Attempt<'a> {
             return None;
         }
         if is_refused(&planned.charge.answer) {
-            // Nothing had to be taken, so the verdict stands; only what is noted of it is lost.
+            // Nothing had to be taken, so the verdict stands; only its record is lost.
             stats.lost_counts = stats.lost_counts.saturating_add(1);
             return Some(Ok(planned.charge));
         }
@@ -246,7 +246,7 @@ impl Planned {
 }
 
 impl Table {
-    /// Decides, and takes when admitted.
+    /// Decides, and takes the cost if admitted.
     pub fn charge(
         &self,
         store: &mut dyn SharedData,
@@ -257,7 +257,7 @@ impl Table {
         self.charge_at(store, id, take, stats)
     }
 
-    /// The same for the bucket at this address, which is that of the rule and key.
+    /// The same for the bucket at this address, which is the address of the rule and key.
     pub fn charge_at(
         &self,
         store: &mut dyn SharedData,

@@ -1,4 +1,4 @@
-//! An operator bans a key, or lets it free, step by step as in [`attempt`](super::attempt).
+//! Bans and unbans by an operator, step by step as in [`attempt`](super::attempt).
 
 use alloc::vec::Vec;
 
@@ -13,25 +13,25 @@ use crate::stats::StoreStats;
 use crate::swap::retry;
 use crate::table::{BucketId, Table};
 
-/// What an operator wants of the bucket `key` of a rule.
+/// An operator's ban or unban of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SetBan<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
     /// The key.
     pub key: &'a str,
-    /// A ban, or none.
+    /// The ban or unban.
     pub ban: SetTo,
-    /// Now.
+    /// The current time.
     pub clock: Clock,
 }
 
-/// What becomes of bans.
+/// The change of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTo {
-    /// Banned from now on for so long; `None` for ever.
+    /// A ban from now on for this long; `None` for ever.
     Banned(Option<Nanos>),
-    /// Free, with all forgotten that led to a ban.
+    /// An unban, which also forgets the strikes and past bans.
     Free,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Setting<'a> {
     set: SetBan<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    /// The page as it was read, then as it should become.
+    /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
     before: Option<Slot>,
@@ -52,7 +52,7 @@ pub(crate) struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// Nothing done yet.
+    /// An attempt before its first step.
     pub(crate) fn new(table: &'a Table, set: SetBan<'a>) -> Self {
         let id = table.id(set.rule.tag(), set.key);
         Self {
@@ -75,7 +75,7 @@ impl<'a> Setting<'a> {
         Ok(())
     }
 
-    /// Makes the page what it should become; whether anything changes.
+    /// Changes the page; returns whether anything changes.
     fn plan(&mut self) -> Result<bool, GaveUp> {
         let SetBan {
             rule,
@@ -150,7 +150,7 @@ impl<'a> Setting<'a> {
         self.before
     }
 
-    /// Writes what was changed. After a conflict, because another worker was faster, read again.
+    /// Writes the change. After a conflict, because another worker was faster, read again.
     pub(crate) fn write(
         &self,
         store: &mut dyn SharedData,
@@ -173,8 +173,8 @@ impl<'a> Setting<'a> {
 }
 
 impl Table {
-    /// Bans the key of a bucket, or lets it free; the bucket as it was. Without a bucket only a ban does
-    /// anything: it makes one.
+    /// Bans or unbans the key of a bucket; returns the bucket as it was. Without a bucket only a ban has an
+    /// effect: it creates one.
     pub fn set_ban(
         &self,
         store: &mut dyn SharedData,

@@ -1,19 +1,19 @@
-//! The reasons for which the store gives no decision.
+//! The reasons for which the store makes no decision.
 
 use crate::shared_data::StoreFailed;
 
-/// Why there is no decision.
+/// The reason for a missing decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveUp {
     /// Too many conflicts.
     Conflicts,
     /// The host failed.
     Failed,
-    /// The page is of a version this code does not know.
+    /// The page has a version that this code does not know.
     UnknownPage,
-    /// Every bucket of the page that could make room is banned by an operator or holds permits.
+    /// Every bucket of the page that could be evicted is banned by an operator or holds permits.
     PageFull,
-    /// The bucket is of a version of its rule that is newer than the one at hand.
+    /// The bucket has a newer version of its rule than this worker.
     Outdated,
 }
 

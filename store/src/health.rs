@@ -1,10 +1,10 @@
-//! How an upstream does: the share of errors among its latest responses, and the switch that
-//! [`When`] makes of it.
+//! The health of an upstream: the share of errors among its latest responses, and the switch that
+//! [`When`] derives from it.
 //!
-//! The window is cut into slots that start at multiples of their length on the clock, so it covers at
-//! least nine tenths of its time and never more than all of it. The switch is looked at with each
-//! response and at each start of a slot, the only instants at which the share changes: so everybody
-//! who looks at the same counts sees the same, whether or not somebody looked in between.
+//! The window is cut into slots that start at multiples of their length on the clock, so it covers
+//! between nine tenths and all of its length. The switch is updated with each response and at each
+//! start of a slot, the only instants at which the share changes: so all readers of the same counts see
+//! the same state, whether or not it was read in between.
 
 use alloc::vec::Vec;
 
@@ -14,23 +14,23 @@ use crate::when::When;
 
 /// The number of slots.
 const SLOTS: usize = 10;
-/// The same, to count with.
+/// The same as a `u64`.
 const SLOTS_U64: u64 = 10;
 const VERSION: u8 = 1;
-/// The bytes of a [`Health`] as it is written.
+/// The encoded size of a [`Health`], in bytes.
 pub const HEALTH_BYTES: usize = 2 + 3 * size_of::<u64>() + SLOTS * size_of::<u64>();
 
-/// Responses, and how many of them are errors.
+/// The numbers of responses and of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All of them.
+    /// All responses.
     pub responses: u32,
-    /// Those that are errors.
+    /// Errors among them.
     pub errors: u32,
 }
 
 impl Count {
-    /// Whether the share of errors is over (`Greater`), at or under `share`, without a division.
+    /// Compares the share of errors with `share` (`Greater`: above it), without a division.
     fn compare(self, share: loudou_limiter::Decimal) -> core::cmp::Ordering {
         let errors = u64::from(self.errors).saturating_mul(1_000);
         let share = u64::from(share.thousandths());
@@ -38,21 +38,21 @@ impl Count {
     }
 }
 
-/// What is known of one upstream.
+/// The health of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// The length of a slot; never zero.
     slot: Nanos,
     /// The number of the newest slot.
     newest: u64,
-    /// By the number of the slot, around.
+    /// A ring, indexed by the number of the slot.
     counts: [Count; SLOTS],
     fails: bool,
     since: Nanos,
 }
 
 impl Health {
-    /// An upstream that nothing is known of, first seen at `now`.
+    /// A new upstream, first seen at `now`.
     pub fn new(when: &When, now: Nanos) -> Self {
         let slot = Nanos::new((when.within.get() / SLOTS_U64).max(1));
         Self {
@@ -64,17 +64,17 @@ impl Health {
         }
     }
 
-    /// Whether it fails, so that the rule applies.
+    /// Whether the upstream fails, so that the rule applies.
     pub const fn fails(&self) -> bool {
         self.fails
     }
 
-    /// Since when it does, or does not.
+    /// The instant of the latest change of that state.
     pub const fn since(&self) -> Nanos {
         self.since
     }
 
-    /// What is in the window.
+    /// The counts in the window.
     pub fn count(&self) -> Count {
         let mut sum = Count::default();
         for count in &self.counts {
@@ -84,10 +84,10 @@ impl Health {
         sum
     }
 
-    /// Moves the window on to `now`. A clock that goes back moves nothing.
+    /// Advances the window to `now`. A clock that goes back has no effect.
     pub fn advance(&mut self, when: &When, now: Nanos) {
         let current = number(now, self.slot);
-        // Whatever is further away finds the window empty.
+        // After a longer time the window is empty.
         for _ in 0..SLOTS {
             if self.newest >= current {
                 return;
@@ -111,7 +111,7 @@ impl Health {
         self.switch(when, now.max(self.start()));
     }
 
-    /// Whether nothing in it counts at `now`.
+    /// Whether the window is empty at `now`.
     pub fn is_stale(&self, now: Nanos) -> bool {
         number(now, self.slot) >= self.newest.saturating_add(SLOTS_U64)
     }
@@ -138,7 +138,7 @@ impl Health {
         self.counts.get_mut(index)
     }
 
-    /// Its bytes, behind what is there.
+    /// Appends the encoded bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[VERSION, self.fails.into()]);
         for number in [self.slot.get(), self.newest, self.since.get()] {
@@ -150,7 +150,7 @@ impl Health {
         }
     }
 
-    /// What [`Health::encode`] wrote, and the bytes behind it; `None` of what it never writes.
+    /// Reads the output of [`Health::encode`], and returns the remaining bytes; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([VERSION, fails], mut rest) = bytes.split_first_chunk()? else {
             return None;

@@ -3,11 +3,11 @@
 //!
 //! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
 //! live in pages ([`page`]); [`Table`] finds a bucket's page by a seeded hash. [`Take`] decides,
-//! [`Give`] gives back, [`SetBan`] and the sweep change buckets that are there, all with
-//! compare-and-swap, and [`swap`](mod@swap) values of other kinds. [`names`] keeps the printable keys beside the pages, [`memory`] and [`paged`] are
-//! stores for tests and replays, [`overlay`] is one for a look at what would be. [`upstreams`] counts the
-//! responses of upstreams ([`health`]), and [`top`] the keys that come often. Of a rule the store knows
-//! only what [`LiveRule`] says.
+//! [`Give`] gives back, [`SetBan`] and the sweep change existing buckets, all with compare-and-swap;
+//! [`swap`](mod@swap) does the same for other values. [`names`] keeps the printable keys beside the pages,
+//! [`memory`] and [`paged`] are stores for tests and replays, and [`overlay`] is a store for previews.
+//! [`upstreams`] counts the responses of upstreams ([`health`]), and [`top`] the most frequent keys. The
+//! store knows of a rule only its [`LiveRule`].
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,4 +1,4 @@
-//! Shared data in memory, held to the same rules as Envoy's: for tests, models and replays.
+//! Shared data in memory with the semantics of Envoy's: for tests, models and replays.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ mod tests {
             Ok(Written::Conflict),
             "a stale version"
         );
-        // 0 overwrites without looking.
+        // 0 overwrites unconditionally.
         assert_eq!(store.set(b"k", b"5", CAS_OVERWRITE), Ok(Written::Done));
         store.get(b"k", &mut value).expect("get");
         assert_eq!(value, b"5");

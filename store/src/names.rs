@@ -1,5 +1,5 @@
-//! The printable keys of a page's buckets, in a value of their own: written only when a bucket comes
-//! to be, so the page that every request reads and writes stays small.
+//! The printable keys of a page's buckets, in a separate value: written only when a bucket is
+//! created, so the page that every request reads and writes stays small.
 //!
 //! ```text
 //! names  "LN" | version u8 | entry…      entry  fingerprint u64 | length u8 | bytes
@@ -13,11 +13,11 @@ use crate::page::{Page, SLOTS};
 const MAGIC: [u8; 3] = *b"LN\x01";
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 128;
-/// Two workers may add names at once, each knowing only its own page; room for twice the buckets
-/// lets both names stand.
+/// The maximum number of names. Two workers may add names at once, each with its own page; room for twice
+/// the buckets keeps both names.
 pub const ENTRIES: usize = 2 * SLOTS;
 
-/// The bytes of so many names of so many bytes.
+/// The size of this many names of this many bytes.
 pub const fn bytes(entries: usize, key: usize) -> usize {
     let entry = key.saturating_add(size_of::<u64>()).saturating_add(1);
     entries.saturating_mul(entry).saturating_add(MAGIC.len())
@@ -30,7 +30,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads names; what cannot be read is no name.
+    /// Reads names; an unreadable value has no names.
     pub fn decode(bytes: &[u8]) -> Self {
         let mut names = Self::default();
         let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
@@ -73,12 +73,12 @@ impl Names {
             .map(|(_, name)| name.as_str())
     }
 
-    /// Whether the next key takes the place of another one.
+    /// Whether the next key replaces another one.
     pub fn is_full(&self) -> bool {
         self.entries.len() >= ENTRIES
     }
 
-    /// Adds a key; names of buckets that `page` no longer has make room when there is none.
+    /// Adds a key; if there is no room, names of buckets that `page` no longer has are removed.
     pub fn add(&mut self, fingerprint: u64, key: &str, page: &Page) {
         self.entries.retain(|(own, _)| *own != fingerprint);
         while self.is_full() {

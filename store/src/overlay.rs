@@ -1,13 +1,13 @@
-//! A look at what would be: shared data that is read as it is, and written in memory of its own alone.
+//! Shared data for previews: reads pass through, writes stay in separate memory.
 //!
-//! What was read once stays as it was read, so whoever works on an overlay sees one state of the store,
-//! whatever other workers do to it meanwhile, and meets no conflict.
+//! A value that was read once stays as it was read, so the user of an overlay sees one state of the store,
+//! whatever other workers write meanwhile, and has no conflicts.
 
 use alloc::vec::Vec;
 
 use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
-/// The first version of what an overlay holds.
+/// The first version of an overlay's values.
 const FIRST: Cas = 1;
 
 /// Shared data over other shared data, which it never writes.
@@ -20,9 +20,9 @@ pub struct Overlay<'a> {
 
 struct Entry {
     key: Vec<u8>,
-    /// The value as it was below; nothing where it was missing.
+    /// The value in the store below; `None` if it is missing there.
     read: Option<Vec<u8>>,
-    /// What was written since, and its version.
+    /// The value written since, and its version.
     written: Option<(Vec<u8>, Cas)>,
 }
 
@@ -35,7 +35,7 @@ impl core::fmt::Debug for Overlay<'_> {
 }
 
 impl<'a> Overlay<'a> {
-    /// Nothing written over `below` yet.
+    /// An overlay of `below` without writes.
     pub fn new(below: &'a mut dyn SharedData) -> Self {
         Self {
             below,
@@ -44,14 +44,14 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Forgets what was written, but not what was read.
+    /// Forgets the writes, but not the values read.
     pub fn undo(&mut self) {
         for entry in &mut self.entries {
             entry.written = None;
         }
     }
 
-    /// The entry of a key, read from below when it is asked for first.
+    /// The entry of a key, read from below at its first use.
     fn entry(&mut self, key: &[u8]) -> Result<&mut Entry, StoreFailed> {
         let found = self
             .entries
@@ -117,7 +117,7 @@ mod tests {
         cas.map(|_cas| value)
     }
 
-    /// The very traps of the store below; see `memory`.
+    /// The overlay has the same traps as the store below; see `memory`.
     #[test]
     fn writes_are_as_in_shared_data_and_stay_above() {
         let mut below = MemoryStore::new();
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(value(&mut below, b"new"), None);
     }
 
-    /// A store that says something else each time it is asked.
+    /// A store that returns another value at each read.
     struct Restless(u8);
 
     impl SharedData for Restless {

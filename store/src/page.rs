@@ -11,12 +11,12 @@
 //!       line: ns u64                                                       only with its flag
 //!       word u64…
 //! ```
-//! Little endian; words that are zero at the end of a bucket are left out. A slot carries when it will
-//! be as good as new, and how long it holds permits of requests in flight, so that eviction needs neither
-//! the rule nor the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning of its state, which is new when a bucket comes to be and when an edit converts
-//! it: what was taken before that is not given back after it. Old and new code overlap while Envoy
-//! drains, and pages are never deleted: each version has pages of its own ([`KIND`]), and a reader that
-//! does not know the version leaves the page alone.
+//! Little endian; zero words at the end of a bucket are left out. A slot stores the time from which it is
+//! idle, and until when it holds permits of requests in flight, so that eviction needs neither the rule nor
+//! the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning of its state, which is new
+//! when a bucket is created and when an edit converts it: cost taken earlier is not given back later. Old
+//! and new code overlap while Envoy drains, and pages are never deleted: each version has separate pages
+//! ([`KIND`]), and a reader that does not know the version does not touch the page.
 
 use alloc::vec::Vec;
 
@@ -29,46 +29,46 @@ mod victim;
 pub(crate) use patch::PageBytes;
 use victim::{Standing, victim};
 
-/// The most buckets in a page.
+/// The maximum number of buckets in a page.
 pub const SLOTS: usize = 16;
-/// The bytes of a page before its slots.
+/// The size of a page's head, in bytes.
 pub const PAGE_HEAD: usize = 8;
-/// The bytes of a slot without its words.
+/// The size of a slot without its words, in bytes.
 const SLOT_HEAD: usize = 51;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
 const VERSION: u8 = 5;
-/// What the keys of pages have in front of their number. With the version in it, no page of another one is
-/// in the way: it would be there until Envoy restarts, and its buckets go by `on_error`.
+/// The prefix of the keys of pages. It includes the version, so that pages of another version do not
+/// interfere: they would stay until Envoy restarts, and their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
 /// The largest number in five bytes.
 const MAX_U40: u64 = (1 << 40) - 1;
 
-/// Never evicted while it is banned: an operator's ban. Those of penalties are not, since whoever can make
-/// many keys could fill the store with them.
+/// Set for an operator's ban: the bucket is never evicted while it is banned. Bans of penalties are not
+/// pinned, since a client that can make up many keys could fill the store with them.
 pub const FLAG_PINNED: u8 = 2;
-/// Forgetting it when it is as good as new loses something: a full token bucket that started with
+/// Set if evicting the idle bucket loses something: a full token bucket that started with
 /// less than its capacity.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// Only in bytes: the slot's conduct is there.
+/// Only in the encoded form: the slot's conduct is present.
 const FLAG_CONDUCT: u8 = 8;
-/// The bytes of a conduct.
+/// The size of a conduct, in bytes.
 const CONDUCT: usize = 18;
-/// Only in bytes: until when the slot is held is there.
+/// Only in the encoded form: the end of the slot's permits is present.
 const FLAG_HELD: u8 = 16;
-/// The bytes of the instant until which a slot is held.
+/// The size of the instant until which a slot holds permits, in bytes.
 const HELD: usize = 5;
-/// Only in bytes: the end of its line is there.
+/// Only in the encoded form: the end of the slot's queue is present.
 const FLAG_LINE: u8 = 32;
-/// The bytes of the end of a line.
+/// The size of the end of a queue, in bytes.
 const LINE: usize = 8;
-/// The flags that are only in bytes.
+/// The flags that are only in the encoded form.
 const FLAGS_IN_BYTES: u8 = FLAG_CONDUCT | FLAG_HELD | FLAG_LINE;
 
-/// The most bytes of a slot with so many words, unless its key is or may soon be banned, has requests in
-/// flight or waiting, or has a log that lost capacity.
+/// The maximum size of a slot with this many words, unless its key is or may soon be banned, has requests
+/// in flight or held, or has a log that lost capacity.
 pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
@@ -87,16 +87,16 @@ pub(crate) fn gain_flag(limits: &Limits) -> u8 {
 /// One bucket in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which bucket: a hash of rule and key.
+    /// The bucket: a hash of rule and key.
     pub fingerprint: u64,
-    /// Which rule.
+    /// The tag of the rule.
     pub rule_tag: u32,
-    /// Which version of the rule wrote the words.
+    /// The version of the rule that wrote the words.
     pub version: u32,
-    /// From when on it is as good as new, in milliseconds, rounded up.
+    /// The time from which the bucket is idle, in milliseconds, rounded up.
     pub idle_at_ms: u64,
-    /// Until when permits are held that come back when requests end, in milliseconds, rounded up; 0 when
-    /// none are. A return that was lost heals by then, whatever other limits are in the bucket.
+    /// The time until which requests in flight hold permits, in milliseconds, rounded up; 0 without
+    /// permits. A lost return expires by then, whatever other limits are in the bucket.
     pub held_until_ms: u64,
     /// Requests admitted.
     pub admitted: u64,
@@ -104,24 +104,24 @@ pub struct Slot {
     pub refused: u64,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
-    /// Which of the page's origins its state goes back to.
+    /// The page's origin at which the state began.
     pub origin: u32,
-    /// Bans, and what leads to them.
+    /// Bans and strikes.
     pub conduct: Conduct,
-    /// When it was last touched, and the state of the limits.
+    /// The time of the last touch, and the state of the limits.
     pub bucket: Bucket,
 }
 
 /// The buckets of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// How often a state began in this page; it wraps around.
+    /// The number of states that began in this page; it wraps around.
     pub origins: u32,
     /// At most [`SLOTS`].
     pub slots: Vec<Slot>,
 }
 
-/// Bytes that are no page this code can read.
+/// Bytes that this code cannot read as a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage;
 
@@ -163,7 +163,7 @@ impl Page {
             .find(|slot| slot.fingerprint == fingerprint)
     }
 
-    /// A place for one more bucket of a rule at `now`; what had to go for it. `Err` when nothing may go.
+    /// Makes room for one more bucket of a rule at `now`; returns what was evicted. `Err` if nothing may be.
     pub fn make_room(&mut self, rule_tag: u32, now: Nanos) -> Result<Evicted, PageFull> {
         if self.slots.len() < SLOTS {
             return Ok(Evicted::Nothing);
@@ -175,14 +175,14 @@ impl Page {
     }
 }
 
-/// What made room for a new bucket.
+/// The room for a new bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// There was room.
+    /// The page had a free slot.
     Nothing,
-    /// A bucket that was as good as new.
+    /// An idle bucket was evicted.
     Lossless,
-    /// A bucket with something taken.
+    /// A bucket with used capacity was evicted.
     Lossy,
 }
 
@@ -191,12 +191,12 @@ pub enum Evicted {
 pub struct PageFull;
 
 impl Slot {
-    /// Whether forgetting it loses nothing.
+    /// Whether evicting the bucket loses nothing.
     pub const fn is_idle(&self, now_ms: u64) -> bool {
         is_idle(self.idle_at_ms, self.flags, now_ms)
     }
 
-    /// Notes from when on it is as good as new, and until when it is held, by an answer of its limits.
+    /// Stores the time from which the bucket is idle, and until when it holds permits, from its limits' answer.
     pub(crate) fn note(&mut self, limits: &Limits, answer: &BucketDecision) {
         let after = |span| answer.at().saturating_add(span).millis_ceil();
         let held = limits.held_for(answer);
@@ -215,7 +215,7 @@ impl Slot {
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
         let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
-        // A line that has passed is none.
+        // A queue whose end has passed is empty.
         let has_line = self.bucket.line > self.bucket.last;
         let line_flag = if has_line { FLAG_LINE } else { 0 };
         let in_bytes = conduct_flag | held_flag | line_flag;
@@ -263,7 +263,7 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// How many bytes of conduct, of what is held, and of a line follow a slot's head with these flags.
+/// The sizes of the conduct, the held time and the queue's end that follow a slot's head with these flags.
 const fn optional_bytes(flags: u8) -> (usize, usize, usize) {
     let conduct = if flags & FLAG_CONDUCT == 0 {
         0
@@ -278,7 +278,7 @@ const fn optional_bytes(flags: u8) -> (usize, usize, usize) {
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
-    /// What a page begins with: how many slots it has, and its origins.
+    /// Reads the head of a page: the number of its slots, and its origins.
     fn page_head(&mut self) -> Result<(u8, u32), UnknownPage> {
         let [a, b, version, count] = self.take()?;
         let origins = self.u32()?;
@@ -309,7 +309,7 @@ impl Bytes<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A slot without its words, and how many they are.
+    /// Reads a slot without its words, and the number of its words.
     fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
         let (fingerprint, rule_tag, version) = (self.u64()?, self.u32()?, self.u32()?);
         let last = Nanos::new(self.u64()?);

@@ -1,7 +1,7 @@
-//! Shared data in memory for one table that is used from one thread: a replay.
+//! Shared data in memory for one table that one thread uses, as in a replay.
 //!
-//! Pages are found by their number instead of by their key, and names are not kept: whoever replays
-//! computes the keys itself. Everything else is as [`MemoryStore`] has it.
+//! Pages are found by their number instead of by their key, and names are not kept: a replay
+//! computes the keys itself. Everything else is as in [`MemoryStore`].
 
 use alloc::vec::Vec;
 
@@ -9,57 +9,57 @@ use crate::memory::MemoryStore;
 use crate::page::{KIND, SLOTS};
 use crate::shared_data::{CAS_OVERWRITE, Cas, SharedData, StoreFailed, Written};
 
-/// A store for the table of one share.
+/// A store for the table of one namespace.
 #[derive(Clone, Debug)]
 pub struct PagedStore {
-    share: Vec<u8>,
-    /// By page number; version 0 where nothing was written yet.
+    namespace: Vec<u8>,
+    /// By page number; version 0 if nothing was written yet.
     pages: Vec<(Vec<u8>, Cas)>,
     last_cas: Cas,
-    /// What is neither page nor name.
+    /// Values that are neither pages nor names.
     others: MemoryStore,
 }
 
-/// What a key is for.
-enum Place {
+/// The kinds of keys.
+enum KeyKind {
     Page(usize),
     Names,
     Other,
 }
 
 impl PagedStore {
-    /// An empty store for a table of `share` with room for `buckets`.
-    pub fn new(share: &str, buckets: u32) -> Self {
+    /// An empty store for a table of `namespace` with room for `buckets`.
+    pub fn new(namespace: &str, buckets: u32) -> Self {
         let pages = usize::try_from(buckets).unwrap_or(0).div_ceil(SLOTS).max(1);
         let mut empty = Vec::new();
         empty.resize_with(pages, Default::default);
         Self {
-            share: share.as_bytes().to_vec(),
+            namespace: namespace.as_bytes().to_vec(),
             pages: empty,
             last_cas: 0,
             others: MemoryStore::new(),
         }
     }
 
-    fn place(&self, key: &[u8]) -> Place {
-        let rest = key.strip_prefix(self.share.as_slice());
+    fn kind(&self, key: &[u8]) -> KeyKind {
+        let rest = key.strip_prefix(self.namespace.as_slice());
         match rest.and_then(|rest| <&[u8; 6]>::try_from(rest).ok()) {
-            Some([b':', b'n', ..]) => Place::Names,
+            Some([b':', b'n', ..]) => KeyKind::Names,
             Some([b':', KIND, index @ ..]) => usize::try_from(u32::from_le_bytes(*index))
                 .ok()
                 .filter(|index| *index < self.pages.len())
-                .map_or(Place::Other, Place::Page),
-            _ => Place::Other,
+                .map_or(KeyKind::Other, KeyKind::Page),
+            _ => KeyKind::Other,
         }
     }
 }
 
 impl SharedData for PagedStore {
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed> {
-        let index = match self.place(key) {
-            Place::Other => return self.others.get(key, value),
-            Place::Names => None,
-            Place::Page(index) => Some(index),
+        let index = match self.kind(key) {
+            KeyKind::Other => return self.others.get(key, value),
+            KeyKind::Names => None,
+            KeyKind::Page(index) => Some(index),
         };
         value.clear();
         let page = index.and_then(|index| self.pages.get(index));
@@ -70,10 +70,10 @@ impl SharedData for PagedStore {
     }
 
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed> {
-        let index = match self.place(key) {
-            Place::Other => return self.others.set(key, value, expected),
-            Place::Names => return Ok(Written::Done),
-            Place::Page(index) => index,
+        let index = match self.kind(key) {
+            KeyKind::Other => return self.others.set(key, value, expected),
+            KeyKind::Names => return Ok(Written::Done),
+            KeyKind::Page(index) => index,
         };
         let Some((bytes, cas)) = self.pages.get_mut(index) else {
             return Err(StoreFailed);

@@ -1,11 +1,11 @@
-//! The receipt of a bucket, with which a request gives back.
+//! The receipt of a bucket, with which a request gives its cost back.
 
 use loudou_limiter::{Ask, Taken};
 
 use crate::page::Slot;
 use crate::table::BucketId;
 
-/// What a bucket gave out: its address, what was taken, and of which of the buckets that were in its place.
+/// The receipt of a bucket: its address, the amount taken, and the origin of the bucket in its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub(crate) id: BucketId,
@@ -14,7 +14,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// For what `ask` is about to take from the bucket in a slot.
+    /// The receipt for `ask`, which is about to take from the bucket in a slot.
     pub(crate) fn new(id: BucketId, slot: &Slot, ask: &Ask) -> Self {
         Self {
             id,

@@ -1,7 +1,7 @@
-//! Giving back what a request took when it has ended or came to nothing, step by step as in
-//! [`attempt`](super::attempt): read the page and take it off, write it back if nobody was faster.
+//! Giving back the cost of a request that has ended or was abandoned, step by step as in
+//! [`attempt`](super::attempt): read the page and subtract, write it back unless another worker was faster.
 //!
-//! A bucket that is no longer there has nothing to take off, and none is created.
+//! A missing bucket has nothing to subtract, and none is created.
 
 use alloc::vec::Vec;
 
@@ -15,29 +15,29 @@ use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::stats::StoreStats;
 use crate::table::{BucketId, Table};
 
-/// Why something is given back.
+/// The reason for giving back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The request has passed and is over: what it took only until then.
+    /// The request has passed and ended: the amount that it took only until its end.
     Ended,
-    /// It was let in and came to nothing, because the client left while it waited: all it took.
+    /// The request was admitted, but the client left while it was held: the whole amount.
     Left,
-    /// The same, because another rule refused it: it was not admitted after all.
+    /// The same, because another rule refused the request: it was not admitted after all.
     Refused,
 }
 
-/// What a request took from the bucket `key` of a rule, on its way back.
+/// The return of the amount that a request took from the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Give<'a> {
     /// The rule.
     pub rule: &'a dyn LiveRule,
     /// The key.
     pub key: &'a str,
-    /// What it took.
+    /// The amount taken.
     pub receipt: &'a Receipt,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// Now.
+    /// The current time.
     pub clock: Clock,
 }
 
@@ -47,7 +47,7 @@ pub struct Giving<'a> {
     give: Give<'a>,
     id: BucketId,
     page_key: Vec<u8>,
-    /// The page as it was read, then as it should become.
+    /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
     /// Whether anything changes.
@@ -56,7 +56,7 @@ pub struct Giving<'a> {
 }
 
 impl<'a> Giving<'a> {
-    /// Nothing done yet.
+    /// An attempt before its first step.
     pub fn new(table: &Table, give: Give<'a>) -> Self {
         let id = give.receipt.id;
         Self {
@@ -70,7 +70,7 @@ impl<'a> Giving<'a> {
         }
     }
 
-    /// Reads the page and takes the cost off.
+    /// Reads the page and subtracts the cost.
     pub fn read(
         &mut self,
         store: &mut dyn SharedData,
@@ -83,11 +83,11 @@ impl<'a> Giving<'a> {
         Ok(())
     }
 
-    /// Makes the page what it should become; whether anything changes.
+    /// Changes the page; returns whether anything changes.
     ///
-    /// All comes back while the state is the one it was taken from. From one that an edit has converted,
-    /// or another bucket in the same place, only what is taken until the end of a request: those limits
-    /// know what they gave out.
+    /// Everything is given back while the state is the one it was taken from. If an edit has converted the
+    /// state, or another bucket is in the slot, only amounts taken until the end of a request are given back:
+    /// those limits know the permits that they gave out.
     fn plan(&mut self) -> Result<bool, GaveUp> {
         let Give {
             rule,
@@ -139,7 +139,7 @@ impl<'a> Giving<'a> {
         Ok(true)
     }
 
-    /// Writes what is left. `None` when another worker was faster: read again.
+    /// Writes the result. `None` if another worker was faster: read again.
     pub fn write(
         &mut self,
         store: &mut dyn SharedData,
@@ -170,7 +170,7 @@ fn count(counter: &mut u64) {
 }
 
 impl Table {
-    /// Gives back what a request took, as far as it comes back. What fails is lost, and counted.
+    /// Gives back the amount that a request took, as far as it is returned. Failures are counted as lost returns.
     pub fn give(
         &self,
         store: &mut dyn SharedData,

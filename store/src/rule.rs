@@ -1,4 +1,4 @@
-//! What the store has to know of a rule: the limits of its keys, through time.
+//! The store's view of a rule: the limits of its keys, through time.
 
 use core::fmt;
 
@@ -8,10 +8,10 @@ use crate::page::Slot;
 
 /// A rule in force, as its buckets see it.
 pub trait LiveRule {
-    /// A number that tells its buckets from those of other rules.
+    /// A number that distinguishes the rule's buckets from those of other rules.
     fn tag(&self) -> u32;
 
-    /// The version in force, which each bucket that is written gets.
+    /// The version in force; each written bucket gets it.
     fn version(&self) -> u32;
 
     /// How a bucket's version is related to the one in force.
@@ -20,7 +20,7 @@ pub trait LiveRule {
     /// The limits of a key's bucket.
     fn limits_of(&self, key: &str) -> &Limits;
 
-    /// Brings the bucket of `key` from its version to the one in force, in which it has `limits`; `None` if
+    /// Converts the bucket of `key` from its version to the one in force, in which it has `limits`; `None` if
     /// nothing changes.
     fn bring_forward(
         &self,
@@ -40,7 +40,7 @@ pub trait LiveRule {
     }
 }
 
-// Not a bound of the trait: it would link the text of every part of a rule into the filter.
+// Not a supertrait: it would link the text of every part of a rule into the filter.
 impl fmt::Debug for dyn LiveRule + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rule {:08x} version {}", self.tag(), self.version())
@@ -50,10 +50,10 @@ impl fmt::Debug for dyn LiveRule + '_ {
 /// How the version of a bucket is related to the one in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// It is in it.
+    /// The bucket has the version in force.
     Current,
-    /// It has to be brought forward.
+    /// The bucket has to be converted.
     Older,
-    /// It has been brought further already: the rule at hand is out of date.
+    /// The bucket has a newer version: this worker's rule is out of date.
     Newer,
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// A version of a value; every successful write gives a new one. Never 0.
 pub type Cas = u32;
 
-/// Overwrites whatever is there.
+/// Overwrites any value.
 pub const CAS_OVERWRITE: Cas = 0;
 
 /// Creates a key that is absent. The host ignores the expected version of a missing key and
@@ -18,12 +18,12 @@ pub const CAS_ABSENT: Cas = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFailed;
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is done.
+    /// The value was written.
     Done,
-    /// The value has another version by now; nothing was written.
+    /// The value has another version; nothing was written.
     Conflict,
 }
 
@@ -33,7 +33,7 @@ pub enum Written {
 /// - a write with [`CAS_OVERWRITE`] always succeeds;
 /// - a write to a missing key always succeeds, whatever the expected version;
 /// - any other write succeeds only if the expected version is the current one;
-/// - a write does not tell its new version.
+/// - a write does not return its new version.
 pub trait SharedData {
     /// Reads `key` into `value`, replacing what it held. `None` when the key is missing.
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Cas>, StoreFailed>;
@@ -44,6 +44,6 @@ pub trait SharedData {
 
 /// The number of times that a change of a bucket is tried again after a conflict. Every conflict means that
 /// another worker succeeded in the microseconds between this one's read and its write, so the limit is
-/// reached only when many workers change one page without a pause. Beyond it the request would wait longer
-/// than its decision is worth, and the rule's `on_error` applies.
+/// reached only when many workers change one page without a pause. Then the store gives up, and a decision
+/// falls back to the rule's `on_error`.
 pub const MAX_RETRIES: u32 = 64;

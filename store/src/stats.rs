@@ -1,30 +1,30 @@
-//! Counters of the store: evictions, conflicts, and what was lost.
+//! Counters of the store: evictions, conflicts, and losses.
 
 use crate::page::Evicted;
 
-/// What happened besides the decision.
+/// The side effects of decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Slots that came into use.
+    /// Slots that were newly used.
     pub created: u64,
-    /// Idle buckets that made room.
+    /// Idle buckets that were evicted.
     pub evicted_lossless: u64,
-    /// Buckets that made room with something taken.
+    /// Evicted buckets with used capacity.
     pub evicted_lossy: u64,
-    /// Conflicts that were tried again.
+    /// Retries after conflicts.
     pub cas_retries: u64,
     /// Decisions given up.
     pub cas_give_ups: u64,
-    /// Refusals that were not counted in their bucket.
+    /// Refusals that could not be counted in their bucket.
     pub lost_counts: u64,
     /// Costs that could not be given back: they stay taken until they expire.
     pub lost_returns: u64,
-    /// Responses that were not counted for their upstream.
+    /// Responses that could not be counted for their upstream.
     pub lost_responses: u64,
 }
 
 impl StoreStats {
-    /// A slot came into use, by making that room.
+    /// Counts a newly used slot, and the eviction for it.
     pub(crate) const fn count_new(&mut self, evicted: Evicted) {
         let counter = match evicted {
             Evicted::Nothing => &mut self.created,

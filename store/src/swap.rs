@@ -1,5 +1,5 @@
-//! Changing one shared value: read it, make the new one, write that if no other worker has written
-//! meanwhile, and start over where one has.
+//! Changing one shared value: read it, compute the new one, write that unless another worker has written
+//! meanwhile, and start over if one has.
 
 use alloc::vec::Vec;
 
@@ -12,18 +12,18 @@ use crate::shared_data::{CAS_ABSENT, MAX_RETRIES, SharedData, StoreFailed, Writt
 /// and a change that is given up costs no decision.
 pub const MAX_TRIES: u32 = 16;
 
-/// How a change ended.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swapped {
     /// The new value is written.
     Done,
     /// There was nothing to change.
     Unchanged,
-    /// Other workers were faster, [`MAX_TRIES`] times.
+    /// Other workers were faster in all [`MAX_TRIES`] tries.
     Contended,
 }
 
-/// Gets the value, `None` where the key is missing; returns the new one, or `None` to leave it as it is.
+/// Gets the value, `None` if the key is missing; returns the new one, or `None` to leave it unchanged.
 pub type Change<'a> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'a;
 
 /// Changes the value of `key`. `change` is called again with a fresh value when another worker was faster.
@@ -45,8 +45,8 @@ pub fn swap(
     Ok(Swapped::Contended)
 }
 
-/// Repeats `change`, a read and a write of a page or another value that decisions depend on, until it
-/// returns something else than `None`, which is a conflict; at most [`MAX_RETRIES`] more times.
+/// Repeats `change`, a read and a write of a value that decisions depend on, until it returns a result;
+/// `None` is a conflict. It retries at most [`MAX_RETRIES`] times.
 pub(crate) fn retry<T>(change: &mut dyn FnMut() -> Result<Option<T>, GaveUp>) -> Result<T, GaveUp> {
     for _ in 0..=MAX_RETRIES {
         if let Some(done) = change()? {
@@ -64,7 +64,7 @@ mod tests {
 
     const KEY: &[u8] = b"k";
 
-    /// A change of which another worker is faster the first `rivals` times; how it ended, and the value.
+    /// A change in which another worker is faster the first `rivals` times; returns the result and the value.
     fn against(rivals: u32) -> (Swapped, Vec<u8>) {
         struct Rivalled(MemoryStore, u32);
         impl SharedData for Rivalled {

@@ -1,7 +1,7 @@
-//! Bringing buckets forward that nobody touches, so that what a rule has gone through can be forgotten.
+//! Converting untouched buckets to the version in force, so that the history of a rule can be forgotten.
 //!
-//! A rule that is edited again and again would otherwise have to remember every change for as long as any
-//! bucket lives. The sweep goes over the pages bit by bit; whoever is at it says how far it has come.
+//! A rule that is edited again and again would otherwise have to remember every change as long as any
+//! bucket lives. The sweep visits the pages in small steps; the caller keeps its position.
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ use crate::swap::retry;
 use crate::table::Table;
 
 impl Table {
-    /// Brings the buckets of `rule` in a page to the version in force; how many there were to bring. One
-    /// whose name is lost stays as it is: nobody knows what its key has.
+    /// Converts the buckets of `rule` in a page to the version in force; returns their number. A bucket
+    /// whose name is lost stays unchanged: its key, and so its limits, are unknown.
     pub fn bring_page_forward(
         &self,
         store: &mut dyn SharedData,

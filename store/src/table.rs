@@ -1,9 +1,9 @@
-//! The table of all buckets: which page a bucket is in, and how it is changed.
+//! The table of all buckets: it finds the page of a bucket, and changes buckets.
 //!
-//! One read and one compare-and-swap per decision. A conflict is tried again with a fresh read, a
-//! bounded number of times; then the rule's `on_error` decides. The number of pages is fixed by the
-//! first worker of the process that opens the table, because a bucket has to be in one place for
-//! all.
+//! One read and one compare-and-swap per decision. A conflict is retried with a fresh read, a
+//! bounded number of times; then the rule's `on_error` decides. The first worker of the process that
+//! opens the table fixes the number of pages, because a bucket has to be in the same page for all
+//! workers.
 
 use alloc::vec::Vec;
 
@@ -18,10 +18,10 @@ use crate::swap::{retry, swap};
 
 const HEAD_VERSION: u8 = 1;
 
-/// Where all buckets of one share are.
+/// The table of all buckets of one namespace.
 #[derive(Clone, Debug)]
 pub struct Table {
-    share: Vec<u8>,
+    namespace: Vec<u8>,
     seed: HashSeed,
     pages: u32,
     started: Nanos,
@@ -32,18 +32,18 @@ pub struct Table {
 pub struct BucketId {
     /// The tag of its rule.
     pub rule_tag: u32,
-    /// Its name within the page.
+    /// The bucket's identifier within the page.
     pub fingerprint: u64,
     /// Its page.
     pub page: u32,
 }
 
 impl Table {
-    /// Opens the table of `share`, or creates it with room for `buckets` and the seed `random`. An
+    /// Opens the table of `namespace`, or creates it with room for `buckets` and the seed `random`. An
     /// existing table keeps its size and seed.
     pub fn open(
         store: &mut dyn SharedData,
-        share: &str,
+        namespace: &str,
         buckets: u32,
         random: [u8; 16],
         now: Nanos,
@@ -53,31 +53,31 @@ impl Table {
         head.extend_from_slice(&pages.to_le_bytes());
         head.extend_from_slice(&now.get().to_le_bytes());
         head.extend_from_slice(&random);
-        let key = [share.as_bytes(), b":head"].concat();
+        let key = [namespace.as_bytes(), b":head"].concat();
         store.set(&key, &head, CAS_ABSENT)?;
-        Self::find(store, share)?.ok_or(GaveUp::Failed)
+        Self::find(store, namespace)?.ok_or(GaveUp::Failed)
     }
 
-    /// The table of `share`, if there is one.
-    pub fn find(store: &mut dyn SharedData, share: &str) -> Result<Option<Self>, GaveUp> {
-        let key = [share.as_bytes(), b":head"].concat();
+    /// The table of `namespace`, if it exists.
+    pub fn find(store: &mut dyn SharedData, namespace: &str) -> Result<Option<Self>, GaveUp> {
+        let key = [namespace.as_bytes(), b":head"].concat();
         let mut head = Vec::new();
         if store.get(&key, &mut head)?.is_none() {
             return Ok(None);
         }
-        Self::read_head(share, &head)
+        Self::read_head(namespace, &head)
             .map(Some)
             .ok_or(GaveUp::UnknownPage)
     }
 
-    fn read_head(share: &str, head: &[u8]) -> Option<Self> {
+    fn read_head(namespace: &str, head: &[u8]) -> Option<Self> {
         let (version, rest) = head.split_first()?;
         let (pages, rest) = rest.split_first_chunk::<4>()?;
         let (started, rest) = rest.split_first_chunk::<8>()?;
         let seed = <[u8; 16]>::try_from(rest).ok()?;
         let pages = u32::from_le_bytes(*pages);
         (*version == HEAD_VERSION && pages > 0).then(|| Self {
-            share: share.as_bytes().to_vec(),
+            namespace: namespace.as_bytes().to_vec(),
             seed: HashSeed::new(seed),
             pages,
             started: Nanos::new(u64::from_le_bytes(*started)),
@@ -94,12 +94,12 @@ impl Table {
         self.pages
     }
 
-    /// The hard bound on buckets.
+    /// The maximum number of buckets.
     pub fn buckets(&self) -> u64 {
         u64::from(self.pages).saturating_mul(u64::try_from(SLOTS).unwrap_or(1))
     }
 
-    /// When the table was created.
+    /// The time of the table's creation.
     pub const fn started(&self) -> Nanos {
         self.started
     }
@@ -124,21 +124,21 @@ impl Table {
     }
 
     pub(crate) fn key(&self, kind: u8, page: u32) -> Vec<u8> {
-        let mut key = Vec::with_capacity(self.share.len().saturating_add(6));
-        key.extend_from_slice(&self.share);
+        let mut key = Vec::with_capacity(self.namespace.len().saturating_add(6));
+        key.extend_from_slice(&self.namespace);
         key.extend_from_slice(&[b':', kind]);
         key.extend_from_slice(&page.to_le_bytes());
         key
     }
 
-    /// The bucket as it is, if there is one.
+    /// The current bucket, if it exists.
     pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let mut page = PageBytes::new();
         page.read(store, &self.page_key(id.page))?;
         Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
     }
 
-    /// Forgets a bucket: the next request meets a new one. The bucket as it was.
+    /// Resets a bucket: the next request gets a new one. Returns the bucket as it was.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let key = self.page_key(id.page);
         let mut page = PageBytes::new();
@@ -153,7 +153,7 @@ impl Table {
         })
     }
 
-    /// All buckets of a page with their names; `None` when the page was never written.
+    /// All buckets of a page with their names; `None` if the page was never written.
     pub fn page(
         &self,
         store: &mut dyn SharedData,
@@ -168,7 +168,7 @@ impl Table {
         Ok(Some((page, Names::decode(&bytes))))
     }
 
-    /// Writes the printable key of a new bucket. Failing only costs the name.
+    /// Writes the printable key of a new bucket. A failure only loses the name.
     pub(crate) fn add_name(
         &self,
         store: &mut dyn SharedData,
@@ -182,7 +182,7 @@ impl Table {
             if names.get(id.fingerprint) == Some(key) {
                 return None;
             }
-            // Only where something has to go does it matter what is still there.
+            // The page's buckets only matter if a name has to be replaced.
             let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
             names.add(id.fingerprint, key, &lives.unwrap_or_default());
             let mut bytes = Vec::new();

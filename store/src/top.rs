@@ -1,7 +1,7 @@
-//! Heavy hitters: which keys were refused most, and admitted most, in recent time and bounded memory.
+//! Heavy hitters: the keys that were refused most, and admitted most, in recent time and bounded memory.
 //!
-//! [`summary`] holds the counters, [`tally`] is what a worker counts in and what all of them share,
-//! [`recent()`] is what can be read of it.
+//! [`summary`] has the counters, [`tally`] the counts of one worker and of all workers,
+//! and [`recent()`] reads them.
 
 use loudou_limiter::Nanos;
 use serde::{Deserialize, Serialize};
@@ -16,31 +16,31 @@ pub use shared::bytes as shared_bytes;
 pub use summary::{Entry, Summary};
 pub use tally::Tally;
 
-/// How many keys have a counter, in each half of the time that is covered, for each [`By`].
+/// The number of keys with a counter, in each half of the covered time, for each [`By`].
 pub const COUNTERS: usize = 256;
-/// How long what a worker counted stays with it.
+/// The maximum time for which counts stay in a worker.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(250);
-/// Counts cover the half that is under way and the whole one before it.
+/// The length of a half. Counts cover the current half and the whole previous one.
 pub const HALF: Nanos = Nanos::from_secs(60);
 
-/// What is counted of a key.
+/// The kinds of counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// Requests refused; those that a rule in shadow mode would have refused, too.
+    /// Refused requests, including those that a rule in shadow mode would have refused.
     #[default]
     Refused,
-    /// Requests admitted, at once or after a wait.
+    /// Admitted requests, at once or after a wait.
     Admitted,
 }
 
 impl By {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Refused, Self::Admitted];
-    /// Their names in requests and answers.
+    /// The names in requests and responses.
     pub const NAMES: [&'static str; 2] = ["refused", "admitted"];
 
-    /// Its name.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -48,7 +48,7 @@ impl By {
         }
     }
 
-    /// The one of that name.
+    /// The kind of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.name() == name)
     }

@@ -1,9 +1,9 @@
-//! How the upstreams do, as all workers see it: one value for each [`When`] and cluster.
+//! The health of the upstreams, as all workers see it: one value for each [`When`] and cluster.
 //!
 //! Nothing can be deleted, so the number of places is fixed: [`PLACES`], four for each cluster that is
 //! [`PROMISED`] one. A value may be in any of 20 places, each drawn by a hash of its own, and the
 //! search ends at the first that was never written. A new value takes the place of one that no longer
-//! counts. A cluster that finds no place is not counted.
+//! counts. A cluster without a place is not counted.
 //!
 //! With n of the places taken, a cluster finds none with a probability of (n / 4096)^20. For the last of
 //! 1 024 that is 9·10⁻¹³, and for any of them at most Σ (n / 4096)^20 over n < 1024, less than
@@ -28,51 +28,51 @@ pub const PROMISED: usize = 1_024;
 pub const PLACES: usize = 4 * PROMISED;
 /// The last of them; its bits are those of a place.
 const LAST: u32 = 4_095;
-/// In how many of them a value may be.
+/// The number of places that a value may use.
 const TRIES: u64 = 20;
-/// What their keys have in front of the number. `u` was for 1 024 places that were found in another way.
+/// The prefix of their keys. The prefix `u` belongs to 1 024 places with another search.
 const KIND: u8 = b'U';
-/// The longest name that is kept, in bytes: it is only for show.
+/// The maximum length of a stored name, in bytes: it is only displayed.
 const MAX_NAME: usize = 128;
-/// The bytes of a value before the name, beside its health.
+/// The size of a value without its health and its name, in bytes.
 const HEAD: usize = size_of::<u32>() + size_of::<u64>();
 
-/// The bytes of a value of a cluster with a name of so many bytes.
+/// The size of a value of a cluster with a name of this many bytes.
 pub const fn bytes(name: usize) -> usize {
     let name = if name < MAX_NAME { name } else { MAX_NAME };
     name.saturating_add(HEALTH_BYTES).saturating_add(HEAD)
 }
 
-/// A value: how an upstream does.
+/// A value: the health of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// For which [`When`], by its tag.
+    /// The tag of its [`When`].
     pub when: u32,
     /// The beginning of the cluster's name; any bytes.
     pub cluster: Vec<u8>,
-    /// How it does.
+    /// The health.
     pub health: Health,
     fingerprint: u64,
 }
 
-/// A place in which a value is, or may be written.
+/// A place that has a value, or may get one.
 struct Found {
     key: Vec<u8>,
     expected: Cas,
     health: Option<Health>,
 }
 
-/// Whom a value is about.
+/// The subject of a value.
 #[derive(Clone, Copy)]
-struct Whom<'a> {
+struct Subject<'a> {
     tag: u32,
     cluster: &'a [u8],
     fingerprint: u64,
-    /// What its places are drawn by.
+    /// The seed of its places.
     draw: u64,
 }
 
-impl<'a> Whom<'a> {
+impl<'a> Subject<'a> {
     fn new(table: &Table, when: &When, cluster: &'a [u8]) -> Self {
         let tag = when.tag();
         let mut hasher = table.seed().hasher();
@@ -87,7 +87,7 @@ impl<'a> Whom<'a> {
         }
     }
 
-    /// The place to look at in step `step` of the search.
+    /// The place of step `step` of the search.
     fn place(&self, step: u64) -> u32 {
         let place = mix(self.draw.wrapping_add(step)) & u64::from(LAST);
         u32::try_from(place).unwrap_or(0)
@@ -99,7 +99,7 @@ impl<'a> Whom<'a> {
 }
 
 impl Table {
-    /// Whether an upstream fails, by `when`. One that nothing is known of does not.
+    /// Whether an upstream fails, by `when`. An unknown upstream does not.
     pub fn fails(
         &self,
         store: &mut dyn SharedData,
@@ -107,8 +107,8 @@ impl Table {
         cluster: &[u8],
         now: Nanos,
     ) -> Result<bool, StoreFailed> {
-        let whom = Whom::new(self, when, cluster);
-        let found = self.find_upstream(store, &whom, now)?;
+        let subject = Subject::new(self, when, cluster);
+        let found = self.find_upstream(store, &subject, now)?;
         let Some(mut health) = found.and_then(|found| found.health) else {
             return Ok(false);
         };
@@ -116,7 +116,7 @@ impl Table {
         Ok(health.fails())
     }
 
-    /// Counts a response of an upstream. How it does now, if it began or ceased to fail.
+    /// Counts a response of an upstream. Returns its health if it started or stopped failing.
     pub fn respond(
         &self,
         store: &mut dyn SharedData,
@@ -126,16 +126,16 @@ impl Table {
         now: Nanos,
         stats: &mut StoreStats,
     ) -> Option<Health> {
-        let whom = Whom::new(self, when, cluster);
+        let subject = Subject::new(self, when, cluster);
         let mut bytes = Vec::new();
         let counted = retry(&mut || {
-            let Some(found) = self.find_upstream(store, &whom, now)? else {
+            let Some(found) = self.find_upstream(store, &subject, now)? else {
                 return Err(GaveUp::PageFull);
             };
             let mut health = found.health.unwrap_or_else(|| Health::new(when, now));
             let before = (health.fails(), health.since());
             health.respond(when, is_error, now);
-            encode(&whom, &health, &mut bytes);
+            encode(&subject, &health, &mut bytes);
             if store.set(&found.key, &bytes, found.expected)? == Written::Conflict {
                 stats.cas_retries = stats.cas_retries.saturating_add(1);
                 return Ok(None);
@@ -158,7 +158,7 @@ impl Table {
                 let Some(upstream) = decode(&bytes) else {
                     continue;
                 };
-                // There are few, and a sort would be a large part of the module.
+                // There are few, and a sort would take a large part of the module.
                 let at = seen.partition_point(|other| other.cluster < upstream.cluster);
                 seen.insert(at, upstream);
             }
@@ -166,17 +166,17 @@ impl Table {
         Ok(seen)
     }
 
-    /// The value about `whom`, or else where it may be written.
+    /// The value of `subject`, or else a place for it.
     fn find_upstream(
         &self,
         store: &mut dyn SharedData,
-        whom: &Whom<'_>,
+        subject: &Subject<'_>,
         now: Nanos,
     ) -> Result<Option<Found>, StoreFailed> {
         let mut free = None;
         let mut bytes = Vec::new();
         for step in 0..TRIES {
-            let key = self.key(KIND, whom.place(step));
+            let key = self.key(KIND, subject.place(step));
             let Some(expected) = store.get(&key, &mut bytes)? else {
                 return Ok(free.or(Some(Found {
                     key,
@@ -184,11 +184,11 @@ impl Table {
                     health: None,
                 })));
             };
-            // What cannot be read is another version's, and stays.
+            // An unreadable value belongs to another version, and stays.
             let Some(there) = decode(&bytes) else {
                 continue;
             };
-            let is_it = whom.is(&there);
+            let is_it = subject.is(&there);
             if is_it || (free.is_none() && there.health.is_stale(now)) {
                 let health = Some(there.health).filter(|_| is_it);
                 let found = Found {
@@ -206,12 +206,12 @@ impl Table {
     }
 }
 
-fn encode(whom: &Whom<'_>, health: &Health, out: &mut Vec<u8>) {
+fn encode(subject: &Subject<'_>, health: &Health, out: &mut Vec<u8>) {
     out.clear();
     health.encode(out);
-    out.extend_from_slice(&whom.tag.to_le_bytes());
-    out.extend_from_slice(&whom.fingerprint.to_le_bytes());
-    out.extend(whom.cluster.iter().take(MAX_NAME));
+    out.extend_from_slice(&subject.tag.to_le_bytes());
+    out.extend_from_slice(&subject.fingerprint.to_le_bytes());
+    out.extend(subject.cluster.iter().take(MAX_NAME));
 }
 
 fn decode(bytes: &[u8]) -> Option<Upstream> {

@@ -1,4 +1,4 @@
-//! When a rule applies at all: only while an upstream fails.
+//! The condition of a rule: only while an upstream fails.
 
 use loudou_limiter::hash::tag;
 use loudou_limiter::{Decimal, Nanos};
@@ -8,20 +8,20 @@ use serde::Serialize;
 /// for each upstream, and with two thresholds, so that it does not flutter at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct When {
-    /// It goes on when the share of errors is over this.
+    /// The rule starts to apply when the share of errors is above this.
     #[serde(rename = "upstream_error_rate_over")]
     pub over: Decimal,
-    /// It goes off when the share is under this; at most `over`.
+    /// The rule stops applying when the share is below this; at most `over`.
     pub until_under: Decimal,
-    /// The time over which responses are counted.
+    /// The period in which responses are counted.
     pub within: Nanos,
-    /// The fewest responses in this time that it goes on for.
+    /// The minimum number of responses in this period for the rule to start to apply.
     pub least: u32,
 }
 
 impl When {
-    /// A number that tells what is counted for this from what is counted for another. Rules that say
-    /// the same see the same.
+    /// A number that distinguishes the counts of this condition from those of others. Rules with equal
+    /// conditions share their counts.
     pub fn tag(&self) -> u32 {
         let numbers = [
             self.over.thousandths().into(),

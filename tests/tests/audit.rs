@@ -143,7 +143,7 @@ fn the_export_matches_what_is_in_force() -> Result<()> {
     let exported = exported.file.context("an export can be read")?;
     ensure!(exported.rules == configured.rules, "{before}");
     ensure!(
-        exported.store.share == "loudou" && exported.store.buckets >= 1_000,
+        exported.store.namespace == "loudou" && exported.store.buckets >= 1_000,
         "{before}"
     );
 

@@ -111,7 +111,7 @@ impl Setting<'_> {
         };
         let mut stats = StoreStats::default();
         let before = self.table.set_ban(&mut HostStore(host), &set, &mut stats);
-        let share = plane.settings.store.share.as_str();
+        let share = plane.settings.store.namespace.as_str();
         StoreMetrics::define(host, &mut plane.registry, share).add(host, &stats);
         Ok(before?)
     }

@@ -62,7 +62,7 @@ impl AdminPlane {
         let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
         let before = slot.map(|slot| view(&active, &slot, key.to_owned(), call.clock));
         if let Some(before) = &before {
-            let share = &self.settings.store.share;
+            let share = &self.settings.store.namespace;
             StoreMetrics::define(host, &mut self.registry, share).freed(host);
             let mut event = call.event(EventKind::Reset, record.generation);
             event.rule = Some(call.rule().to_owned());

@@ -85,7 +85,7 @@ impl AdminPlane {
         rule: &RuleRecord,
         seen: &[Upstream],
     ) -> RuleTotals {
-        let (name, share) = (&rule.base.name, self.settings.store.share.as_str());
+        let (name, share) = (&rule.base.name, self.settings.store.namespace.as_str());
         let metrics = RuleMetrics::define(host, &mut self.registry, share, name);
         let totals = metrics.totals(host, name, rule.effective().mode, rule.is_edited());
         let now = call.clock.now;

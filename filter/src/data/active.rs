@@ -131,7 +131,7 @@ impl Active {
     ) -> Result<(), RecordError> {
         // First the count, then the record: what is read is at least as new as what is counted.
         let changes = self.store_metrics.changes(host);
-        let record = match current::load(host, &file.store.share, &self.store_metrics, now) {
+        let record = match current::load(host, &file.store.namespace, &self.store_metrics, now) {
             // Another version's: it stays, and this configuration goes by itself.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),

@@ -30,7 +30,7 @@ impl Counts {
             if matches!(said.answer, Answer::GaveUp(_)) {
                 metrics.count(host, Counted::Error);
             }
-            if said.price.is_some_and(|price| price.is_odd) {
+            if said.price.is_some_and(|price| price.is_invalid) {
                 metrics.count(host, Counted::InvalidCost);
             }
             let refused = said.refuses();

@@ -35,12 +35,12 @@ impl Configuration {
 
     /// The namespace of what the workers share.
     pub(super) fn share(&self) -> &str {
-        &self.file.store.share
+        &self.file.store.namespace
     }
 
     /// Puts it in force.
     pub(super) fn activate(&mut self, host: &dyn Host, now: Nanos) -> Result<Active, RecordError> {
-        let share = self.file.store.share.clone();
+        let share = self.file.store.namespace.clone();
         if !shared_data_is_sound(host, &share)? {
             let line = "the host's shared data does not do put-if-absent: first requests of a key \
                         may be admitted too often";

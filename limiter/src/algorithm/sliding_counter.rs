@@ -43,7 +43,7 @@ const LOW: u64 = 0xffff_ffff;
 
 /// The two counters, as they are at some instant.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct CounterState {
     previous: u64,
     current: u64,
     place: Place,
@@ -96,7 +96,7 @@ impl SlidingCounter {
     }
 
     /// The state is the number of the window that was current, and its count with the one before.
-    fn read(&self, words: &[u64], now: Nanos) -> State {
+    fn read(&self, words: &[u64], now: Nanos) -> CounterState {
         let (index, packed) = match words {
             [index, packed, ..] => (*index, *packed),
             _ => (0, 0),
@@ -108,14 +108,14 @@ impl SlidingCounter {
             1 => (current, 0),
             _ => (0, 0),
         };
-        State {
+        CounterState {
             previous,
             current,
             place,
         }
     }
 
-    fn write(&self, words: &mut [u64], state: &State) {
+    fn write(&self, words: &mut [u64], state: &CounterState) {
         let packed = state.current.min(LOW) | state.previous.min(LOW) << 32;
         if let [index, counts, ..] = words {
             *index = if packed == 0 {
@@ -129,7 +129,7 @@ impl SlidingCounter {
     }
 
     /// The time until the current window ends.
-    fn left(&self, state: &State) -> Nanos {
+    fn left(&self, state: &CounterState) -> Nanos {
         self.periods().until(&state.place, 1)
     }
 
@@ -138,7 +138,7 @@ impl SlidingCounter {
         times(units, self.window.get())
     }
 
-    fn level(&self, state: &State) -> u128 {
+    fn level(&self, state: &CounterState) -> u128 {
         let left = self.left(state).min(self.window);
         let overlap = times(state.previous, left.get());
         overlap.saturating_add(self.scaled(state.current))
@@ -152,7 +152,7 @@ impl SlidingCounter {
     }
 
     /// The time until a cost fits that does not now.
-    fn retry_after(&self, state: &State, cost: u64) -> Option<Nanos> {
+    fn retry_after(&self, state: &CounterState, cost: u64) -> Option<Nanos> {
         let (room, left) = (self.capacity.checked_sub(cost)?, self.left(state));
         if let Some(room) = room.checked_sub(state.current) {
             // In this window, as the previous one weighs less and less; or just at its end.
@@ -163,13 +163,13 @@ impl SlidingCounter {
     }
 
     /// Where a request takes.
-    fn taking(&self, state: &State, ask: &Ask) -> Place {
+    fn taking(&self, state: &CounterState, ask: &Ask) -> Place {
         let is_idle = state.previous == 0 && state.current == 0;
         self.periods().follow(state.place, is_idle, ask.clock())
     }
 
     /// The answer that leaves `state`.
-    fn at(&self, state: &State) -> Decision {
+    fn at(&self, state: &CounterState) -> Decision {
         let free = self.scaled(self.capacity).saturating_sub(self.level(state));
         let remaining = free.checked_div(self.window.get().into()).unwrap_or(0);
         let reset_after = match (state.current, state.previous) {
@@ -245,7 +245,7 @@ impl Meter for SlidingCounter {
 
     /// In the current window.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
-        let state = State {
+        let state = CounterState {
             previous: 0,
             current: units(used),
             place: self.periods().fresh(clock),
@@ -271,7 +271,7 @@ impl Meter for SlidingCounter {
         let full = self.scaled(before.capacity);
         let goes_on = carry.apply(level, full, self.scaled(self.capacity));
         let share = |count: u64| clamp(mul_div_ceil(count.into(), goes_on, level.max(1)));
-        let state = State {
+        let state = CounterState {
             previous: share(old.previous),
             current: share(old.current),
             place: old.place,

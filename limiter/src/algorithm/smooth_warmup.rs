@@ -57,7 +57,7 @@ pub struct SmoothWarmup {
 
 /// A bucket at an instant, in drops.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct WarmupState {
     /// The time until everything is paid for.
     debt: u128,
     /// The distance to the most that can be stored; it shrinks once the debt is paid.
@@ -198,9 +198,9 @@ impl SmoothWarmup {
         stored.saturating_add(extra)
     }
 
-    fn read(&self, words: &[u64], now: Nanos) -> State {
+    fn read(&self, words: &[u64], now: Nanos) -> WarmupState {
         let [free_ns, rest, low, high] = words else {
-            return State {
+            return WarmupState {
                 debt: 0,
                 missing: 0,
             };
@@ -215,13 +215,13 @@ impl SmoothWarmup {
         // Of the part of a nanosecond that is owed beyond `free`, too.
         let idle = self.span(now.since(free));
         let back = self.restored_in(idle.saturating_sub(debt));
-        State {
+        WarmupState {
             debt: debt.saturating_sub(idle),
             missing: missing.saturating_sub(back),
         }
     }
 
-    fn write(&self, words: &mut [u64], state: State, now: Nanos) {
+    fn write(&self, words: &mut [u64], state: WarmupState, now: Nanos) {
         let nano = self.nano().max(1);
         let debt = state.debt.min(self.most_debt());
         let ahead = Nanos::new(u64::try_from(debt.div_euclid(nano)).unwrap_or(u64::MAX));
@@ -234,7 +234,7 @@ impl SmoothWarmup {
         }
     }
 
-    fn take(&self, state: State, cost: u64) -> State {
+    fn take(&self, state: WarmupState, cost: u64) -> WarmupState {
         let cost = product(cost.into(), self.permit());
         let stored = self.most_stored().saturating_sub(state.missing);
         let spent = cost.min(stored);
@@ -247,19 +247,19 @@ impl SmoothWarmup {
             .price_of(stored, divide)
             .saturating_sub(self.price_of(stored.saturating_sub(spent), mul_div))
             .saturating_add(cost.saturating_sub(spent));
-        State {
+        WarmupState {
             debt: state.debt.saturating_add(price),
             missing: state.missing.saturating_add(spent),
         }
     }
 
-    fn reset_after(&self, state: State) -> Nanos {
+    fn reset_after(&self, state: WarmupState) -> Nanos {
         let restored = self.restore_time(state.missing);
         self.nanos_ceil(state.debt.min(self.most_debt()).saturating_add(restored))
     }
 
     /// The answer that leaves `state`.
-    fn at(&self, state: State) -> Decision {
+    fn at(&self, state: WarmupState) -> Decision {
         Decision::admit(1, u64::from(state.debt == 0), self.reset_after(state))
     }
 }
@@ -319,7 +319,7 @@ impl Meter for SmoothWarmup {
     /// Cold, as a new bucket is.
     fn resume(&self, words: &mut [u64], used: Used, clock: Clock) {
         let debt = mul_div_ceil(used, self.permit(), USED_ONE);
-        self.write(words, State { debt, missing: 0 }, clock.now);
+        self.write(words, WarmupState { debt, missing: 0 }, clock.now);
     }
 
     /// From another warm-up: the same permits are owed, and it is as warm as before.
@@ -339,7 +339,7 @@ impl Meter for SmoothWarmup {
             Carry::Keep => mul_div(before.missing, self.permit(), from.permit()),
             _ => mul_div(before.missing, self.most_stored(), from.most_stored()),
         };
-        let state = State {
+        let state = WarmupState {
             debt: mul_div_ceil(before.debt, self.permit(), from.permit()),
             missing: missing.min(self.most_stored()),
         };
@@ -371,7 +371,7 @@ mod tests {
                 stored * over + above * above * (smooth.factor() - ONE)
             };
             let missing = missing % (smooth.most_stored() + 1);
-            let first = State { debt: 0, missing };
+            let first = WarmupState { debt: 0, missing };
             let stored = smooth.most_stored() - missing;
             let mut state = first;
             let mut taken = 0;

@@ -18,7 +18,7 @@ const NAMES: [&str; 3] = ["x", "y", "z"];
 pub(super) type Named = Vec<(usize, Spec)>;
 
 #[derive(Clone, Debug)]
-pub(super) enum Own {
+pub(super) enum KeyGrant {
     Scale(u32),
     Limits(Named),
     Unlimited,
@@ -30,7 +30,7 @@ pub(super) enum Own {
 pub(super) struct Change {
     pub(super) limits: Option<Named>,
     /// Of patterns, as numbers in [`PATTERNS`].
-    pub(super) overrides: Vec<(usize, Option<Own>)>,
+    pub(super) overrides: Vec<(usize, Option<KeyGrant>)>,
     pub(super) carry: Carry,
 }
 
@@ -49,13 +49,13 @@ pub(super) fn any_limits() -> impl Strategy<Value = Named> {
 /// What one to three overrides become.
 pub(super) fn overrides(
     limits: impl Strategy<Value = Named> + 'static,
-) -> impl Strategy<Value = Vec<(usize, Option<Own>)>> {
+) -> impl Strategy<Value = Vec<(usize, Option<KeyGrant>)>> {
     let scale = prop::sample::select(vec![100_u32, 500, 999, 1_000, 1_500, 2_000, 10_000]);
     let own = prop_oneof![
-        4 => scale.prop_map(Own::Scale),
-        3 => limits.prop_map(Own::Limits),
-        1 => Just(Own::Unlimited),
-        1 => Just(Own::Banned),
+        4 => scale.prop_map(KeyGrant::Scale),
+        3 => limits.prop_map(KeyGrant::Limits),
+        1 => Just(KeyGrant::Unlimited),
+        1 => Just(KeyGrant::Banned),
     ];
     prop::collection::vec((0..PATTERNS.len(), prop::option::weighted(0.7, own)), 1..=3)
 }
@@ -109,10 +109,10 @@ impl Changing {
         let mut overrides = before.overrides.clone();
         for (pattern, own) in &change.overrides {
             let own = own.as_ref().map(|own| match own {
-                Own::Scale(scale) => Override::Scale(Decimal::from_thousandths(*scale)),
-                Own::Limits(named) => Override::Limits(of_named(named)),
-                Own::Unlimited => Override::Unlimited,
-                Own::Banned => Override::Banned,
+                KeyGrant::Scale(scale) => Override::Scale(Decimal::from_thousandths(*scale)),
+                KeyGrant::Limits(named) => Override::Limits(of_named(named)),
+                KeyGrant::Unlimited => Override::Unlimited,
+                KeyGrant::Banned => Override::Banned,
             });
             overrides.set(PATTERNS[*pattern], own);
         }

@@ -36,7 +36,7 @@ fn gives(limit: &Limit, from: u64, to: u64) -> u64 {
 type Edit = (
     u64,
     Option<Named>,
-    Vec<(usize, Option<super::changing::Own>)>,
+    Vec<(usize, Option<super::changing::KeyGrant>)>,
     usize,
     u64,
 );

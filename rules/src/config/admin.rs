@@ -14,7 +14,7 @@ use crate::rule::StoreSettings;
 
 /// The roles.
 const ROLES: [(&str, ()); 1] = [("admin", ())];
-/// What a token may do.
+/// The access level of a token.
 const ACCESS: [(&str, Access); 2] = [("view", Access::View), ("edit", Access::Edit)];
 /// The longest name of a token, in bytes.
 const MAX_NAME: usize = 63;
@@ -25,13 +25,17 @@ pub(super) const ADMIN_FILE: Object = object!([
         "store",
         Form::Defined("store"),
         "",
-        "The same namespace as the rule file has.",
+        "The namespace of the rule file.",
     ),
     Field::required("admin", Form::Defined("admin"), "The admin role."),
 ]);
 /// The field `admin`.
 pub(super) const ADMIN: Object = object!([
-    Field::required("role", Form::Word(&words(&ROLES)), "What this plugin is."),
+    Field::required(
+        "role",
+        Form::Word(&words(&ROLES)),
+        "The role of this plugin."
+    ),
     Field::optional(
         "tokens",
         Form::List(&List {
@@ -39,8 +43,8 @@ pub(super) const ADMIN: Object = object!([
             most: 0,
             item: Field::value(Form::Defined("token"), ""),
         }),
-        "peers on the loopback may do everything, others nothing",
-        "Who may do what.",
+        "loopback clients have full access, others none",
+        "Access tokens.",
     ),
 ]);
 /// A token.
@@ -48,7 +52,7 @@ pub(super) const TOKEN: Object = object!([
     Field::required(
         "name",
         Form::Text(Text::like("^[!-~]+$", MAX_NAME)),
-        "What events call whoever has it.",
+        "The name of the token's holder in events.",
     ),
     Field::required(
         "sha256",
@@ -58,38 +62,38 @@ pub(super) const TOKEN: Object = object!([
     Field::required(
         "may",
         Form::Word(&words(&ACCESS)),
-        "What it may do: look, or look and change.",
+        "The access level: read (view), or read and write (edit).",
     ),
 ]);
 
 /// The admin role's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Which share it looks at.
+    /// The namespace of the store that it serves.
     pub store: StoreSettings,
-    /// Who may do what; with none, loopback peers may do everything.
+    /// Access tokens. Without any, loopback clients have full access.
     pub tokens: Vec<Token>,
 }
 
 /// A token, known by its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What events call whoever has it.
+    /// The name of the token's holder in events.
     pub name: String,
     /// SHA-256 of the token.
     pub sha256: [u8; 32],
-    /// What it may do.
+    /// The access level.
     pub may: Access,
 }
 
-/// What a token may do.
+/// The access level of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Look.
+    /// Read.
     #[default]
     View,
-    /// Look and change.
+    /// Read and write.
     Edit,
 }
 
@@ -102,7 +106,7 @@ pub fn is_admin(document: &Value) -> bool {
 pub fn parse_admin(document: &Value) -> Result<AdminSettings, Vec<Problem>> {
     let mut report = Report::default();
     let settings = settings(&Cursor::root(document), &mut report);
-    report.unless_wrong(settings)
+    report.unless_invalid(settings)
 }
 
 fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSettings> {
@@ -131,7 +135,7 @@ fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Token> {
         let fits =
             (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
         if !fits {
-            report.error(&cursor, "not a name", form);
+            report.error(&cursor, "invalid name", form);
         }
         fits.then(|| name.to_string())
     });
@@ -139,7 +143,7 @@ fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Token> {
     let sha256 = fields.need("sha256", form, report).and_then(|cursor| {
         let hash = cursor.value.as_str().and_then(hex32);
         if hash.is_none() {
-            report.error(&cursor, "not a hash", form);
+            report.error(&cursor, "invalid hash", form);
         }
         hash
     });

@@ -1,4 +1,4 @@
-//! Reading `refuse` and `respond`: what clients are answered.
+//! Reading `refuse` and `respond`: the responses to clients.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -24,9 +24,9 @@ const MAX_BODY: usize = 4096;
 const MAX_VALUE: usize = 1024;
 /// The most headers of one refusal.
 const MAX_HEADERS: usize = 16;
-/// What a text is when nothing is said.
+/// The default content type of a text.
 const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
-/// Headers that are Envoy's, of one connection, or ours by another field.
+/// Headers that Envoy sets, that concern one connection, or that another field sets.
 const NOT_SETTABLE: &[&str] = &[
     "connection",
     "content-length",
@@ -42,7 +42,7 @@ const NOT_SETTABLE: &[&str] = &[
     "transfer-encoding",
     "upgrade",
 ];
-/// The beginnings of names of headers that are ours by another field, or gRPC's.
+/// Prefixes of the names of headers that another field or gRPC sets.
 const NOT_SETTABLE_STARTS: &[&str] = &[":", "grpc-", "x-loudou-", "x-ratelimit-"];
 
 const STATUS: Field = Field::optional("status", Form::Integer(400, 599), "429", "The HTTP status.");
@@ -59,7 +59,7 @@ pub(super) const REFUSE: Object = object!([
             Field::value(Form::Null, ""),
         ]),
         "problem",
-        "The body: problem (application/problem+json, which says which limits, and when to come back), \
+        "The body: problem (application/problem+json with the limits and the time to wait), \
          none, or a text.",
     ),
     Field::optional(
@@ -71,14 +71,14 @@ pub(super) const REFUSE: Object = object!([
             value: Form::Text(VALUE),
         }),
         "",
-        "More headers: names and values.",
+        "Additional headers: names and values.",
     ),
     Field::optional(
         "grpc",
         Form::Word(&words(&GRPC)),
         "resource_exhausted",
-        "The status of refused gRPC calls: resource_exhausted, or unavailable, which many clients retry by \
-         themselves. Both come with the time to wait.",
+        "The status of refused gRPC calls: resource_exhausted, or unavailable, which many clients retry \
+         automatically. Both include the time to wait.",
     ),
 ]);
 /// The fields of a body that is a text.
@@ -86,7 +86,7 @@ pub(super) const BODY: Object = object!([
     Field::required("text", Form::Text(Text::any(MAX_BODY)), "The body."),
     Field::optional(
         "content_type",
-        // With a slash that has something on both sides.
+        // A slash with text on both sides.
         Form::Text(Text::like("^[!-.0-~][ -.0-~]*/([ -~]*[!-~])$", MAX_VALUE,)),
         CONTENT_TYPE,
         "Its content type.",
@@ -108,8 +108,8 @@ const JITTER: Field = Field::optional(
         Decimal::from_thousandths(1_000),
     ),
     "0",
-    "At most how much longer than the real wait Retry-After is, as a share of it; never shorter. Clients \
-     that were refused together do not come back together.",
+    "The maximum random increase of Retry-After, as a fraction of the wait; never a decrease. Clients \
+     that were refused together then retry at different times.",
 );
 /// The fields of `respond`.
 pub(super) const RESPOND: Object = object!([
@@ -117,7 +117,7 @@ pub(super) const RESPOND: Object = object!([
         "ratelimit_headers",
         Form::Word(&words(&HEADERS)),
         "refused",
-        "Which rate-limit headers responses get: refused (those of the IETF draft 11, on refusals only), \
+        "The rate-limit headers of responses: refused (those of the IETF draft 11, on refusals only), \
          draft11 (the same on admitted ones, too), legacy (X-RateLimit-*), both, or none. Retry-After \
          comes with any of them.",
     ),
@@ -126,7 +126,7 @@ pub(super) const RESPOND: Object = object!([
         "explain_header",
         Form::Boolean,
         "false",
-        "Whether upstreams and access logs are told what the rule decided (x-loudou-decision, and the \
+        "Whether the rule's decision is passed to upstreams and access logs (x-loudou-decision, and the \
          filter state wasm.loudou), and clients how long a request was held (x-loudou-wait-ms). For \
          debugging: Envoy chooses the route again.",
     ),
@@ -207,7 +207,7 @@ fn content_type<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a 
     let value = header_value(cursor, report)?;
     let kinds = value.split_once('/');
     if kinds.is_none_or(|(kind, rest)| kind.is_empty() || rest.is_empty()) {
-        report.error(cursor, "not a content type", "type/subtype, as text/html");
+        report.error(cursor, "invalid content type", "type/subtype, as text/html");
         return None;
     }
     Some(value)
@@ -239,19 +239,19 @@ fn headers(cursor: &Cursor<'_, '_>, report: &mut Report) -> Vec<(String, String)
     headers
 }
 
-/// What is wrong with the name of a header, in lower case, and what is allowed.
+/// The problem with the name of a header, in lower case, and the allowed names.
 fn why_not(name: &str, is_there: bool) -> Option<(&'static str, &'static str)> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if NOT_SETTABLE.contains(&name) || NOT_SETTABLE_STARTS.iter().any(|s| name.starts_with(s)) {
         return Some((
-            "not a header to set here",
-            "names that neither the connection nor Loudou itself sets",
+            "this header cannot be set here",
+            "headers that neither the connection nor Loudou sets",
         ));
     }
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
-        return Some(("not a header name", "letters, digits and !#$%&'*+-.^_`|~"));
+        return Some(("invalid header name", "letters, digits and !#$%&'*+-.^_`|~"));
     }
-    is_there.then_some(("this header is there already", "each name once"))
+    is_there.then_some(("duplicate header", "each name once"))
 }
 
 fn header_value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
@@ -261,7 +261,7 @@ fn header_value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a 
     }
     report.error(
         cursor,
-        "not a header value",
+        "invalid header value",
         "printable ASCII, without spaces around it",
     );
     None

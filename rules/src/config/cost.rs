@@ -12,34 +12,34 @@ const DEFAULT: Field = Field::optional(
     "default",
     AMOUNT,
     "",
-    "The cost without the header, or if it says no such number. Without: 1.",
+    "The cost if the header is missing or invalid. Without: 1.",
 );
 const REQUEST_BYTES: Field = Field::optional(
     "request_bytes",
     Form::Integer(1, u32::MAX),
     "",
-    "One for each so many bytes of the body that are started, by the content length; at least one.",
+    "One unit per this many bytes of the content length, rounded up; at least one.",
 );
 /// A cost: a number, or [`COST`].
 pub(super) const COSTS: Form = Form::Or(&[
     Field::value(AMOUNT, ""),
     Field::value(Form::Defined("cost"), ""),
 ]);
-/// A cost that is no number.
+/// A cost that is not a fixed number.
 pub(super) const COST: Object = object!(
     [
         Field::optional(
             "header",
             HEADER_NAME,
             "",
-            "What this header says, a whole number from 1.",
+            "The value of this header, a whole number from 1.",
         ),
         DEFAULT,
         Field::optional(
             "max",
             AMOUNT,
             "",
-            "With `header`: more than this counts as this.",
+            "With `header`: the maximum cost. Larger values count as this.",
         ),
         REQUEST_BYTES,
     ],
@@ -55,11 +55,7 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
     let (default, max) = (fields.get("default"), fields.get("max"));
     if kind == "request_bytes" {
         for other in default.iter().chain(&max) {
-            report.error(
-                other,
-                "only beside `header`",
-                "nothing beside `request_bytes`",
-            );
+            report.error(other, "requires `header`", "`request_bytes` alone");
         }
         let bytes = value.integer_of(REQUEST_BYTES, report);
         return bytes.map(Cost::RequestBytes);
@@ -70,7 +66,7 @@ pub(super) fn cost(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cost>
         None => Some(1),
     };
     let least = default.unwrap_or(1);
-    let max = fields.need("max", "the most that a request may name", report);
+    let max = fields.need("max", "the maximum cost of a request", report);
     let max = max.and_then(|max| max.integer(least, MAX_AMOUNT, report));
     Some(Cost::Header {
         name: name?,

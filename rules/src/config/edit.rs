@@ -1,4 +1,4 @@
-//! Edits of rules: what they replace, and whether it fits what stays.
+//! Edits of rules: the replaced parts, and whether they fit the other parts.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::rule::{Mode, Override, Overrides, Rule};
 /// The parts of a rule that an edit may replace.
 const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
 
-/// What an edit of a rule replaces; `None` leaves a part as it is.
+/// The parts of a rule that an edit replaces; `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleEdit {
     /// New limits.
@@ -27,7 +27,7 @@ pub struct RuleEdit {
     /// A new penalty, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Option<Penalty>>,
-    /// Other overrides instead of all that there are.
+    /// New overrides, which replace all existing ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
 }
@@ -49,13 +49,13 @@ impl RuleEdit {
         }
     }
 
-    /// Whether it replaces nothing.
+    /// Whether the edit replaces nothing.
     pub const fn is_empty(&self) -> bool {
         let (limits, mode) = (self.limits.is_none(), self.mode.is_none());
         limits && mode && self.penalty.is_none() && self.overrides.is_none()
     }
 
-    /// Without the parts that `rule` has anyway.
+    /// The same edit without the parts that equal those of `rule`.
     #[must_use]
     pub fn beyond(self, rule: &Rule) -> Self {
         Self {
@@ -71,10 +71,10 @@ impl RuleEdit {
 pub fn parse_edit(document: &Value) -> Result<RuleEdit, Vec<Problem>> {
     let mut report = Report::default();
     let edit = edit(&Cursor::root(document), &mut report);
-    report.unless_wrong(edit)
+    report.unless_invalid(edit)
 }
 
-/// Reads what one key of a rule gets: `{"scale": 10}`, which its limits, if they are known, have to bear.
+/// Reads the override of one key: `{"scale": 10}`, which has to fit the rule's limits, if they are known.
 pub fn parse_override(
     pattern: &str,
     document: &Value,
@@ -84,7 +84,7 @@ pub fn parse_override(
     let cursor = Cursor::root(document);
     overrides::check_key(pattern, &cursor, &mut report);
     let value = overrides::one(&cursor, limits, &mut report);
-    report.unless_wrong(value)
+    report.unless_invalid(value)
 }
 
 /// The scales in a rule's overrides that are too large or too small for its limits.

@@ -38,7 +38,7 @@ pub fn fields_markdown() -> String {
     out
 }
 
-/// A row for each field of an object, and for those within it.
+/// A row for each field of an object, and for its nested fields.
 fn rows(object: &Object, place: &str, within: &[&str], out: &mut String) {
     for field in object.fields {
         let mut name = String::from(place);
@@ -48,7 +48,7 @@ fn rows(object: &Object, place: &str, within: &[&str], out: &mut String) {
     }
 }
 
-/// The fields within a form, if they are not listed above.
+/// The fields within a form, if they are not listed yet.
 fn below(form: Form, place: &str, within: &[&str], out: &mut String) {
     match form {
         // `not` is a match; limits, rules and defaults have tables of their own.
@@ -88,7 +88,7 @@ fn row(field: &Field, place: &str, out: &mut String) {
     out.extend([format!("| {} |\n", cells.join(" | "))]);
 }
 
-/// A text as code. A mark within it needs two around it.
+/// A text as code. A text that contains a backtick needs two around it.
 fn code(text: &str) -> String {
     if text.contains('`') {
         format!("`` {text} ``")
@@ -97,7 +97,7 @@ fn code(text: &str) -> String {
     }
 }
 
-/// What a form allows, in words.
+/// The values that a form allows, in words.
 fn values(form: Form) -> String {
     match form {
         Form::Integer(least, most) => format!("a whole number, {least} to {most}"),

@@ -9,36 +9,36 @@ use alloc::string::{String, ToString};
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{DURATION_FORM, Decimal, Nanos, RATE_FORM};
 
-/// Other names of fields and words, and the names that are written. Both are read.
+/// Aliases of fields and words, and their canonical names. Both are read.
 pub(super) const ALIASES: [(&str, &str); 3] = [
     ("share", "namespace"),
     ("peer", "client_cert"),
     ("gcra", "funnel"),
 ];
 
-/// The name that is written for an alias.
+/// The canonical name of an alias.
 pub(super) fn written_as(alias: &str) -> Option<&'static str> {
     let mut all = ALIASES.into_iter();
     all.find(|(other, _)| *other == alias).map(|(_, own)| own)
 }
 
-/// The other name of a field or a word.
+/// The alias of a field or a word.
 pub(super) fn alias_of(name: &str) -> Option<&'static str> {
     let mut all = ALIASES.into_iter();
     all.find(|(_, own)| *own == name).map(|(alias, _)| alias)
 }
 
-/// One field as it stands in rule files. Without a name: a value somewhere else, as in a list.
+/// One field of rule files. Without a name: a value in another place, such as a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// What it may hold.
+    /// The allowed values.
     pub form: Form,
     /// The default, as it would be written or in words, empty if there is nothing to write; `None` for a
     /// required field.
     pub default: Option<&'static str>,
-    /// What it means, in one sentence.
+    /// The meaning, in one sentence.
     pub doc: Doc,
 }
 
@@ -68,7 +68,7 @@ impl Field {
         }
     }
 
-    /// A value that is no field.
+    /// A value without a field name.
     pub(super) const fn value(form: Form, doc: &'static str) -> Self {
         Self::required("", form, doc)
     }
@@ -82,7 +82,7 @@ impl Field {
     }
 }
 
-/// A text for people. The filter never shows it, and its module has to be small: there it takes no place.
+/// A text for people. The filter never shows it, and its module has to be small: there it is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doc {
     #[cfg(feature = "words")]
@@ -109,7 +109,7 @@ impl Doc {
     }
 }
 
-/// What a field may hold.
+/// The form of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A whole number from the first to the second.
@@ -130,7 +130,7 @@ pub enum Form {
     Text(Text),
     /// A list.
     List(&'static List),
-    /// An object of names that the file makes up.
+    /// An object with arbitrary names.
     Map(&'static Names),
     /// An object with these fields.
     Object(&'static Object),
@@ -147,11 +147,11 @@ pub enum Form {
 /// A text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// A regular expression that it matches, unless empty.
+    /// A regular expression that the text matches, unless empty.
     pub pattern: Doc,
-    /// Whether it may not be empty.
+    /// Whether the text has to be non-empty.
     pub some: bool,
-    /// Its largest length, unless 0.
+    /// The maximum length, unless 0.
     pub longest: usize,
 }
 
@@ -182,20 +182,20 @@ pub struct List {
     pub fewest: usize,
     /// The most elements, unless 0.
     pub most: usize,
-    /// What each element is.
+    /// The form of each element.
     pub item: Field,
 }
 
-/// An object of names that the file makes up, each with a value of the same form.
+/// An object with arbitrary names, each with a value of the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The most names.
     pub most: usize,
-    /// What a name is.
+    /// The form of a name.
     pub name: Text,
     /// Names that are not allowed, in lower case, and beginnings of such names.
     pub not: [&'static [&'static str]; 2],
-    /// What each name has.
+    /// The form of each value.
     pub value: Form,
 }
 
@@ -206,7 +206,7 @@ pub struct Object {
     pub fields: &'static [Field],
     /// Their names.
     pub names: &'static [&'static str],
-    /// The names of which there is exactly one; the fields of these names have defaults.
+    /// The names of which exactly one is present; the fields of these names have defaults.
     pub choice: &'static [&'static str],
 }
 
@@ -240,7 +240,7 @@ pub(super) const fn names<const N: usize>(fields: &[Field; N]) -> [&'static str;
     names
 }
 
-/// The words of a list of words and what they stand for.
+/// The words of a list of words with their meanings.
 pub(super) const fn words<T, const N: usize>(pairs: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut words = [""; N];
     let mut from: &[(&'static str, T)] = pairs;
@@ -255,12 +255,12 @@ pub(super) const fn words<T, const N: usize>(pairs: &[(&'static str, T); N]) -> 
     words
 }
 
-/// What is allowed where a number of at most three decimals belongs.
+/// The allowed values of a number with at most three decimals.
 pub(super) fn decimal_form(least: Decimal, most: Decimal) -> String {
     format!("a number from {least} to {most} with at most 3 decimals")
 }
 
-/// What is allowed where a duration belongs.
+/// The allowed values of a duration.
 pub(super) fn duration_form([least, most]: [Nanos; 2]) -> String {
     format!("{DURATION_FORM}; from {least} to {most}")
 }

@@ -16,7 +16,7 @@ use crate::rule::{KeyPart, SourcePrefix};
 const MAX_LITERAL: usize = 64;
 /// The parts of a key that are one word.
 const WORDS: &[&str] = &["source", "path", "route", "method", "host", "client_cert"];
-/// The parts of a key that say more.
+/// The parts of a key that are objects.
 const PARTS: Object = object!(
     [
         part_of("header", HEADER_NAME, "The first value of this header."),
@@ -38,13 +38,13 @@ const PARTS: Object = object!(
         part_of(
             "metadata",
             METADATA_PATH,
-            "A text in the dynamic metadata of filters before this one: the name space, and the keys below \
+            "A text in the dynamic metadata of earlier filters: the namespace, and the keys below \
              it.",
         ),
         part_of(
             "path",
             Form::Defined("key_path"),
-            "The path without its query, or the start of it.",
+            "The path without its query, or its first segments.",
         ),
         part_of(
             "source",
@@ -69,7 +69,7 @@ pub(super) const KEY: List = List {
         Form::OneOf(&[
             Field::value(
                 Form::Word(WORDS),
-                "source: the trusted client address, of IPv6 the first 64 bits. path: the path without its \
+                "source: the trusted client address; for IPv6, its first 64 bits. path: the path without its \
                  query. route: the name of Envoy's route. host: without its port. client_cert: the first URI or DNS name of the client's certificate.",
             ),
             Field::value(Form::Object(&PARTS), ""),
@@ -82,7 +82,7 @@ const SEGMENTS: Field = Field::optional(
     "segments",
     Form::Integer(1, 64),
     "all",
-    "Only so many segments, from the first.",
+    "The number of segments, from the first.",
 );
 /// A path in a key.
 pub(super) const PATH: Object = object!([SEGMENTS]);
@@ -91,13 +91,13 @@ const V4_PREFIX: Field = Field::optional(
     "v4_prefix",
     Form::Integer(0, 32),
     "32",
-    "So many bits of an IPv4 address.",
+    "The prefix length for IPv4 addresses, in bits.",
 );
 const V6_PREFIX: Field = Field::optional(
     "v6_prefix",
     Form::Integer(0, 128),
     "64",
-    "So many bits of an IPv6 address.",
+    "The prefix length for IPv6 addresses, in bits.",
 );
 /// A source in a key.
 pub(super) const SOURCE: Object = object!([V4_PREFIX, V6_PREFIX]);

@@ -30,16 +30,16 @@ pub use phrase::{humanise, phrase};
 /// One algorithm in the rule file.
 struct Entry {
     name: &'static str,
-    /// What it does, in a sentence or two.
+    /// A description of one or two sentences.
     doc: Doc,
     fields: &'static [Field],
     read: Read,
-    /// What one such limit means.
+    /// The meaning of one such limit.
     #[cfg(feature = "words")]
     phrase: fn(&phrase::Phrase) -> Option<String>,
 }
 
-/// Reads an algorithm. `None` when a number by itself is wrong, which is reported then.
+/// Reads an algorithm. `None` if a number is invalid by itself; this is reported.
 type Read = fn(&Numbers<'_, '_>, &mut Report) -> Option<Result<Algorithm, BadNumbers>>;
 
 const ENTRIES: &[Entry] = &[
@@ -84,15 +84,19 @@ pub const COMMON: [&str; 2] = ["name", "algorithm"];
 const CAPACITY: Field = Field::required(
     "capacity",
     Form::Integer(1, MAX_AMOUNT),
-    "The most that is admitted at once, in cost units.",
+    "The maximum cost that is admitted at once.",
 );
-const RATE: Field = Field::required("rate", Form::Rate, "How fast capacity comes back.");
+const RATE: Field = Field::required(
+    "rate",
+    Form::Rate,
+    "The rate at which capacity is refilled.",
+);
 
 const MAX_WAIT_FIELD: Field = Field::optional(
     "max_wait",
     Form::Duration(&[Nanos::ZERO, MAX_WAIT]),
     "0s",
-    "How long a request may be held instead of being refused.",
+    "The maximum time that a request is held instead of being refused.",
 );
 
 /// The fields of the algorithm of that name, in the order of the documentation; empty for an unknown
@@ -107,7 +111,7 @@ fn known(name: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.name == name)
 }
 
-/// What each algorithm does.
+/// The description of each algorithm.
 pub(super) fn docs() -> impl Iterator<Item = (&'static str, &'static str)> {
     ENTRIES.iter().map(|entry| (entry.name, entry.doc.text()))
 }
@@ -123,11 +127,11 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in &cursors {
         let limit = limit(cursor, report);
-        // A limit with a problem of its own has taken its name, too.
+        // The name of an invalid limit is taken, too.
         if let Some(name) = own_name(cursor.value) {
             if names.contains(&name) {
                 let at = cursor.path().field("name");
-                let message = "another limit of this rule has this name";
+                let message = "duplicate limit name in this rule";
                 report.add(Problem::error(at, &Value::from(name), message));
                 continue;
             }
@@ -141,13 +145,13 @@ pub(super) fn limits(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Lim
     let limits = Limits::new(limits);
     if limits.is_none() {
         let bytes = MAX_BUCKET_WORDS.saturating_mul(size_of::<u64>());
-        let allowed = format!("limits that keep at most {bytes} bytes of state together");
+        let allowed = format!("limits with at most {bytes} bytes of state together");
         report.error(cursor, "too much state for one bucket", &allowed);
     }
     limits
 }
 
-/// The name of a limit: that of its algorithm where it has none.
+/// The name of a limit; by default that of its algorithm.
 fn own_name(limit: &Value) -> Option<&str> {
     let name = limit.get("name").filter(|name| !name.is_null());
     if let Some(name) = name {
@@ -208,8 +212,8 @@ fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry>
     known
 }
 
-/// What can be said of a limit whose algorithm is not known: fields that no algorithm has, and
-/// numbers that are wrong for all.
+/// The problems of a limit whose algorithm is unknown: fields that no algorithm has, and
+/// numbers that are invalid for all.
 fn look_over(cursor: &Cursor<'_, '_>, report: &mut Report) {
     let mut all: Vec<&str> = COMMON.to_vec();
     for field in ENTRIES.iter().flat_map(|entry| entry.fields) {
@@ -238,13 +242,19 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_, '_>, numbers: &Numbers<'_, '
         BadNumbers::Capacity => ("capacity", "out of range", CAPACITY.form.allowed()),
         BadNumbers::Rate => ("rate", "out of range", RATE.form.allowed()),
         BadNumbers::Drain => {
-            let allowed = format!("numbers with which a full bucket empties within {MAX_DRAIN}");
+            let allowed = format!(
+                "a capacity and a rate with which a full bucket empties within {MAX_DRAIN}"
+            );
             ("rate", "too slow for this capacity", allowed)
         }
         BadNumbers::Initial => ("initial", "above the capacity", "0 to capacity".to_string()),
         BadNumbers::Align => {
             let allowed = "process, or refill: interval".to_string();
-            ("align", "continuous refills lie on no clock", allowed)
+            (
+                "align",
+                "continuous refills have no periods to align",
+                allowed,
+            )
         }
         BadNumbers::Window => ("window", "out of range", windows::WINDOW.form.allowed()),
         BadNumbers::Slots => ("slots", "out of range", windows::SLOTS.form.allowed()),
@@ -252,7 +262,7 @@ fn bad_numbers(bad: BadNumbers, cursor: &Cursor<'_, '_>, numbers: &Numbers<'_, '
             let allowed = "capacity/slots, rounded up, to capacity".to_string();
             (
                 "slot_capacity",
-                "the capacity is out of reach with it",
+                "with this the capacity cannot be reached",
                 allowed,
             )
         }

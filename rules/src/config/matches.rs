@@ -20,9 +20,9 @@ pub(super) const MAX_PARTS: usize = 16;
 const MAX_NETWORKS: usize = 64;
 /// The longest text to match, in bytes.
 const MAX_TEXT: usize = 1024;
-/// How deep `not` may stand in `not`.
+/// The maximum nesting depth of `not`.
 const MAX_DEPTH: usize = 4;
-/// A list of tests, all of which hold.
+/// A list of tests, all of which have to pass.
 const fn tests(name: &'static str, item: &'static List, doc: &'static str) -> Field {
     Field::optional(name, Form::List(item), "", doc)
 }
@@ -53,22 +53,22 @@ pub(super) const MATCH: Object = object!([
         "host",
         Form::Defined("host"),
         "",
-        "The host that the client names, without its port.",
+        "The requested host (Host or :authority), without its port.",
     ),
     tests(
         "headers",
         &parts(Form::Defined("header")),
-        "Tests of headers; all must hold.",
+        "Tests of headers; all must pass.",
     ),
     tests(
         "query",
         &parts(Form::Defined("query")),
-        "Tests of query parameters; all must hold.",
+        "Tests of query parameters; all must pass.",
     ),
     tests(
         "cookies",
         &parts(Form::Defined("cookie")),
-        "Tests of cookies; all must hold.",
+        "Tests of cookies; all must pass.",
     ),
     Field::optional(
         "source",
@@ -81,7 +81,7 @@ pub(super) const MATCH: Object = object!([
             ),
         }),
         "all",
-        "Any of these networks has the client's address, as Envoy trusts it.",
+        "The trusted client address is in any of these networks.",
     ),
     Field::optional(
         "route",
@@ -92,20 +92,20 @@ pub(super) const MATCH: Object = object!([
     tests(
         "metadata",
         &parts(Form::Defined("metadata")),
-        "Tests of texts in the dynamic metadata of filters before this one; all must hold.",
+        "Tests of texts in the dynamic metadata of earlier filters; all must pass.",
     ),
     Field::optional(
         "not",
         Form::Defined("match"),
         "",
-        "This must not hold. At most 4 in one another.",
+        "Requests that match this are excluded. At most 4 levels deep.",
     ),
 ]);
 
 /// A test of a value: `test!("header", exact)`.
 macro_rules! test {
     ($what:literal, present) => {
-        Field::optional("present", Form::Boolean, "", "Whether it is there.")
+        Field::optional("present", Form::Boolean, "", "Whether it is present.")
     };
     ($what:literal, exact) => {
         test!("exact", TEXT, concat!("The ", $what, " is this text."))
@@ -166,7 +166,7 @@ pub(super) const COOKIE: Object = tested!(Field::required("name", COOKIE_NAME, "
 pub(super) const METADATA: Object = tested!(Field::required(
     "path",
     METADATA_PATH,
-    "The name space, and the keys below it."
+    "The namespace, and the keys below it."
 ));
 
 const HOST_TESTS: &[&str] = &["exact", "prefix", "suffix"];
@@ -196,7 +196,7 @@ pub(super) const PATH: Object = object!(
         path_like(
             "prefix",
             "^/[^?#]*$",
-            "It starts with this text, on whole segments: /reply is for /reply and /reply/7, not for \
+            "It starts with this text, on whole segments: /reply matches /reply and /reply/7, not \
              /replyall.",
         ),
         path_like("exact", "^/[^?#]*$", "It is this text."),
@@ -204,7 +204,7 @@ pub(super) const PATH: Object = object!(
         path_like(
             "template",
             "^/[^?#]*$",
-            "It has these segments; {name} is any one: /users/{id} is for /users/7, not for \
+            "It has these segments; {name} is any one: /users/{id} matches /users/7, not \
              /users/7/posts.",
         ),
         test!("path", regex),
@@ -218,8 +218,8 @@ pub(super) fn matches(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Ma
 
 fn nested(cursor: &Cursor<'_, '_>, depth: usize, report: &mut Report) -> Option<Match> {
     if depth > MAX_DEPTH {
-        let allowed = format!("at most {MAX_DEPTH} deep");
-        report.error(cursor, "`not` in too many others", &allowed);
+        let allowed = format!("at most {MAX_DEPTH} levels");
+        report.error(cursor, "`not` is nested too deeply", &allowed);
         return None;
     }
     let fields = cursor.object(MATCH.names, report)?;
@@ -275,16 +275,16 @@ fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
     }
     let text = value.text(MAX_TEXT, report)?;
     let (fits, message, allowed) = match kind {
-        "suffix" => (true, "not the end of a path", "a text that has no query"),
+        "suffix" => (true, "invalid path suffix", "a text without a query"),
         "template" => (
             text.starts_with('/') && text.split('/').all(is_segment),
-            "not a template",
+            "invalid template",
             "a path like /users/{id}, where {id} is one whole segment",
         ),
         _ => (
             text.starts_with('/'),
-            "not a path",
-            "a path that starts with / and has no query",
+            "invalid path",
+            "a path that starts with /, without a query",
         ),
     };
     if !fits || text.contains(['?', '#']) {
@@ -300,7 +300,7 @@ fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<PathMatch> {
     })
 }
 
-/// Whether braces only stand around a whole segment.
+/// Whether braces only enclose whole segments.
 fn is_segment(segment: &str) -> bool {
     let name = segment.strip_prefix('{').and_then(|s| s.strip_suffix('}'));
     let inner = name.unwrap_or(segment);
@@ -311,11 +311,11 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     let fields = cursor.object(HOST.names, report)?;
     let (_, value) = fields.one_of(HOST.choice, report)?;
     let text = value.text(MAX_NAME, report)?;
-    // An address in brackets has colons, a host has none but before its port.
+    // An address in brackets has colons; other hosts have a colon only before the port.
     let has_port = text.contains(':') && !text.contains(['[', ']']);
     if has_port || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         let bare = text.split([':', '/']).find(|part| part.contains('.'));
-        let problem = value.wrong("not a host");
+        let problem = value.wrong("invalid host");
         let problem = problem.allowed("a host without scheme, port and path: example.com");
         report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
@@ -328,7 +328,7 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
     })
 }
 
-/// The only one of the tests `kinds` that is there.
+/// The only one of the tests `kinds` that is present.
 fn test(fields: &Fields<'_, '_>, kinds: &[&'static str], report: &mut Report) -> Option<Test> {
     let (kind, value) = fields.one_of(kinds, report)?;
     if kind == "present" {
@@ -350,7 +350,7 @@ fn pattern(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Pattern> {
     let text = cursor.text(MAX_PATTERN, report)?;
     let pattern = Pattern::new(text);
     if let Err(wrong) = &pattern {
-        let message = format!("not a regular expression: {wrong}");
+        let message = format!("invalid regular expression: {wrong}");
         let allowed = "a small pattern for the whole value, like /v[0-9]+/.*";
         report.error(cursor, &message, allowed);
     }
@@ -373,7 +373,7 @@ fn named_test(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) -> Opti
 fn network(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Cidr> {
     let (message, meant) = match Cidr::parse(cursor.value.as_str().unwrap_or_default()) {
         Ok(cidr) => return Some(cidr),
-        Err(CidrError::Form) => ("not a network", None),
+        Err(CidrError::Form) => ("invalid network", None),
         Err(CidrError::HostBits(meant)) => (
             "the address has bits beyond the prefix",
             Some(meant.to_string()),

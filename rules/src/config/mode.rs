@@ -12,7 +12,7 @@ pub(super) const MODE: Field = Field::optional(
     "mode",
     Form::Word(&words(&MODES)),
     "enforce",
-    "Whether refusals are carried out: enforce, shadow (only counted), or off (the rule is not asked).",
+    "Whether refusals are enforced: enforce, shadow (only counted), or off (the rule is skipped).",
 );
 
 /// The words of the field `mode`.

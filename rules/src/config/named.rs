@@ -14,21 +14,21 @@ pub(super) const MAX_NAME: usize = 256;
 /// The longest path of metadata.
 pub(super) const MAX_METADATA: usize = 8;
 
-/// A header's name, as a test or a key has it.
+/// The name of a header in a test or a key.
 pub(super) const HEADER_NAME: Form =
     Form::Text(Text::like("^[A-Za-z0-9!#$%&'*+.^_`|~:-]+$", MAX_NAME));
 pub(super) const QUERY_NAME: Form =
     Form::Text(Text::like("^[^\\u0000-\\u001f\\u007f-\\u009f]+$", MAX_NAME));
 pub(super) const COOKIE_NAME: Form =
     Form::Text(Text::like("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", MAX_NAME));
-/// The name space of metadata, and the keys below it.
+/// The namespace of metadata, and the keys below it.
 pub(super) const METADATA_PATH: Form = Form::List(&List {
     fewest: 2,
     most: MAX_METADATA,
     item: Field::value(QUERY_NAME, "One step."),
 });
 
-/// What has a name.
+/// The kinds of named values.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Header,
@@ -42,17 +42,17 @@ pub(super) fn name(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) ->
     let (fits, message, allowed) = match kind {
         Named::Header => (
             text.bytes().all(|b| token(b) || b == b':'),
-            "not a header name",
+            "invalid header name",
             "letters, digits and !#$%&'*+-.^_`|~",
         ),
         Named::Query => (
             !text.contains(char::is_control),
-            "not the name of a query parameter",
+            "invalid query parameter name",
             "a text without control characters, decoded",
         ),
         Named::Cookie => (
             text.bytes().all(token),
-            "not the name of a cookie",
+            "invalid cookie name",
             "letters, digits and !#$%&'*+-.^_`|~",
         ),
     };
@@ -67,13 +67,13 @@ pub(super) fn name(cursor: &Cursor<'_, '_>, kind: Named, report: &mut Report) ->
 }
 
 pub(super) const METADATA_FORM: &str =
-    "a name space and keys: [envoy.filters.http.jwt_authn, payload, sub]";
+    "a namespace and keys: [envoy.filters.http.jwt_authn, payload, sub]";
 
-/// The name space of metadata, and the keys below it.
+/// The namespace of metadata, and the keys below it.
 pub(super) fn metadata_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Vec<String>> {
     let count = cursor.value.as_array().map(Vec::len);
     if count.is_some_and(|count| !(2..=MAX_METADATA).contains(&count)) {
-        let message = "too short or too long a path";
+        let message = "the path is too short or too long";
         let allowed = format!("2 to {MAX_METADATA} steps, {METADATA_FORM}");
         report.error(cursor, message, &allowed);
         return None;
@@ -82,7 +82,7 @@ pub(super) fn metadata_path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Opt
         let text = step.text(MAX_NAME, report)?;
         if text.contains(char::is_control) {
             let allowed = "a text without control characters";
-            report.error(step, "not a key of metadata", allowed);
+            report.error(step, "invalid metadata key", allowed);
             return None;
         }
         Some(text.to_string())
@@ -100,7 +100,7 @@ pub(super) fn method(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Str
         return Some(text.to_string());
     }
     let upper = text.to_ascii_uppercase();
-    let problem = cursor.wrong("not a method");
+    let problem = cursor.wrong("invalid method");
     report.add(
         problem
             .allowed("upper-case names: GET, POST, …")

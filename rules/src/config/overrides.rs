@@ -30,14 +30,19 @@ const SCALE: Field = Field::optional(
         Decimal::from_thousandths(1_000_000),
     ),
     "",
-    "The rule's limits, with this many times as much of everything that counts cost units, rounded up; \
-     times stay.",
+    "A factor for all numbers of the rule's limits that count cost units, rounded up; \
+    times stay unchanged.",
 );
-/// What one key gets that is no word: exactly one of these.
+/// An override of one key that is not a word: exactly one of these.
 pub(super) const OVERRIDE: Object = object!(
     [
         SCALE,
-        Field::optional("limits", Form::Defined("limits"), "", "Other limits."),
+        Field::optional(
+            "limits",
+            Form::Defined("limits"),
+            "",
+            "Limits that replace the rule's."
+        ),
     ],
     &["scale", "limits"]
 );
@@ -55,7 +60,7 @@ pub(super) const OVERRIDES: Names = Names {
 /// The longest window and the longest ban of a penalty.
 const MAX_SPAN: Nanos = Nanos::from_secs(31 * 86_400);
 const SPAN: Form = Form::Duration(&[Nanos::from_millis(1), MAX_SPAN]);
-/// Each ban as long as the one before.
+/// Each ban is as long as the previous one.
 const FACTOR: Decimal = Decimal::from_thousandths(1_000);
 const MAX_FACTOR: Decimal = Decimal::from_thousandths(100_000);
 
@@ -64,25 +69,25 @@ pub(super) const PENALTY: Object = object!([
     Field::required(
         "after",
         Form::Integer(1, 10_000),
-        "So many refusals of a key are a ban."
+        "Number of refusals that trigger a ban."
     ),
     Field::required(
         "within",
         SPAN,
-        "In a window of this length, which begins with a refusal."
+        "The window in which refusals are counted; it begins with a refusal."
     ),
-    Field::required("ban", SPAN, "How long the first ban is."),
+    Field::required("ban", SPAN, "The duration of the first ban."),
     Field::optional(
         "factor",
         Form::Decimal(FACTOR, MAX_FACTOR),
         "1",
-        "How many times as long each further ban is."
+        "The factor by which each further ban is longer."
     ),
     Field::optional(
         "max",
         SPAN,
         "as long as `ban`",
-        "The longest ban, and how long after a ban it is forgotten."
+        "The maximum duration of a ban, and the time after which a past ban is forgotten."
     ),
 ]);
 
@@ -109,7 +114,7 @@ pub(super) fn overrides(
     overrides
 }
 
-/// Reads what one key gets, in a rule with these limits.
+/// Reads the override of one key of a rule with these limits.
 pub(super) fn one(
     cursor: &Cursor<'_, '_>,
     rule: Option<&Limits>,
@@ -130,12 +135,12 @@ pub(super) fn one(
     Some(Override::Scale(scale))
 }
 
-/// What is wrong with a scale that the rule's limits cannot bear.
+/// The problem of a scale that exceeds the bounds of the rule's limits.
 pub(super) fn misfit(at: Path, scale: Decimal) -> Problem {
     let written = serde_json::to_vec(&scale).unwrap_or_default();
     let value = serde_json::from_slice(&written).unwrap_or_default();
     let allowed = "a scale with which the rule's limits stay within their bounds";
-    Problem::error(at, &value, "too much for the rule's limits").allowed(allowed)
+    Problem::error(at, &value, "out of range for the rule's limits").allowed(allowed)
 }
 
 fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
@@ -150,25 +155,25 @@ fn word(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Override> {
     known.map(|(_, value)| value)
 }
 
-/// Whether a rule may have such a key; it is written as keys are shown.
+/// Whether the key is valid; its form is that in which buckets show keys.
 pub(super) fn check_key(pattern: &str, at: &Cursor<'_, '_>, report: &mut Report) -> bool {
     let key = pattern.strip_suffix('*').unwrap_or(pattern);
     let problem = |message: &str, allowed: &str| at.wrong_name(message).allowed(allowed);
     if pattern.is_empty() || key.len() > MAX_KEY {
-        let allowed = format!("a key of 1 to {MAX_KEY} bytes, or the beginning of one and *");
-        report.add(problem("not a key", &allowed));
+        let allowed = format!("a key of 1 to {MAX_KEY} bytes, or a prefix of one and *");
+        report.add(problem("invalid key", &allowed));
         return false;
     }
     if is_printable(key) {
         return true;
     }
     let escaped = escape(pattern);
-    let allowed = "a key as the buckets show it: other than printable ASCII is written %XX";
-    report.add(problem("no key is like this", allowed).suggest(Some(&escaped)));
+    let allowed = "a key as buckets show it: bytes that are not printable ASCII as %XX";
+    report.add(problem("invalid characters in a key", allowed).suggest(Some(&escaped)));
     false
 }
 
-/// Whether a request may have such a key.
+/// Whether a request may have this key.
 pub fn is_key(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY && is_printable(key)
 }
@@ -177,7 +182,7 @@ fn is_printable(key: &str) -> bool {
     key.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// A text with what no key has written as keys have it.
+/// A text with the bytes that keys cannot have escaped.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! What is wrong in a rule file: the place, the value, what is allowed, and a guess at what was meant.
+//! A problem in a rule file: the place, the value, the allowed values, and a suggestion.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -72,33 +72,33 @@ impl fmt::Display for Path {
     }
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The file cannot be used.
     #[default]
     Error,
-    /// It can, but probably does not do what was meant.
+    /// The file is valid, but this is probably a mistake.
     Warning,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Error or warning.
     pub severity: Severity,
-    /// Where.
+    /// The place.
     pub path: Path,
-    /// Whether it is the field's name that is wrong, not its value.
+    /// Whether the field's name is wrong, not its value.
     pub at_name: bool,
     /// The value that was found, as JSON, shortened; empty when something is missing.
     pub value: String,
-    /// What is wrong with it.
+    /// The description of the problem.
     pub message: String,
-    /// What is allowed, if that is short enough to say.
+    /// The allowed values, if they are short enough to list.
     pub allowed: Option<String>,
-    /// What was probably meant.
+    /// A suggested correction.
     pub suggestion: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl Problem {
         }
     }
 
-    /// The same as a warning.
+    /// The same problem as a warning.
     #[must_use]
     pub fn warning(self) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Problem {
         }
     }
 
-    /// With what is allowed.
+    /// The same problem with the allowed values.
     #[must_use]
     pub fn allowed(self, allowed: impl Into<String>) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Problem {
         }
     }
 
-    /// With what was probably meant.
+    /// The same problem with a suggestion.
     #[must_use]
     pub fn suggest(self, suggestion: Option<&str>) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Control characters spelled out: problems are shown on terminals and in logs.
+/// Escapes control characters: problems are shown on terminals and in logs.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Reading a JSON tree field by field, and going on after a problem so that all are found.
+//! Reading a JSON tree field by field. Reading continues after a problem, so that all are found.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,17 +11,17 @@ use super::grammar::{Field, Form, alias_of, decimal_form, written_as};
 use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
 
-/// A value and the place where it stands: which one it is in, and so on. That is put into a [`Path`]
-/// only when something is wrong with it.
+/// A value and its place: the parent value, and so on. The place becomes a [`Path`] only if the value
+/// has a problem.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a, 'c> {
     pub(crate) value: &'a Value,
-    within: Option<(&'c Self, Place<'a>)>,
+    within: Option<(&'c Self, Position<'a>)>,
 }
 
-/// Where a value stands in the one that it is in.
+/// The position of a value in its parent.
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+enum Position<'a> {
     Field(&'a str),
     Index(usize),
 }
@@ -41,8 +41,8 @@ impl Report {
         self.add(at.wrong(message).allowed(allowed));
     }
 
-    /// What was read, unless something is wrong with it. Warnings are no reason to refuse it.
-    pub(crate) fn unless_wrong<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
+    /// The value that was read, unless it has errors. Warnings do not reject it.
+    pub(crate) fn unless_invalid<T>(self, read: Option<T>) -> Result<T, Vec<Problem>> {
         let wrong = |problem: &Problem| problem.severity == Severity::Error;
         match read {
             Some(read) if !self.problems.iter().any(wrong) => Ok(read),
@@ -66,7 +66,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    const fn inside(&'c self, place: Place<'a>, value: &'a Value) -> Self {
+    const fn inside(&'c self, place: Position<'a>, value: &'a Value) -> Self {
         Self {
             value,
             within: Some((self, place)),
@@ -78,14 +78,14 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Self { value, ..*self }
     }
 
-    /// Where it stands in the document.
+    /// The place in the document.
     pub(crate) fn path(&self) -> Path {
         let mut steps = Vec::new();
         let mut at = self;
         while let Some((parent, place)) = at.within {
             steps.push(match place {
-                Place::Field(name) => Step::Field(name.to_string()),
-                Place::Index(index) => Step::Index(index),
+                Position::Field(name) => Step::Field(name.to_string()),
+                Position::Index(index) => Step::Index(index),
             });
             at = parent;
         }
@@ -93,12 +93,12 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Path::from(steps)
     }
 
-    /// What is wrong with it.
+    /// A problem with the value.
     pub(crate) fn wrong(&self, message: &str) -> Problem {
         Problem::error(self.path(), self.value, message)
     }
 
-    /// What is wrong with its name.
+    /// A problem with the field's name.
     pub(crate) fn wrong_name(&self, message: &str) -> Problem {
         Problem {
             at_name: true,
@@ -106,9 +106,9 @@ impl<'a, 'c> Cursor<'a, 'c> {
         }
     }
 
-    /// Reports that it is not what it has to be.
+    /// Reports a value of the wrong type.
     fn misplaced(&self, what: &str, allowed: &str, report: &mut Report) {
-        let message = format!("{} where {what} belongs", kind(self.value));
+        let message = format!("{} instead of {what}", kind(self.value));
         report.error(self, &message, allowed);
     }
 
@@ -125,9 +125,9 @@ impl<'a, 'c> Cursor<'a, 'c> {
         };
         for (name, value) in map {
             if !allowed.contains(&name.as_str()) {
-                let field = self.inside(Place::Field(name), value);
-                if let Some(own) = written_as(name).filter(|own| allowed.contains(own)) {
-                    field.check_alias(map.get(own), own, report);
+                let field = self.inside(Position::Field(name), value);
+                if let Some(canonical) = written_as(name).filter(|name| allowed.contains(name)) {
+                    field.check_alias(map.get(canonical), canonical, report);
                     continue;
                 }
                 let problem = field.wrong("unknown field");
@@ -143,22 +143,25 @@ impl<'a, 'c> Cursor<'a, 'c> {
         Some(Fields { map, of: self })
     }
 
-    /// Reports a field that is there under another name, too.
-    fn check_alias(&self, own: Option<&Value>, name: &str, report: &mut Report) {
-        if !self.value.is_null() && own.is_some_and(|value| !value.is_null()) {
-            let message = format!("another name of `{name}`, which is given, too");
-            report.add(self.wrong_name(&message).allowed("one of the two names"));
+    /// Reports a field that is given under both of its names.
+    fn check_alias(&self, canonical: Option<&Value>, name: &str, report: &mut Report) {
+        if !self.value.is_null() && canonical.is_some_and(|value| !value.is_null()) {
+            let message = format!("alias of `{name}`, which is also given");
+            report.add(
+                self.wrong_name(&message)
+                    .allowed("only one of the two names"),
+            );
         }
     }
 
-    /// The fields of an object that may have any: `form`.
+    /// The fields of an object with arbitrary names: `form`.
     pub(crate) fn members(&'c self, form: &str, report: &mut Report) -> Vec<(&'a str, Self)> {
         let Some(map) = self.value.as_object() else {
             self.misplaced("an object", form, report);
             return Vec::new();
         };
         let member = |(name, value): (&'a String, &'a Value)| {
-            let place = Place::Field(name);
+            let place = Position::Field(name);
             (name.as_str(), self.inside(place, value))
         };
         map.iter().map(member).collect()
@@ -170,7 +173,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
             self.misplaced("a list", "a list", report);
             return None;
         };
-        let at = |(index, value)| self.inside(Place::Index(index), value);
+        let at = |(index, value)| self.inside(Position::Index(index), value);
         Some(list.iter().enumerate().map(at).collect())
     }
 
@@ -186,7 +189,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         None
     }
 
-    /// A whole number from `least` to `most`. Envoy hands numbers of a Struct over as doubles, so
+    /// A whole number from `least` to `most`. Envoy passes numbers of a Struct as doubles, so
     /// `15.0` is 15.
     pub(crate) fn integer(&self, least: u32, most: u32, report: &mut Report) -> Option<u32> {
         let number = self.value.as_u64().or_else(|| whole(self.value));
@@ -220,7 +223,10 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// A whole number within the bounds of a field.
-    #[expect(clippy::inline_always, reason = "only the bounds remain of the field")]
+    #[expect(
+        clippy::inline_always,
+        reason = "only the field's bounds remain in the code"
+    )]
     #[inline(always)]
     pub(crate) fn integer_of(&self, field: Field, report: &mut Report) -> Option<u32> {
         match field.form {
@@ -230,7 +236,10 @@ impl<'a, 'c> Cursor<'a, 'c> {
     }
 
     /// A number within the bounds of a field.
-    #[expect(clippy::inline_always, reason = "only the bounds remain of the field")]
+    #[expect(
+        clippy::inline_always,
+        reason = "only the field's bounds remain in the code"
+    )]
     #[inline(always)]
     pub(crate) fn decimal_of(&self, field: Field, report: &mut Report) -> Option<Decimal> {
         match field.form {
@@ -248,14 +257,14 @@ impl<'a, 'c> Cursor<'a, 'c> {
         boolean
     }
 
-    /// A word out of a few, and what it stands for.
+    /// The meaning of one of these words.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)], report: &mut Report) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let place = self.which(&names, report)?;
         words.get(place).map(|(_, meaning)| *meaning)
     }
 
-    /// Which of these words it is. Envoy reads YAML's bare `off` as false.
+    /// The position of the word in the list. Envoy reads YAML's bare `off` as false.
     fn which(&self, names: &[&str], report: &mut Report) -> Option<usize> {
         let found = match self.value {
             Value::Bool(false) => Some("off"),
@@ -271,14 +280,14 @@ impl<'a, 'c> Cursor<'a, 'c> {
 }
 
 impl<'a, 'c> Fields<'a, 'c> {
-    /// The field `name`, if it is there, by this name or its alias. JSON's null counts as absent.
+    /// The field `name`, if it is present under this name or its alias. JSON's null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         self.named(name).or_else(|| self.named(alias_of(name)?))
     }
 
     fn named(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         let (name, value) = self.map.get_key_value(name)?;
-        let field = self.of.inside(Place::Field(name), value);
+        let field = self.of.inside(Position::Field(name), value);
         (!value.is_null()).then_some(field)
     }
 
@@ -301,7 +310,7 @@ impl<'a, 'c> Fields<'a, 'c> {
         self.of.with(&Value::Null).wrong(&message).allowed(form)
     }
 
-    /// The only one of the fields `names` that is there; none or several are reported.
+    /// The only one of the fields `names` that is present; none or several are reported.
     pub(crate) fn one_of(
         &self,
         names: &[&'static str],
@@ -315,9 +324,9 @@ impl<'a, 'c> Fields<'a, 'c> {
             return first;
         }
         let message = if first.is_none() {
-            "nothing chosen"
+            "none of the fields is given"
         } else {
-            "several chosen"
+            "more than one of the fields is given"
         };
         let allowed = format!("exactly one of {}", names.join(", "));
         report.error(&self.of.with(&Value::Null), message, &allowed);
@@ -339,7 +348,7 @@ pub(super) fn several<T>(
     read_ones
 }
 
-/// The same for whatever is read: one copy of it in the code.
+/// The part of [`several`] that does not depend on the type, so that the code has one copy of it.
 fn each(
     cursor: &Cursor<'_, '_>,
     most: usize,
@@ -350,7 +359,7 @@ fn each(
         return;
     };
     if cursors.len() > most {
-        report.error(cursor, "too long a list", &format!("at most {most}"));
+        report.error(cursor, "the list is too long", &format!("at most {most}"));
         return;
     }
     for cursor in &cursors {

@@ -34,88 +34,88 @@ pub(super) const RULE: Object = object!([
         "match",
         Form::Defined("match"),
         "all",
-        "Which requests it is for; all given parts must hold.",
+        "The requests that the rule matches; all given parts must match.",
     ),
     part(
         "when",
         Form::Defined("when"),
         "always",
-        "Only while an upstream fails: the rule applies to requests for an upstream of whose latest \
-         responses too large a share are errors.",
+        "Only while an upstream fails: the rule applies to requests for an upstream when too many of its \
+         recent responses are errors.",
     ),
     part(
         "key",
         Form::Defined("key"),
         "",
-        "Which bucket a request goes to: one for each combination of these parts. []: one bucket for all.",
+        "The key of the bucket: one bucket per combination of these parts. []: one bucket for all requests.",
     ),
     part(
         "on_missing_key",
         Form::Word(&words(&MISSING)),
         "skip",
-        "What a request gets that lacks a part of the key: skip this rule, refuse, or share one bucket \
+        "The decision for requests without a part of the key: skip this rule, refuse, or share one bucket \
          with all such requests.",
     ),
     part(
         "limits",
         Form::Defined("limits"),
         "",
-        "What a bucket holds. A request passes all limits or takes from none.",
+        "The limits of a bucket. A request passes all limits or takes from none.",
     ),
     part(
         "cost",
         cost::COSTS,
         "1",
-        "What a request takes, in cost units: a number, what a header says, or by the length of the body.",
+        "The cost of a request: a number, the value of a header, or by the length of the body.",
     ),
     mode::MODE,
     part(
         "shadows",
         Form::Text(NAME),
         "",
-        "The rule whose limits this one, in shadow mode, is to be compared with.",
+        "The rule with which this one, in shadow mode, is compared.",
     ),
     part(
         "stop",
         Form::Boolean,
         "false",
-        "Whether later rules are skipped for a request that this one is for, but for those in shadow mode. \
+        "Whether later rules are skipped for a request that this rule matches, except those in shadow mode. \
          In shadow mode it has no effect.",
     ),
     part(
         "on_error",
         Form::Word(&words(&ERRORS)),
         "admit",
-        "What a request gets when the store gives up; counted either way.",
+        "The decision for a request when the store fails; such failures are counted in both cases.",
     ),
     part(
         "overrides",
         Form::Defined("overrides"),
         "",
-        "What some keys get instead of the limits. A key is written as the buckets show it; a * at its end \
-         stands for anything.",
+        "Exceptions from the limits for some keys. A key is written as buckets show it; a * at its end \
+         matches any rest.",
     ),
     part(
         "penalty",
         Form::Defined("penalty"),
         "",
-        "What becomes of keys that are refused too often: they are banned.",
+        "Bans for keys that are refused too often.",
     ),
     part(
         "refuse",
         Form::Defined("refuse"),
         "",
-        "What refused requests are answered.",
+        "The response to refused requests.",
     ),
     part(
         "respond",
         Form::Defined("respond"),
         "",
-        "What responses carry."
+        "Headers of responses."
     ),
 ]);
 const NAME: Text = Text::like("^[a-z0-9-]{1,63}$", 0);
-/// The fields that a rule has to have unless the defaults have them, and what is allowed there.
+/// The fields that are required unless the defaults have them, and their allowed values.
 pub(super) const NEEDED: [(&str, &str); 2] = [
     ("key", "a list of key parts; [] for one bucket for all"),
     ("limits", "a list of limits"),
@@ -130,16 +130,16 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
     _ => RULE,
 };
 
-/// The fields of a rule, with the defaults behind them.
+/// The fields of a rule, with the defaults as a fallback.
 struct WithDefaults<'a, 'c> {
-    own: Option<&'c Fields<'a, 'c>>,
+    given: Option<&'c Fields<'a, 'c>>,
     defaults: Option<&'c Fields<'a, 'c>>,
 }
 
 impl<'a, 'c> WithDefaults<'a, 'c> {
     fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
-        let own = self.own.and_then(|own| own.get(name));
-        own.or_else(|| self.defaults?.get(name))
+        let given = self.given.and_then(|given| given.get(name));
+        given.or_else(|| self.defaults?.get(name))
     }
 
     fn word<T: Copy + Default>(&self, name: &str, words: &[(&str, T)], report: &mut Report) -> T {
@@ -149,8 +149,8 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
     }
 }
 
-/// What the fields of a rule say that `defaults` may have, too; `None` where a field is wrong, and of
-/// those that a rule has to have where it is absent.
+/// The fields of a rule that `defaults` may have, too. `None` for an invalid field, and for an absent
+/// field that is required.
 struct Parts {
     matches: Option<Match>,
     when: Option<When>,
@@ -225,16 +225,16 @@ pub(super) fn rule(
     defaults: Option<&Fields<'_, '_>>,
     report: &mut Report,
 ) -> Option<Rule> {
-    let own = cursor.object(RULE.names, report)?;
-    let name = own.need("name", "1 to 63 of a-z, 0-9 and -", report);
+    let given = cursor.object(RULE.names, report)?;
+    let name = given.need("name", "1 to 63 of a-z, 0-9 and -", report);
     let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
     let fields = WithDefaults {
-        own: Some(&own),
+        given: Some(&given),
         defaults,
     };
     for (name, form) in NEEDED {
         if fields.get(name).is_none() {
-            own.need(name, form, report);
+            given.need(name, form, report);
         }
     }
     let parts = Parts::read(&fields, report);
@@ -261,10 +261,10 @@ pub(super) fn rule(
     Some(rule)
 }
 
-/// Reports what is wrong in the defaults, whether a rule goes by them yet or not.
+/// Reports the problems of the defaults, even if no rule uses them.
 pub(super) fn check_defaults(defaults: &Fields<'_, '_>, report: &mut Report) {
     let fields = WithDefaults {
-        own: None,
+        given: None,
         defaults: Some(defaults),
     };
     Parts::read(&fields, report);

@@ -1,4 +1,4 @@
-//! Reading a request that somebody wants explained: `{"method": "POST", "path": "/reply", "headers":
+//! Reading a request to explain: `{"method": "POST", "path": "/reply", "headers":
 //! {"x-user-id": "alice"}, "source": "10.0.0.1", …}`, every field optional.
 
 use alloc::borrow::Cow;
@@ -33,11 +33,11 @@ const MAX_TEXT: usize = 8 * 1024;
 /// The most values of headers, and the most of metadata.
 const MAX_VALUES: usize = 100;
 
-/// Reads a sample: a `GET /` where it is silent. Its texts stay in `document`.
+/// Reads a sample; the default request is `GET /`. Its texts stay in `document`.
 pub fn parse_sample(document: &Value) -> Result<Sample<'_>, Vec<Problem>> {
     let mut report = Report::default();
     let sample = sample(&Cursor::root(document), &mut report);
-    report.unless_wrong(sample)
+    report.unless_invalid(sample)
 }
 
 fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>> {
@@ -86,13 +86,14 @@ type Reader<'a> = fn(&Cursor<'a, '_>, &mut Report) -> Option<&'a str>;
 
 fn path<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     let text = cursor.text(MAX_TEXT, report)?;
-    let is_odd = |c: char| c.is_control() || c == ' ';
-    if (text.starts_with('/') || text == "*") && !text.contains(is_odd) {
+    let is_not_allowed = |c: char| c.is_control() || c == ' ';
+    if (text.starts_with('/') || text == "*") && !text.contains(is_not_allowed) {
         return Some(text);
     }
     let meant = format!("/{text}");
-    let meant = Some(meant.as_str()).filter(|_| !text.starts_with('/') && !text.contains(is_odd));
-    let problem = cursor.wrong("not a path");
+    let meant =
+        Some(meant.as_str()).filter(|_| !text.starts_with('/') && !text.contains(is_not_allowed));
+    let problem = cursor.wrong("invalid path");
     let allowed = "a path that starts with /, with its query: /reply?x=1";
     report.add(problem.allowed(allowed).suggest(meant));
     None
@@ -103,7 +104,7 @@ fn host<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> {
     if text.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
         return Some(text);
     }
-    let problem = cursor.wrong("not a host");
+    let problem = cursor.wrong("invalid host");
     let meant = text.split('/').find(|part| part.contains('.'));
     report.add(
         problem
@@ -121,7 +122,7 @@ fn address<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<&'a str> 
     }
     let host = text.rsplit_once(':').map_or(text, |(host, _port)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let problem = cursor.wrong("not an address");
+    let problem = cursor.wrong("invalid address");
     report.add(
         problem
             .allowed("an address without a port: 203.0.113.7, 2001:db8::1")
@@ -161,25 +162,25 @@ fn is_header(name: &str, value: &Cursor<'_, '_>, report: &mut Report) -> bool {
             return named::name(&value.with(&as_value), Named::Header, report).is_some();
         }
     };
-    let problem = value.wrong("it has a field of its own");
+    let problem = value.wrong("this header has a separate field");
     report.add(problem.allowed("other headers").suggest(Some(field)));
     false
 }
 
-/// A value as it is on the wire, without the blanks around it.
+/// A value as on the wire, without surrounding blanks.
 fn value<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Text<'a>> {
     let text = cursor.value.as_str().filter(|text| {
-        let is_odd = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
-        text.len() <= MAX_TEXT && !text.bytes().any(is_odd)
+        let is_not_allowed = |b: u8| matches!(b, b'\0' | b'\r' | b'\n');
+        text.len() <= MAX_TEXT && !text.bytes().any(is_not_allowed)
     });
     if text.is_none() {
         let allowed = format!("a text of at most {MAX_TEXT} bytes on one line");
-        report.error(cursor, "not a value", &allowed);
+        report.error(cursor, "invalid value", &allowed);
     }
     text.map(|text| Cow::Borrowed(text.as_bytes().trim_ascii()))
 }
 
-/// Everything in an object of metadata, or in those within it.
+/// All texts in an object of metadata and in its nested objects.
 fn below<'a>(
     cursor: &Cursor<'a, '_>,
     path: String,
@@ -193,7 +194,7 @@ fn below<'a>(
     }
     if depth == MAX_METADATA {
         let allowed = format!("at most {MAX_METADATA} steps");
-        report.error(cursor, "too long a path", &allowed);
+        report.error(cursor, "the path is too long", &allowed);
         return;
     }
     for (name, value) in cursor.members("an object", report) {

@@ -1,9 +1,8 @@
-//! What an override makes of limits that gives so many times as much.
+//! Limits scaled by the factor of an override.
 //!
-//! Everything that counts cost units grows, times stay: how long a window is, how long a request may
-//! wait, how long a limiter takes to warm up. Whatever is no whole number is rounded up, so a scale of 1
-//! or more never gives less than the rule, and since the rule's own numbers are whole, a scale of 1 or
-//! less never gives more.
+//! Numbers that count cost units grow; times stay unchanged: the length of a window, the maximum wait,
+//! the warm-up time. Fractions are rounded up, so a scale of 1 or more never gives less than the rule.
+//! The rule's own numbers are whole, so a scale of 1 or less never gives more.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use super::written::written;
 
-/// Limits that give that many times as much; `None` when they are too large for their algorithms.
+/// Limits scaled by this factor; `None` if they are too large for their algorithms.
 pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
     let scale = scale.thousandths().into();
     let one = |limit: &Limit| {
@@ -24,7 +23,7 @@ pub fn scaled(limits: &Limits, scale: Decimal) -> Option<Limits> {
         for (name, value) in &mut fields {
             *value = match name.as_str() {
                 "capacity" | "slot_capacity" | "initial" => Value::from(fits(value, scale)?),
-                // Above the capacity it is as good as that: nobody waits.
+                // Above the capacity it has the effect of the capacity: no request waits.
                 "immediate" => Value::from(fits(value, scale).unwrap_or(MAX_AMOUNT)),
                 "rate" => {
                     let rate = Rate::parse(value.as_str()?)?;
@@ -55,20 +54,20 @@ fn amount(amount: u64, scale: u64) -> Option<u32> {
     (product <= MAX_AMOUNT).then_some(product)
 }
 
-/// What comes back in lumps comes as often as before, and more of it.
+/// A refill in lumps keeps its period; its amount grows.
 fn lumps(rate: Rate, scale: u64) -> Option<Rate> {
     Rate::new(amount(rate.amount().into(), scale)?, rate.period())
 }
 
-/// The exact ratio, over a longer period if need be. Where it has none with numbers within the bounds:
-/// the nearest above it that has, whose period is less than a nanosecond too short. The slowest there is
-/// is one unit in [`MAX_PERIOD`].
+/// The exact ratio, over a longer period if necessary. If no numbers within the bounds give it: the
+/// nearest rate above it, whose period is less than a nanosecond too short. The slowest rate is one unit
+/// in [`MAX_PERIOD`].
 fn continuous(rate: Rate, scale: u64) -> Option<Rate> {
     let (amount, period) = (
         u64::from(rate.amount()).checked_mul(scale)?,
         rate.period().get(),
     );
-    // A period that need not change stays as it was written.
+    // The period stays as written if the amount is a whole number.
     let whole = gcd(amount, 1_000);
     let (amount, longer) = (amount.checked_div(whole)?, 1_000_u64.checked_div(whole)?);
     if let Some(exact) = within(amount, times(period, longer)) {

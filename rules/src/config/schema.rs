@@ -1,7 +1,7 @@
 //! The JSON Schema of rule files: the grammar, walked.
 //!
-//! It never refuses what the reader accepts. What a schema cannot say (a name twice, numbers that do
-//! not fit together, bytes instead of characters) only the reader refuses.
+//! It never rejects a file that the reader accepts. Only the reader rejects what a schema cannot express:
+//! duplicate names, numbers that do not fit together, lengths in bytes instead of characters.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,13 +14,13 @@ use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
 use super::{RULE_FILE, STORE, admin};
 use super::{answers, cost, keys, limits, matches, overrides, rules, when};
 
-/// A rate whose amount and period are not nothing.
+/// A rate whose amount and period are not zero.
 const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(d|h|m|s|ms|us|ns)$";
 const DURATION: &str = "^[0-9]+(d|h|m|s|ms|us|ns)$";
-/// A duration that is not nothing.
+/// A duration that is not zero.
 const SOME_DURATION: &str = "^0*[1-9][0-9]*(d|h|m|s|ms|us|ns)$";
 
-/// Names and what they stand for: before the algorithms, and after them.
+/// Names and their definitions: those listed before the algorithms, and those after them.
 const DEFINITIONS: [&[Field]; 2] = [
     &[
         Field::required("rule_file", Form::Object(&RULE_FILE), ""),
@@ -70,7 +70,7 @@ pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Loudou rule file",
-        "description": "Which requests Loudou limits, and how. With `admin`: the plugin \
+        "description": "The requests that Loudou limits, and their limits. With `admin`: the plugin \
                         configuration of the admin listener.",
         "type": "object",
         "if": { "required": ["admin"] },
@@ -95,7 +95,7 @@ fn definitions() -> Value {
     Value::Object(definitions)
 }
 
-/// A rule needs a key and limits, unless the defaults have them.
+/// A key and limits are required, unless the defaults have them.
 fn needed() -> [Value; 2] {
     rules::NEEDED.map(|(name, _)| {
         json!({
@@ -127,7 +127,7 @@ fn limit(algorithm: &str, doc: &str) -> Value {
     Value::Object(with(doc.to_string(), closed))
 }
 
-/// What a field may hold, what it means and its default.
+/// The allowed values of a field, its meaning and its default.
 fn described(field: &Field) -> Map<String, Value> {
     let mut doc = field.doc.text().to_string();
     match field.form {
@@ -147,7 +147,7 @@ fn described(field: &Field) -> Map<String, Value> {
     with(doc, schema)
 }
 
-/// A schema with a description in front of it, unless that is empty.
+/// A schema that begins with a description, unless that is empty.
 fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     if doc.is_empty() {
         return schema;
@@ -158,7 +158,7 @@ fn with(doc: String, schema: Map<String, Value>) -> Map<String, Value> {
     described
 }
 
-/// A default as a value; `None` when it is only told in words.
+/// A default as a value; `None` if it is only described in words.
 pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     match form {
         _ if text.is_empty() => None,
@@ -172,7 +172,7 @@ pub(super) fn default_value(form: Form, text: &str) -> Option<Value> {
     }
 }
 
-/// What a form allows.
+/// The schema of a form.
 fn shape(form: Form) -> Map<String, Value> {
     let all = |of: &[Field]| of.iter().map(described).collect::<Vec<_>>();
     let schema = match form {
@@ -214,7 +214,7 @@ fn enumerated(words: &[&str]) -> Vec<Value> {
     let all = words.iter().copied().chain(aliases);
     let mut all: Vec<Value> = all.map(Value::from).collect();
     if words.contains(&"off") {
-        // What YAML 1.1 makes of a bare `off`.
+        // YAML 1.1 reads a bare `off` as false.
         all.push(Value::Bool(false));
     }
     all
@@ -295,7 +295,7 @@ fn property(field: &Field) -> impl Iterator<Item = (String, Value)> {
     let alias = alias_of(field.name).map(|alias| {
         let mut schema = shape(field.form);
         schema.insert("deprecated".to_string(), Value::Bool(true));
-        let doc = format!("Another name of `{}`.", field.name);
+        let doc = format!("Alias of `{}`.", field.name);
         (alias.to_string(), or_null(with(doc, schema)))
     });
     let schema = match field.default {
@@ -337,7 +337,7 @@ fn or_null(mut fields: Map<String, Value>) -> Value {
         let either = [json!({ "$ref": reference }), json!({ "type": "null" })];
         fields.insert("anyOf".to_string(), json!(either));
     } else if let Some(only) = take(&mut fields, "const") {
-        // Null says nothing, so it may stand for a constant.
+        // Null stands for an absent field, so it is allowed in place of a constant.
         fields.insert("enum".to_string(), json!([only, null]));
     }
     Value::Object(fields)

@@ -1,4 +1,4 @@
-//! A limit without what goes without saying: for people who read it, and for forms.
+//! A limit without the fields that repeat a default: for people, and for forms.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub fn spoken(limit: &Limit) -> Map<String, Value> {
     spoken_value(&written(limit))
 }
 
-/// The same of a limit as it travels; one that cannot be read stays as it is.
+/// The same for a limit as JSON. A limit that cannot be read stays unchanged.
 pub fn spoken_value(limit: &Map<String, Value>) -> Map<String, Value> {
     let mut fields = limit.clone();
     let Some(whole) = read(&fields) else {
@@ -62,9 +62,9 @@ mod tests {
         assert_eq!(said(&bucket("greedy", 5)), bare);
         assert_eq!(said(&bucket("interval", 4)), bucket("interval", 4));
         assert_eq!(said(&bare), bare);
-        // What cannot be read stays as it is.
-        for odd in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
-            assert_eq!(said(&odd), odd);
+        // An unreadable limit stays unchanged.
+        for unreadable in [json!({ "algorithm": "newer", "n": 1 }), bucket("greedy", 6)] {
+            assert_eq!(said(&unreadable), unreadable);
         }
     }
 

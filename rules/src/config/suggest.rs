@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Longer texts are not typing slips of a name, and the work is quadratic in the length.
+/// The maximum length: longer texts are not typing errors of a name, and the work is quadratic.
 const LONGEST: usize = 64;
 
 /// The allowed name within two edits of `text` (one for names of up to three letters), if any.

@@ -1,4 +1,4 @@
-//! What is allowed in a rule but hardly meant.
+//! Rules that are valid but probably a mistake.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,11 +14,11 @@ use crate::rule::{Rule, RuleFile};
 
 mod contradictions;
 
-/// From this much state per bucket on, reading and writing pages costs more than deciding.
+/// From this state size per bucket, reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;
 
-/// What is allowed in a file but hardly meant, as warnings, besides those of [`super::parse`]. For people
-/// who check a file; the filter does not ask.
+/// Warnings about parts of a file that are valid but probably a mistake, in addition to those of
+/// [`super::parse`]. They help to check a file; the filter does not use them.
 pub fn advice(file: &RuleFile) -> Vec<Problem> {
     let at = Path::root().field("rules");
     let mut warnings = Vec::new();
@@ -49,18 +49,18 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
     warnings
 }
 
-/// A threshold that no share is over.
+/// A threshold that no share can exceed.
 fn never_over(rule: &Rule, at: &Path) -> Option<Problem> {
     let over = rule.when?.over;
     if over < Decimal::from_thousandths(1_000) {
         return None;
     }
     let at = at.field("when").field("upstream_error_rate_over");
-    let message = "this rule never applies: no share of responses is over 1";
+    let message = "this rule never applies: the share of errors cannot exceed 1";
     Some(Problem::error(at, &Value::from(1), message).warning())
 }
 
-/// An earlier rule that does the same: both have to admit, so this one never makes a difference.
+/// An equal earlier rule: both have to admit, so this rule has no effect.
 fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     let same = |other: &&Rule| {
         let named = Rule {
@@ -71,14 +71,14 @@ fn repetition(rule: &Rule, earlier: &[Rule], at: &Path) -> Option<Problem> {
     };
     let other = earlier.iter().find(same)?;
     let message = format!(
-        "it does the same as `{}`: one of them is enough",
+        "duplicate of the rule `{}`: one of them is enough",
         other.name
     );
     let name = Value::from(rule.name.as_str());
     Some(Problem::error(at.field("name"), &name, message).warning())
 }
 
-/// A cost above a capacity is refused for ever: probably not meant.
+/// A cost above a capacity is always refused: probably a mistake.
 pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     let cost = u64::from(rule.cost.least());
     let small: Vec<_> = rule
@@ -98,12 +98,12 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     Some(Problem::error(at.field("cost"), &value, message).warning())
 }
 
-/// A `max_wait` below the time that one request takes: all but the luckiest are refused.
+/// A `max_wait` below the time of one request: almost no request can wait.
 fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     let fields = super::written::written(limit);
     let max_wait = Nanos::parse(fields.get("max_wait")?.as_str()?)?;
     let one = time_of(cost, limit.algorithm().rate()?);
-    // Lumps may come at any moment.
+    // The next refill may come at any moment.
     let comes_in_lumps = fields
         .get("refill")
         .is_some_and(|refill| refill == "interval");
@@ -112,7 +112,7 @@ fn hardly_holds(limit: &Limit, cost: u64, at: &Path) -> Option<Problem> {
     }
     let value = Value::from(format!("{max_wait}"));
     let message = format!(
-        "shorter than the {one} that one request takes: of requests that come at once, none waits"
+        "shorter than the {one} that one request takes: simultaneous requests are refused, not held"
     );
     Some(Problem::error(at.field("max_wait"), &value, message).warning())
 }
@@ -137,7 +137,7 @@ fn large_state(limits: &Limits, at: &Path) -> Option<Problem> {
          {kib} KiB"
     );
     if limit.algorithm().name() == "sliding_log" {
-        message.push_str("; a sliding_window is exact to a slot and takes little");
+        message.push_str("; a sliding_window is exact to a slot and small");
     }
     let name = Value::from(limit.algorithm().name());
     let at = at.index(index).field("algorithm");

@@ -17,27 +17,27 @@ pub(super) const WHEN: Object = object!([
     Field::required(
         "upstream_error_rate_over",
         Form::Decimal(SMALLEST, ALL),
-        "The rule applies once more than this share of an upstream's responses are errors: 5xx and 429 of its \
-             own, time-outs, resets, and connections that fail."
+        "The rule starts to apply when more than this share of an upstream's responses are errors: its \
+         own 5xx and 429, timeouts, resets, and failed connections."
     ),
     Field::optional(
         "until_under",
         Form::Decimal(SMALLEST, ALL),
         "half of upstream_error_rate_over",
-        "It applies until the share is under this, or until there are no responses; at most \
+        "The rule applies until the share is below this, or until there are no responses; at most \
              upstream_error_rate_over."
     ),
     Field::optional(
         "within",
         Form::Duration(&[Nanos::from_secs(1), Nanos::from_secs(3_600)]),
         "10s",
-        "The time over which responses are counted."
+        "The period in which responses are counted."
     ),
     Field::optional(
         "least",
         Form::Integer(1, 1_000_000),
         "20",
-        "With fewer responses than this, the rule does not begin to apply."
+        "The minimum number of responses; with fewer, the rule does not start to apply."
     ),
 ]);
 

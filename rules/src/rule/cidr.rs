@@ -7,22 +7,22 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-/// What a CIDR looks like.
+/// The form of a CIDR.
 pub const CIDR_FORM: &str = "an address or a network: 203.0.113.7, 203.0.113.0/24, 2001:db8::/32";
 
-/// A network; an address is the smallest one.
+/// A network; a single address is the smallest network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     network: IpAddr,
     length: u8,
 }
 
-/// Why a text is no network.
+/// The reason why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CidrError {
-    /// It is none.
+    /// The form is invalid.
     Form,
-    /// There are bits beyond the prefix; this would be the network.
+    /// The address has bits beyond the prefix; this is the network without them.
     HostBits(Cidr),
 }
 
@@ -37,7 +37,7 @@ impl Cidr {
         let most = bits(address);
         let length = match length {
             None => most,
-            // No sign and no leading zero, which `parse` would let through.
+            // No sign and no leading zero, which `parse` would accept.
             Some(digits) => digits
                 .parse()
                 .ok()
@@ -59,12 +59,12 @@ impl Cidr {
         }
     }
 
-    /// Whether `address` is in it.
+    /// Whether `address` is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.network.is_ipv4() && network(address, self.length) == self.network
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether all of `other` is in the network.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.network)
     }
@@ -79,13 +79,13 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// How many bits of a client's address tell it from others.
+/// The number of bits of a client's address that identify the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SourcePrefix {
-    /// Of an IPv4 address.
+    /// For an IPv4 address.
     #[serde(rename = "v4_prefix")]
     pub v4: u8,
-    /// Of an IPv6 address. Clients get whole networks of 64 bits, so that longer ones tell nobody apart.
+    /// For an IPv6 address. Clients get whole networks of 64 bits, so longer prefixes do not identify clients.
     #[serde(rename = "v6_prefix")]
     pub v6: u8,
 }
@@ -97,7 +97,7 @@ impl Default for SourcePrefix {
 }
 
 impl SourcePrefix {
-    /// The network of a client as text; what is no IP address (of a Unix socket) stays as it is.
+    /// The network of a client as text; anything but an IP address (such as a Unix socket) stays unchanged.
     pub(super) fn apply(self, source: &[u8]) -> Option<String> {
         let address = address(source)?;
         let length = if address.is_ipv4() { self.v4 } else { self.v6 };

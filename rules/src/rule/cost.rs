@@ -1,4 +1,4 @@
-//! What a request takes.
+//! The cost of a request.
 
 use alloc::string::String;
 
@@ -8,42 +8,42 @@ use serde::{Serialize, Serializer};
 
 use crate::request::Request;
 
-/// What a request takes.
+/// The cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// Every one the same.
+    /// The same for every request.
     Fixed(u32),
-    /// What a header says.
+    /// The value of a header.
     Header {
-        /// Its name, in lower case.
+        /// The header's name, in lower case.
         name: String,
-        /// Without the header, or when it says no whole number from 1.
+        /// The cost if the header is missing or is not a whole number from 1.
         default: u32,
-        /// More than this counts as this.
+        /// The maximum; larger values count as this.
         max: u32,
     },
-    /// One for each so many bytes of the body that are started; by the content length, and 1 without it.
+    /// One unit per this many bytes of the content length, rounded up; 1 without a content length.
     RequestBytes(u32),
 }
 
-/// What a rule charges for a request.
+/// The cost that a rule charges for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     /// The cost.
     pub cost: u64,
-    /// The request named a cost that is none, and the default is charged.
-    pub is_odd: bool,
+    /// Whether the request named an invalid cost, so that the default is charged.
+    pub is_invalid: bool,
 }
 
 impl Price {
     const fn of(cost: u64) -> Self {
-        let is_odd = false;
-        Self { cost, is_odd }
+        let is_invalid = false;
+        Self { cost, is_invalid }
     }
 }
 
 impl Cost {
-    /// The cost of `request`, by what is known when its headers are there.
+    /// The cost of `request`, as far as its headers show.
     pub fn price(&self, request: &mut dyn Request) -> Price {
         match self {
             Self::Fixed(cost) => Price::of((*cost).into()),
@@ -54,7 +54,7 @@ impl Cost {
                 let cost = whole(value.trim_ascii()).filter(|cost| *cost > 0);
                 Price {
                     cost: cost.map_or_else(|| (*default).into(), |cost| cost.min((*max).into())),
-                    is_odd: cost.is_none(),
+                    is_invalid: cost.is_none(),
                 }
             }
             Self::RequestBytes(bytes) => {
@@ -66,7 +66,7 @@ impl Cost {
         }
     }
 
-    /// The least that it charges.
+    /// The minimum cost.
     pub const fn least(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -74,7 +74,7 @@ impl Cost {
         }
     }
 
-    /// What it charges if a request says nothing.
+    /// The cost of a request that names none.
     pub const fn usual(&self) -> u32 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -84,7 +84,7 @@ impl Cost {
     }
 }
 
-/// Digits as a number; more than fit are as many as fit.
+/// Digits as a number; saturates at the maximum.
 fn whole(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

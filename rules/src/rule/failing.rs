@@ -1,8 +1,8 @@
-//! The parts of a match or a key that a request does not have, as people are told of them: where the
-//! part stands, what it asks for, and what there is.
+//! Descriptions, for people, of the parts of a match or a key that a request does not have: the place of
+//! the part, the requirement, and the value found.
 //!
-//! Which part it is comes from [`Match::first_failing`] and [`Rule::key_or_missing`], by which requests
-//! are decided, too. Here it is only put into words.
+//! The part comes from [`Match::first_failing`] and [`Rule::key_or_missing`], which also decide requests.
+//! This module only describes it.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -14,44 +14,44 @@ use super::matcher::{Match, Part};
 use super::{Rule, parts};
 use crate::request::{Request, without_query};
 
-/// The most characters that are told of a value that was found.
+/// The maximum number of characters shown of a value that was found.
 const MOST: usize = 200;
 
-/// The first part of a match that does not hold.
+/// The first failing part of a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// Which.
+    /// The part.
     pub part: Part,
-    /// Where it stands in its rule: `match.headers[1]`.
+    /// The place in the rule: `match.headers[1]`.
     pub place: String,
-    /// What it asks for, as in a rule file.
+    /// The requirement, as in a rule file.
     pub asked: Value,
-    /// What the request has.
+    /// The value in the request.
     pub found: Found,
 }
 
-/// What a request has where a part does not hold.
+/// The value in a request for which a part fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing.
+    /// No value.
     Nothing,
-    /// This: bytes that are no UTF-8 as `\xNN`, and of a long one the beginning, with an `…` after it.
+    /// A value: bytes that are not UTF-8 as `\xNN`; a long value is cut, with an `…` at the end.
     Text(String),
-    /// Everything that must not hold together.
+    /// All parts of a `not`.
     AllOfIt,
 }
 
 /// The first part of a key that a request lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Where it stands in its rule: `key[0]`.
+    /// The place in the rule: `key[0]`.
     pub place: String,
-    /// What it asks for, as in a rule file.
+    /// The requirement, as in a rule file.
     pub asked: Value,
 }
 
 impl Match {
-    /// The first part that does not hold, told in full.
+    /// The first failing part, described in full.
     pub fn explain(&self, request: &mut dyn Request) -> Option<Failing> {
         let part = self.first_failing(request)?;
         Some(Failing {
@@ -62,7 +62,7 @@ impl Match {
         })
     }
 
-    /// What the request has of what a part asks for.
+    /// The value in the request that a part tests.
     fn found(&self, part: Part, request: &mut dyn Request) -> Found {
         let found = match part {
             Part::Methods => request.method(),
@@ -96,7 +96,7 @@ impl Match {
 }
 
 impl Part {
-    /// Where it stands in its rule.
+    /// The place in the rule.
     fn place(self) -> String {
         let (list, at) = match self {
             Self::Methods => return String::from("match.methods"),
@@ -115,10 +115,10 @@ impl Part {
 }
 
 impl Rule {
-    /// The part of its key at `index`, of which a request has nothing.
+    /// The part of the key at `index`, which a request lacks.
     pub fn missing(&self, index: usize) -> Missing {
         let part = self.key.get(index);
-        // By way of the text: it takes no second serialiser in the filter, whose module has to be small.
+        // Through the text, so that the filter, whose module has to be small, needs no second serialiser.
         let text = part.and_then(|part| serde_json::to_vec(part).ok());
         let asked = text.and_then(|text| serde_json::from_slice(&text).ok());
         Missing {

@@ -1,7 +1,7 @@
-//! What tells the buckets of one rule from those of another, in a form of its own.
+//! The identity of a rule's buckets, in a separate form.
 //!
-//! The form never changes, whatever the fields of rule files are called: it decides under which tag a
-//! bucket is found, and with another tag every live bucket would start anew.
+//! The form never changes, even if fields of rule files are renamed: it determines the tag of a bucket,
+//! and with another tag every live bucket would start anew.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl KeyPart {
     }
 }
 
-/// A text, or a list of texts, of which no two are written alike.
+/// A text, or a list of texts; different ones have different forms.
 fn quoted(text: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(text).unwrap_or_default()
 }

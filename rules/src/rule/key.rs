@@ -1,12 +1,12 @@
-//! The key a rule computes for a request: which bucket it goes to.
+//! The key that a rule computes for a request; it identifies the request's bucket.
 //!
-//! Parts are joined with `:`. What is not printable ASCII, and `%`, `:` and `~`, is written `%XX`, so
-//! a key is safe to show anywhere, and no two different lists of parts give the same key. A key over
-//! [`MAX_KEY`] bytes is cut, and a hash of all of it follows after a `~`, which no escaped part has.
+//! Parts are joined with `:`. Bytes that are not printable ASCII, and `%`, `:` and `~`, are written `%XX`,
+//! so a key is safe to show anywhere, and two different lists of parts never give the same key. A key over
+//! [`MAX_KEY`] bytes is cut, and a hash of the whole key follows after a `~`, which no escaped part has.
 //! The key of a request is the same in every process, so an override or a ban of it applies everywhere.
 //! So the hash has no secret. Two long keys with the same hash and the same first 95 bytes would share
-//! a bucket, its overrides and its bans: whoever found one for the key of somebody else could use up
-//! their limit or enjoy their override, even where another part of the key is not theirs to choose.
+//! a bucket, its overrides and its bans: an attacker who found such a key for another client could use up
+//! that client's limit or its override, even if the attacker cannot choose another part of the key.
 //! Hence SHA-256, see [`StableHasher`].
 
 use alloc::borrow::Cow;
@@ -18,11 +18,11 @@ use loudou_store::names::MAX_KEY;
 use super::{KeyPart, OnMissingKey, Rule, parts};
 use crate::request::{Request, without_query};
 
-/// What most keys fit into without growing.
+/// The initial capacity, in bytes; most keys fit without growing.
 const USUAL_KEY: usize = 40;
 /// The key of a rule without key parts.
 pub const KEY_OF_ALL: &str = "~all";
-/// The key of requests that lack a part, where they share a bucket.
+/// The key of requests that lack a part, if they share a bucket.
 pub const KEY_OF_MISSING: &str = "~missing";
 /// A `~` and 32 hexadecimal digits.
 const HASH_LEN: usize = 33;
@@ -39,7 +39,7 @@ pub enum Key {
 }
 
 impl Rule {
-    /// The key of `request`, by what the rule says of one that lacks a part.
+    /// The key of `request`, by the rule's `on_missing_key`.
     pub fn key_of(&self, request: &mut dyn Request) -> Key {
         self.key_or_missing(request).map_or_else(
             |_missing| match self.on_missing_key {
@@ -51,7 +51,7 @@ impl Rule {
         )
     }
 
-    /// The key of `request`, or which is the first of its parts that is missing: absent or empty.
+    /// The key of `request`, or the index of its first missing part: absent or empty.
     pub fn key_or_missing(&self, request: &mut dyn Request) -> Result<String, usize> {
         if self.key.is_empty() {
             return Ok(String::from(KEY_OF_ALL));
@@ -65,7 +65,7 @@ impl Rule {
     }
 }
 
-/// Adds one part; whether it was there.
+/// Adds one part; returns whether it was present.
 fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     let value = match part {
         KeyPart::Literal(text) => Some(Cow::Borrowed(text.as_bytes())),
@@ -97,7 +97,7 @@ fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
     true
 }
 
-/// The first segments of a path: two of `/a/b/c` are `/a/b`.
+/// The first segments of a path: the first two of `/a/b/c` are `/a/b`.
 fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
     let Some(count) = count else { return path };
     let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
@@ -109,7 +109,7 @@ fn first_segments(path: &[u8], count: Option<u8>) -> &[u8] {
 struct KeyText {
     text: String,
     parts: usize,
-    /// Once the text is full: the hash of what was cut off, and of where.
+    /// Once the text is full: the hash of the whole key, with the position of the cut.
     overflow: Option<StableHasher>,
 }
 

@@ -1,10 +1,10 @@
-//! Values for some of a rule's keys: exact ones, and all that begin with a text.
+//! Values for some of a rule's keys: for exact keys, and for prefixes.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Values by key. An exact key goes before any beginning, and a longer beginning before a shorter one.
+/// Values by key. An exact key takes precedence over any prefix, and a longer prefix over a shorter one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
     patterns: Patterns,
@@ -12,14 +12,14 @@ pub struct KeyMap<T> {
     values: Vec<T>,
 }
 
-/// Exact keys and beginnings of keys. Apart from the values: one copy of it in the code for all of them.
+/// Exact keys and prefixes of keys. Separate from the values, so that the code has one copy for all types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Patterns {
     /// In order.
     exact: Vec<String>,
-    /// Without the `*`, in order; their places are behind those of the exact ones.
+    /// Prefixes without the `*`, in order; their indices follow those of the exact keys.
     beginnings: Vec<String>,
-    /// The lengths of the beginnings, each once, the longest first.
+    /// The lengths of the prefixes, each once, the longest first.
     lengths: Vec<usize>,
 }
 
@@ -33,8 +33,8 @@ impl<T> Default for KeyMap<T> {
 }
 
 impl<T> KeyMap<T> {
-    /// The value for a key. It takes a search among the exact keys, and one for each length of a
-    /// beginning.
+    /// The value for a key. It takes one search among the exact keys, and one for each length of a
+    /// prefix.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.values.get(self.patterns.of_key(key)?)
     }
@@ -48,7 +48,7 @@ impl<T> KeyMap<T> {
         Some((self.patterns.at(place)?, self.values.get(place)?))
     }
 
-    /// All patterns that hold for a key, with their values.
+    /// All patterns that match a key, with their values.
     pub fn all_of(&self, key: &str) -> impl Iterator<Item = (String, &T)> {
         let exact = search(&self.patterns.exact, key).ok();
         let lengths = self.patterns.lengths.iter();
@@ -62,22 +62,22 @@ impl<T> KeyMap<T> {
             .filter_map(|place| self.at(place))
     }
 
-    /// Whether there is no value.
+    /// Whether the map is empty.
     pub const fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub const fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The value of exactly that pattern: a key, or a beginning followed by `*`.
+    /// The value of exactly that pattern: a key, or a prefix followed by `*`.
     pub fn of_pattern(&self, pattern: &str) -> Option<&T> {
         self.values.get(self.patterns.place(pattern).ok()?)
     }
 
-    /// Sets the value of a pattern, or takes it out.
+    /// Sets the value of a pattern, or removes it.
     pub fn set(&mut self, pattern: &str, value: Option<T>) {
         match (self.patterns.place(pattern), value) {
             (Ok(place), Some(value)) => {
@@ -97,7 +97,7 @@ impl<T> KeyMap<T> {
         }
     }
 
-    /// The patterns and their values: keys first, then beginnings, each in order.
+    /// The patterns and their values: keys first, then prefixes, each in order.
     pub fn iter(&self) -> impl Iterator<Item = (String, &T)> {
         (0..self.len()).filter_map(|place| self.at(place))
     }
@@ -107,7 +107,7 @@ impl<T> KeyMap<T> {
         self.values.iter()
     }
 
-    /// The values, to change them.
+    /// The values, mutable.
     pub fn values_mut(&mut self) -> core::slice::IterMut<'_, T> {
         self.values.iter_mut()
     }
@@ -122,7 +122,7 @@ impl<T> KeyMap<T> {
 }
 
 impl Patterns {
-    /// The place of the pattern that is the first to hold for a key.
+    /// The index of the first pattern that matches a key.
     fn of_key(&self, key: &str) -> Option<usize> {
         search(&self.exact, key).ok().or_else(|| {
             let mut lengths = self.lengths.iter();
@@ -134,7 +134,7 @@ impl Patterns {
         })
     }
 
-    /// The place of exactly this pattern, or where it belongs.
+    /// The index of exactly this pattern, or the index for its insertion.
     fn place(&self, pattern: &str) -> Result<usize, usize> {
         let Some(beginning) = pattern.strip_suffix('*') else {
             return search(&self.exact, pattern);
@@ -145,7 +145,7 @@ impl Patterns {
             .map_err(behind)
     }
 
-    /// The pattern at a place, as it is written.
+    /// The pattern at an index, as written.
     fn at(&self, place: usize) -> Option<String> {
         match place.checked_sub(self.exact.len()) {
             None => self.exact.get(place).cloned(),
@@ -153,7 +153,7 @@ impl Patterns {
         }
     }
 
-    /// Adds a pattern at the place where it belongs.
+    /// Inserts a pattern at its index.
     fn insert(&mut self, place: usize, pattern: &str) {
         match pattern.strip_suffix('*') {
             None => self.exact.insert(place, String::from(pattern)),
@@ -173,7 +173,7 @@ impl Patterns {
         self.measure();
     }
 
-    /// Works the lengths out anew. There are few, and a sort is some KiB of the filter.
+    /// Recomputes the lengths. There are few, and a sort takes some KiB of the filter.
     fn measure(&mut self) {
         self.lengths.clear();
         for length in self.beginnings.iter().map(String::len) {
@@ -184,7 +184,7 @@ impl Patterns {
     }
 }
 
-/// Whether a pattern holds for a key.
+/// Whether a pattern matches a key.
 pub(crate) fn holds(pattern: &str, key: &str) -> bool {
     let beginning = pattern.strip_suffix('*');
     beginning.map_or(pattern == key, |beginning| key.starts_with(beginning))
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// As a walk over all patterns would find it.
+        /// The result of a walk over all patterns.
         #[test]
         fn the_longest_pattern_wins(
             patterns in prop::collection::btree_map("[ab]{0,4}\\*?", 0_u32..9, 0..12),

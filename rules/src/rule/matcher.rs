@@ -1,4 +1,4 @@
-//! Whether a rule is for a request.
+//! The match of a rule with a request.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,7 +14,7 @@ use super::pattern::Pattern;
 use super::text::{MetadataTest, NamedTest, Test, object};
 use crate::request::{Request, without_query};
 
-/// All given parts must hold; none means every request.
+/// All given parts must match; without any, every request matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// Any of these methods; empty for all.
@@ -29,17 +29,17 @@ pub struct Match {
     pub query: Vec<NamedTest>,
     /// All of these cookies.
     pub cookies: Vec<NamedTest>,
-    /// Any of these networks has the client's address; empty for all.
+    /// The client's address is in any of these networks; empty for all.
     pub source: Vec<Cidr>,
     /// The name of Envoy's route.
     pub route: Option<Test>,
     /// All of these values in Envoy's dynamic metadata.
     pub metadata: Vec<MetadataTest>,
-    /// This must not hold.
+    /// Excludes requests that match this.
     pub not: Option<Box<Self>>,
 }
 
-/// One part of a match; of a list, which of its elements.
+/// One part of a match; for a list, one of its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// `methods`.
@@ -60,7 +60,7 @@ pub enum Part {
     Route,
     /// One of `metadata`.
     Metadata(usize),
-    /// `not`: what must not hold does.
+    /// `not`: the request matches it.
     Not,
 }
 
@@ -87,7 +87,7 @@ impl Serialize for Match {
 }
 
 impl Match {
-    /// As in a rule file. By hand: a derived one is compiled for each serializer.
+    /// Serialised as in a rule file. By hand: a derived implementation is compiled for each serializer.
     pub(super) fn fields(&self) -> Map<String, Value> {
         let named = |tests: &[NamedTest]| list(tests.iter().map(NamedTest::value).collect());
         let metadata = self.metadata.iter().map(MetadataTest::value).collect();
@@ -112,7 +112,7 @@ impl Match {
         map
     }
 
-    /// What a part asks for, as in a rule file; `None` where it asks for nothing.
+    /// The requirement of a part, as in a rule file; `None` without a requirement.
     pub(super) fn asked(&self, part: Part) -> Option<Value> {
         let named = |tests: &[NamedTest], at| tests.get(at).map(NamedTest::value);
         let whole = |test: &Option<Test>| test.as_ref().map(|test| test.value(None));
@@ -138,12 +138,12 @@ impl Match {
         self.fields().is_empty()
     }
 
-    /// Whether all given parts hold.
+    /// Whether all given parts match.
     pub fn holds(&self, request: &mut dyn Request) -> bool {
         self.first_failing(request).is_none()
     }
 
-    /// The first part that does not hold. Cheap tests come first; what costs a call of the host is read
+    /// The first failing part. Cheap tests come first; values that need a call of the host are read
     /// only when needed.
     pub fn first_failing(&self, request: &mut dyn Request) -> Option<Part> {
         let unless = |holds: bool, part: Part| (!holds).then_some(part);
@@ -223,7 +223,7 @@ impl Match {
         metadata.position(|part| !part.test.holds(request.metadata(&part.path).as_deref()))
     }
 
-    /// Whether what must not hold does.
+    /// Whether a `not` excludes the request.
     fn not_holds(&self, request: &mut dyn Request) -> bool {
         let not = self.not.as_ref();
         not.is_some_and(|not| not.holds(request))
@@ -231,7 +231,7 @@ impl Match {
 }
 
 impl PathMatch {
-    /// Its name in rule files, and what it asks for.
+    /// The name in rule files, and the required text.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             Self::Prefix(text) => ("prefix", text),
@@ -242,7 +242,7 @@ impl PathMatch {
         }
     }
 
-    /// Whether it holds for a path without its query.
+    /// Whether the test passes for a path without its query.
     pub fn holds(&self, path: &[u8]) -> bool {
         match self {
             Self::Exact(exact) => path == exact.as_bytes(),
@@ -254,7 +254,7 @@ impl PathMatch {
     }
 }
 
-/// A list, if there is anything in it.
+/// A list, if it is not empty.
 fn list(elements: Vec<Value>) -> Option<Value> {
     (!elements.is_empty()).then(|| Value::from(elements))
 }
@@ -308,7 +308,7 @@ mod tests {
         ] {
             assert!(!fits(path, b"/users/{id}"), "{path:?}");
         }
-        // What a client writes is never a wildcard.
+        // A client's text is never a wildcard.
         assert!(!fits(b"/{id}/7", b"/users/{id}"));
     }
 }

@@ -1,4 +1,4 @@
-//! What some keys of a rule get instead of its limits.
+//! Exceptions from a rule's limits for some keys.
 
 use loudou_limiter::{Decimal, Limits};
 use serde::ser::SerializeMap as _;
@@ -6,21 +6,21 @@ use serde::{Serialize, Serializer};
 
 use super::key_map::KeyMap;
 
-/// What a key gets instead of its rule's limits.
+/// The exception from a rule's limits for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Override {
-    /// The rule's limits, with this many times as much of everything that counts cost units.
+    /// The rule's limits, with all numbers that count cost units multiplied by this factor.
     Scale(Decimal),
     /// Other limits.
     Limits(Limits),
-    /// None: whatever it asks for is admitted.
+    /// No limits: every request is admitted.
     Unlimited,
-    /// Nothing is admitted.
+    /// No request is admitted.
     Banned,
 }
 
-/// The overrides of a rule. A key is exact, or a beginning followed by `*`.
+/// The overrides of a rule. A key is exact, or a prefix followed by `*`.
 pub type Overrides = KeyMap<Override>;
 
 impl<T: Serialize> Serialize for KeyMap<T> {

@@ -1,4 +1,4 @@
-//! The parts of a key as they stand in a rule file.
+//! The parts of a key as in a rule file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,13 +19,13 @@ pub enum KeyPart {
     Cookie(String),
     /// A fixed text.
     Literal(String),
-    /// A text in Envoy's dynamic metadata: the name space, and the keys below it.
+    /// A text in Envoy's dynamic metadata: the namespace, and the keys below it.
     Metadata(Vec<String>),
-    /// The trusted client address, as Envoy sees it, without the port: its network.
+    /// The network of the trusted client address, as Envoy sees it, without the port.
     Source(SourcePrefix),
     /// The path without its query.
     Path {
-        /// Only as many segments, from the first.
+        /// The number of segments, from the first; `None` for all.
         segments: Option<u8>,
     },
     /// The name of Envoy's route.
@@ -34,7 +34,7 @@ pub enum KeyPart {
     Method,
     /// The host without its port, in lower case.
     Host,
-    /// Who the client's certificate says it is: its first URI, else its first DNS name.
+    /// The identity in the client's certificate: its first URI, else its first DNS name.
     ClientCert,
 }
 

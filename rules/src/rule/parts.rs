@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use crate::hex;
 use crate::request::{Request, without_port};
 
-/// The first value of a query parameter, decoded. Whoever escapes a letter that needs no escape means
-/// the same value, and gets the same bucket.
+/// The first value of a query parameter, decoded. A letter that is escaped without need gives the same
+/// value, and so the same bucket.
 pub(super) fn query<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
     map(request.path()?, |path| query_of(path, name))
 }
@@ -37,7 +37,7 @@ pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow
     })
 }
 
-/// The host that the client names: without the port, in lower case, without the dot of the root.
+/// The requested host: without the port, in lower case, without the trailing dot of the root.
 pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     let authority = request.header(":authority")?;
     let host = without_port(&authority);
@@ -56,14 +56,14 @@ fn map<'a>(
     }
 }
 
-/// What is before and after the first `mark`.
+/// The parts before and after the first `mark`.
 fn cut(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|b| *b == mark)?;
     let (before, after) = text.split_at_checked(at)?;
     Some((before, after.get(1..)?))
 }
 
-/// `%41` as `A` and `+` as a space; what is no such escape stays as it is.
+/// `%41` as `A` and `+` as a space; anything else stays unchanged.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     hex::unescaped(text, b"%", |b| if b == b'+' { b' ' } else { b })
 }

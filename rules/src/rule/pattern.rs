@@ -2,8 +2,8 @@
 //!
 //! A value matches as a whole, as with Envoy's `safe_regex`. The engine is regex-lite's, which tries all
 //! alternatives side by side: no value takes longer than its length times the pattern's, with its repetitions
-//! written out. Bytes that are no UTF-8 count as the replacement character, so that nobody gets around a rule
-//! by adding one.
+//! written out. Bytes that are not UTF-8 count as the replacement character, so that a client cannot bypass
+//! a rule by adding one.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -12,12 +12,12 @@ use regex_lite::{Regex, RegexBuilder};
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN: usize = 256;
-/// The most memory of a pattern that is ready to run, in bytes.
+/// The maximum memory of a compiled pattern, in bytes.
 const MAX_SIZE: usize = 8 * 1024;
-/// The most groups within groups.
+/// The maximum nesting depth of groups.
 const MAX_DEPTH: u32 = 16;
 
-/// A regular expression, ready to run.
+/// A compiled regular expression.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -25,12 +25,12 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern; `Err` says what is wrong with it.
+    /// Reads a pattern; `Err` describes the problem.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.len() > MAX_PATTERN {
             return Err(format!("longer than {MAX_PATTERN} bytes"));
         }
-        // By itself first: what is no pattern may become one with something around it.
+        // Alone first: an invalid pattern may become valid with text around it.
         compile(text)?;
         Ok(Self {
             text: String::from(text),
@@ -38,7 +38,7 @@ impl Pattern {
         })
     }
 
-    /// As it was written.
+    /// The pattern as written.
     pub fn text(&self) -> &str {
         &self.text
     }

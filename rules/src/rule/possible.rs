@@ -1,4 +1,4 @@
-//! Whether a request may have a key, as it is written for an override or a ban.
+//! A check whether a request may have the key of an override or a ban.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -8,17 +8,17 @@ use loudou_store::names::MAX_KEY;
 use super::key::{KEY_OF_ALL, KEY_OF_MISSING};
 use super::{OnMissingKey, Rule};
 
-/// Why no request has a key.
+/// The reason why no request can have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impossible {
-    /// In words.
+    /// The reason in words.
     pub why: String,
-    /// What was probably meant.
+    /// A suggested correction.
     pub meant: Option<String>,
 }
 
 impl Rule {
-    /// Whether a request may have the key, or one that begins so.
+    /// Whether a request may have the key, or a key with this prefix.
     pub fn may_have(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
         let no = |why: String, meant: Option<String>| Err(Impossible { why, meant });
         let parts = self.key.len();
@@ -31,7 +31,7 @@ impl Rule {
                 no(why, Some(KEY_OF_ALL.to_string()))
             };
         }
-        // A key that was cut ends with a hash; those of nobody in particular have names of their own.
+        // A key that was cut ends with a hash; keys of no particular client have names of their own.
         let is_cut = key.len() == MAX_KEY && key.contains('~');
         let is_missing = self.on_missing_key == OnMissingKey::Share && key == KEY_OF_MISSING;
         if is_cut || is_missing {
@@ -64,8 +64,8 @@ fn escaped_at(key: &str, at: usize, what: char) -> String {
     format!("{before}%{:02X}{rest}", u32::from(what))
 }
 
-/// Whether every `%` is followed by the digits of a byte that keys do not have as it is. That of a
-/// beginning may lack some at its end.
+/// Whether every `%` is followed by the digits of a byte that keys have escaped. The end of a
+/// prefix may lack some digits.
 fn escapes_are_needed(key: &str, is_beginning: bool) -> bool {
     let mut rest = key;
     while let Some((_, after)) = rest.split_once('%') {

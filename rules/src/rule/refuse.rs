@@ -1,4 +1,4 @@
-//! What refused requests are answered.
+//! The response to refused requests.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-/// What refused requests are answered.
+/// The response to refused requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refuse {
     /// The HTTP status.
     pub status: u16,
     /// The body.
     pub body: RefuseBody,
-    /// More headers: names in lower case, and their values.
+    /// Additional headers: names in lower case, and their values.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub headers: Vec<(String, String)>,
     /// The status of gRPC calls.
@@ -32,19 +32,19 @@ impl Default for Refuse {
 }
 
 impl Refuse {
-    /// Whether nothing differs from what holds without it.
+    /// Whether every field has its default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The body of the answer to a refused request.
+/// The body of the response to a refused request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RefuseBody {
-    /// A problem document (RFC 9457) that says which limits, and when to come back.
+    /// A problem document (RFC 9457) with the limits and the time to wait.
     #[default]
     Problem,
-    /// None.
+    /// No body.
     None,
     /// This text.
     Text {
@@ -84,10 +84,10 @@ impl Serialize for RefuseBody {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrpcStatus {
-    /// 8: what gRPC calls a quota that is used up.
+    /// 8: gRPC's code for an exhausted quota.
     #[default]
     ResourceExhausted,
-    /// 14: what many clients retry by themselves.
+    /// 14: many clients retry this automatically.
     Unavailable,
 }
 
@@ -100,7 +100,7 @@ impl GrpcStatus {
         }
     }
 
-    /// Its number.
+    /// The number of the status.
     pub const fn code(self) -> u8 {
         match self {
             Self::ResourceExhausted => 8,

@@ -1,26 +1,26 @@
-//! What responses carry.
+//! Headers of responses.
 
 use loudou_limiter::Decimal;
 use serde::Serialize;
 
 use super::is_false;
 
-/// What responses carry.
+/// Headers of responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Respond {
-    /// Which rate-limit headers.
+    /// The rate-limit headers.
     pub ratelimit_headers: RateLimitHeaders,
-    /// At most how much longer than the real wait `Retry-After` is, as a share of it: clients that
-    /// were refused together do not come back together.
+    /// The maximum random increase of `Retry-After`, as a fraction of the wait: clients that
+    /// were refused together then retry at different times.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub retry_after_jitter: Decimal,
-    /// Whether upstreams and access logs are told what the rule decided, and clients how long a
-    /// request was held: for debugging.
+    /// Whether the rule's decision is passed to upstreams and access logs, and the time for which a
+    /// request was held to clients: for debugging.
     #[serde(skip_serializing_if = "is_false")]
     pub explain_header: bool,
 }
 
-/// Which rate-limit headers responses get. `Retry-After` comes with any of them.
+/// The rate-limit headers of responses. `Retry-After` comes with any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateLimitHeaders {
@@ -31,7 +31,7 @@ pub enum RateLimitHeaders {
     Draft11,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, on all responses.
     Legacy,
-    /// Those of the draft and the legacy ones, on all responses.
+    /// The headers of the draft and the legacy ones, on all responses.
     Both,
     /// None.
     None,
@@ -49,7 +49,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Whether a response gets those of the draft.
+    /// Whether a response gets the headers of the draft.
     pub const fn draft11(self, refused: bool) -> bool {
         match self {
             Self::Refused => refused,

@@ -7,23 +7,23 @@ use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
 
-/// What must hold of a value, compared byte by byte.
+/// The test of a value, compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// It is there, or it is not.
+    /// The value is present, or absent.
     Present(bool),
-    /// It is this text.
+    /// The value is this text.
     Exact(String),
-    /// It starts with this text.
+    /// The value starts with this text.
     Prefix(String),
-    /// It ends with this text.
+    /// The value ends with this text.
     Suffix(String),
-    /// All of it matches this pattern.
+    /// The whole value matches this pattern.
     Regex(Pattern),
 }
 
 impl Test {
-    /// Whether it holds. Of an absent value nothing holds but that it is absent.
+    /// Whether the test passes. For an absent value, only the test for absence passes.
     pub fn holds(&self, value: Option<&[u8]>) -> bool {
         if let Self::Present(present) = self {
             return value.is_some() == *present;
@@ -38,7 +38,7 @@ impl Test {
         }
     }
 
-    /// Its name in rule files.
+    /// The name in rule files.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Present(_) => "present",
@@ -49,7 +49,7 @@ impl Test {
         }
     }
 
-    /// What it asks for, as in rule files.
+    /// The requirement, as in rule files.
     pub fn asked(&self) -> Value {
         match self {
             Self::Present(present) => Value::from(*present),
@@ -66,7 +66,7 @@ impl Test {
     }
 }
 
-/// An object of one field, or of two. Field by field: to collect them sorts them first, which is some
+/// An object of one field, or of two. Field by field: collecting them would sort them, which takes some
 /// KiB of the filter.
 pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value {
     let mut fields = Map::new();
@@ -79,9 +79,9 @@ pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value
 /// A test of the first value of a header, a query parameter or a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTest {
-    /// The name; of a header in lower case.
+    /// The name; for a header, in lower case.
     pub name: String,
-    /// What must hold.
+    /// The test.
     pub test: Test,
 }
 
@@ -96,9 +96,9 @@ impl NamedTest {
 /// A test of a value in Envoy's dynamic metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataTest {
-    /// The name space and the keys below it.
+    /// The namespace and the keys below it.
     pub path: Vec<String>,
-    /// What must hold.
+    /// The test.
     pub test: Test,
 }
 

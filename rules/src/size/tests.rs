@@ -40,7 +40,7 @@ fn page(words: &[u64]) -> Page {
     }
 }
 
-/// A full page and its names are as large as they are said to be.
+/// A full page and its names have the computed size.
 #[test]
 fn sizes_are_those_of_what_is_written() {
     let limit =
@@ -62,7 +62,7 @@ fn sizes_are_those_of_what_is_written() {
     assert_eq!(bytes.len(), names::bytes(names::ENTRIES, MAX_KEY));
 }
 
-/// A slot with a conduct, the shared counters and an upstream are as large as they are said to be.
+/// A slot with a conduct, the shared counters and an upstream have the computed size.
 #[test]
 fn what_is_beside_the_buckets_is_as_large_as_said() {
     let mut with = page(&[u64::MAX]);
@@ -152,7 +152,7 @@ fn the_largest_bucket_counts() {
     assert!((5 * 256..5 * 512).contains(&rules), "{rules}");
 }
 
-/// What the first version of this left out.
+/// Overrides, penalties and counters are part of the sum.
 #[test]
 fn penalties_overrides_and_upstreams_count() {
     let plain = of(&json!([rule("a", 1)]));
@@ -193,7 +193,7 @@ fn penalties_overrides_and_upstreams_count() {
     assert!(matches(json!({ "regex": "/a" })) > matches(json!({ "exact": "/a" })) + 5_000);
 }
 
-/// Allocations are those of Envoy: what is above the classes has pages to itself.
+/// Allocations are those of Envoy: sizes above the classes take whole pages.
 #[test]
 fn allocations_are_rounded_up() {
     for (bytes, most) in [(1, 8), (1_024, 1_024), (1_025, 1_152), (262_144, 262_144)] {

@@ -1,4 +1,4 @@
-//! What is allowed but hardly meant.
+//! Rules that are valid but probably a mistake.
 
 use loudou_rules::config::{Problem, Severity, advice};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn matches_that_never_hold() {
             header("X-A", "present", json!(false))
         ),
         [format!(
-            "match.headers[1]: {never} `x-a` present and `x-a` absent never hold together"
+            "match.headers[1]: {never} `x-a` present and `x-a` absent contradict each other"
         )]
     );
     assert_eq!(
@@ -48,7 +48,7 @@ fn matches_that_never_hold() {
             header("x-a", "exact", json!("2"))
         ),
         [format!(
-            "match.headers[1]: {never} `x-a` = `1` and `x-a` = `2` never hold together"
+            "match.headers[1]: {never} `x-a` = `1` and `x-a` = `2` contradict each other"
         )]
     );
     for (one, two) in [
@@ -81,20 +81,20 @@ fn matches_that_never_hold() {
     assert_eq!(
         of(json!({ "headers": [absent] })),
         [format!(
-            "match.headers[0]: {never} `:path` absent never holds: every request has it"
+            "match.headers[0]: {never} `:path` absent never matches: every request has it"
         )]
     );
 }
 
 #[test]
-fn waits_that_hold_hardly_anybody() {
+fn waits_that_hold_almost_no_request() {
     let of =
         |max_wait: &str, cost: u64| advised(&json!({ "limits": [funnel(max_wait)], "cost": cost }));
     assert_eq!(
         of("999ms", 1),
         [
-            "limits[0].max_wait: \"999ms\": shorter than the 1s that one request takes: of requests that \
-          come at once, none waits"
+            "limits[0].max_wait: \"999ms\": shorter than the 1s that one request takes: simultaneous \
+         requests are refused, not held"
         ]
     );
     assert_eq!(of("1s", 1), [""; 0]);
@@ -113,7 +113,7 @@ fn large_buckets() {
         log(256),
         [
             "limits[0].algorithm: \"sliding_log\": a bucket takes up to 2048 bytes, and each request reads \
-          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and takes little"
+          and writes a page of 16, 32 KiB; a sliding_window is exact to a slot and small"
         ]
     );
 }
@@ -131,7 +131,7 @@ fn the_same_rule_twice() {
     };
     assert_eq!(
         of(named("b", json!({}))),
-        ["rules[1].name: \"b\": it does the same as `a`: one of them is enough"]
+        ["rules[1].name: \"b\": duplicate of the rule `a`: one of them is enough"]
     );
     assert_eq!(of(named("b", json!({ "mode": "shadow" }))), [""; 0]);
     assert_eq!(of(named("b", json!({ "key": [] }))), [""; 0]);

@@ -30,7 +30,7 @@ fn gcra_is_a_funnel() {
     let problems = parse_limits(&json!([of("gcra"), of("funnel")])).expect_err("one name twice");
     assert_eq!(
         problems[0].to_string(),
-        "[1].name: \"funnel\": another limit of this rule has this name"
+        "[1].name: \"funnel\": duplicate limit name in this rule"
     );
 }
 
@@ -57,7 +57,7 @@ fn share_is_the_namespace() {
         let document = with_store(&json!({ name: "team" }));
         agrees(&document);
         let file = parse(&document).file.expect("valid");
-        assert_eq!(file.store.share, "team");
+        assert_eq!(file.store.namespace, "team");
         let written = serde_json::to_value(&file).expect("serialises");
         assert_eq!(
             written["store"],
@@ -74,7 +74,7 @@ fn both_names_at_once_are_an_error() {
     assert_eq!(
         lines,
         [
-            "store.share: another name of `namespace`, which is given, too; allowed: one of the two names"
+            "store.share: alias of `namespace`, which is also given; allowed: only one of the two names"
         ]
     );
     let sample = json!({ "peer": "a", "client_cert": "a" });
@@ -86,6 +86,6 @@ fn both_names_at_once_are_an_error() {
     ] {
         let document = with_store(&store);
         agrees(&document);
-        assert_eq!(parse(&document).file.expect("valid").store.share, "a");
+        assert_eq!(parse(&document).file.expect("valid").store.namespace, "a");
     }
 }

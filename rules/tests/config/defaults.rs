@@ -74,7 +74,7 @@ fn a_problem_in_the_defaults_is_told_once() {
 #[test]
 fn a_problem_in_unused_defaults_is_told() {
     let expected = [
-        "defaults.match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template, regex",
+        "defaults.match.path: none of the fields is given; allowed: exactly one of prefix, exact, suffix, template, regex",
         "defaults.mode: \"on\": unknown value; allowed: enforce, shadow, off",
     ];
     let own = rule(&json!({ "mode": "off", "match": {} }));
@@ -98,7 +98,7 @@ fn defaults_have_no_name() {
     let document = json!({ "version": 1, "defaults": [1], "rules": [] });
     let found = problems(&document);
     assert!(
-        found[0].starts_with("defaults: [1]: a list where an object belongs"),
+        found[0].starts_with("defaults: [1]: a list instead of an object"),
         "{found:?}"
     );
 }

@@ -112,7 +112,7 @@ fn scales_that_a_rule_cannot_bear_are_found() {
     assert_eq!(
         places,
         [
-            "overrides.bob.scale: 1000: too much for the rule's limits; allowed: a scale with which \
+            "overrides.bob.scale: 1000: out of range for the rule's limits; allowed: a scale with which \
           the rule's limits stay within their bounds"
         ]
     );

@@ -30,7 +30,7 @@ fn what_is_wrong_with_an_override_is_told() {
     for (overrides, told) in [
         (
             json!([]),
-            problem("overrides", "a list where an object belongs", None),
+            problem("overrides", "a list instead of an object", None),
         ),
         (
             json!({ "a": "unlimitd" }),
@@ -50,7 +50,7 @@ fn what_is_wrong_with_an_override_is_told() {
         ),
         (
             json!({ "": "banned" }),
-            problem("overrides.", "not a key", None),
+            problem("overrides.", "invalid key", None),
         ),
     ] {
         let problems = wrong(&json!({ "overrides": overrides }));
@@ -59,18 +59,22 @@ fn what_is_wrong_with_an_override_is_told() {
     let both = json!({ "a": { "scale": 2, "limits": [] } });
     assert_eq!(
         wrong(&json!({ "overrides": both })),
-        [problem("overrides.a", "several chosen", None)]
+        [problem(
+            "overrides.a",
+            "more than one of the fields is given",
+            None
+        )]
     );
     let spaced = wrong(&json!({ "overrides": { "jos\u{e9} a*": "banned" } }));
     assert_eq!(spaced.len(), 1);
-    assert_eq!(spaced[0].1, "no key is like this");
+    assert_eq!(spaced[0].1, "invalid characters in a key");
     assert_eq!(spaced[0].2.as_deref(), Some("jos%C3%A9%20a*"));
     let large = json!([{ "algorithm": "funnel", "capacity": 4_000_000, "rate": "1/s" }]);
     assert_eq!(
         wrong(&json!({ "limits": large, "overrides": { "a": { "scale": 1000 } } })),
         [problem(
             "overrides.a.scale",
-            "too much for the rule's limits",
+            "out of range for the rule's limits",
             None
         )]
     );
@@ -194,7 +198,7 @@ fn keys_that_no_request_has_are_refused() {
     assert_eq!(
         told,
         [
-            "rules[0].overrides.::1*: no request has this key; allowed: the rule's key has 1 part, joined \
+            "rules[0].overrides.::1*: no request can have this key; allowed: the rule's key has 1 part, joined \
              with `:`; within a part that is written %3A; did you mean `%3A%3A1*`?"
         ]
     );

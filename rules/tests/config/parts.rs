@@ -15,16 +15,16 @@ fn rule_names() {
         ("naïve", "; did you mean `na-ve`?"),
         ("", ""),
     ] {
-        let line = format!("name: \"{name}\": not a name; allowed: {form}{suggestion}");
+        let line = format!("name: \"{name}\": invalid name; allowed: {form}{suggestion}");
         assert_eq!(of_rule(&json!({ "name": name })), [line]);
     }
     let lines = of_rule(&json!({ "name": long }));
     assert!(
-        lines[0].ends_with(&format!("…: not a name; allowed: {form}")),
+        lines[0].ends_with(&format!("…: invalid name; allowed: {form}")),
         "{lines:?}"
     );
     assert_eq!(of_rule(&json!({ "name": "x".repeat(63) })), [""; 0]);
-    let line = format!("name: 7: not a name; allowed: {form}");
+    let line = format!("name: 7: invalid name; allowed: {form}");
     assert_eq!(of_rule(&json!({ "name": 7 })), [line]);
     let line = format!("rules[0]: `name` is missing; allowed: {form}");
     assert_eq!(of_rule(&json!({ "name": null })), [line]);
@@ -37,7 +37,7 @@ fn stores() {
         of_store(json!({ "buckets": 63, "namespace": "a:b" })),
         [
             "store.buckets: 63: out of range; allowed: a whole number from 64 to 16777216",
-            "store.namespace: \"a:b\": not a name; allowed: 1 to 12 of a-z, 0-9, - and _; \
+            "store.namespace: \"a:b\": invalid name; allowed: 1 to 12 of a-z, 0-9, - and _; \
              did you mean `a-b`?",
         ]
     );
@@ -68,14 +68,14 @@ fn methods_and_parts_of_a_match() {
         (
             json!({ "methods": ["get", "PO ST"] }),
             &[
-                "methods[0]: \"get\": not a method; allowed: upper-case names: GET, POST, …; \
+                "methods[0]: \"get\": invalid method; allowed: upper-case names: GET, POST, …; \
                  did you mean `GET`?",
-                "methods[1]: \"PO ST\": not a method; allowed: upper-case names: GET, POST, …",
+                "methods[1]: \"PO ST\": invalid method; allowed: upper-case names: GET, POST, …",
             ],
         ),
         (
             json!({ "methods": "GET" }),
-            &["methods: \"GET\": a text where a list belongs; allowed: a list"],
+            &["methods: \"GET\": a text instead of a list; allowed: a list"],
         ),
         (
             json!({ "hosts": {} }),
@@ -88,7 +88,7 @@ fn methods_and_parts_of_a_match() {
     let many: Vec<Value> = (0..17).map(|_| json!("GET")).collect();
     let lines = of_match(&json!({ "methods": many }));
     assert!(
-        lines[0].ends_with("too long a list; allowed: at most 16"),
+        lines[0].ends_with("the list is too long; allowed: at most 16"),
         "{lines:?}"
     );
     assert_eq!(of_match(&json!({ "methods": many[..16] })), [""; 0]);
@@ -96,7 +96,7 @@ fn methods_and_parts_of_a_match() {
 
 #[test]
 fn paths() {
-    let rest = "not a path; allowed: a path that starts with / and has no query";
+    let rest = "invalid path; allowed: a path that starts with /, without a query";
     for (kind, path) in [
         ("prefix", "reply"),
         ("exact", "*"),
@@ -108,7 +108,9 @@ fn paths() {
     }
     say(&[(
         json!({ "path": { "prefix": "/a", "exact": "/a" } }),
-        &["path: several chosen; allowed: exactly one of prefix, exact, suffix, template, regex"],
+        &[
+            "path: more than one of the fields is given; allowed: exactly one of prefix, exact, suffix, template, regex",
+        ],
     )]);
 }
 
@@ -118,7 +120,7 @@ fn headers() {
         (
             json!({ "headers": [{ "name": "x", "present": "false" }] }),
             &[
-                "headers[0].present: \"false\": a text where true or false belongs; allowed: true, \
+                "headers[0].present: \"false\": a text instead of true or false; allowed: true, \
                false",
             ],
         ),
@@ -127,11 +129,11 @@ fn headers() {
                 "headers": [{ "name": "x y", "exact": "" }, { "present": true }, { "name": "x" }]
             }),
             &[
-                "headers[0].name: \"x y\": not a header name; allowed: letters, digits and \
+                "headers[0].name: \"x y\": invalid header name; allowed: letters, digits and \
                  !#$%&'*+-.^_`|~",
                 "headers[0].exact: \"\": empty; allowed: a text of 1 to 1024 bytes",
                 "headers[1]: `name` is missing; allowed: a header name",
-                "headers[2]: nothing chosen; allowed: exactly one of present, exact, prefix, suffix, regex",
+                "headers[2]: none of the fields is given; allowed: exactly one of present, exact, prefix, suffix, regex",
             ],
         ),
     ]);
@@ -156,27 +158,27 @@ fn keys() {
             json!([{ "cookies": "session" }]),
             vec![
                 format!("key[0].cookies: unknown field; allowed: {parts}; did you mean `cookie`?"),
-                format!("key[0]: nothing chosen; allowed: exactly one of {parts}"),
+                format!("key[0]: none of the fields is given; allowed: exactly one of {parts}"),
             ],
         ),
         (
             json!([{ "header": "x", "literal": "y" }]),
-            vec![format!("key[0]: several chosen; allowed: exactly one of {parts}")],
+            vec![format!("key[0]: more than one of the fields is given; allowed: exactly one of {parts}")],
         ),
         (
             json!([{ "header": "" }, { "literal": "" }, { "header": "a b" }, 7]),
             vec![
                 "key[0].header: \"\": empty; allowed: a text of 1 to 256 bytes".to_string(),
                 "key[1].literal: \"\": empty; allowed: a text of 1 to 64 bytes".to_string(),
-                "key[2].header: \"a b\": not a header name; allowed: letters, digits and \
+                "key[2].header: \"a b\": invalid header name; allowed: letters, digits and \
                  !#$%&'*+-.^_`|~"
                     .to_string(),
-                format!("key[3]: 7: a number where an object belongs; allowed: an object with {parts}"),
+                format!("key[3]: 7: a number instead of an object; allowed: an object with {parts}"),
             ],
         ),
         (
             json!("source"),
-            vec!["key: \"source\": a text where a list belongs; allowed: a list".to_string()],
+            vec!["key: \"source\": a text instead of a list; allowed: a list".to_string()],
         ),
         (
             Value::Null,
@@ -199,13 +201,13 @@ fn words() {
         [
             "on_missing_key: \"deny\": unknown value; allowed: skip, refuse, share",
             "mode: \"Enforce\": unknown value; allowed: enforce, shadow, off; did you mean `enforce`?",
-            "stop: \"yes\": a text where true or false belongs; allowed: true, false",
+            "stop: \"yes\": a text instead of true or false; allowed: true, false",
             "on_error: 1: unknown value; allowed: admit, refuse",
             "respond.explain: unknown field; allowed: ratelimit_headers, retry_after_jitter, explain_header",
             "respond.ratelimit_headers: \"draft-11\": unknown value; allowed: refused, draft11, legacy, both, \
              none; did you mean `draft11`?",
             "respond.retry_after_jitter: 1.5: out of range; allowed: a number from 0 to 1 with at most 3 decimals",
-            "respond.explain_header: 1: a number where true or false belongs; allowed: true, false",
+            "respond.explain_header: 1: a number instead of true or false; allowed: true, false",
         ]
     );
 }
@@ -227,17 +229,17 @@ fn refusals() {
             "refuse.status: 200: out of range; allowed: a whole number from 400 to 599",
             "refuse.body: \"problm\": unknown value; allowed: problem, none, \
              { text: TEXT, content_type: TYPE }; did you mean `problem`?",
-            "refuse.headers.:status: not a header to set here; allowed: names that neither the \
-             connection nor Loudou itself sets",
-            "refuse.headers.Connection: not a header to set here; allowed: names that neither the \
-             connection nor Loudou itself sets",
-            "refuse.headers.x y: not a header name; allowed: letters, digits and !#$%&'*+-.^_`|~",
-            "refuse.headers.x-a: this header is there already; allowed: each name once",
-            "refuse.headers.x-b: \"\\r\\n\": not a header value; allowed: printable ASCII, without \
+            "refuse.headers.:status: this header cannot be set here; allowed: headers that neither the \
+             connection nor Loudou sets",
+            "refuse.headers.Connection: this header cannot be set here; allowed: headers that neither the \
+             connection nor Loudou sets",
+            "refuse.headers.x y: invalid header name; allowed: letters, digits and !#$%&'*+-.^_`|~",
+            "refuse.headers.x-a: duplicate header; allowed: each name once",
+            "refuse.headers.x-b: \"\\r\\n\": invalid header value; allowed: printable ASCII, without \
              spaces around it",
-            "refuse.headers.x-c: 1: a number where a text belongs; allowed: a text of 1 to 1024 bytes",
-            "refuse.headers.x-ratelimit-limit: not a header to set here; allowed: names that neither \
-             the connection nor Loudou itself sets",
+            "refuse.headers.x-c: 1: a number instead of a text; allowed: a text of 1 to 1024 bytes",
+            "refuse.headers.x-ratelimit-limit: this header cannot be set here; allowed: headers that neither \
+             the connection nor Loudou sets",
             "refuse.grpc: \"RESOURCE_EXHAUSTED\": unknown value; allowed: resource_exhausted, \
              unavailable; did you mean `resource_exhausted`?",
         ]
@@ -247,7 +249,7 @@ fn refusals() {
         body(json!({ "content_type": "html" })),
         [
             "refuse.body: `text` is missing; allowed: a text",
-            "refuse.body.content_type: \"html\": not a content type; allowed: type/subtype, as text/html",
+            "refuse.body.content_type: \"html\": invalid content type; allowed: type/subtype, as text/html",
         ]
     );
     assert_eq!(

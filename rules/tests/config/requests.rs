@@ -8,7 +8,7 @@ use super::{file, of_match, of_rule, read, read_rule, rule};
 #[test]
 fn paths_and_hosts() {
     let template =
-        "not a template; allowed: a path like /users/{id}, where {id} is one whole segment";
+        "invalid template; allowed: a path like /users/{id}, where {id} is one whole segment";
     for text in [
         "users/{id}",
         "/users/{}",
@@ -20,7 +20,7 @@ fn paths_and_hosts() {
         let line = format!("path.template: \"{text}\": {template}");
         assert_eq!(of_match(&json!({ "path": { "template": text } })), [line]);
     }
-    let host = "not a host; allowed: a host without scheme, port and path: example.com";
+    let host = "invalid host; allowed: a host without scheme, port and path: example.com";
     for (text, meant) in [
         ("example.com:80", "; did you mean `example.com`?"),
         ("https://example.com/a", "; did you mean `example.com`?"),
@@ -33,9 +33,9 @@ fn paths_and_hosts() {
     assert_eq!(
         of_match(&json!({ "host": {}, "route": { "suffix": "x" } })),
         [
-            "host: nothing chosen; allowed: exactly one of exact, prefix, suffix",
+            "host: none of the fields is given; allowed: exactly one of exact, prefix, suffix",
             "route.suffix: unknown field; allowed: exact, prefix",
-            "route: nothing chosen; allowed: exactly one of exact, prefix",
+            "route: none of the fields is given; allowed: exactly one of exact, prefix",
         ]
     );
 }
@@ -50,9 +50,9 @@ fn sources() {
                 "source[0]: \"203.0.113.7/24\": the address has bits beyond the prefix; allowed: {form}; \
                  did you mean `203.0.113.0/24`?"
             ),
-            format!("source[1]: \"10.0.0.0/33\": not a network; allowed: {form}"),
-            format!("source[2]: \"localhost\": not a network; allowed: {form}"),
-            format!("source[3]: 7: not a network; allowed: {form}"),
+            format!("source[1]: \"10.0.0.0/33\": invalid network; allowed: {form}"),
+            format!("source[2]: \"localhost\": invalid network; allowed: {form}"),
+            format!("source[3]: 7: invalid network; allowed: {form}"),
         ]
     );
     let many = |count: usize| of_match(&json!({ "source": vec!["10.0.0.0/8"; count] }));
@@ -72,21 +72,21 @@ fn queries_cookies_and_metadata() {
             { "exact": "x" },
         ],
     }));
-    let keys = "a name space and keys: [envoy.filters.http.jwt_authn, payload, sub]";
+    let keys = "a namespace and keys: [envoy.filters.http.jwt_authn, payload, sub]";
     assert_eq!(
         lines,
         [
-            "query[0].name: \"a\\nb\": not the name of a query parameter; allowed: a text without \
+            "query[0].name: \"a\\nb\": invalid query parameter name; allowed: a text without \
              control characters, decoded"
                 .to_string(),
-            "cookies[0].name: \"a=b\": not the name of a cookie; allowed: letters, digits and \
+            "cookies[0].name: \"a=b\": invalid cookie name; allowed: letters, digits and \
              !#$%&'*+-.^_`|~"
                 .to_string(),
             format!(
-                "metadata[0].path: [\"ns\"]: too short or too long a path; allowed: 2 to 8 steps, {keys}"
+                "metadata[0].path: [\"ns\"]: the path is too short or too long; allowed: 2 to 8 steps, {keys}"
             ),
             "metadata[1].path[1]: \"\": empty; allowed: a text of 1 to 256 bytes".to_string(),
-            "metadata[2].path[1]: \"a\\u0000b\": not a key of metadata; allowed: a text without control \
+            "metadata[2].path[1]: \"a\\u0000b\": invalid metadata key; allowed: a text without control \
              characters"
                 .to_string(),
             format!("metadata[3]: `path` is missing; allowed: {keys}"),
@@ -117,7 +117,7 @@ fn not_has_a_bounded_depth() {
     assert_eq!(of_match(&nested(4)), [""; 0]);
     assert_eq!(
         of_match(&nested(5)),
-        ["not.not.not.not.not: {}: `not` in too many others; allowed: at most 4 deep"]
+        ["not.not.not.not.not: {}: `not` is nested too deeply; allowed: at most 4 levels"]
     );
     assert_eq!(of_match(&json!({ "not": { "paths": 1 } })).len(), 1);
 }
@@ -157,7 +157,7 @@ fn matches_that_never_hold() {
     assert_eq!(
         pair(json!({ "prefix": "x" }), json!({ "exact": "y" })),
         [format!(
-            "rules[0].match.query[1]: {never} `a` = `x…` and `a` = `y` never hold together"
+            "rules[0].match.query[1]: {never} `a` = `x…` and `a` = `y` contradict each other"
         )]
     );
     assert_eq!(
@@ -175,7 +175,7 @@ fn matches_that_never_hold() {
     assert_eq!(
         of(json!({ "not": {} })),
         [format!(
-            "rules[0].match.not: {never} every request is in `not`"
+            "rules[0].match.not: {never} `not` excludes every request"
         )]
     );
     let within = |path: &str, source: &str| {

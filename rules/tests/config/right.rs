@@ -104,9 +104,9 @@ fn refuse() -> Refuse {
 #[test]
 fn every_field_is_read() {
     let read = read(&everything());
-    let share = "team_a-1".to_string();
+    let namespace = "team_a-1".to_string();
     let buckets = 4096;
-    assert_eq!(read.store, StoreSettings { buckets, share });
+    assert_eq!(read.store, StoreSettings { buckets, namespace });
     let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
@@ -169,7 +169,7 @@ fn what_is_not_said_has_a_default() {
     let read = read(&file(&[rule(&json!({ "key": [] }))]));
     let settings = StoreSettings {
         buckets: 65_536,
-        share: "loudou".to_string(),
+        namespace: "loudou".to_string(),
     };
     assert_eq!(read.store, settings);
     let funnel = Funnel::new(5, rate(1, 1)).expect("valid");

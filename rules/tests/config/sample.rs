@@ -87,28 +87,28 @@ fn every_problem_is_told() {
         "methods: unknown field; allowed: method, path, host, headers, source, route, cluster, metadata, client_cert, cost; \
          did you mean `method`?"
             .to_owned(),
-        "method: \"get\": not a method; allowed: upper-case names: GET, POST, …; did you mean `GET`?"
+        "method: \"get\": invalid method; allowed: upper-case names: GET, POST, …; did you mean `GET`?"
             .to_owned(),
-        "path: \"reply\": not a path; allowed: a path that starts with /, with its query: /reply?x=1; \
+        "path: \"reply\": invalid path; allowed: a path that starts with /, with its query: /reply?x=1; \
          did you mean `/reply`?"
             .to_owned(),
-        "host: \"https://example.com/x\": not a host; allowed: a host without scheme and path: example.com, \
+        "host: \"https://example.com/x\": invalid host; allowed: a host without scheme and path: example.com, \
          example.com:8443; did you mean `example.com`?"
             .to_owned(),
-        "source: \"10.0.0.1:80\": not an address; allowed: an address without a port: 203.0.113.7, \
+        "source: \"10.0.0.1:80\": invalid address; allowed: an address without a port: 203.0.113.7, \
          2001:db8::1; did you mean `10.0.0.1`?"
             .to_owned(),
         "route: \"\": empty; allowed: a text of 1 to 8192 bytes".to_owned(),
-        "client_cert: 7: a number where a text belongs; allowed: a text of 1 to 8192 bytes".to_owned(),
+        "client_cert: 7: a number instead of a text; allowed: a text of 1 to 8192 bytes".to_owned(),
         "cost: -1: out of range; allowed: a whole number from 0 to 1000000000".to_owned(),
-        "headers.x y: \"x y\": not a header name; allowed: letters, digits and !#$%&'*+-.^_`|~".to_owned(),
-        format!("headers.x-a: 1: not a value; {value}"),
-        format!("headers.x-b[1]: \"2\\n3\": not a value; {value}"),
-        "headers.:path: \"/\": it has a field of its own; allowed: other headers; did you mean `path`?"
+        "headers.x y: \"x y\": invalid header name; allowed: letters, digits and !#$%&'*+-.^_`|~".to_owned(),
+        format!("headers.x-a: 1: invalid value; {value}"),
+        format!("headers.x-b[1]: \"2\\n3\": invalid value; {value}"),
+        "headers.:path: \"/\": this header has a separate field; allowed: other headers; did you mean `path`?"
             .to_owned(),
-        "headers.Host: \"a\": it has a field of its own; allowed: other headers; did you mean `host`?"
+        "headers.Host: \"a\": this header has a separate field; allowed: other headers; did you mean `host`?"
             .to_owned(),
-        format!("metadata.ns.list: [\"x\"]: not a value; {value}"),
+        format!("metadata.ns.list: [\"x\"]: invalid value; {value}"),
     ];
     expected.sort();
     assert_eq!(told, expected);
@@ -119,23 +119,23 @@ fn what_is_of_the_wrong_kind_is_told() {
     for (sample, line) in [
         (
             json!([]),
-            "(the whole file): []: a list where an object belongs",
+            "(the whole file): []: a list instead of an object",
         ),
         (
             json!({ "headers": [] }),
-            "headers: []: a list where an object belongs",
+            "headers: []: a list instead of an object",
         ),
         (
             json!({ "metadata": "x" }),
-            "metadata: \"x\": a text where an object belongs",
+            "metadata: \"x\": a text instead of an object",
         ),
         (
             json!({ "path": "/a b" }),
-            "path: \"/a b\": not a path; allowed",
+            "path: \"/a b\": invalid path; allowed",
         ),
         (
             json!({ "source": "[2001:db8::1]:80" }),
-            "source: \"[2001:db8::1]:80\": not an address",
+            "source: \"[2001:db8::1]:80\": invalid address",
         ),
     ] {
         let told = wrong(&sample);
@@ -169,7 +169,7 @@ fn sizes_are_bounded() {
         ),
         (
             json!({ "metadata": deep(9) }),
-            "metadata.a.a.a.a.a.a.a.a: {\"a\":\"1\"}: too long a path; allowed",
+            "metadata.a.a.a.a.a.a.a.a: {\"a\":\"1\"}: the path is too long; allowed",
         ),
         (
             json!({ "path": format!("/{}", "a".repeat(8_192)) }),

@@ -145,7 +145,7 @@ fn what_is_said_of_waits() {
     for limit in [funnel, queue(), bursty(), warmup()] {
         let line = format!("max_wait: \"61m\": out of range; allowed: {form}");
         assert_eq!(said(&limit, "max_wait", json!("61m")), [line]);
-        let line = format!("max_wait: 5: not a duration; allowed: {form}; did you mean `5s`?");
+        let line = format!("max_wait: 5: invalid duration; allowed: {form}; did you mean `5s`?");
         assert_eq!(said(&limit, "max_wait", json!(5)), [line]);
         assert_eq!(said(&limit, "max_wait", json!("1h")), [""; 0]);
     }
@@ -164,7 +164,7 @@ fn what_is_said_of_queues() {
     assert_eq!(
         said(&slow, "rate", json!("1/366d")),
         [
-            "rate: \"1/366d\": too slow for this capacity; allowed: numbers with which a full bucket \
+            "rate: \"1/366d\": too slow for this capacity; allowed: a capacity and a rate with which a full bucket \
              empties within 3660d"
         ]
     );

@@ -135,7 +135,7 @@ fn a_share_that_nothing_is_over() {
     assert_eq!(
         said(json!(1)),
         [
-            "rules[0].when.upstream_error_rate_over: 1: this rule never applies: no share of responses is over 1"
+            "rules[0].when.upstream_error_rate_over: 1: this rule never applies: the share of errors cannot exceed 1"
         ]
     );
     assert_eq!(said(json!(0.999)), [""; 0]);

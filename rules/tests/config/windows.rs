@@ -138,11 +138,11 @@ fn windows() {
             ),
             (
                 json!("1 minute"),
-                format!("window: \"1 minute\": not a duration; allowed: {allowed}"),
+                format!("window: \"1 minute\": invalid duration; allowed: {allowed}"),
             ),
             (
                 json!(60),
-                format!("window: 60: not a duration; allowed: {allowed}; did you mean `60s`?"),
+                format!("window: 60: invalid duration; allowed: {allowed}; did you mean `60s`?"),
             ),
         ] {
             let lines = wrong(&limit(algorithm, &json!({ "window": window })));
@@ -161,8 +161,7 @@ fn windows() {
 #[test]
 fn numbers_of_one_algorithm() {
     let slots = "a whole number from 2 to 64";
-    let reach =
-        "the capacity is out of reach with it; allowed: capacity/slots, rounded up, to capacity";
+    let reach = "with this the capacity cannot be reached; allowed: capacity/slots, rounded up, to capacity";
     for (algorithm, given, said) in [
         (
             "fixed_window",
@@ -197,7 +196,7 @@ fn numbers_of_one_algorithm() {
         (
             "sliding_log",
             json!({ "count_refused": "yes" }),
-            "count_refused: \"yes\": a text where true or false belongs; allowed: true, false"
+            "count_refused: \"yes\": a text instead of true or false; allowed: true, false"
                 .to_string(),
         ),
         (

@@ -44,7 +44,7 @@ fn names_of_fields() {
         of_rule(&json!({ "match": { "path": { "prefx": "/x" } } })),
         [
             "match.path.prefx: unknown field; allowed: prefix, exact, suffix, template, regex; did you mean `prefix`?",
-            "match.path: nothing chosen; allowed: exactly one of prefix, exact, suffix, template, regex",
+            "match.path: none of the fields is given; allowed: exactly one of prefix, exact, suffix, template, regex",
         ]
     );
     assert_eq!(
@@ -92,22 +92,22 @@ fn rates() {
     let form = "an amount per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; \
                 at most 1000000000 per 366d";
     for (rate, message) in [
-        ("0/s", "a rate of nothing never admits"),
-        ("00/1s", "a rate of nothing never admits"),
-        ("5/0s", "a rate of nothing never admits"),
-        ("5/00ms", "a rate of nothing never admits"),
-        ("5/0.5s", "not a rate"),
-        ("0.5/s", "not a rate"),
-        ("5", "not a rate"),
-        ("", "not a rate"),
-        ("5/fortnight", "not a rate"),
+        ("0/s", "a rate of zero never admits"),
+        ("00/1s", "a rate of zero never admits"),
+        ("5/0s", "a rate of zero never admits"),
+        ("5/00ms", "a rate of zero never admits"),
+        ("5/0.5s", "invalid rate"),
+        ("0.5/s", "invalid rate"),
+        ("5", "invalid rate"),
+        ("", "invalid rate"),
+        ("5/fortnight", "invalid rate"),
         ("1000000001/s", "out of range"),
         ("1/367d", "out of range"),
     ] {
         let line = format!("rate: \"{rate}\": {message}; allowed: {form}");
         assert_eq!(of_limit(&funnel("rate", &json!(rate))), [line]);
     }
-    let line = format!("rate: 5: not a rate; allowed: {form}");
+    let line = format!("rate: 5: invalid rate; allowed: {form}");
     assert_eq!(of_limit(&funnel("rate", &json!(5))), [line]);
     let line = format!("limits[0]: `rate` is missing; allowed: {form}");
     assert_eq!(of_limit(&funnel("rate", &Value::Null)), [line]);
@@ -117,7 +117,7 @@ fn rates() {
     assert_eq!(
         of_limit(&slow(11)),
         [
-            "rate: \"1/366d\": too slow for this capacity; allowed: numbers with which a full bucket \
+            "rate: \"1/366d\": too slow for this capacity; allowed: a capacity and a rate with which a full bucket \
           empties within 3660d"
         ]
     );
@@ -137,7 +137,7 @@ fn algorithms() {
         )
     );
     assert!(lines[1].starts_with("capacity: 0: out of range"));
-    assert!(lines[2].starts_with("rate: \"0/s\": a rate of nothing never admits"));
+    assert!(lines[2].starts_with("rate: \"0/s\": a rate of zero never admits"));
     assert_eq!(lines.len(), 3);
     assert_eq!(
         unknown(json!("bucket"))[0],
@@ -152,7 +152,7 @@ fn algorithms() {
     assert_eq!(
         of_limit(&json!("funnel")),
         [
-            "limits[0]: \"funnel\": a text where an object belongs; allowed: an object with name, \
+            "limits[0]: \"funnel\": a text instead of an object; allowed: an object with name, \
              algorithm, …"
         ]
     );
@@ -185,7 +185,7 @@ fn token_buckets() {
     assert_eq!(
         aligned("greedy"),
         [
-            "align: \"clock\": continuous refills lie on no clock; allowed: process, or refill: interval"
+            "align: \"clock\": continuous refills have no periods to align; allowed: process, or refill: interval"
         ]
     );
 }
@@ -206,19 +206,19 @@ fn limits_of_a_rule() {
     );
     assert_eq!(
         of_rule(&json!({ "limits": [limit("a"), limit("b"), limit("a")] })),
-        ["limits[2].name: \"a\": another limit of this rule has this name"]
+        ["limits[2].name: \"a\": duplicate limit name in this rule"]
     );
     // Two without a name are both called after their algorithm.
     assert_eq!(
         of_rule(
             &json!({ "limits": [funnel("capacity", &json!(5)), funnel("capacity", &json!(6))] })
         ),
-        ["limits[1].name: \"funnel\": another limit of this rule has this name"]
+        ["limits[1].name: \"funnel\": duplicate limit name in this rule"]
     );
     assert_eq!(
         of_rule(&json!({ "limits": [limit("Burst!")] })),
         [
-            "limits[0].name: \"Burst!\": not a name; allowed: 1 to 63 of a-z, 0-9, - and _; \
+            "limits[0].name: \"Burst!\": invalid name; allowed: 1 to 63 of a-z, 0-9, - and _; \
           did you mean `burst-`?"
         ]
     );
@@ -231,7 +231,7 @@ fn costs() {
             format!("cost: {shown}: out of range; allowed: a whole number from 1 to 1000000000");
         assert_eq!(of_rule(&json!({ "cost": value })), [line]);
     }
-    // Above a capacity it is allowed, but hardly meant.
+    // Above a capacity it is valid, but probably a mistake.
     let document = file(&[rule(&json!({ "cost": 6 }))]);
     assert_eq!(
         problems(&document),
@@ -259,10 +259,10 @@ fn three_at_once() {
         [
             "rules[0].mach: unknown field; allowed: name, match, when, key, on_missing_key, limits, cost, \
              mode, shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `match`?",
-            "rules[1].limits[0].rate: \"0/s\": a rate of nothing never admits; allowed: an amount \
+            "rules[1].limits[0].rate: \"0/s\": a rate of zero never admits; allowed: an amount \
              per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d",
             unknown.as_str(),
-            "rules[2].name: \"a\": another rule has this name",
+            "rules[2].name: \"a\": duplicate rule name",
         ]
     );
     assert!(parse(&document).file.is_none());
@@ -272,7 +272,7 @@ fn three_at_once() {
 #[test]
 fn names_taken_by_broken_ones() {
     let broken = json!({ "name": "a", "cost": 0 });
-    let taken = "another rule has this name";
+    let taken = "duplicate rule name";
     for (first, second) in [
         (&broken, &json!({ "name": "a" })),
         (&json!({ "name": "a" }), &broken),
@@ -288,7 +288,7 @@ fn names_taken_by_broken_ones() {
     for (first, second) in [(0, 5), (5, 0)] {
         let lines = of_rule(&json!({ "limits": [limit(first), limit(second)] }));
         assert_eq!(lines.len(), 2, "{lines:?}");
-        let line = "limits[1].name: \"a\": another limit of this rule has this name".to_string();
+        let line = "limits[1].name: \"a\": duplicate limit name in this rule".to_string();
         assert!(lines.contains(&line), "{lines:?}");
     }
 }
@@ -319,7 +319,7 @@ fn what_is_no_rule_file() {
     ] {
         let shown = shown.strip_prefix("null: ").unwrap_or(shown);
         let line = format!(
-            "(the whole file): {shown} where an object belongs; allowed: an object with version, \
+            "(the whole file): {shown} instead of an object; allowed: an object with version, \
              store, defaults, rules"
         );
         assert_eq!(problems(&document), [line]);
@@ -335,7 +335,7 @@ fn what_is_no_rule_file() {
         problems(&json!({ "version": 2, "rules": {} })),
         [
             "version: 2: out of range; allowed: a whole number from 1 to 1",
-            "rules: {}: an object where a list belongs; allowed: a list",
+            "rules: {}: an object instead of a list; allowed: a list",
         ]
     );
 }

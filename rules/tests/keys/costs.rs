@@ -9,8 +9,8 @@ fn price(cost: &Value, request: &Fake) -> (u64, bool) {
     let cost = rule(&json!({ "cost": cost, "limits": [
         { "algorithm": "funnel", "capacity": 1_000, "rate": "1/s" },
     ] }));
-    let Price { cost, is_odd } = cost.cost.price(&mut request.clone());
-    (cost, is_odd)
+    let Price { cost, is_invalid } = cost.cost.price(&mut request.clone());
+    (cost, is_invalid)
 }
 
 #[test]

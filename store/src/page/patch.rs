@@ -1,5 +1,5 @@
-//! A page as it is stored. One slot of it is read and written where it lies; the others are only
-//! passed over, which takes a fraction of the time of reading and writing them all.
+//! A page as it is stored. One slot is read and written in place; the others are only
+//! skipped, which takes a fraction of the time of reading and writing them all.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,31 +13,31 @@ use super::{
 use crate::gave_up::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
 
-/// Where a page says how many slots it has, and how often a state began in it.
+/// The offsets of a page's number of slots, and of its origins.
 const COUNT_AT: usize = 3;
 const ORIGINS_AT: usize = 4;
-/// Where a slot has the instant of its last touch.
+/// The offset of a slot's last touch.
 const LAST_AT: usize = 16;
-/// Where a slot has its flags, and where it says how many words it has.
+/// The offsets of a slot's flags, and of its number of words.
 const FLAGS_AT: usize = 39;
 const WORDS_AT: usize = 49;
-/// The bytes of a word.
+/// The size of a word, in bytes.
 const WORD: usize = 8;
 
-/// Sixteen buckets of one word take 952 bytes.
+/// The initial capacity, in bytes: sixteen buckets of one word take 952.
 const ROOM: usize = 1024;
 
-/// The bytes of a page that was found to be well-formed.
+/// The bytes of a well-formed page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageBytes {
     bytes: Vec<u8>,
-    /// Where each slot begins; the rest is the end of the page.
+    /// The offset of each slot; all other entries are the end of the page.
     starts: [usize; SLOTS],
     count: usize,
 }
 
 impl PageBytes {
-    /// No page yet, with room for one of small buckets and a slot behind it.
+    /// An empty page, with room for small buckets and one more slot.
     pub(crate) fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(ROOM),
@@ -45,7 +45,7 @@ impl PageBytes {
         }
     }
 
-    /// Reads the page at `key`, which has no slots when it is not there; its version.
+    /// Reads the page at `key`, which has no slots if it is missing; returns its version.
     pub(crate) fn read(&mut self, store: &mut dyn SharedData, key: &[u8]) -> Result<Cas, GaveUp> {
         if let Some(cas) = store.get(key, &mut self.bytes)? {
             self.check().map_err(|_unknown| GaveUp::UnknownPage)?;
@@ -123,7 +123,7 @@ impl PageBytes {
         Ok(evicted)
     }
 
-    /// Takes a slot out; the last one takes its place.
+    /// Removes a slot; the last one takes its place.
     pub(crate) fn remove(&mut self, index: usize) {
         let last = self.range(self.count.saturating_sub(1));
         let moved = self.bytes.split_off(last.start.min(self.bytes.len()));
@@ -133,7 +133,7 @@ impl PageBytes {
         self.set_count(self.count.saturating_sub(1));
     }
 
-    /// Adds a slot behind the others, where there is room.
+    /// Appends a slot if there is room.
     pub(crate) fn push(&mut self, slot: &Slot) {
         let index = self.count;
         if let Some(start) = self.starts.get_mut(index) {
@@ -157,7 +157,7 @@ impl PageBytes {
         }
     }
 
-    /// Puts `slot` in the place of `range`, which is a slot; those behind it move.
+    /// Replaces the slot at `range` with `slot`; later slots move.
     fn splice(&mut self, range: Range<usize>, slot: &[u8]) {
         let (start, old) = (range.start, range.len());
         let behind = self.bytes.split_off(range.end.min(self.bytes.len()));
@@ -194,7 +194,7 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let words = u16::from_le_bytes(*fixed.get(WORDS_AT..)?.first_chunk()?);
     let words = usize::from(words);
     let flags = *fixed.get(FLAGS_AT)?;
-    // Most slots have nothing between head and words.
+    // In most slots, the words follow the head directly.
     let words_at = if flags & FLAGS_IN_BYTES == 0 {
         SLOT_HEAD
     } else {

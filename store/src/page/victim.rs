@@ -1,16 +1,16 @@
-//! Which bucket of a full page makes room for a new one.
+//! The choice of the bucket of a full page that is evicted for a new one.
 //!
 //! A client that can make up keys can fill every page. So each rule has a fair share of a page: the
-//! slots that no operator's ban keeps, divided by the number of rules that have one of them, the
-//! newcomer's rule included. The rest of a share that its rule does not use is lent to the others. The
+//! number of slots that no operator's ban pins, divided by the number of rules that have one of them,
+//! including the rule of the new bucket. Unused slots of a share are lent to the other rules. The
 //! victim is, in this order:
 //!
 //! 1. an idle bucket of any rule, because nothing is lost;
-//! 2. if the newcomer's rule has its share, or more: the bucket of that rule that is worth the least, but
-//!    none that holds permits. If it has no other, there is no victim;
-//! 3. otherwise, of the rules above their share: a bucket of the one that has the most, the one that is
-//!    worth the least. Buckets that hold permits go after all others;
-//! 4. if there are more rules than slots: the bucket that is worth the least and holds no permits.
+//! 2. if the rule of the new bucket has its share or more: the bucket of that rule with the least worth
+//!    that holds no permits. If all hold permits, there is no victim;
+//! 3. otherwise, among the rules above their share: the bucket with the least worth of the rule with the
+//!    most buckets. Buckets that hold permits come last;
+//! 4. if there are more rules than slots: the bucket with the least worth that holds no permits.
 
 use core::cmp::Reverse;
 
@@ -20,7 +20,7 @@ use super::{
     Bytes, Evicted, FLAG_CONDUCT, FLAG_HELD, FLAG_PINNED, SLOTS, Slot, UnknownPage, is_idle,
 };
 
-/// What the choice depends on. Only this much of each slot is read.
+/// The fields that the choice depends on. Only these are read of each slot.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     rule_tag: u32,
@@ -32,7 +32,7 @@ pub(super) struct Standing {
     held_until_ms: u64,
 }
 
-/// A bucket that may go.
+/// A bucket that may be evicted.
 #[derive(Clone, Copy)]
 struct Candidate {
     rule_tag: u32,
@@ -40,7 +40,7 @@ struct Candidate {
     worth: Worth,
 }
 
-/// What it would cost to forget a bucket; the least goes first.
+/// The worth of a bucket; the one with the least is evicted first.
 type Worth = (u8, u64);
 
 /// The first part of the worth of an idle bucket.
@@ -59,7 +59,7 @@ impl Standing {
         }
     }
 
-    /// The same of the slot that begins with these bytes.
+    /// The fields of the slot that begins with these bytes.
     pub(super) fn read(slot: &[u8]) -> Result<Self, UnknownPage> {
         let mut bytes = Bytes(slot);
         let _fingerprint: [u8; 8] = bytes.take()?;
@@ -88,9 +88,9 @@ impl Standing {
         })
     }
 
-    /// Idle ones cost nothing. A bucket that never refused costs what is taken from it. One that
-    /// refused is what a flood of new keys may want to be rid of, so it goes after those, and the
-    /// longer it was left alone the sooner. Banned ones go last, those that are free soonest first.
+    /// Idle buckets have no worth. A bucket that never refused is worth its used capacity. A flood of new
+    /// keys may aim at evicting a bucket that refused, so it comes after those; among them the one that was
+    /// untouched longest comes first. Banned buckets come last; those whose ban ends soonest come first.
     const fn worth(&self, now_ms: u64) -> Worth {
         if is_idle(self.idle_at_ms, self.flags, now_ms) {
             (IDLE, self.idle_at_ms)
@@ -103,22 +103,22 @@ impl Standing {
         }
     }
 
-    /// As a candidate, unless an operator's ban keeps it.
+    /// The bucket as a candidate, unless an operator's ban pins it.
     fn candidate(self, now_ms: u64) -> Option<Candidate> {
         let is_pinned = self.flags & FLAG_PINNED != 0 && now_ms < self.banned_until_ms;
         (!is_pinned).then(|| Candidate {
             rule_tag: self.rule_tag,
-            // Others would get the permits of requests in flight again.
+            // Other requests would get the permits of requests in flight again.
             is_held: now_ms < self.held_until_ms,
             worth: self.worth(now_ms),
         })
     }
 }
 
-/// By position in the page; `None` for a slot that an operator's ban keeps.
+/// By position in the page; `None` for a slot that an operator's ban pins.
 type Candidates = [Option<Candidate>; SLOTS];
 
-/// The slot that makes room for a bucket of the rule, and what is lost by it.
+/// The slot that is evicted for a bucket of the rule, and the loss.
 pub(super) fn victim(
     slots: impl Iterator<Item = Standing>,
     newcomer: u32,
@@ -142,7 +142,7 @@ pub(super) fn victim(
     }
 }
 
-/// The rules of a page and the number of their candidates, the newcomer's rule first.
+/// The rules of a page and the number of their candidates, the rule of the new bucket first.
 struct Rules {
     counts: [(u32, usize); SLOTS + 1],
     len: usize,
@@ -166,7 +166,7 @@ impl Rules {
     }
 }
 
-/// The candidate that goes when none is idle.
+/// The candidate that is evicted if none is idle.
 fn least_by_share(all: &Candidates, newcomer: u32) -> Option<usize> {
     let mut rules = Rules {
         counts: [(newcomer, 0); SLOTS + 1],
@@ -190,7 +190,7 @@ fn least_by_share(all: &Candidates, newcomer: u32) -> Option<usize> {
             return may_go.then_some((false, false, Reverse(own), worth));
         }
         let count = rules.of(rule_tag);
-        // What is not lent goes only where nothing is: then there are more rules than slots.
+        // A slot that is not lent is taken only if no slot is lent: then there are more rules than slots.
         let is_lent = count > share;
         (is_lent || !is_held).then_some((!is_lent, is_held, Reverse(count), worth))
     };

@@ -1,4 +1,4 @@
-//! What was counted lately: the half under way and the one before, as all workers have flushed it.
+//! Recent counts: the current half and the previous one, as flushed by all workers.
 
 use alloc::vec::Vec;
 
@@ -8,29 +8,29 @@ use super::shared::{self, Shared};
 use super::{By, COUNTERS, HALF, Summary};
 use crate::shared_data::{SharedData, StoreFailed};
 
-/// Counts of recent time.
+/// Recent counts.
 #[derive(Clone, Debug)]
 pub struct Recent {
-    /// From when on, give or take [`super::FLUSH_AFTER`].
+    /// The start of the covered time, within [`super::FLUSH_AFTER`].
     pub since: Nanos,
-    /// What.
+    /// The counts.
     pub counts: Summary,
 }
 
-/// What was counted lately under `share`.
+/// The recent counts of `namespace`.
 pub fn recent(
     store: &mut dyn SharedData,
-    share: &str,
+    namespace: &str,
     by: By,
     now: Nanos,
 ) -> Result<Recent, StoreFailed> {
     let mut bytes = Vec::new();
-    store.get(&shared::key(share), &mut bytes)?;
+    store.get(&shared::key(namespace), &mut bytes)?;
     let shared = Shared::read(&bytes).unwrap_or_default();
-    // Another worker may have begun a half that this one's clock has not reached yet.
+    // Another worker may have begun a half that this worker's clock has not reached yet.
     let shared = shared.at(shared::half(now));
     let before = shared.half.saturating_sub(1);
-    // Room for all keys of both halves, so none has to go.
+    // Room for all keys of both halves, so none is dropped.
     let mut counts = Summary::new(COUNTERS.saturating_mul(2));
     let mut halves = Vec::from([shared.half]);
     if before != shared.half {

@@ -1,10 +1,10 @@
-//! What the workers have counted together, in one value of the store.
+//! The joint counts of all workers, in one value of the store.
 //!
 //! ```text
 //! "LT" | version u8 | half u64 | part, four times      part  length u32 | summary
 //! ```
-//! `half` numbers the one under way; its parts come first, refused and admitted, then those of the one
-//! before. A value of another version is as good as none: counts are for people, not for decisions.
+//! `half` is the number of the current half; its parts come first, refused and admitted, then those of the
+//! previous one. A value of another version is ignored: counts are for people, not for decisions.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ const MAGIC: [u8; 3] = *b"LT\x01";
 /// Both halves of both [`By`].
 const PARTS: usize = 4;
 
-/// The bytes of a value with all counters in use, and keys of so many bytes.
+/// The size of a value with all counters in use, and keys of this many bytes.
 pub const fn bytes(key: usize) -> usize {
     let part = summary::bytes(COUNTERS, key).saturating_add(size_of::<u32>());
     let head = MAGIC.len().saturating_add(size_of::<u64>());
@@ -26,7 +26,7 @@ pub const fn bytes(key: usize) -> usize {
 /// A value that was read: its summaries are still bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shared<'a> {
-    /// The half that was under way.
+    /// The current half at the time of writing.
     pub(super) half: u64,
     parts: [&'a [u8]; PARTS],
 }
@@ -39,9 +39,9 @@ pub(super) const fn half(now: Nanos) -> u64 {
     }
 }
 
-/// Where the counts of `share` are.
-pub(super) fn key(share: &str) -> Vec<u8> {
-    [share.as_bytes(), b":top"].concat()
+/// The key of the counts of `namespace`.
+pub(super) fn key(namespace: &str) -> Vec<u8> {
+    [namespace.as_bytes(), b":top"].concat()
 }
 
 impl<'a> Shared<'a> {
@@ -57,7 +57,7 @@ impl<'a> Shared<'a> {
         rest.is_empty().then_some(Self { half, parts })
     }
 
-    /// The same when `half` is under way: what is older than the one before is forgotten.
+    /// The same value with `half` as the current half: counts before the previous half are forgotten.
     pub(super) fn at(self, half: u64) -> Self {
         let [refused, admitted, ..] = self.parts;
         match half.saturating_sub(self.half) {
@@ -73,14 +73,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// What was counted in a half; nothing where it is neither the one under way nor the one before.
+    /// The counts of a half; nothing unless it is the current or the previous one.
     pub(super) fn part(&self, half: u64, by: By) -> &'a [u8] {
         let place = self.place(half, by);
         let part = place.and_then(|place| self.parts.get(place));
         part.copied().unwrap_or_default()
     }
 
-    /// Where among the parts.
+    /// The index among the parts.
     fn place(&self, half: u64, by: By) -> Option<usize> {
         let first = match self.half.checked_sub(half) {
             Some(0) => 0_usize,
@@ -93,7 +93,7 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// Puts `parts` in the place of those of a half: refused and admitted, `None` for leaving it.
+    /// Replaces the parts of a half: refused and admitted; `None` leaves a part unchanged.
     pub(super) fn put(&mut self, half: u64, parts: [Option<&'a [u8]>; 2]) {
         for (by, part) in By::ALL.into_iter().zip(parts) {
             let place = self.place(half, by);

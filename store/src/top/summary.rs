@@ -3,20 +3,20 @@
 //! These are the space-saving counters of Metwally, Agrawal and El Abbadi ("Efficient computation of
 //! frequent and top-k elements in data streams", 2005), merged as Agarwal, Cormode, Huang, Phillips,
 //! Wei and Yi do ("Mergeable summaries", 2012). New keys get a counter each until there are twice
-//! as many as there are places, and then only the most counted half stays: this is a merge with what
-//! came in the meantime, so a new key costs the same however many counters there are, on average.
+//! as many as places, and then only the most counted half stays: this is a merge with the keys of
+//! the meantime, so the average cost of a new key does not depend on the number of counters.
 //!
-//! With K places, N counted, and whatever was merged in whatever order:
+//! With K places, a total count of N, and merges in any order:
 //! - `count - error <= truth <= count` for a key with a counter;
 //! - `truth <= floor` for a key without one;
 //! - `error <= floor <= N / K`. So every key with more than N / K has a counter, and with at most K
 //!   keys in all, counts are exact.
 //!
-//! An entry may carry a mark: anything else that is counted of its key, since it has its counter. The
-//! filter has none and a replay tells kinds of requests apart with it.
+//! An entry may carry a mark: any other data that is counted for its key, since it has its counter. The
+//! filter uses none; a replay uses it to distinguish kinds of requests.
 //!
-//! The last bound holds because `K * floor + Σ (count - floor) <= N`: to count adds to both sides alike,
-//! to merge adds both, and where the floor rises by n, more than K counters lose n of their height.
+//! The last bound holds because `K * floor + Σ (count - floor) <= N`: counting adds the same to both sides,
+//! merging adds both, and when the floor rises by n, more than K counters lose n of their height.
 
 use alloc::collections::BinaryHeap;
 use alloc::string::String;
@@ -27,11 +27,11 @@ use crate::names::MAX_KEY;
 
 /// No entry.
 const NONE: u16 = u16::MAX;
-/// The slots of the index for each place, of which two have an entry at most; four while two summaries of
-/// a size are merged. Where another size has left entries out of a full index, the cut puts that right.
+/// The slots of the index for each place, of which at most two have an entry; four while two summaries of
+/// one size are merged. If another size has left entries out of a full index, the cut corrects that.
 const INDEX_PER_PLACE: usize = 4;
 
-/// The bytes of a summary as it is written, with so many entries and keys of so many bytes.
+/// The encoded size of a summary with this many entries and keys of this many bytes.
 pub(super) const fn bytes(entries: usize, key: usize) -> usize {
     let head = size_of::<u64>().saturating_add(size_of::<u16>());
     // Rule tag, fingerprint, count, error, length.
@@ -39,20 +39,20 @@ pub(super) const fn bytes(entries: usize, key: usize) -> usize {
     entries.saturating_mul(entry).saturating_add(head)
 }
 
-/// A key, and how often it was counted.
+/// A key and its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry<M = ()> {
     /// The tag of its rule.
     pub rule_tag: u32,
-    /// Its number in the table of buckets: no two keys have the same one, but by bad luck.
+    /// The hash of the key in the table of buckets; collisions are unlikely.
     pub fingerprint: u64,
     /// The key, at most [`MAX_KEY`] bytes of it.
     pub key: String,
-    /// How often it was counted at most.
+    /// The maximum count.
     pub count: u64,
-    /// How much of that may be too much.
+    /// The maximum error of the count.
     pub error: u64,
-    /// What else was counted of it; of `count - error`, so it may be too little.
+    /// Other data counted for the key. It covers only `count - error`, so it may be too low.
     pub mark: M,
 }
 
@@ -61,17 +61,17 @@ pub struct Entry<M = ()> {
 pub struct Summary<M = ()> {
     places: usize,
     floor: u64,
-    /// Those behind the first `used` are there for their memory.
+    /// Entries after the first `used` are only kept for their memory.
     entries: Vec<Entry<M>>,
     used: usize,
-    /// A hash table of places in `entries`, probed one after the other.
+    /// A hash table of indices in `entries`, with linear probing.
     index: Vec<u16>,
 }
 
 impl<M: Default> Summary<M> {
-    /// Nothing counted, with a place for so many keys and a mark for each.
+    /// An empty summary with places for this many keys and a mark for each.
     pub fn marked(places: usize) -> Self {
-        // An index that has no number for an entry would lose it.
+        // The index would lose an entry without a number for it.
         let places = places.clamp(1, usize::from(NONE) / INDEX_PER_PLACE);
         let slots = places
             .saturating_mul(INDEX_PER_PLACE)
@@ -85,7 +85,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// How often a key without a counter was counted at most.
+    /// The maximum count of a key without a counter.
     pub const fn floor(&self) -> u64 {
         self.floor
     }
@@ -95,7 +95,7 @@ impl<M: Default> Summary<M> {
         self.entries.get(..self.used).unwrap_or_default()
     }
 
-    /// Whether nothing was counted.
+    /// Whether the summary is empty.
     pub const fn is_empty(&self) -> bool {
         self.used == 0
     }
@@ -107,7 +107,7 @@ impl<M: Default> Summary<M> {
         self.index.fill(NONE);
     }
 
-    /// Counts a key `times` times, and changes its mark.
+    /// Counts a key `times` times, and updates its mark.
     pub fn add_marked(
         &mut self,
         rule_tag: u32,
@@ -134,14 +134,14 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// The most counted ones that are `wanted`, most first; among equals by rule and key.
+    /// The most counted entries that are `wanted`, in descending order; equal ones by rule and key.
     pub fn most(&self, wanted: impl Fn(&Entry<M>) -> bool) -> Vec<&Entry<M>> {
         let all = self.entries().iter().enumerate();
         let found = all.filter(|(_, entry)| wanted(entry)).map(|(place, e)| {
             let rank = (Reverse(e.count), e.rule_tag, e.key.as_str());
             (rank, place)
         });
-        // By a heap: the library's sorts are several KiB each, and the filter's module has to be small.
+        // With a heap: the library's sorts are several KiB each, and the filter's module has to be small.
         let ranked = found.collect::<BinaryHeap<_>>().into_sorted_vec();
         let entries = ranked.into_iter();
         entries
@@ -149,7 +149,7 @@ impl<M: Default> Summary<M> {
             .collect()
     }
 
-    /// Leaves only as many counters as there are places: the largest.
+    /// Keeps only as many counters as there are places: the largest.
     fn cut(&mut self) {
         if self.used <= self.places {
             return;
@@ -174,8 +174,8 @@ impl<M: Default> Summary<M> {
         self.reindex();
     }
 
-    /// The largest count that has no place any more: the least one that no more counts exceed than there
-    /// are places. Found by halving, in a bounded time and few bytes of code.
+    /// The largest count without a place: the smallest one that is exceeded by at most as many counts as there
+    /// are places. Found by bisection, in bounded time and few bytes of code.
     fn largest_dropped(&self) -> u64 {
         let counts = self.entries().iter().map(|entry| entry.count);
         let (mut least, mut most) = (self.floor, counts.max().unwrap_or(self.floor));
@@ -203,7 +203,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// The entry of a key, or the slot of the index where it belongs.
+    /// The entry of a key, or the slot of the index for its insertion.
     fn find(&mut self, rule_tag: u32, fingerprint: u64) -> Result<&mut Entry<M>, usize> {
         let place = self.probe(rule_tag, fingerprint)?;
         self.entries.get_mut(place).ok_or(usize::MAX)
@@ -211,7 +211,7 @@ impl<M: Default> Summary<M> {
 
     fn probe(&self, rule_tag: u32, fingerprint: u64) -> Result<usize, usize> {
         let mask = self.index.len().saturating_sub(1);
-        // The lower half, which is all that a table of this size can use.
+        // The lower half is enough for a table of this size.
         let [a, b, c, d, ..] = fingerprint.to_le_bytes();
         let start = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(0);
         for step in 0..self.index.len() {
@@ -234,7 +234,7 @@ impl<M: Default> Summary<M> {
         }
     }
 
-    /// Gives a key a counter; `slot` is where the index has none for it yet.
+    /// Gives a key a counter; `slot` is its free slot of the index.
     fn insert(
         &mut self,
         slot: usize,
@@ -255,7 +255,7 @@ impl<M: Default> Summary<M> {
         entry.fingerprint = fingerprint;
         entry.key.clear();
         let end = key.floor_char_boundary(MAX_KEY);
-        // No more than that, so that the longest keys are the bound of what an entry takes.
+        // At most this long, so that the longest keys bound the size of an entry.
         entry.key.reserve_exact(end);
         entry.key.push_str(key.get(..end).unwrap_or_default());
         (entry.count, entry.error) = (count, error);
@@ -266,7 +266,7 @@ impl<M: Default> Summary<M> {
 }
 
 impl Summary {
-    /// Nothing counted, with a place for so many keys.
+    /// An empty summary with places for this many keys.
     pub fn new(places: usize) -> Self {
         Self::marked(places)
     }
@@ -276,10 +276,10 @@ impl Summary {
         self.add_marked(rule_tag, fingerprint, key, times, |()| {});
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         let (own, others) = (self.floor, other.floor);
-        // Who has no counter there was counted there up to its floor; who has one is put right below.
+        // A key without a counter in `other` was counted there up to its floor; other keys are corrected below.
         for entry in self.entries.iter_mut().take(self.used) {
             entry.count = entry.count.saturating_add(others);
             entry.error = entry.error.saturating_add(others);
@@ -309,7 +309,7 @@ impl Summary {
         self.cut();
     }
 
-    /// Writes it behind `out`.
+    /// Appends the encoded summary to `out`.
     ///
     /// ```text
     /// summary  floor u64 | entries u16 | entry…
@@ -330,7 +330,7 @@ impl Summary {
         }
     }
 
-    /// Reads what [`Summary::encode`] wrote with no more places than these; `None` of anything else.
+    /// Reads the output of [`Summary::encode`] with at most this many places; `None` for anything else.
     pub fn decode(bytes: &[u8], places: usize) -> Option<Self> {
         let mut summary = Self::new(places);
         let (floor, rest) = bytes.split_first_chunk()?;

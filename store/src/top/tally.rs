@@ -1,7 +1,7 @@
-//! What one worker counts, until it adds it to what all have counted.
+//! The counts of one worker, until it adds them to those of all workers.
 //!
-//! Counting touches the worker's own memory alone. What it counted is flushed into the shared value when
-//! it is [`FLUSH_AFTER`] old, so counts are never older than that, and are put to the half in which
+//! Counting only touches the worker's own memory. Its counts are flushed into the shared value when they
+//! are [`FLUSH_AFTER`] old, so they are never older than that, and are added to the half in which
 //! the oldest of them was counted.
 
 use alloc::vec::Vec;
@@ -13,25 +13,25 @@ use super::{By, COUNTERS, FLUSH_AFTER, Summary};
 use crate::shared_data::SharedData;
 use crate::swap::{Swapped, swap};
 
-/// What a worker has counted.
+/// The counts of a worker.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Where the shared value is.
+    /// The key of the shared value.
     key: Vec<u8>,
     /// By [`By`].
     refused: Summary,
     admitted: Summary,
-    /// The half it belongs to.
+    /// The half that the counts belong to.
     half: u64,
-    /// When it has to be flushed, if there is anything.
+    /// The time of the next flush, if there are counts.
     due: Option<Nanos>,
 }
 
 impl Tally {
-    /// Nothing counted for `share`.
-    pub fn new(share: &str) -> Self {
+    /// An empty tally for `namespace`.
+    pub fn new(namespace: &str) -> Self {
         Self {
-            key: shared::key(share),
+            key: shared::key(namespace),
             refused: Summary::new(COUNTERS),
             admitted: Summary::new(COUNTERS),
             half: 0,
@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request of a key, whose number in the table of buckets is `fingerprint`.
+    /// Counts a request of a key, whose hash in the table of buckets is `fingerprint`.
     pub fn count(&mut self, by: By, rule_tag: u32, fingerprint: u64, key: &str, now: Nanos) {
         if self.due.is_none() {
             self.start(now);
@@ -61,8 +61,8 @@ impl Tally {
         self.due
     }
 
-    /// Adds what was counted to the shared value if that is due. What cannot be written is kept, and
-    /// tried again as if it had been counted now.
+    /// Adds the counts to the shared value if that is due. Counts that cannot be written are kept, and
+    /// retried as if they had been counted now.
     pub fn flush(&mut self, store: &mut dyn SharedData, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -79,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// The shared value with what was counted here.
+    /// The shared value with this worker's counts added.
     fn added_to(&self, bytes: &[u8]) -> Vec<u8> {
         let mut shared = Shared::read(bytes).unwrap_or_default().at(self.half);
         let part =
@@ -93,7 +93,7 @@ impl Tally {
     }
 }
 
-/// What stands in a part, with `own` added.
+/// A part with `own` added.
 fn merged(part: &[u8], own: &Summary) -> Vec<u8> {
     let found = Summary::decode(part, COUNTERS);
     let mut all = found.unwrap_or_else(|| Summary::new(COUNTERS));

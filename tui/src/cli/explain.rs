@@ -191,7 +191,7 @@ fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
     let now = Nanos::ZERO;
     let settings = &file.store;
     let mut store = MemoryStore::new();
-    let table = Table::open(&mut store, &settings.share, settings.buckets, SEED, now)
+    let table = Table::open(&mut store, &settings.namespace, settings.buckets, SEED, now)
         .map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
     let mut sample = parse_sample(sample).map_err(|_problems| anyhow!("not a request"))?;
     let clock = Clock::at(now);

@@ -19,16 +19,16 @@ pub(super) const LEASE_FIELD: Field = Field::optional(
     "lease",
     Form::Duration(&[Nanos::new(1), MAX_LEASE]),
     "5m",
-    "After this time, or at most twice as long, a request whose end was not heard of no longer counts.",
+    "A request whose end was not reported stops counting after this time to twice this time.",
 );
 
 pub(super) const CONCURRENCY: Entry = Entry {
     name: "concurrency",
     #[cfg(feature = "words")]
     phrase: Phrase::concurrency,
-    doc: Doc::new("Requests under way at the same time; given back when they end."),
+    doc: Doc::new("Limits concurrent requests: capacity is returned when a request ends."),
     fields: &[
-        CAPACITY.meaning("How many may be in flight at once, in cost units."),
+        CAPACITY.meaning("The maximum cost of the requests in flight."),
         LEASE_FIELD,
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -39,14 +39,14 @@ pub(super) const CONCURRENCY: Entry = Entry {
     },
 };
 
-/// What these limits mean, as the end of a sentence.
+/// The meaning of these limits, as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn concurrency(&self) -> Option<String> {
         let lease = self.span("lease")?;
         let twice = lease.saturating_add(lease);
         Some(format!(
-            "may have {} under way at the same time; what is not heard to end stops counting after {lease} to {twice}",
+            "may have {} in flight at the same time; a request whose end is not reported stops counting after {lease} to {twice}",
             self.some(self.capacity)
         ))
     }

@@ -25,8 +25,8 @@ pub(super) const FUNNEL: Entry = Entry {
     #[cfg(feature = "words")]
     phrase: Phrase::leaking,
     doc: Doc::new(
-        "A leaky bucket as a meter (GCRA): each request is water that leaks away at the \
-         rate, and passes if it still fits.",
+        "A leaky bucket as a meter (GCRA): each request adds its cost, which drains at the \
+         rate; a request passes if it still fits.",
     ),
     fields: &[CAPACITY, RATE, MAX_WAIT_FIELD],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -43,7 +43,9 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
     name: "token_bucket",
     #[cfg(feature = "words")]
     phrase: Phrase::tokens,
-    doc: Doc::new("Tokens that come back, continuously or in lumps; each request takes some."),
+    doc: Doc::new(
+        "A bucket of tokens, refilled continuously or at intervals; each request takes its cost.",
+    ),
     fields: &[
         CAPACITY,
         RATE,
@@ -51,14 +53,14 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
             "refill",
             Form::Word(&Refill::NAMES),
             "greedy",
-            "Tokens come back continuously (greedy), or the rate's whole amount at the end of each period (interval).",
+            "Tokens are refilled continuously (greedy), or by the rate's whole amount at the end of each period (interval).",
         ),
         ALIGN,
         Field::optional(
             "initial",
             Form::Integer(0, MAX_AMOUNT),
             "the capacity",
-            "The tokens a new bucket starts with.",
+            "The tokens of a new bucket.",
         ),
         MAX_WAIT_FIELD,
     ],
@@ -81,7 +83,7 @@ pub(super) const TOKEN_BUCKET: Entry = Entry {
     },
 };
 
-/// What these limits mean, as the end of a sentence.
+/// The meaning of these limits, as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn leaking(&self) -> Option<String> {
@@ -91,7 +93,7 @@ impl Phrase {
 
     pub(super) fn tokens(&self) -> Option<String> {
         let may = self.may(self.capacity);
-        let mut said = if self.is("refill", "interval") {
+        let mut phrase = if self.is("refill", "interval") {
             let rate = self.rate()?;
             let amount = u64::from(rate.amount());
             let back = match amount {
@@ -109,12 +111,12 @@ impl Phrase {
         };
         let initial = self.number("initial").unwrap_or(self.capacity);
         if initial == 0 {
-            said.push_str("; a new bucket starts with nothing");
+            phrase.push_str("; a new bucket starts empty");
         } else if initial < self.capacity {
-            said.push_str("; a new bucket starts with ");
-            said.push_str(&initial.to_string());
+            phrase.push_str("; a new bucket starts with ");
+            phrase.push_str(&initial.to_string());
         }
-        said.push_str(&self.early()?);
-        Some(said)
+        phrase.push_str(&self.early()?);
+        Some(phrase)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::config::grammar::{Field, Form, duration_form};
 use crate::config::reader::{Cursor, Fields, Report};
 
-/// Reads the fields of one algorithm by their table. Every getter reports what is wrong and gives
+/// Reads the fields of one algorithm by their table. Every getter reports an invalid value and returns
 /// `None` for it, and for an absent field without a default.
 #[derive(Debug)]
 pub(in crate::config) struct Numbers<'a, 'c> {
@@ -18,7 +18,7 @@ pub(in crate::config) struct Numbers<'a, 'c> {
 }
 
 impl<'a, 'c> Numbers<'a, 'c> {
-    /// The field of that name if it is there; its absence is reported unless it has a default.
+    /// The field of that name, if present; its absence is reported unless it has a default.
     fn field(&self, name: &str, report: &mut Report) -> Option<(Cursor<'a, 'c>, Form)> {
         let field = self.table.iter().find(|field| field.name == name)?;
         let cursor = match field.default {
@@ -28,12 +28,12 @@ impl<'a, 'c> Numbers<'a, 'c> {
         Some((cursor?, field.form))
     }
 
-    /// Whether the field is there.
+    /// Whether the field is present.
     pub(in crate::config) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some()
     }
 
-    /// The value of a field that is there and right, or what holds without it.
+    /// The value of a present and valid field, or its default.
     pub(in crate::config) fn or<T>(&self, name: &str, value: Option<T>, default: T) -> Option<T> {
         if self.has(name) { value } else { Some(default) }
     }
@@ -45,7 +45,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         }
     }
 
-    /// A whole number that is bounded by another field, too.
+    /// A whole number that another field bounds, too.
     pub(in crate::config) fn integer_up_to(
         &self,
         name: &str,
@@ -66,7 +66,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         cursor.decimal(least, most, report)
     }
 
-    /// A number that is bounded by another field, too.
+    /// A number that another field bounds, too.
     pub(in crate::config) fn decimal_up_to(
         &self,
         name: &str,
@@ -94,7 +94,7 @@ impl<'a, 'c> Numbers<'a, 'c> {
         }
     }
 
-    /// The field `max_wait`, or what holds without it.
+    /// The field `max_wait`, or its default.
     pub(in crate::config) fn max_wait(&self, default: Nanos, report: &mut Report) -> Option<Nanos> {
         let max_wait = self.duration("max_wait", report);
         self.or("max_wait", max_wait, default)
@@ -117,8 +117,8 @@ fn rate(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Rate> {
         let text = cursor.value.as_str().unwrap_or("");
         let message = match rate {
             Some(_) => "out of range",
-            None if is_nothing(text) => "a rate of nothing never admits",
-            None => "not a rate",
+            None if is_zero_rate(text) => "a rate of zero never admits",
+            None => "invalid rate",
         };
         let problem = cursor.wrong(message);
         report.add(problem.allowed(Form::Rate.allowed()));
@@ -127,7 +127,7 @@ fn rate(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Rate> {
 }
 
 /// Whether the amount or the period of a rate is zero.
-fn is_nothing(rate: &str) -> bool {
+fn is_zero_rate(rate: &str) -> bool {
     let zero = |number: &str| !number.is_empty() && number.bytes().all(|b| b == b'0');
     rate.split_once('/').is_some_and(|(amount, period)| {
         zero(amount) || zero(period.trim_end_matches(|c: char| c.is_ascii_alphabetic()))
@@ -145,7 +145,7 @@ fn duration(
         let message = if duration.is_some() {
             "out of range"
         } else {
-            "not a duration"
+            "invalid duration"
         };
         let problem = cursor.wrong(message);
         let number = match cursor.value {

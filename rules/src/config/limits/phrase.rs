@@ -1,4 +1,4 @@
-//! What one limit means, as the end of a sentence: `may do 15 at once, then one every 2s`.
+//! The meaning of one limit, as the end of a sentence: `may do 15 at once, then one every 2s`.
 //!
 //! The phrase of each algorithm stands beside its fields.
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::config::written::written;
 use crate::rule::Cost;
 
-/// What a limit means to those it counts, when a request takes `cost`.
+/// The meaning of a limit for clients, when a request takes `cost`.
 pub fn phrase(limit: &Limit, cost: &Cost) -> String {
     let algorithm = limit.algorithm();
     let numbers = Phrase {
@@ -37,7 +37,7 @@ pub(super) struct Phrase {
 }
 
 impl Phrase {
-    /// The text of a field, or of what holds without it.
+    /// The text of a field, or of its default.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(value) = self.fields.get(name) {
             let text = value.as_str().map(str::to_owned);
@@ -99,15 +99,13 @@ impl Phrase {
         format!("{some} per {per} ({one} about every {about})")
     }
 
-    /// What happens to those who come too early.
+    /// The handling of requests that come too early.
     pub(super) fn early(&self) -> Option<String> {
         let wait = self.span("max_wait")?;
         if wait == Nanos::ZERO {
             return Some(String::new());
         }
-        Some(format!(
-            "; what comes too early waits its turn for up to {wait}"
-        ))
+        Some(format!("; earlier requests are held for up to {wait}"))
     }
 }
 
@@ -123,22 +121,22 @@ pub(super) fn time(span: Nanos) -> String {
     }
 }
 
-/// The time in which so much passes at `rate`.
+/// The time in which this amount passes at `rate`.
 pub(super) fn time_of(amount: u64, rate: Rate) -> Nanos {
     let span = u128::from(amount).saturating_mul(rate.period().get().into());
     let span = span.div_ceil(u128::from(rate.amount()).max(1));
     Nanos::new(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
-/// A span of nanoseconds as people say it, in at most two figures and a unit or two units: `850ms`,
-/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never said to be shorter than it is.
+/// A span of nanoseconds for people, in at most two figures and a unit or two units: `850ms`,
+/// `1.2s`, `3m`, `2h5m`, `3d`. Rounded up, so that a wait is never shown shorter than it is.
 pub fn humanise(ns: u64) -> String {
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
     const S: u64 = 1_000_000_000;
     const M: u64 = 60 * S;
     const H: u64 = 60 * M;
-    // Each bound is where rounding up would reach the next form.
+    // At each bound, rounding up would reach the next form.
     match ns {
         0 => "0s".to_owned(),
         1..US => format!("{ns}ns"),
@@ -238,7 +236,7 @@ mod tests {
         );
     }
 
-    /// None falls through to the words for what is not known.
+    /// No algorithm falls through to the phrase for unknown ones.
     #[test]
     fn every_algorithm_has_words() {
         for name in Algorithm::NAMES {

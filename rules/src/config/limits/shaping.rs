@@ -22,21 +22,21 @@ pub(super) const LEAKY_QUEUE: Entry = Entry {
     #[cfg(feature = "words")]
     phrase: Phrase::queue,
     doc: Doc::new(
-        "A leaky bucket as a queue: requests pass one at a time at the rate, and wait \
-         their turn.",
+        "A leaky bucket as a queue: requests pass one at a time at the rate; the others are \
+        held.",
     ),
     fields: &[
-        CAPACITY.meaning("How many may wait at once, in cost units; more are refused."),
-        RATE.meaning("How fast requests pass."),
+        CAPACITY.meaning("The maximum cost of the held requests; more are refused."),
+        RATE.meaning("The rate at which requests pass."),
         Field::optional(
             "immediate",
             Form::Integer(0, MAX_AMOUNT),
             "0",
-            "How much of a backlog passes without waiting, in cost units.",
+            "The part of a backlog that passes without waiting, in cost units.",
         ),
         Field {
             default: Some("1h"),
-            doc: Doc::new("How long a request may be held; what would wait longer is refused."),
+            doc: Doc::new("The maximum time that a request is held; longer waits are refused."),
             ..MAX_WAIT_FIELD
         },
     ],
@@ -61,16 +61,16 @@ pub(super) const SMOOTH_BURSTY: Entry = Entry {
     #[cfg(feature = "words")]
     phrase: Phrase::bursty,
     doc: Doc::new(
-        "Pay later: a request of any cost passes once the debt of those before is paid \
-         off; idle time is saved up.",
+        "Pay later: a request of any cost passes once the debt of earlier requests is paid \
+         off; permits of idle time are stored.",
     ),
     fields: &[
-        RATE.meaning("How fast permits come."),
+        RATE.meaning("The rate of permits."),
         Field::optional(
             "burst_seconds",
             Form::Decimal(Decimal::from_thousandths(0), MAX_BURST),
             "1",
-            "The permits of so many seconds are stored while nothing is asked for.",
+            "The number of seconds whose permits are stored while there are no requests.",
         ),
         MAX_WAIT_FIELD,
     ],
@@ -88,13 +88,13 @@ pub(super) const SMOOTH_BURSTY: Entry = Entry {
 pub(super) const WARMUP: Field = Field::required(
     "warmup",
     Form::Duration(&[Nanos::new(1), MAX_WARMUP]),
-    "How long it takes to be warm, in steady use, and to be cold again, without requests.",
+    "The time to warm up in steady use, and to cool down without requests.",
 );
 pub(super) const COLD_FACTOR: Field = Field::optional(
     "cold_factor",
     Form::Decimal(COLD_FACTORS[0], COLD_FACTORS[1]),
     "3",
-    "How many times as long as at the rate a permit takes when it is cold.",
+    "The factor by which permits take longer when the limiter is cold.",
 );
 const THREE: Decimal = Decimal::from_thousandths(3_000);
 
@@ -103,11 +103,11 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
     #[cfg(feature = "words")]
     phrase: Phrase::warmup,
     doc: Doc::new(
-        "Pay later, and slower after idle time: for what has to warm up before it is \
-         fast.",
+        "Pay later, and slower after idle time: for services that have to warm up before they are \
+        fast.",
     ),
     fields: &[
-        RATE.meaning("How fast permits come when it is warm."),
+        RATE.meaning("The rate of permits when the limiter is warm."),
         WARMUP,
         COLD_FACTOR,
         MAX_WAIT_FIELD,
@@ -124,7 +124,7 @@ pub(super) const SMOOTH_WARMUP: Entry = Entry {
     },
 };
 
-/// What these limits mean, as the end of a sentence.
+/// The meaning of these limits, as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
     pub(super) fn queue(&self) -> Option<String> {
@@ -142,58 +142,58 @@ impl Phrase {
                 _ => format!(", and up to {} ahead of that pace", self.some(immediate)),
             };
             return Some(format!(
-                "may {verb} {pace}{more}; what would have to wait is refused"
+                "may {verb} {pace}{more}; requests that would have to wait are refused"
             ));
         }
-        let mut said = format!(
-            "may {verb} {pace}, and up to {} more wait their turn",
+        let mut phrase = format!(
+            "may {verb} {pace}, and up to {} more are held",
             self.some(self.capacity)
         );
         if immediate > 0 {
             let more = format!(" (the first {immediate} of them pass at once)");
-            said.push_str(&more);
+            phrase.push_str(&more);
         }
-        // The longest wait is that of the last place.
+        // The longest wait is that at the end of the queue.
         let waiting = self.capacity.saturating_sub(immediate);
         if time_of(waiting, rate) > wait {
-            let more = format!("; what would wait longer than {wait} is refused");
-            said.push_str(&more);
+            let more = format!("; waits longer than {wait} are refused");
+            phrase.push_str(&more);
         }
-        Some(said)
+        Some(phrase)
     }
 
     pub(super) fn bursty(&self) -> Option<String> {
         let rate = self.rate()?;
         let verb = if self.in_units { "take" } else { "do" };
-        let mut said = format!("may {verb} {}", self.pace(rate));
+        let mut phrase = format!("may {verb} {}", self.pace(rate));
         let stored = self.capacity.saturating_sub(1);
         if stored > 0 {
             let more = format!("; idle time saves up to {} for later", self.some(stored));
-            said.push_str(&more);
+            phrase.push_str(&more);
         }
         if self.in_units {
-            said.push_str("; a request passes once those before it are paid off");
+            phrase.push_str("; a request passes once earlier ones are paid off");
         }
-        said.push_str(&self.early()?);
-        Some(said)
+        phrase.push_str(&self.early()?);
+        Some(phrase)
     }
 
     pub(super) fn warmup(&self) -> Option<String> {
         let (rate, warmup) = (self.rate()?, self.span("warmup")?);
         let factor = Decimal::parse(&self.text("cold_factor")?)?;
         let verb = if self.in_units { "take" } else { "do" };
-        let mut said = format!("may {verb} {}", self.pace(rate));
+        let mut phrase = format!("may {verb} {}", self.pace(rate));
         if factor > Decimal::from_thousandths(1_000) {
             let more = format!(
                 " when warm; when cold (at first, and after {warmup} without requests) {factor} times as \
                  slowly, until {warmup} of use have warmed it up"
             );
-            said.push_str(&more);
+            phrase.push_str(&more);
         }
         if self.in_units {
-            said.push_str("; a request passes once those before it are paid off");
+            phrase.push_str("; a request passes once earlier ones are paid off");
         }
-        said.push_str(&self.early()?);
-        Some(said)
+        phrase.push_str(&self.early()?);
+        Some(phrase)
     }
 }

@@ -26,20 +26,20 @@ const GRIDS: [(&str, Grid); 2] = [("process", Grid::Process), ("clock", Grid::Cl
 pub(super) const WINDOW: Field = Field::required(
     "window",
     Form::Duration(&[Nanos::new(1), MAX_PERIOD]),
-    "The time in which at most the capacity is admitted.",
+    "The length of the window, in which at most the capacity is admitted.",
 );
 pub(super) const SLOTS: Field = Field::optional(
     "slots",
     Form::Integer(MIN_SLOTS, MAX_SLOTS),
     "10",
-    "The number of steps in which the window moves on.",
+    "The number of slots in which the window advances.",
 );
 
 pub(super) const ALIGN: Field = Field::optional(
     "align",
     Form::Word(&Grid::NAMES),
     "process",
-    "Periods begin at multiples of their length on Envoy's monotonic clock (process), or on the wall clock (clock).",
+    "Periods start at multiples of their length on Envoy's monotonic clock (process), or on the wall clock (clock).",
 );
 
 pub(super) fn align(numbers: &Numbers<'_, '_>, report: &mut Report) -> Option<Grid> {
@@ -52,7 +52,7 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
     #[cfg(feature = "words")]
     phrase: Phrase::fixed_window,
     doc: Doc::new(
-        "Counts requests per window, which starts with the first request or by the \
+        "Counts requests per window, which starts with the first request or on the \
          clock.",
     ),
     fields: &[
@@ -62,7 +62,7 @@ pub(super) const FIXED_WINDOW: Entry = Entry {
             "align",
             Form::Word(&Align::NAMES),
             "first",
-            "A window begins with its first request (first), or at multiples of its length on the wall clock (clock).",
+            "A window starts with its first request (first), or at multiples of its length on the wall clock (clock).",
         ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -79,8 +79,8 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
     #[cfg(feature = "words")]
     phrase: Phrase::sliding_window,
     doc: Doc::new(
-        "Counts requests over a window that moves on slot by slot; the count in the \
-         current slot is limited, too.",
+        "Counts requests over a window that advances slot by slot; the count in the \
+         current slot is limited as well.",
     ),
     fields: &[
         CAPACITY,
@@ -90,7 +90,7 @@ pub(super) const SLIDING_WINDOW: Entry = Entry {
             "slot_capacity",
             Form::Integer(1, MAX_AMOUNT),
             "twice capacity/slots, rounded up",
-            "The most that is admitted in one slot, in cost units.",
+            "The maximum cost that is admitted in one slot.",
         ),
         ALIGN,
     ],
@@ -115,7 +115,7 @@ pub(super) const SLIDING_LOG: Entry = Entry {
     name: "sliding_log",
     #[cfg(feature = "words")]
     phrase: Phrase::sliding_log,
-    doc: Doc::new("Remembers the time of each request: exact over any window."),
+    doc: Doc::new("Stores the time of each request: exact over any window."),
     fields: &[
         Field {
             form: Form::Integer(1, MAX_ENTRIES),
@@ -126,7 +126,7 @@ pub(super) const SLIDING_LOG: Entry = Entry {
             "count_refused",
             Form::Boolean,
             "false",
-            "Whether refused requests count as well, so that hammering keeps out.",
+            "Whether refused requests count as well, so that clients that retry constantly stay refused.",
         ),
     ],
     read: |numbers: &Numbers<'_, '_>, report| {
@@ -157,10 +157,10 @@ pub(super) const SLIDING_COUNTER: Entry = Entry {
     },
 };
 
-/// What these limits mean, as the end of a sentence.
+/// The meaning of these limits, as the end of a sentence.
 #[cfg(feature = "words")]
 impl Phrase {
-    /// The clock of refills, slots and sliding windows, unless it is the process's.
+    /// The clock of refills, slots and sliding windows, unless it is the process clock.
     pub(super) fn by_clock(&self) -> &'static str {
         if self.is("align", "clock") {
             ", by the wall clock in UTC"
@@ -173,7 +173,7 @@ impl Phrase {
         let (may, window) = (self.may(self.capacity), self.span("window")?);
         if !self.is("align", "clock") {
             return Some(format!(
-                "{may} in each window of {window}, which begins with its first request"
+                "{may} in each window of {window}, which starts with its first request"
             ));
         }
         Some(match window.to_string().as_str() {
@@ -193,22 +193,22 @@ impl Phrase {
         };
         let whole = self.number("capacity")?;
         let in_slot = self.number("slot_capacity")?;
-        let mut said = format!(
+        let mut phrase = format!(
             "{} in any {slots} slots of {each} in a row",
             self.may(whole)
         );
         if in_slot < whole {
             let more = format!(", at most {in_slot} of them in one slot");
-            said.push_str(&more);
+            phrase.push_str(&more);
         }
-        said.push_str(self.by_clock());
-        Some(said)
+        phrase.push_str(self.by_clock());
+        Some(phrase)
     }
 
     pub(super) fn sliding_log(&self) -> Option<String> {
         let (may, window) = (self.may(self.capacity), self.span("window")?);
         let refused = if self.is("count_refused", "true") {
-            "; refused ones count, too, so hammering does not help"
+            "; refused requests count as well"
         } else {
             ""
         };

@@ -1,4 +1,4 @@
-//! Matches whose parts cannot hold together.
+//! Matches whose parts contradict each other.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use crate::config::problem::{Path, Problem};
 use crate::request::without_query;
 use crate::rule::{Match, NamedTest, PathMatch, Test};
 
-/// Parts of a match that cannot hold together.
+/// Parts of a match that contradict each other.
 pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
     let (at, why) = of_tests(&matches.headers, at, "headers")
         .or_else(|| of_tests(&matches.query, at, "query"))
@@ -27,7 +27,7 @@ fn of_tests(tests: &[NamedTest], at: &Path, list: &str) -> Option<(Path, String)
         let mut same_name = earlier.filter(|other| other.name == part.name);
         let other = same_name.find(|other| contradict(&other.test, &part.test))?;
         let (one, two) = (in_words(other), in_words(part));
-        let why = format!("{one} and {two} never hold together");
+        let why = format!("{one} and {two} contradict each other");
         Some((at.field(list).index(index), why))
     })
 }
@@ -41,20 +41,20 @@ fn of_pseudo_headers(matches: &Match, at: &Path) -> Option<(Path, String)> {
     })
 }
 
-/// A `not` that holds whenever the rest does.
+/// A `not` that matches whenever the other parts do.
 fn of_not(matches: &Match, at: &Path) -> Option<(Path, String)> {
     let not = matches.not.as_ref()?;
     let why = if not.is_everything() {
-        "every request is in `not`"
+        "`not` excludes every request"
     } else if follows(not, matches) {
-        "what the rest asks for is in `not`"
+        "`not` excludes everything that the other parts match"
     } else {
         return None;
     };
     Some((at.field("not"), String::from(why)))
 }
 
-/// Whether `other` holds wherever the rest of `matches` does, as far as can be told part by part.
+/// Whether `other` matches whenever the other parts of `matches` do, as far as single parts show it.
 fn follows(other: &Match, matches: &Match) -> bool {
     let methods = other.methods.is_empty()
         || (!matches.methods.is_empty()
@@ -99,16 +99,16 @@ fn contradict(one: &Test, two: &Test) -> bool {
     }
 }
 
-/// Why a pseudo-header's test never holds beside the method and the path.
+/// The reason why a pseudo-header's test contradicts the method or the path.
 fn contradicts_parts(matches: &Match, name: &str, test: &Test) -> Option<&'static str> {
     match (name, test) {
         (":method" | ":path" | ":authority" | ":scheme", Test::Present(false)) => {
-            Some("never holds: every request has it")
+            Some("never matches: every request has it")
         }
         (":method", Test::Exact(method)) => {
             let methods = &matches.methods;
-            let odd = !methods.is_empty() && !methods.contains(method);
-            odd.then_some("is none of the methods")
+            let other = !methods.is_empty() && !methods.contains(method);
+            other.then_some("is none of the methods")
         }
         (":path", Test::Exact(exact)) => {
             let path = without_query(exact.as_bytes());

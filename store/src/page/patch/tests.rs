@@ -1,4 +1,4 @@
-//! Bytes that are patched are held to pages that are read and written whole.
+//! Patched bytes are compared with pages that are read and written as a whole.
 
 use loudou_limiter::Bucket;
 use loudou_limiter::ban::Conduct;
@@ -43,7 +43,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         )
 }
 
-/// Most keys have done nothing.
+/// Most keys have no strikes.
 fn conduct() -> impl Strategy<Value = Conduct> {
     let number = || prop_oneof![Just(0), 0_u64..5, 0..=(1_u64 << 40) - 1];
     let some = ([number(), number(), number()], 0_u16..3, 0_u8..3);
@@ -104,7 +104,7 @@ proptest! {
         }
     }
 
-    /// Any bytes are a page to both or to neither.
+    /// Both readers accept the same bytes as a page.
     #[test]
     fn bytes_are_checked_as_strictly(
         origins in any::<u32>(),

@@ -153,7 +153,7 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn admin(name: &str, settings: &AdminSettings, out: &mut dyn Write) -> io::Result<()> {
-    let (name, share) = (escape(name), &settings.store.share);
+    let (name, share) = (escape(name), &settings.store.namespace);
     writeln!(
         out,
         "{name}: valid: an admin listener for namespace {share}"
