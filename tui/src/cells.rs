@@ -1,4 +1,4 @@
-//! Text as it takes place on the screen: safe, measured in cells, cut and wrapped.
+//! Text on the screen: safe, measured in cells, cut and wrapped.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use crate::num::cells;
 use crate::text::escape;
 
-/// `text` with nothing in it that a terminal acts on, and nothing that takes no place: what is counted
-/// is what is seen.
+/// `text` without characters that a terminal acts on and without characters of zero width, so that its
+/// width is the width on the screen.
 pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     let escaped = escape(text);
     if escaped.chars().all(|c| c.width().unwrap_or(0) > 0) {
@@ -25,12 +25,12 @@ pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// How many cells `text` takes.
+/// The width of `text` in cells.
 pub(crate) fn width(text: &str) -> u16 {
     cells(text.width())
 }
 
-/// `text` in at most `most` cells, with `more` at the end of what was cut.
+/// `text` in at most `most` cells; a shortened text ends with `more`.
 pub(crate) fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     if text.width() <= most {
         return Cow::Borrowed(text);
@@ -51,7 +51,7 @@ pub(crate) fn fit(text: &str, most: usize, more: char) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `text` in lines of at most `most` cells, broken at spaces where there are any.
+/// `text` in lines of at most `most` cells, broken at spaces if possible.
 pub(crate) fn wrap(text: &str, most: u16) -> Vec<String> {
     let most = usize::from(most.max(1));
     let mut lines = Vec::new();
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_fits(text in any::<String>(), most in 0_u16..40) {
+        fn fitted_text_fits(text in any::<String>(), most in 0_u16..40) {
             let safe = safe(&text);
             prop_assert!(width(&fit(&safe, usize::from(most), '…')) <= most);
             prop_assert!(wrap(&text, most).iter().all(|line| width(line) <= most.max(2)));

@@ -1,6 +1,6 @@
-//! A change of what is in force is one thing: question, preview, sending, outcome, undo, and the rule
-//! for conflicts. The command line draws it as lines, the screen as form, question and toast; `import`
-//! sends it.
+//! A change of live rules, keys or buckets is one type: question, preview, sending, outcome, undo, and
+//! the rule for conflicts. The command line prints it as lines, the screen as form, question and toast;
+//! `import` sends it.
 //!
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
@@ -26,7 +26,7 @@ use key_override::{Override, OverrideUndo};
 use reset::Reset;
 use verb::{Answer, Question, Verb};
 
-/// Resends of a change after nothing but the generation moved.
+/// The maximum number of resends of a change after only the generation moved.
 const MOST_RESENDS: u8 = 3;
 
 /// A change.
@@ -39,7 +39,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Its kind's own part.
+    /// The part that depends on its kind.
     pub(crate) fn verb(&self) -> &dyn Verb {
         match self {
             Self::Edit(edit) => edit,
@@ -49,7 +49,7 @@ impl Change {
         }
     }
 
-    /// The rule as it was when the change was decided on, where that matters.
+    /// The rule as it was when the change was decided, if that matters.
     pub(crate) fn seen(&self) -> Option<&RuleView> {
         match self {
             Self::Edit(edit) => Some(&edit.seen),
@@ -58,7 +58,7 @@ impl Change {
         }
     }
 
-    /// The same change, decided on the rule as it is now.
+    /// Bases the change on the rule as it is now.
     pub(crate) fn see(&mut self, now: RuleView) {
         match self {
             Self::Edit(edit) => *edit.seen = now,
@@ -67,7 +67,7 @@ impl Change {
         }
     }
 
-    /// Before and after, where that is known without a change.
+    /// Before and after, if that is known without a change.
     pub(crate) fn preview(
         &mut self,
         client: &Client,
@@ -75,14 +75,14 @@ impl Change {
         self.resend(|change| change.verb().preview(client))
     }
 
-    /// Sends it, or asks what it would do.
+    /// Sends it, or its dry run.
     pub(crate) fn send(&mut self, client: &Client, dry_run: bool) -> Result<Answer, ClientError> {
         self.resend(|change| change.verb().send(client, dry_run))
     }
 
-    /// The one rule for conflicts (HTTP 412): where the rule itself is as it was seen, and in the same
-    /// process, only the generation moved. Then the change is still what was decided on, and goes again
-    /// with the new generation. Otherwise it has to be decided on anew.
+    /// The one rule for conflicts (HTTP 412): if the rule and the process are the same as before, only the
+    /// generation moved. The change is then still valid and is sent again with the new generation.
+    /// Otherwise the operator has to decide again.
     fn resend<T>(
         &mut self,
         send: impl Fn(&Self) -> Result<T, ClientError>,
@@ -102,7 +102,7 @@ impl Change {
         send(self)
     }
 
-    /// Its undo, if it did anything that can be undone.
+    /// Its undo, if it had an effect that can be undone.
     pub(crate) fn undo(&self, answer: &Answer) -> Option<Undo> {
         let outcome = self.verb().outcome(answer).toast;
         match self {
@@ -120,7 +120,7 @@ fn is_as_seen(seen: &RuleView, now: &RuleView) -> bool {
     seen.instance == now.instance && seen.rule == now.rule
 }
 
-/// The undo of a change that was made here.
+/// The undo of a change that this program made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Undo {
     Edit(Box<EditUndo>),
@@ -138,7 +138,7 @@ impl Undo {
         }
     }
 
-    /// The rule, and the key if it was for one.
+    /// The rule, and the key if the change was for one key.
     pub(crate) fn of(&self) -> (&str, Option<&str>) {
         match self {
             Self::Edit(undo) => (&undo.after.name, None),
@@ -147,8 +147,8 @@ impl Undo {
         }
     }
 
-    /// The question before the undo and the change that does it, by the server's clock and the ban
-    /// `seen` in a poll. `None` when nothing is left to undo.
+    /// The question before the undo, and the change that performs it, by the server's clock and the ban
+    /// `seen` in a poll. `None` if nothing is left to undo.
     pub(crate) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Change)> {
         Some(match self {
             Self::Edit(undo) => {
@@ -167,11 +167,11 @@ impl Undo {
     }
 
     /// True if `change` is the one that this undo sends.
-    pub(crate) fn asked_for(&self, change: &Change) -> bool {
+    pub(crate) fn sends(&self, change: &Change) -> bool {
         match (self, change) {
             (Self::Edit(undo), Change::Edit(edit)) => undo.after.name == edit.rule,
-            (Self::Override(undo), Change::Override(change)) => undo.asked_for(change),
-            (Self::Ban(undo), Change::Ban(ban)) => undo.asked_for(ban),
+            (Self::Override(undo), Change::Override(change)) => undo.sends(change),
+            (Self::Ban(undo), Change::Ban(ban)) => undo.sends(ban),
             _ => false,
         }
     }
@@ -184,7 +184,7 @@ impl Undo {
         }
     }
 
-    /// A later change for the same key was undone: the result of this one is in force again.
+    /// Records that a later change for the same key was undone: the result of this one is in effect again.
     pub(crate) fn put_back(&mut self, answer: &Answer) {
         if let (Self::Ban(undo), Answer::Ban(answer)) = (self, answer) {
             undo.put_back(answer);
@@ -203,9 +203,9 @@ pub(crate) enum Start {
 /// The first step of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Begun {
-    /// With its question alone.
+    /// Only its question.
     Ask(Change),
-    /// With a form.
+    /// A form.
     Form(Vec<Asked>),
 }
 
@@ -219,12 +219,12 @@ impl Start {
         }
     }
 
-    /// True if the name of the key has to be known.
+    /// True if the change needs the name of the key.
     pub(crate) const fn needs_name(self) -> bool {
         !matches!(self, Self::Reset)
     }
 
-    /// True if the rule has to be known.
+    /// True if the change needs the rule.
     pub(crate) const fn needs_rule(self) -> bool {
         matches!(self, Self::Override)
     }
@@ -234,13 +234,13 @@ impl Start {
             Self::Reset => Begun::Ask(Change::Reset(reset::at(place))),
             Self::Ban => match ban::lift(place) {
                 Some(ban) => Begun::Ask(Change::Ban(ban)),
-                None => Begun::Form(ban::asked()),
+                None => Begun::Form(ban::fields()),
             },
-            Self::Override => Begun::Form(key_override::asked(place)),
+            Self::Override => Begun::Form(key_override::fields(place)),
         }
     }
 
-    /// A problem of the values together, each of which is valid.
+    /// A problem of the combination of values that are each valid.
     pub(crate) fn wrong(self, place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
         match self {
             Self::Override => key_override::wrong(place, typed),
@@ -248,7 +248,7 @@ impl Start {
         }
     }
 
-    /// The change that was asked for.
+    /// The change that the form describes.
     pub(crate) fn of_form(self, place: &KeyPlace, typed: &Typed) -> Option<Change> {
         match self {
             Self::Reset => Some(Change::Reset(reset::at(place))),

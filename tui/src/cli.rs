@@ -1,7 +1,7 @@
 //! The command line: reads it, runs the command, and turns the outcome into an exit code.
 //!
-//! 0: done. 1: failed, or `check` found problems. 2: used wrongly. Standard output gets data and
-//! nothing else.
+//! Exit codes: 0 is success, 1 a failure or problems found by `check`, 2 wrong usage. Standard output
+//! gets only data.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -46,19 +46,19 @@ const EXAMPLES: &str = "\
 Examples:
   loudou                                          watch the buckets, live
   loudou check rules.yaml                         check a rule file before Envoy sees it
-  loudou replay --config rules.yaml --trace access.log    what it would have done yesterday
-  loudou buckets --state refusing                 who is refused, right now
-  loudou top --by refused                         who was refused most, lately
+  loudou replay --config rules.yaml --trace access.log    how it would have decided yesterday
+  loudou buckets --state refusing                 keys that are refused right now
+  loudou top --by refused                         keys that were refused most recently
   loudou explain --path /reply -H 'x-user-id: alice'    why a request would be refused
-  loudou set per-user --capacity 100 --for 30m    raise a limit, for half an hour
-  loudou unset per-user                           take that back
-  loudou ban per-user mallory --for 10m           refuse all that somebody sends
-  loudou override per-user alice scale=10         ten times as much for one key";
+  loudou set per-user --capacity 100 --for 30m    raise a limit for half an hour
+  loudou unset per-user                           undo that edit
+  loudou ban per-user mallory --for 10m           refuse all requests of a key
+  loudou override per-user alice scale=10         ten times the limits for one key";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
   loudou schema > loudou.schema.json
-  # yaml-language-server: $schema=./loudou.schema.json      first line of a rules.yaml, for an editor";
+  # yaml-language-server: $schema=./loudou.schema.json      first line of a rules.yaml, for editors";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -85,13 +85,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the buckets on a live screen (the default); not on a terminal: list the most refused keys
+    /// Watch the buckets on a live screen (the default); without a terminal, list the most refused keys
     Top(top::TopArgs),
-    /// Check rule files or the rules in an envoy.yaml, and say in words what they do
+    /// Check rule files, or the rules in an envoy.yaml, and describe them in words
     Check(check::CheckArgs),
-    /// Run a rule file over recorded traffic, and say what it would have done
+    /// Run a rule file over recorded traffic and report how it would have decided
     Replay(replay::ReplayArgs),
-    /// Show how the filter and its store do
+    /// Show filter and store health
     #[command(before_help = status::EXAMPLES)]
     Status,
     /// List the rules, or show one
@@ -100,25 +100,25 @@ enum Command {
     Buckets(buckets::BucketsArgs),
     /// Show one bucket
     Get(buckets::GetArgs),
-    /// Say what would be made of a request, rule by rule, without taking anything
+    /// Show how a request would be decided, rule by rule, without taking anything
     Explain(explain::ExplainArgs),
-    /// Edit the limits or the mode of a rule, live
+    /// Edit the limits or the mode of a rule while Envoy runs
     Set(edit::SetArgs),
-    /// Drop the edit of a rule: back to the plugin configuration
+    /// Drop the edit of a rule and return to the plugin configuration
     Unset(edit::UnsetArgs),
-    /// Make a bucket as good as new
+    /// Reset a bucket to its initial state
     Reset(on_key::ResetArgs),
-    /// Refuse all requests of a key, for a while or until it is let free
+    /// Refuse all requests of a key, for some time or until it is unbanned
     Ban(on_key::BanArgs),
-    /// Lift the ban of a key, and forget what led to it
+    /// Lift the ban of a key and clear the refusals and penalties that led to it
     Unban(on_key::UnbanArgs),
-    /// Give one key, or all that begin alike, other limits than its rule has
+    /// Give one key, or all keys with a prefix, limits other than those of the rule
     Override(overrides::OverrideArgs),
-    /// Show who changed what, and warnings
+    /// Show changes, with their authors, and warnings
     Events(events::EventsArgs),
-    /// Print the effective rule file as JSON, to commit it; or all that a restart would lose
+    /// Print the effective rule file as JSON, to commit it, or everything that a restart would lose
     Export(rules::ExportArgs),
-    /// Apply edits, overrides and bans that `export --live` has kept
+    /// Apply the edits, overrides and bans that `export --live` printed
     Import(import::ImportArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
     #[command(before_help = SCHEMA_EXAMPLES)]
@@ -130,14 +130,14 @@ enum Command {
     /// Print a completion script
     #[command(before_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// The shell it is for
+        /// The shell
         shell: Shell,
     },
 }
 
 /// Runs `loudou` with the arguments and the terminal of this process.
 pub fn main() -> ExitCode {
-    // Not locked: the screen writes to the terminal from where it likes.
+    // Not locked: the screen writes to the terminal from several places.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let size = crossterm::terminal::size().ok();
     let mut io = Io {
@@ -158,7 +158,7 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     match Cli::try_parse_from(args) {
         Ok(cli) => {
             let outcome = command(&cli, io);
-            // What was printed before a failure is still wanted.
+            // Output that was printed before a failure is kept.
             let flushed = io.out.flush();
             match outcome.and_then(|outcome| flushed.map(|()| outcome).map_err(Into::into)) {
                 Ok(outcome) => outcome,
@@ -169,9 +169,9 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     }
 }
 
-/// Help and version are for standard output, what is wrong with the arguments is not.
+/// Help and version go to standard output, wrong arguments to standard error.
 fn unparsed(error: &clap::Error, io: &mut Io<'_>) -> Outcome {
-    // `print` knows about colours; only a real terminal has them.
+    // `print` handles colours, which only a real terminal shows.
     let printed = if io.out_terminal {
         error.print()
     } else if error.use_stderr() {
@@ -192,10 +192,10 @@ fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
         io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
     });
     if broken_pipe {
-        // `loudou buckets | head` has what it wanted.
+        // `loudou buckets | head` closes the pipe early: a success.
         return Outcome::Done;
     }
-    // Nothing is left to be told when standard error is gone too.
+    // If standard error is closed too, there is no place left to report.
     drop(writeln!(io.err, "loudou: {error:#}"));
     if error.is::<Usage>() {
         Outcome::Misused

@@ -1,6 +1,6 @@
-//! The admin API over HTTP: blocking calls with one time-out each, and errors that say what to do.
+//! The admin API over HTTP: blocking calls with one time-out each, and errors that suggest a remedy.
 //!
-//! The only module that touches the network. Nothing in an answer is trusted: bodies are bounded,
+//! This is the only module that uses the network. Answers are not trusted: bodies are bounded,
 //! redirects are not followed (they would carry the token elsewhere), and no proxy is used.
 
 use std::fmt;
@@ -30,17 +30,17 @@ pub use request::{BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQu
 
 use request::Path;
 
-/// The largest answer that is read.
+/// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
-/// How much of a strange answer is shown.
+/// The maximum number of characters of an unexpected answer that are shown.
 const MAX_SHOWN: usize = 120;
 
-/// Where the admin listener is, and what opens it.
+/// The address of the admin listener, and the token for it.
 #[derive(Clone, Default)]
 pub struct Target {
     /// `http://127.0.0.1:9911`.
     pub url: String,
-    /// The bearer token, if it needs one.
+    /// The bearer token, if the listener needs one.
     pub token: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl Client {
         &self.base
     }
 
-    /// How the filter does.
+    /// The state of the filter and its store.
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get(&Path::new(&["status"]).text)
     }
@@ -113,7 +113,7 @@ impl Client {
         self.get(&Path::new(&["rules", name]).text)
     }
 
-    /// Edits a rule, or asks what an edit would do.
+    /// Edits a rule, or makes a dry run of the edit.
     pub fn put_rule(&self, name: &str, edit: &EditRequest) -> Result<EditAnswer, ClientError> {
         let body = edit.body.to_string();
         let request = self.authorized(self.agent.put(self.address(&edit.path(name))));
@@ -123,7 +123,7 @@ impl Client {
         self.answer(request.send(&body))
     }
 
-    /// Drops the edit of a rule: back to its base.
+    /// Drops the edit of a rule and restores its base.
     pub fn delete_rule(&self, name: &str, edit: &DropRequest) -> Result<EditAnswer, ClientError> {
         let request = self.authorized(self.agent.delete(self.address(&edit.path(name))));
         let request = request.header(header::IF_MATCH, edit.if_match.as_str());
@@ -135,12 +135,12 @@ impl Client {
         self.get(&query.path())
     }
 
-    /// One bucket; a [`ClientError::Problem`] of 404 when the rule is unknown or the key has none.
+    /// One bucket; a [`ClientError::Problem`] with status 404 if the rule is unknown or the key has no bucket.
     pub fn bucket(&self, rule: &str, key: &str) -> Result<BucketView, ClientError> {
         self.get(&Path::new(&["buckets", rule, key]).text)
     }
 
-    /// Edits what a key of a rule gets, or drops such an edit.
+    /// Edits the override of a key of a rule, or drops such an edit.
     pub fn set_override(
         &self,
         rule: &str,
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Does something to the bucket of a key: `ban`, `unban` or `reset`.
+    /// Performs an action on the bucket of a key: `ban`, `unban` or `reset`.
     pub fn act<T: DeserializeOwned>(
         &self,
         action: &str,
@@ -178,7 +178,7 @@ impl Client {
         self.answer(request.send_empty())
     }
 
-    /// What would be made of the request `sample`.
+    /// The decision that the request `sample` would get.
     pub fn explain(&self, sample: &Value) -> Result<ExplainAnswer, ClientError> {
         let mut request = self.agent.post(self.address(&Path::new(&["explain"]).text));
         if let Some(token) = &self.authorization {
@@ -188,13 +188,12 @@ impl Client {
         self.answer(request.send(&sample.to_string()))
     }
 
-    /// The keys that were refused or admitted most lately.
+    /// The keys that were refused or admitted most recently.
     pub fn top(&self, query: &TopQuery) -> Result<Top, ClientError> {
         self.get(&query.path())
     }
 
-    /// Events after the one that the process `instance` numbered `after`. Without a process, whichever
-    /// it is.
+    /// Events after number `after` of the process `instance`; an empty `instance` stands for any process.
     pub fn events(&self, instance: &str, after: u64) -> Result<Events, ClientError> {
         let mut path = Path::new(&["events"]);
         let place = if instance.is_empty() {
@@ -244,7 +243,7 @@ impl Client {
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| {
                 let body = shown(&body);
-                self.unexpected(format!("{status} and not what was asked: {error}: {body}"))
+                self.unexpected(format!("{status} with an unexpected body: {error}: {body}"))
             });
         }
         match serde_json::from_slice::<ProblemAnswer>(&body) {
@@ -265,11 +264,11 @@ impl Client {
                 ClientError::TimedOut { url, after }
             }
             ureq::Error::BodyExceedsLimit(_) => {
-                self.unexpected(format!("more than {} MiB", MAX_BODY >> 20))
+                self.unexpected(format!("a body of more than {} MiB", MAX_BODY >> 20))
             }
-            _ if in_body => self.unexpected(format!("it broke off: {error}")),
+            _ if in_body => self.unexpected(format!("the connection broke off: {error}")),
             ureq::Error::Io(io) if io.kind() == io::ErrorKind::UnexpectedEof => {
-                self.unexpected("it hung up without one".to_owned())
+                self.unexpected("the connection was closed without an answer".to_owned())
             }
             ureq::Error::Io(io) => ClientError::Unreachable {
                 url,
@@ -279,11 +278,11 @@ impl Client {
                 url,
                 cause: error.to_string(),
             },
-            _ => self.unexpected(format!("not HTTP as expected: {error}")),
+            _ => self.unexpected(format!("invalid HTTP: {error}")),
         }
     }
 
-    /// What parts of different processes make of a whole that was read in several calls.
+    /// The error for answers of several calls that come from different processes.
     pub(crate) fn restarted(&self) -> ClientError {
         ClientError::Restarted {
             url: self.base.to_string(),
@@ -298,25 +297,26 @@ impl Client {
     }
 }
 
-/// The address without a slash at its end, once it is one that can be asked.
+/// The address without a trailing slash, if it is valid.
 fn base(url: &str) -> Result<String, ClientError> {
     let bad = |why: &str| ClientError::BadTarget {
         why: format!("the address {url:?} {why}; write http://HOST:PORT"),
     };
-    let uri: Uri = url.parse().ok().ok_or_else(|| bad("is not one"))?;
+    let uri: Uri = url.parse().ok().ok_or_else(|| bad("is invalid"))?;
     match uri.scheme_str() {
         Some("http") => {}
-        Some("https") => return Err(bad("asks for TLS, which this build does not speak")),
+        Some("https") => return Err(bad("requires TLS, which this build does not support")),
         _ => return Err(bad("does not begin with http://")),
     }
     let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
     if authority.as_str().contains('@') {
         return Err(ClientError::BadTarget {
-            why: "the address holds a user name; give the token in LOUDOU_TOKEN instead".to_owned(),
+            why: "the address contains a user name; put the token into LOUDOU_TOKEN instead"
+                .to_owned(),
         });
     }
     if uri.query().is_some() || url.contains('#') {
-        return Err(bad("has more than a host and a path"));
+        return Err(bad("has a query or a fragment"));
     }
     Ok(url.trim_end_matches('/').to_owned())
 }
@@ -327,13 +327,13 @@ fn authorization(token: &str) -> Result<HeaderValue, ClientError> {
         .ok()
         .filter(|_| visible);
     let mut value = value.ok_or_else(|| ClientError::BadTarget {
-        why: "the token is empty or has spaces or other than ASCII characters in it".to_owned(),
+        why: "the token is empty or contains characters other than visible ASCII".to_owned(),
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// The beginning of a body that nobody expected.
+/// The beginning of an unexpected body.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..MAX_SHOWN.saturating_mul(4)).unwrap_or(body));
     let text = text.trim();

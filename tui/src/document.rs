@@ -1,11 +1,11 @@
-//! Rule files as text: one reader for YAML and JSON that knows where everything stands.
+//! Rule files as text: one reader for YAML and JSON that knows the position of every value.
 //!
-//! JSON is read as the subset of YAML that it is. The result is a JSON tree for
+//! JSON is read as a subset of YAML. The result is a JSON tree for
 //! [`loudou_rules::config`], which names places by path, and a tree of positions beside it that
-//! turns such a path into line and column. What makes sense in YAML alone (anchors, aliases, tags,
-//! several documents, keys that are not text) is refused, and sizes and depths are bounded.
+//! turns such a path into line and column. Features of YAML that JSON lacks (anchors, aliases, tags,
+//! several documents, keys that are not strings) are refused, and sizes and depths are bounded.
 //!
-//! Files of Envoy may have anchors, aliases and tags; they are read as Envoy reads them.
+//! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ mod tree;
 
 pub use tree::{Document, Fault, MAX_DEPTH, Position};
 
-/// Reads a text. The error is what made it unreadable.
+/// Reads a text. The error is the fault that makes it unreadable.
 pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
     if bytes.len() > MAX_FILE_BYTES {
         let message = format!("larger than {} MiB", MAX_FILE_BYTES >> 20);
@@ -44,21 +44,21 @@ fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {
         let (event, span) = event.map_err(|error| {
             let position = Position::of(*error.marker());
             let info = error.info();
-            // YAML has no surrogate pairs: `\ud83d\ude00` is one character to JSON alone.
+            // YAML has no surrogate pairs: `\ud83d\ude00` is one character only in JSON.
             let advice = if info.contains("Unicode character escape") {
                 "; write the character itself"
             } else {
                 ""
             };
-            Fault::error(position, format!("cannot be read: {info}{advice}"))
+            Fault::error(position, format!("invalid syntax: {info}{advice}"))
         })?;
         builder.event(event, Position::of(span.start))?;
     }
     Ok(builder.finish())
 }
 
-/// JSON may have tabs in all places, YAML has them in few. Strict JSON has none inside strings, so
-/// there a space may stand for each, and everything keeps its place.
+/// JSON allows tabs between all tokens, YAML only in few places. Strict JSON has none inside strings, so
+/// a space can replace each tab, and all positions stay the same.
 fn without_tabs(text: &str) -> Cow<'_, str> {
     if text.contains('\t') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
         return Cow::Owned(text.replace('\t', " "));

@@ -1,4 +1,4 @@
-//! Limits being edited: what is typed as values of a rule file, by the core's own table of fields.
+//! Limits being edited: typed texts become values of a rule file, by the core's table of fields.
 
 use loudou_limiter::{Carry, Decimal, Later, Nanos, Rate};
 use loudou_rules::config::{Field, Form, Problem, limit_fields, parse_limits};
@@ -9,19 +9,19 @@ use crate::text::{escape, humanise};
 /// The words of a field that is true or false.
 pub(crate) const BOOLEANS: [&str; 2] = ["false", "true"];
 
-/// The field of that name that limits of `algorithm` have.
+/// The field `name` of limits of `algorithm`.
 pub(crate) fn field(algorithm: &str, name: &str) -> Option<&'static Field> {
     limit_fields(algorithm).iter().find(|f| f.name == name)
 }
 
-/// A value as it is typed.
+/// A value as the operator would type it.
 pub(crate) fn text(value: &Value) -> String {
     let text = value.as_str().map(str::to_owned);
     text.unwrap_or_else(|| value.to_string())
 }
 
-/// What was typed as a value. What is not one of its form goes as text, for the reader to say what is
-/// wrong with it.
+/// The value of a typed text. A text that does not fit the form stays a string, so that the reader
+/// reports the problem.
 pub(crate) fn value(form: Form, typed: &str) -> Value {
     let value = match form {
         Form::Integer(..) => typed.parse::<u64>().ok().map(Value::from),
@@ -32,7 +32,7 @@ pub(crate) fn value(form: Form, typed: &str) -> Value {
     value.unwrap_or_else(|| Value::from(typed))
 }
 
-/// Whether two texts of a field mean the same; nothing means its default.
+/// True if two texts of a field have the same meaning; an empty text means the default.
 pub(crate) fn same(field: &Field, one: &str, two: &str) -> bool {
     let full = |text| match field.default {
         Some(default) if str::is_empty(text) => default,
@@ -51,7 +51,7 @@ pub(crate) fn same(field: &Field, one: &str, two: &str) -> bool {
     }
 }
 
-/// The limits of which an edit makes live buckets full again later, a line each.
+/// The limits whose live buckets become full again later after an edit, one line each.
 pub(crate) fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<String> {
     let limits = |rule: &Value| parse_limits(rule.get("limits")?).ok();
     let (Some(before), Some(after)) = (limits(before), limits(after)) else {
@@ -66,7 +66,7 @@ pub(crate) fn full_later(before: &Value, after: &Value, carry: Carry) -> Vec<Str
     later.map(line).collect()
 }
 
-/// Puts what was typed into a limit: nothing stands for the default.
+/// Puts a typed text into a limit; an empty text stands for the default.
 pub(crate) fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     if typed.is_empty() && field.default.is_some() {
         limit.shift_remove(field.name);
@@ -75,8 +75,8 @@ pub(crate) fn put(limit: &mut Map<String, Value>, field: &Field, typed: &str) {
     }
 }
 
-/// Goes back to defaults where numbers that were not `set` do not fit those that were: a bucket cannot
-/// start with more than it holds now.
+/// Restores defaults where numbers that were not `set` do not fit those that were: a bucket cannot
+/// start with more units than its new capacity.
 pub(crate) fn settle(limit: &mut Map<String, Value>, set: &[&str]) {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);
     let table = limit_fields(algorithm.unwrap_or_default());
@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_fits_goes_back_to_its_default() {
+    fn values_that_no_longer_fit_return_to_defaults() {
         let bucket =
             json!({ "algorithm": "token_bucket", "capacity": 3, "rate": "1/s", "initial": 4 });
         let mut fits = limit(&bucket);
         settle(&mut fits, &["capacity"]);
         assert!(!fits.contains_key("initial"));
-        let mut asked_for = limit(&bucket);
-        settle(&mut asked_for, &["initial"]);
-        assert_eq!(asked_for, limit(&bucket));
+        let mut requested = limit(&bucket);
+        settle(&mut requested, &["initial"]);
+        assert_eq!(requested, limit(&bucket));
         let window = json!({ "algorithm": "sliding_window", "capacity": 99, "window": "1m",
             "slot_capacity": 4 });
         let mut window = limit(&window);

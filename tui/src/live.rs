@@ -1,7 +1,7 @@
-//! What lives only in the memory of an Envoy, and is gone with its process: edits of rules, edited
-//! overrides of keys, and bans by operators.
+//! Changes that live only in the memory of an Envoy and are lost with its process: edits of rules,
+//! edited overrides of keys, and bans by operators.
 //!
-//! Ends are kept on the wall clock here: the clock of the server's answers starts anew with each boot.
+//! Ends are kept on the wall clock here, because the clock of the server's answers restarts with each boot.
 
 use std::collections::BTreeMap;
 
@@ -17,36 +17,36 @@ pub(crate) mod collect;
 pub(crate) mod document;
 pub(crate) mod ledger;
 
-/// How far two ends may be apart and still be the same: about what a call takes at most.
+/// The maximum distance of two ends that count as the same: about the maximum time of a call.
 const SAME_END_MS: u64 = 5_000;
 
-/// One thing that is live.
+/// One live change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) rule: String,
     pub(crate) what: What,
-    /// Who did it; empty if nobody knows any more.
+    /// The author; empty if no longer known.
     pub(crate) by: String,
-    /// Why; may be empty.
+    /// The reason; may be empty.
     pub(crate) reason: String,
-    /// When it was done, in milliseconds since the Unix epoch, if that is known.
+    /// The time of the change, in milliseconds since the Unix epoch, if known.
     pub(crate) made_unix_ms: Option<u64>,
-    /// When it ends by itself; `None` for never.
+    /// The time of its end; `None` for never.
     pub(crate) ends_unix_ms: Option<u64>,
 }
 
-/// What it is.
+/// The kind of change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
-    /// An edit of a rule; what it replaces.
+    /// An edit of a rule, with the parts that it replaces.
     Edit(Value),
-    /// What a key gets instead.
+    /// An override of a key.
     Override { key: String, gives: Value },
     /// A ban of a key.
     Ban { key: String },
 }
 
-/// Which thing it is, whatever it says: there is one of each.
+/// The identity of a live change, independent of its contents: there is one of each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     kind: Kind,
@@ -54,7 +54,7 @@ pub(crate) struct Id {
     key: String,
 }
 
-/// In this order they are listed and applied: an edit may replace the overrides of its rule.
+/// The order of listing and applying: an edit may replace the overrides of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Edit,
@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     Ban,
 }
 
-/// How much of its time is left.
+/// The remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     Endless,
@@ -93,7 +93,7 @@ impl Item {
         }
     }
 
-    /// The key that it is about.
+    /// The key that it applies to.
     pub(crate) fn key(&self) -> Option<&str> {
         match &self.what {
             What::Edit(_) => None,
@@ -101,7 +101,7 @@ impl Item {
         }
     }
 
-    /// How much of its time is left at an instant.
+    /// The remaining time at an instant.
     pub(crate) fn left(&self, unix_ms: u64) -> Left {
         match self.ends_unix_ms {
             None => Left::Endless,
@@ -161,7 +161,7 @@ impl Clocks {
     }
 }
 
-/// Whether two ends are the same, as far as a call can tell.
+/// True if two ends are the same, within the time of a call.
 pub(crate) const fn same_end(a: Option<u64>, b: Option<u64>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -184,19 +184,22 @@ pub(crate) fn of_rules(rules: &Rules, clocks: Clocks) -> Vec<Item> {
     for rule in &rules.rules {
         let edit = rule.edit.as_ref().zip(rule.edit_body.as_ref());
         items.extend(edit.map(|(edit, change)| item(&rule.name, edit, What::Edit(change.clone()))));
-        for own in &rule.overrides {
-            let gives = rule.rule.get("overrides").and_then(|all| all.get(&own.key));
+        for entry in &rule.overrides {
+            let gives = rule
+                .rule
+                .get("overrides")
+                .and_then(|all| all.get(&entry.key));
             let Some(gives) = gives.cloned() else {
                 continue;
             };
-            let key = own.key.clone();
-            items.push(item(&rule.name, &own.edit, What::Override { key, gives }));
+            let key = entry.key.clone();
+            items.push(item(&rule.name, &entry.edit, What::Override { key, gives }));
         }
     }
     items
 }
 
-/// The ban of a bucket by an operator, told by nobody yet.
+/// The ban of a bucket by an operator, still without an author.
 pub(crate) fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     let bans = [bucket.ban, bucket.hidden_ban];
     let ban = bans
@@ -215,12 +218,12 @@ pub(crate) fn ban_of(bucket: &BucketView, clocks: Clocks) -> Option<Item> {
     })
 }
 
-/// What events tell of the bans of keys: the newest of each.
+/// The newest event about the ban of each key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(BTreeMap<Id, Event>);
+pub(crate) struct Authors(BTreeMap<Id, Event>);
 
-impl Told {
-    /// Goes on with more events, oldest first.
+impl Authors {
+    /// Adds events, oldest first.
     pub(crate) fn note(&mut self, events: &[Event]) {
         for event in events {
             let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
@@ -239,12 +242,12 @@ impl Told {
         }
     }
 
-    /// Forgets all but the bans in `items`.
+    /// Removes all but the bans in `items`.
     pub(crate) fn keep(&mut self, items: &BTreeMap<Id, Item>) {
         self.0.retain(|id, _| items.contains_key(id));
     }
 
-    /// Puts into a ban who imposed it and why, if an event tells.
+    /// Adds the author and the reason to a ban, if an event has them.
     pub(crate) fn fill(&self, item: &mut Item) {
         if let Some(event) = self.0.get(&item.id()) {
             item.by.clone_from(&event.by);
@@ -254,7 +257,7 @@ impl Told {
     }
 }
 
-/// How many of each: `2 bans, 1 edit, 3 overrides`.
+/// The number of each kind: `2 bans, 1 edit, 3 overrides`.
 pub(crate) fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     let mut counts = [(Kind::Ban, 0_u64), (Kind::Edit, 0), (Kind::Override, 0)];
     for item in items {
@@ -267,7 +270,7 @@ pub(crate) fn counts<'a>(items: impl Iterator<Item = &'a Item>) -> String {
     counts.join(", ")
 }
 
-/// What a restart took with it, in one line.
+/// The losses of a restart, in one line.
 pub(crate) fn gone<'a>(
     items: impl ExactSizeIterator<Item = &'a Item>,
     started_unix_ms: u64,
@@ -276,11 +279,11 @@ pub(crate) fn gone<'a>(
     let are = if items.len() == 1 { "is" } else { "are" };
     match counts(items).as_str() {
         "" => format!("Envoy restarted at {at}"),
-        counts => format!("Envoy restarted at {at}: {counts} of the previous instance {are} gone"),
+        counts => format!("Envoy restarted at {at}: {counts} of the previous instance {are} lost"),
     }
 }
 
-/// Whether only a hash of a key is known: its name was lost.
+/// True if only the hash of a key is known, because its name was lost.
 pub(crate) fn is_lost(key: &str) -> bool {
     let digits = key.strip_prefix('#').unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())

@@ -1,4 +1,4 @@
-//! What rules mean to a person: sentences that are true, of the numbers as they are.
+//! Rules in words: sentences that are exact for the numbers of the rule.
 
 use loudou_rules::config::phrase;
 use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
@@ -17,8 +17,8 @@ pub(crate) use bucket::{banned, imposed, stands_out};
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;
 
-/// Whom a rule counts: `each x-user-id`.
-pub(crate) fn who(rule: &Rule) -> String {
+/// The group that a rule counts together: `each x-user-id`.
+pub(crate) fn group(rule: &Rule) -> String {
     let parts: Vec<String> = rule.key.iter().filter_map(part).collect();
     match parts.as_slice() {
         [] => "all requests together".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn who(rule: &Rule) -> String {
     }
 }
 
-/// A part of a key in words; a literal is the same for all.
+/// A part of a key in words; `None` for a literal, which is the same for all requests.
 fn part(part: &KeyPart) -> Option<String> {
     Some(match part {
         KeyPart::Literal(_) => return None,
@@ -46,7 +46,7 @@ fn part(part: &KeyPart) -> Option<String> {
     })
 }
 
-/// Which clients share a bucket: `client address (IPv4 /24, IPv6 /64)`.
+/// The clients that share a bucket: `client address (IPv4 /24, IPv6 /64)`.
 fn source(prefix: SourcePrefix) -> String {
     let SourcePrefix { v4, v6 } = prefix;
     match (v4, v6) {
@@ -56,13 +56,13 @@ fn source(prefix: SourcePrefix) -> String {
     }
 }
 
-/// What a request takes; nothing for the one that goes without saying.
+/// The cost of a request in words; `None` for the default.
 fn cost(cost: &Cost) -> Option<String> {
     Some(match cost {
         Cost::Fixed(1) => return None,
         Cost::Fixed(cost) => format!("a request takes {cost} units"),
         Cost::Header { name, default, max } => format!(
-            "a request takes what its header {name} says, at most {max} units, and {default} without it"
+            "a request takes the units that its header {name} names, at most {max}, or {default} without it"
         ),
         Cost::RequestBytes(size) => {
             let size = match size {
@@ -76,21 +76,21 @@ fn cost(cost: &Cost) -> Option<String> {
     })
 }
 
-/// What the limits of a rule do, in a sentence of a line or more.
+/// The effect of the limits of a rule, in a sentence of one or more lines.
 pub(crate) fn limits(rule: &Rule) -> Vec<String> {
-    let who = who(rule);
+    let group = group(rule);
     let phrases: Vec<(&str, String)> = rule
         .limits
         .iter()
         .map(|limit| (limit.name(), phrase(limit, &rule.cost)))
         .collect();
     match phrases.as_slice() {
-        [(_, phrase)] => vec![format!("{who} {phrase}")],
+        [(_, phrase)] => vec![format!("{group} {phrase}")],
         phrases => {
             let lines = phrases.iter().enumerate();
             let mut lines: Vec<String> = lines
                 .map(|(index, (name, phrase))| match index {
-                    0 => format!("{who} {phrase} ({name})"),
+                    0 => format!("{group} {phrase} ({name})"),
                     _ => format!("and {phrase} ({name})"),
                 })
                 .collect();
@@ -105,31 +105,31 @@ pub(crate) fn limits(rule: &Rule) -> Vec<String> {
     }
 }
 
-/// What else there is to know of a rule, one sentence each.
+/// Other facts about a rule, one sentence each.
 pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
     match rule.mode {
         Mode::Enforce => {}
-        Mode::Shadow => notes.push("in shadow mode: nothing is refused, only counted".to_owned()),
+        Mode::Shadow => notes.push("in shadow mode: refusals are counted, not enforced".to_owned()),
         Mode::Off => notes.push("off: this rule does nothing".to_owned()),
     }
     notes.extend(rule.when.as_ref().map(upstream::condition));
     notes.extend(cost(&rule.cost));
     notes.extend(missing(rule));
     if rule.on_error == OnError::Refuse {
-        notes.push("when the store gives up, a request is refused".to_owned());
+        notes.push("when the store gives up, requests are refused".to_owned());
     }
     if let Some(other) = &rule.shadows {
-        notes.push(format!("to be compared with rule {other}"));
+        notes.push(format!("shadows rule {other}"));
     }
     match (rule.stop, rule.mode) {
         (true, Mode::Enforce) => {
             notes.push(
-                "later rules are skipped for the requests it limits, but for those in shadow mode"
+                "later rules are skipped for the requests it limits, except rules in shadow mode"
                     .to_owned(),
             );
         }
-        (true, _) => notes.push("it stops nothing unless it is enforced".to_owned()),
+        (true, _) => notes.push("`last` has no effect unless the rule is enforced".to_owned()),
         (false, _) => {}
     }
     notes.extend(per_key::overrides(rule));
@@ -141,7 +141,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     notes
 }
 
-/// What becomes of requests without a part of the key. Hardly any lack an address or a path.
+/// The treatment of requests without a part of the key. Almost all requests have an address and a path.
 fn missing(rule: &Rule) -> Option<String> {
     let often = |part: &&KeyPart| {
         !matches!(
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn keys_in_words() {
-        let say = |key: Value| who(&rule(&json!({ "key": key })));
+        let say = |key: Value| group(&rule(&json!({ "key": key })));
         assert_eq!(say(json!([])), "all requests together");
         assert_eq!(say(json!([{ "literal": "v2" }])), "all requests together");
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_what_happens_to_others() {
+    fn notes_show_incomplete_requests() {
         let say = |fields: Value| notes(&rule(&fields));
         assert_eq!(say(json!({})), [""; 0]);
         let when = say(json!({ "when": { "upstream_error_rate_over": 0.2 } }));
@@ -232,7 +232,7 @@ mod tests {
             "{when:?}"
         );
         let header = json!([{ "header": "x-a" }, "path", "route"]);
-        for (policy, mode, told) in [
+        for (policy, mode, expected) in [
             ("skip", "enforce", "are not limited by this rule"),
             ("refuse", "enforce", "are refused"),
             ("refuse", "shadow", "count as refused"),
@@ -240,7 +240,7 @@ mod tests {
         ] {
             let notes = say(json!({ "key": header, "on_missing_key": policy, "mode": mode }));
             let last = notes.last().expect("a note");
-            assert_eq!(*last, format!("requests without x-a or a route {told}"));
+            assert_eq!(*last, format!("requests without x-a or a route {expected}"));
         }
         let refuse = say(json!({ "on_missing_key": "refuse", "on_error": "refuse", "cost": 2 }));
         assert_eq!(
@@ -248,12 +248,12 @@ mod tests {
             [
                 "a request takes 2 units",
                 "requests without a client address are refused",
-                "when the store gives up, a request is refused",
+                "when the store gives up, requests are refused",
             ]
         );
         assert_eq!(
             say(json!({ "mode": "shadow" })),
-            ["in shadow mode: nothing is refused, only counted"]
+            ["in shadow mode: refusals are counted, not enforced"]
         );
         assert_eq!(
             say(json!({ "mode": "off" })),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_of_single_keys() {
+    fn notes_show_single_keys() {
         let say = |fields: Value| notes(&rule(&fields));
         let limits = json!([
             { "name": "a", "algorithm": "funnel", "capacity": 9, "rate": "1/s" },
@@ -275,19 +275,22 @@ mod tests {
         assert_eq!(
             say(json!({ "overrides": overrides })),
             [
-                "key 10.0.0.1 may do 2.5 times as much: funnel: funnel 38, 75/m",
+                "key 10.0.0.1 has 2.5 times the limits: funnel: funnel 38, 75/m",
                 "key 10.0.0.2 has no limits",
                 "key 10.0.0.3 is banned",
-                "each other key is banned",
-                "each key that begins with 10.1. may do 9 at once, then one every second and may do \
+                "every other key is banned",
+                "each key with prefix 10.1. may do 9 at once, then one every second and may do \
                  99 in each day, from midnight UTC",
             ]
         );
         let many: serde_json::Map<String, Value> = (0..20)
             .map(|n| (format!("k{n:02}"), json!("banned")))
             .collect();
-        let told = say(json!({ "overrides": many }));
-        assert_eq!((told.len(), told[8].as_str()), (9, "and 12 more overrides"));
+        let expected = say(json!({ "overrides": many }));
+        assert_eq!(
+            (expected.len(), expected[8].as_str()),
+            (9, "and 12 more overrides")
+        );
         let penalty = |after: u32, factor: u32, max: &str| {
             let penalty = json!({ "after": after, "within": "60s", "ban": "5m", "factor": factor, "max": max });
             say(json!({ "penalty": penalty }))
@@ -296,7 +299,7 @@ mod tests {
             penalty(20, 2, "1h"),
             [
                 "a key that is refused 20 times within 1m of a first refusal is banned for 5m; each \
-              further ban is 2 times as long, 1h at most, until it was free for 1h"
+              further ban is 2 times as long, at most 1h, until the key was not banned for 1h"
             ]
         );
         assert_eq!(
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_of_answers_and_of_other_rules() {
+    fn notes_show_answers_and_other_rules() {
         let say = |fields: Value| notes(&rule(&fields));
         let refuse = json!({
             "status": 503, "body": { "text": "later", "content_type": "text/plain" },
@@ -318,13 +321,13 @@ mod tests {
         assert_eq!(
             say(json!({ "refuse": refuse, "respond": respond, "stop": true })),
             [
-                "later rules are skipped for the requests it limits, but for those in shadow mode",
-                "refused requests get status 503, a text of their own (text/plain) and the headers \
+                "later rules are skipped for the requests it limits, except rules in shadow mode",
+                "refused requests get status 503, a custom body (text/plain) and the headers \
                  x-a and x-b",
-                "refused gRPC calls get unavailable",
+                "refused gRPC calls get the status unavailable",
                 "responses carry RateLimit and RateLimit-Policy, and X-RateLimit headers",
-                "Retry-After is up to 0.5 times the wait longer than that",
-                "upstreams and access logs are told what it decides",
+                "Retry-After is longer than the wait by up to 0.5 times the wait",
+                "its decisions are visible to upstreams and access logs",
             ]
         );
         assert_eq!(
@@ -333,15 +336,15 @@ mod tests {
             ),
             [
                 "refused requests get no body",
-                "refusals carry Retry-After alone"
+                "refusals carry only Retry-After"
             ]
         );
         assert_eq!(
             say(json!({ "mode": "shadow", "shadows": "other", "stop": true })),
             [
-                "in shadow mode: nothing is refused, only counted",
-                "to be compared with rule other",
-                "it stops nothing unless it is enforced",
+                "in shadow mode: refusals are counted, not enforced",
+                "shadows rule other",
+                "`last` has no effect unless the rule is enforced",
             ]
         );
     }

@@ -1,8 +1,8 @@
-//! Conversions between counts and what is drawn, in one place because they round.
+//! Conversions between counts and cells, in one place because they round.
 
 pub(crate) use loudou_replay::num::{count, whole};
 
-/// `n` as a floating-point number; exact up to 2^53, and close enough for a picture beyond.
+/// `n` as a floating-point number; exact up to 2^53, and close enough for drawing beyond.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,
@@ -25,7 +25,7 @@ pub(crate) fn cells(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }
 
-/// How much of `whole_ns` is `part_ns`, from 0 to 1; 0 of nothing.
+/// The share of `part_ns` in `whole_ns`, from 0 to 1; 0 if `whole_ns` is 0.
 pub(crate) fn fraction(part_ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 {
         return 0.0;

@@ -1,8 +1,7 @@
-//! Text that came from elsewhere, made safe for a terminal, and times in words.
+//! Untrusted text made safe for a terminal, and times in words.
 //!
-//! Keys, reasons and messages are chosen by whoever sends requests. Nothing of them may move the
-//! cursor, change colours, reorder or hide what stands beside them, so they pass through [`escape`] on
-//! their way to any screen.
+//! Clients choose keys, reasons and messages. These must not move the cursor, change colours, or reorder
+//! or hide the text beside them, so they pass through [`escape`] before they reach a screen.
 
 use std::borrow::Cow;
 
@@ -11,7 +10,7 @@ use jiff::Timestamp;
 pub use loudou_replay::num::counted;
 pub use loudou_rules::config::humanise;
 
-/// `text` with everything that a terminal might act on spelled out: control characters, and the
+/// `text` with escapes for everything that a terminal might act on: control characters, and the
 /// invisible and direction-changing characters of Unicode.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
@@ -28,7 +27,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a terminal might act on `c`, or show nothing for it.
+/// True if a terminal might act on `c` or show nothing for it.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -59,8 +58,8 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A time of the wall clock, in UTC: `2026-11-21 14:03:07Z`. What is later than the year 9999 is
-/// shown as its end.
+/// A time of the wall clock, in UTC: `2026-11-21 14:03:07Z`. Times after the year 9999 are shown as its
+/// end.
 pub fn date(unix_ms: u64) -> String {
     let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
     let time = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
@@ -81,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn spans_as_people_say_them() {
-        for (ns, said) in [
+    fn spans_in_words() {
+        for (ns, printed) in [
             (0, "0s"),
             (999, "999ns"),
             (1_001, "2us"),
@@ -101,7 +100,7 @@ mod tests {
             (90_000_000_000_000, "1d1h"),
             (u64::MAX, "213504d"),
         ] {
-            assert_eq!(humanise(ns), said, "{ns}");
+            assert_eq!(humanise(ns), printed, "{ns}");
         }
     }
 
@@ -113,8 +112,8 @@ mod tests {
 
         #[test]
         fn every_span_has_a_form(ns in any::<u64>()) {
-            let said = humanise(ns);
-            prop_assert!(!said.is_empty() && said.len() <= 9, "{said}");
+            let printed = humanise(ns);
+            prop_assert!(!printed.is_empty() && printed.len() <= 9, "{printed}");
         }
     }
 

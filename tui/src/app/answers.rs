@@ -90,7 +90,7 @@ fn remember(state: &mut State, undo: Undo) {
 /// An own change was undone: forgets how, wherever it is by now among those that came or went since it
 /// was asked about. The change before it for the same key, if any, is in force again.
 fn taken_back(state: &mut State, change: &Change, answer: &Answer) {
-    if let Some(at) = state.undos.iter().rposition(|undo| undo.asked_for(change)) {
+    if let Some(at) = state.undos.iter().rposition(|undo| undo.sends(change)) {
         state.undos.remove(at);
     }
     let of = (change.verb().rule(), change.verb().key());

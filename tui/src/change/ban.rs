@@ -1,4 +1,4 @@
-//! Bans of keys, and lifting them.
+//! Bans and unbans of keys.
 
 use loudou_api::{BanAnswer, BanBy};
 use loudou_limiter::Nanos;
@@ -7,7 +7,7 @@ use super::form::{Asked, KeyPlace, Prompt, Typed};
 use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
 use crate::client::{Client, ClientError};
 
-/// A ban of a key, or its end.
+/// A ban or an unban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ban {
     pub(crate) rule: String,
@@ -19,9 +19,9 @@ pub(crate) struct Ban {
 /// The state that the key gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BanTo {
-    /// Banned; without a time until an operator lifts it.
+    /// Banned for a time, or until an operator unbans it.
     Banned(Option<Nanos>),
-    /// Free; with the origin of the ban, if that is known.
+    /// Not banned; with the origin of the earlier ban, if known.
     Free(Option<BanBy>),
 }
 
@@ -37,7 +37,7 @@ impl Verb for Ban {
     fn question(&self) -> Question {
         let ask = |key: &str| match self.to {
             BanTo::Banned(span) => format!("Ban {key} {}?", how_long(span)),
-            BanTo::Free(_) => format!("Let {key} free?"),
+            BanTo::Free(_) => format!("Unban {key}?"),
         };
         let mut detail = details(&self.rule, &self.reason);
         if let BanTo::Free(Some(by)) = self.to {
@@ -79,7 +79,7 @@ impl Verb for Ban {
                 toast: if answer.before.is_none() {
                     format!("{key} was not banned")
                 } else {
-                    format!("{key} is free")
+                    format!("{key} is no longer banned")
                 },
             },
         }
@@ -88,15 +88,15 @@ impl Verb for Ban {
 
 fn how_long(span: Option<Nanos>) -> String {
     match span {
-        None => "until somebody lifts it".to_owned(),
+        None => "until unbanned".to_owned(),
         Some(span) => format!("for {span}"),
     }
 }
 
 const fn forgotten(by: BanBy) -> &'static str {
     match by {
-        BanBy::Penalty => "Its penalties are forgotten.",
-        BanBy::Operator | BanBy::Override => "What led to it is forgotten.",
+        BanBy::Penalty => "Its penalties will be cleared.",
+        BanBy::Operator | BanBy::Override => "Refusals that count towards a ban will be cleared.",
     }
 }
 
@@ -104,13 +104,13 @@ fn lifted(name: &str, answer: &BanAnswer) -> String {
     let bucket = answer.bucket.as_ref();
     let still = bucket.is_some_and(|bucket| bucket.ban.is_some());
     match (&answer.before, still) {
-        (_, true) => format!("the ban of {name} is lifted, but its override bans it, too"),
-        (Some(_), false) => format!("{name} is free again"),
+        (_, true) => format!("the ban of {name} is lifted, but an override still bans it"),
+        (Some(_), false) => format!("{name} is no longer banned"),
         (None, false) => format!("{name} was not banned"),
     }
 }
 
-/// The ban to lift, if the key of a bucket is banned by something that can be lifted.
+/// The unban of the key of a bucket, if it has a ban that can be lifted.
 pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
     let ban = place.bucket.as_ref()?.ban?;
     (ban.by != BanBy::Override).then(|| Ban {
@@ -122,11 +122,11 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
 }
 
 /// The form of a ban.
-pub(super) fn asked() -> Vec<Asked> {
+pub(super) fn fields() -> Vec<Asked> {
     [Prompt::Lasts, Prompt::Reason].map(Asked::text).to_vec()
 }
 
-/// The ban that was asked for.
+/// The ban that the form describes.
 pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Ban {
     Ban {
         rule: place.rule.clone(),

@@ -1,4 +1,4 @@
-//! The undo of bans, with a question where others changed them since.
+//! The undo of bans, with a question if other operators changed them since.
 
 use loudou_api::{BanAnswer, BanView};
 use loudou_limiter::Nanos;
@@ -7,7 +7,7 @@ use super::ban::{Ban, BanTo};
 use super::verb::{Answer, Question, undo_reason};
 use crate::meaning::{banned, imposed};
 
-/// The undo of a ban that was imposed or lifted here.
+/// The undo of a ban that this program imposed or lifted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BanUndo {
     pub(super) rule: String,
@@ -15,7 +15,7 @@ pub(crate) struct BanUndo {
     back: Back,
     /// True for a ban, false for a lifted one.
     bans: bool,
-    /// The ban that it left in force, as far as that is known.
+    /// The ban that it left in effect, if known.
     made: Option<Made>,
     /// The outcome of the change, in one line.
     pub(super) change: String,
@@ -25,11 +25,11 @@ pub(crate) struct BanUndo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Back {
     Free,
-    /// Banned until then, or without an end.
+    /// Banned until this instant, or permanently.
     Banned(Option<u64>),
 }
 
-/// The ban after a change, if there was one, and when that was on the server's clock.
+/// The ban after a change, if any, and the instant of the change on the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     ban: Option<BanView>,
@@ -48,16 +48,16 @@ impl Made {
 /// The ban of a bucket in the last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Nothing, or nothing new enough.
+    /// No reading, or none that is new enough.
     Unknown,
-    /// There is no such bucket any more.
+    /// The bucket no longer exists.
     Gone,
-    /// The bucket was read, and that is its ban.
+    /// The bucket was read, with its ban.
     Read(Option<BanView>),
 }
 
 impl BanUndo {
-    /// Remembers how to undo `change`, if there is anything to undo.
+    /// The undo of `change`, if there is anything to undo.
     pub(super) fn new(change: &Ban, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Ban(answer) = answer else {
             return None;
@@ -82,13 +82,13 @@ impl BanUndo {
     }
 
     /// True if `change` is the one that this undo sends.
-    pub(super) fn asked_for(&self, change: &Ban) -> bool {
+    pub(super) fn sends(&self, change: &Ban) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// A later change was undone: the ban that this one made is in force again, while it lasts.
+    /// Records that a later change was undone: the ban of this one is in effect again until its end.
     pub(super) fn put_back(&mut self, answer: &BanAnswer) {
         self.made = Some(Made::new(answer));
     }
@@ -98,13 +98,13 @@ impl BanUndo {
         self.made.map(|made| made.at_ns)
     }
 
-    /// The change that undoes it, and the question before, by the server's clock: what was for a time
-    /// is put back for the rest of that. `None` when nothing is left to undo.
+    /// The change that undoes it, and its question, by the server's clock: a temporary ban is restored for
+    /// the rest of its time. `None` if nothing is left to undo.
     pub(super) fn ask(&self, server_ns: u64, seen: Seen) -> Option<(Question, Ban)> {
         if self.is_over(server_ns, seen) {
             return None;
         }
-        let mut detail = vec![format!("it was: {}", self.change)];
+        let mut detail = vec![format!("change: {}", self.change)];
         let title = match self.changed(seen) {
             None => format!("Undo the last change for {}?", self.key),
             Some((made, now)) => {
@@ -112,17 +112,20 @@ impl BanUndo {
                     Some(ban) => banned(&ban, Some(server_ns)),
                     None => "not banned".to_owned(),
                 };
-                detail.push(format!("yours: {}", state(made)));
+                detail.push(format!("your change: {}", state(made)));
                 detail.push(format!("now: {}", state(now)));
                 let key = &self.key;
                 let what = match (made, now) {
-                    (_, None) => format!("The ban of {key} was lifted since"),
-                    (None, Some(ban)) => format!("{key} was banned since, {}", imposed(ban.by)),
+                    (_, None) => format!("The ban of {key} has since been lifted"),
+                    (None, Some(ban)) => format!("{key} has since been banned {}", imposed(ban.by)),
                     (Some(_), Some(ban)) => {
-                        format!("The ban of {key} was changed since, {}", imposed(ban.by))
+                        format!(
+                            "The ban of {key} has since been changed {}",
+                            imposed(ban.by)
+                        )
                     }
                 };
-                format!("{what}. Undo all the same?")
+                format!("{what}. Undo anyway?")
             }
         };
         let question = Question {
@@ -152,7 +155,7 @@ impl BanUndo {
         }
     }
 
-    /// The ban that this left in force and the one that is now, if that is another one.
+    /// The ban that this change left in effect and the current one, if they differ.
     fn changed(&self, seen: Seen) -> Option<(Option<BanView>, Option<BanView>)> {
         let now = match seen {
             Seen::Unknown => return None,

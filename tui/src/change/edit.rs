@@ -1,4 +1,4 @@
-//! Edits of a rule, and dropping them.
+//! Edits of a rule, and their removal.
 
 use loudou_api::{EditAnswer, EditView, RuleView};
 use loudou_limiter::{Carry, Nanos};
@@ -13,7 +13,7 @@ use crate::text::escape;
 pub(crate) struct Edit {
     pub(crate) rule: String,
     pub(crate) to: EditTo,
-    /// The rule as it was when this was decided on; its generation goes with the request.
+    /// The rule as it was when this was decided; the request carries its generation.
     pub(crate) seen: Box<RuleView>,
     pub(crate) carry: Carry,
     pub(crate) reason: String,
@@ -27,7 +27,7 @@ pub(crate) enum EditTo {
         body: Value,
         expires_after: Option<Nanos>,
     },
-    /// Back to the configuration.
+    /// The rule of the configuration.
     Drop,
 }
 
@@ -118,14 +118,14 @@ impl Edit {
     }
 }
 
-/// The undo of an edit that was made here.
+/// The undo of an edit that this program made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EditUndo {
     /// The rule after the edit.
     pub(super) after: RuleView,
     /// The limits and the mode before it.
     before: Value,
-    /// The edit that was in force before it, if any.
+    /// The edit that was in effect before it, if any.
     earlier: Option<EditView>,
     carry: Carry,
     /// The outcome of the edit, in one line.
@@ -133,7 +133,7 @@ pub(crate) struct EditUndo {
 }
 
 impl EditUndo {
-    /// Remembers how to undo `edit`, if it did anything.
+    /// The undo of `edit`, if it had an effect.
     pub(super) fn new(edit: &Edit, answer: &Answer) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -142,7 +142,7 @@ impl EditUndo {
             after: answer.after.clone(),
             before: body_of(&answer.before),
             earlier: edit.seen.edit.clone(),
-            // Levels that were set to nothing cannot be brought back; do not do it twice.
+            // Levels that were reset cannot be restored; do not reset them again.
             carry: match edit.carry {
                 Carry::Reset => Carry::Proportional,
                 carry => carry,
@@ -151,8 +151,8 @@ impl EditUndo {
         })
     }
 
-    /// The edit that undoes it, and the question before, by the server's clock: an earlier edit is put
-    /// back for the rest of its time; with none, the rule goes back to its configuration.
+    /// The edit that undoes it, and its question, by the server's clock: an earlier edit is restored for
+    /// the rest of its time; without one, the rule returns to its configuration.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Edit) {
         let left = self
             .earlier
@@ -167,7 +167,7 @@ impl EditUndo {
         };
         let question = Question {
             title: format!("Undo the last edit of {}?", self.after.name),
-            detail: vec![format!("it was: {}", self.change)],
+            detail: vec![format!("change: {}", self.change)],
             ..Question::default()
         };
         let edit = Edit {
@@ -181,7 +181,7 @@ impl EditUndo {
     }
 }
 
-/// Rounded up to milliseconds: an address has no use for the rest.
+/// Rounds up to milliseconds, which is precise enough for the request.
 fn whole_millis(ns: u64) -> Nanos {
     Nanos::from_millis(Nanos::new(ns).millis_ceil())
 }

@@ -3,14 +3,14 @@
 use loudou_api::{BucketView, MAX_REASON, RuleView};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
-/// The key that a change is for, with its rule and bucket as far as they are known.
+/// The key of a change, with its rule and bucket if known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyPlace {
     pub(crate) rule: String,
     pub(crate) key: String,
-    /// The rule as it was read.
+    /// The rule as read.
     pub(crate) seen: Option<Box<RuleView>>,
-    /// The bucket as it was read.
+    /// The bucket as read.
     pub(crate) bucket: Option<Box<BucketView>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Prompt {
     Scale,
     /// The lifetime of an override.
     Expires,
-    /// The reason, for the trail.
+    /// The reason, recorded with the event.
     Reason,
 }
 
@@ -40,14 +40,14 @@ impl Prompt {
         }
     }
 
-    /// A hint beside it.
+    /// The hint beside it.
     pub(crate) const fn hint(self) -> &'static str {
         match self {
-            Self::Lasts => "such as 10m; empty: until somebody lifts it",
+            Self::Lasts => "such as 10m; empty: until unbanned",
             Self::Gives => "",
             Self::Scale => "times the rule's limits",
             Self::Expires => "such as 30m; empty: until Envoy restarts",
-            Self::Reason => "for the trail",
+            Self::Reason => "recorded with the event",
         }
     }
 
@@ -57,8 +57,8 @@ impl Prompt {
             Self::Expires | Self::Lasts if value.is_empty() => None,
             Self::Expires | Self::Lasts => match Nanos::parse(value) {
                 Some(span) if span > Nanos::ZERO => None,
-                Some(_) => Some("it would run out at once".to_owned()),
-                None => Some(format!("not a duration; write {DURATION_FORM}")),
+                Some(_) => Some("must be longer than zero".to_owned()),
+                None => Some(format!("invalid duration; write {DURATION_FORM}")),
             },
             Self::Reason if value.len() > MAX_REASON => {
                 Some(format!("{} bytes; at most {MAX_REASON}", value.len()))
@@ -73,14 +73,14 @@ impl Prompt {
 pub(crate) struct Asked {
     pub(crate) prompt: Prompt,
     pub(crate) value: String,
-    /// The words to choose from; none where text is typed.
+    /// The values to choose from; none if text is typed.
     pub(crate) words: &'static [&'static str],
     /// True if typing replaces the initial value.
     pub(crate) selected: bool,
 }
 
 impl Asked {
-    /// Text that is typed, empty at first.
+    /// A prompt for typed text, empty at first.
     pub(super) const fn text(prompt: Prompt) -> Self {
         Self {
             prompt,
@@ -97,12 +97,12 @@ pub(crate) struct Typed(pub(crate) Vec<(Prompt, String)>);
 
 impl Typed {
     pub(super) fn get(&self, prompt: Prompt) -> &str {
-        let found = self.0.iter().find(|(asked, _)| *asked == prompt);
+        let found = self.0.iter().find(|(name, _)| *name == prompt);
         found.map_or("", |(_, value)| value)
     }
 }
 
-/// A problem of the values, and the prompt it is shown at.
+/// A problem of the values, and the prompt where it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) prompt: Prompt,

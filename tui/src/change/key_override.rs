@@ -1,4 +1,4 @@
-//! Overrides: other limits for one key, and dropping them.
+//! Overrides: other limits for one key, and their removal.
 
 use loudou_api::{EditAnswer, RuleView};
 use loudou_limiter::{Decimal, Limits, Nanos};
@@ -19,10 +19,10 @@ const GIVES: [&str; 4] = ["scale", "unlimited", "banned", "remove"];
 pub(crate) struct Override {
     pub(crate) rule: String,
     pub(crate) key: String,
-    /// The override; `None` drops the edited one, back to the rule's own.
+    /// The override; `None` drops the edited one and restores that of the configuration.
     pub(crate) gives: Option<Value>,
     pub(crate) expires_after: Option<Nanos>,
-    /// The rule as it was when this was decided on.
+    /// The rule as it was when this was decided.
     pub(crate) seen: Box<RuleView>,
     pub(crate) reason: String,
 }
@@ -46,14 +46,14 @@ impl Verb for Override {
             (None, _) => format!("Remove the edited override of {key}?"),
             (_, Some(scale)) => {
                 detail.extend(self.scaled(&scale));
-                format!("Give {key} {scale} times as much{span}?")
+                format!("Give {key} {scale} times the limits{span}?")
             }
             (Some(Value::String(word)), None) => format!("Make {key} {word}{span}?"),
             (Some(_), None) => format!("Give {key} other limits{span}?"),
         };
         let (rule, key) = (escape(&self.rule), escape(&self.key));
         Question {
-            line: format!("Change what {key} gets of {rule}?"),
+            line: format!("Change the override of {key} in {rule}?"),
             title,
             detail,
         }
@@ -95,7 +95,7 @@ impl Override {
         client.set_override(&self.rule, &self.key, &request)
     }
 
-    /// The limits that a scale makes of those of the rule.
+    /// The limits of the rule, scaled.
     fn scaled(&self, scale: &str) -> Option<String> {
         let scale = Decimal::parse(scale)?;
         Some(short::of_limits(&scaled(&limits(&self.seen)?, scale)?))
@@ -112,16 +112,21 @@ fn limits(rule: &RuleView) -> Option<Limits> {
     parse_limits(rule.rule.get("limits")?).ok()
 }
 
-/// The override of a key as its rule has it.
-fn own<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
+/// The override of a key in its rule.
+fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
 }
 
-/// The form of an override; its initial values are those in force.
-pub(super) fn asked(place: &KeyPlace) -> Vec<Asked> {
-    let own = place.seen.as_ref().and_then(|seen| own(seen, &place.key));
-    let scale = own.and_then(|own| own.get("scale")).map(Value::to_string);
-    let gives = own.and_then(Value::as_str).unwrap_or("scale");
+/// The form of an override; its initial values are those in effect.
+pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
+    let current = place
+        .seen
+        .as_ref()
+        .and_then(|seen| current(seen, &place.key));
+    let scale = current
+        .and_then(|current| current.get("scale"))
+        .map(Value::to_string);
+    let gives = current.and_then(Value::as_str).unwrap_or("scale");
     vec![
         Asked {
             value: gives.to_owned(),
@@ -138,7 +143,7 @@ pub(super) fn asked(place: &KeyPlace) -> Vec<Asked> {
     ]
 }
 
-/// The problem of the override that was typed, if it has one.
+/// The problem of the typed override, if any.
 pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     let limits = limits(place.seen.as_ref()?);
     let wrong = parse_override(&place.key, &gives(typed)?, limits.as_ref()).err()?;
@@ -151,7 +156,7 @@ pub(super) fn wrong(place: &KeyPlace, typed: &Typed) -> Option<Wrong> {
     })
 }
 
-/// The override that was typed; `None` to drop the edited one.
+/// The typed override; `None` to drop the edited one.
 fn gives(typed: &Typed) -> Option<Value> {
     match typed.get(Prompt::Gives) {
         "remove" => None,
@@ -164,7 +169,7 @@ fn gives(typed: &Typed) -> Option<Value> {
     }
 }
 
-/// The override that was asked for, if its rule is known.
+/// The override that the form describes, if its rule is known.
 pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     let gives = gives(typed);
     let span = Nanos::parse(typed.get(Prompt::Expires));
@@ -178,21 +183,21 @@ pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Option<Override> {
     })
 }
 
-/// The undo of an override that was made here.
+/// The undo of an override that this program made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OverrideUndo {
     pub(super) rule: String,
     pub(super) key: String,
     /// The edited override before, with its end; `None` if it was not edited.
     earlier: Option<(Value, Option<u64>)>,
-    /// The rule as it is after.
+    /// The rule after the change.
     after: Box<RuleView>,
     /// The outcome of the change, in one line.
     pub(super) change: String,
 }
 
 impl OverrideUndo {
-    /// Remembers how to undo `change`, if it did anything.
+    /// The undo of `change`, if it had an effect.
     pub(super) fn new(change: &Override, answer: &Answer, outcome: &str) -> Option<Self> {
         let Answer::Edit(answer) = answer else {
             return None;
@@ -202,8 +207,8 @@ impl OverrideUndo {
         }
         let Override { key, seen, .. } = change;
         let edited = seen.overrides.iter().find(|edited| edited.key == *key);
-        let earlier = edited.zip(own(seen, key));
-        let earlier = earlier.map(|(edited, own)| (own.clone(), edited.edit.expires_at_ns));
+        let earlier = edited.zip(current(seen, key));
+        let earlier = earlier.map(|(edited, current)| (current.clone(), edited.edit.expires_at_ns));
         Some(Self {
             rule: change.rule.clone(),
             key: key.clone(),
@@ -214,14 +219,14 @@ impl OverrideUndo {
     }
 
     /// True if `change` is the one that this undo sends.
-    pub(super) fn asked_for(&self, change: &Override) -> bool {
+    pub(super) fn sends(&self, change: &Override) -> bool {
         change.rule == self.rule
             && change.key == self.key
             && change.reason == undo_reason(&self.change)
     }
 
-    /// The change that undoes it, and the question before, by the server's clock: what was for a time
-    /// is put back for the rest of that.
+    /// The change that undoes it, and its question, by the server's clock: a temporary override is restored
+    /// for the rest of its time.
     pub(super) fn ask(&self, server_ns: u64) -> (Question, Override) {
         let over = |(_, until): &&(Value, Option<u64>)| until.is_some_and(|at| at <= server_ns);
         let earlier = self.earlier.as_ref().filter(|earlier| !over(earlier));
@@ -231,13 +236,13 @@ impl OverrideUndo {
         };
         let question = Question {
             title: format!("Undo the last change for {}?", self.key),
-            detail: vec![format!("it was: {}", self.change)],
+            detail: vec![format!("change: {}", self.change)],
             ..Question::default()
         };
         let change = Override {
             rule: self.rule.clone(),
             key: self.key.clone(),
-            gives: earlier.map(|(own, _)| own.clone()),
+            gives: earlier.map(|(current, _)| current.clone()),
             expires_after: earlier.and_then(|(_, until)| left((*until)?)),
             seen: self.after.clone(),
             reason: undo_reason(&self.change),

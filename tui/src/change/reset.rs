@@ -4,10 +4,10 @@ use super::form::KeyPlace;
 use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::client::{Client, ClientError};
 
-/// The reason that goes with resets from the screen.
+/// The reason of resets from the screen.
 const FROM_THE_SCREEN: &str = "from the screen";
 
-/// A bucket is emptied.
+/// A reset of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reset {
     pub(crate) rule: String,
@@ -30,7 +30,7 @@ impl Verb for Reset {
             title: format!("Reset the bucket of {}?", self.key),
             detail: vec![
                 format!("rule {}", self.rule),
-                "It becomes as good as new. This cannot be undone.".to_owned(),
+                "It returns to its initial state. This cannot be undone.".to_owned(),
             ],
         }
     }
@@ -44,19 +44,19 @@ impl Verb for Reset {
         let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
         match answer {
             Answer::Reset(answer) if answer.existed => OutcomeText {
-                line: format!("{name} is as good as new; it was:\n"),
-                toast: format!("reset: {key} is as good as new"),
+                line: format!("the bucket of {name} was reset; it was:\n"),
+                toast: format!("the bucket of {key} was reset"),
             },
             Answer::Reset(_) => OutcomeText {
-                line: format!("{name} has no bucket: it is as good as new"),
-                toast: format!("reset: {key} had no bucket, which is as good"),
+                line: format!("{name} has no bucket: nothing to reset"),
+                toast: format!("{key} has no bucket: nothing to reset"),
             },
             _ => OutcomeText::default(),
         }
     }
 }
 
-/// The reset of the bucket of a place.
+/// The reset of the bucket of `place`.
 pub(super) fn at(place: &KeyPlace) -> Reset {
     Reset {
         rule: place.rule.clone(),

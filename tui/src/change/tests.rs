@@ -1,4 +1,4 @@
-//! The rule for conflicts: what is sent again, and what is not.
+//! The rule for conflicts: changes that are sent again, and changes that are not.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn changes() -> Vec<Change> {
             reason: String::new(),
         })
     };
-    let own = |gives| {
+    let by_key = |gives| {
         Change::Override(Override {
             rule: "r".to_owned(),
             key: "alice".to_owned(),
@@ -67,8 +67,8 @@ fn changes() -> Vec<Change> {
             expires_after: None,
         }),
         edit(EditTo::Drop),
-        own(Some(json!("unlimited"))),
-        own(None),
+        by_key(Some(json!("unlimited"))),
+        by_key(None),
     ]
 }
 
@@ -88,7 +88,7 @@ fn sent(mut change: Change, answers: Vec<Reply>) -> (Result<Answer, ClientError>
 }
 
 #[test]
-fn a_generation_that_moved_alone_is_taken_silently() {
+fn a_moved_generation_is_no_conflict() {
     for change in changes() {
         let answers = vec![stale(rule(12)), stale(rule(13)), made()];
         let (answer, etags) = sent(change, answers);
@@ -101,11 +101,11 @@ fn a_generation_that_moved_alone_is_taken_silently() {
 fn a_rule_that_is_not_as_seen_is_not_changed() {
     let mut limits = rule(12);
     limits.rule["limits"][0]["capacity"] = json!(40);
-    let mut own = rule(12);
-    own.rule["overrides"]["alice"] = json!("banned");
+    let mut by_key = rule(12);
+    by_key.rule["overrides"]["alice"] = json!("banned");
     let mut other = rule(1);
     "j".clone_into(&mut other.instance);
-    for now in [limits, own, other] {
+    for now in [limits, by_key, other] {
         for change in changes() {
             let (answer, etags) = sent(change, vec![stale(now.clone()), made()]);
             let error = answer.expect_err("decided anew");
@@ -116,7 +116,7 @@ fn a_rule_that_is_not_as_seen_is_not_changed() {
 }
 
 #[test]
-fn it_is_not_sent_again_for_ever() {
+fn resends_are_bounded() {
     for change in changes() {
         let answers = (12..30).map(|generation| stale(rule(generation))).collect();
         let (answer, etags) = sent(change, answers);
@@ -126,20 +126,20 @@ fn it_is_not_sent_again_for_ever() {
 }
 
 #[test]
-fn a_preview_goes_by_the_same_rule() {
-    for (mut change, is_asked) in changes().into_iter().zip([true, false, true, true]) {
+fn a_preview_follows_the_same_rule() {
+    for (mut change, is_resent) in changes().into_iter().zip([true, false, true, true]) {
         let fake = Fake::new(vec![stale(rule(12)), made()]);
         let client = fake.client(Duration::from_secs(5));
         let preview = change.preview(&client).expect("as seen");
         assert!(preview.is_some());
-        assert_eq!(fake.try_request().is_some(), is_asked);
+        assert_eq!(fake.try_request().is_some(), is_resent);
         let seen = change.seen().map(|seen| seen.generation);
-        assert_eq!(seen, Some(if is_asked { 12 } else { 7 }));
+        assert_eq!(seen, Some(if is_resent { 12 } else { 7 }));
     }
 }
 
 #[test]
-fn a_ban_rests_on_no_rule() {
+fn a_ban_does_not_depend_on_the_rule() {
     let ban = Change::Ban(Ban {
         rule: "r".to_owned(),
         key: "mallory".to_owned(),

@@ -7,16 +7,16 @@ use crate::text::escape;
 
 /// A kind of change.
 pub(crate) trait Verb {
-    /// The rule that it is of.
+    /// The rule that it changes.
     fn rule(&self) -> &str;
 
-    /// The key that it is for; `None` if it is for all.
+    /// The key that it applies to; `None` for all keys.
     fn key(&self) -> Option<&str>;
 
     /// The question before sending.
     fn question(&self) -> Question;
 
-    /// Before and after, where that is known without a change.
+    /// Before and after, if that is known without a change.
     fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         Ok(None)
     }
@@ -28,7 +28,7 @@ pub(crate) trait Verb {
     fn outcome(&self, answer: &Answer) -> OutcomeText;
 }
 
-/// A question: in one line, and with its details apart.
+/// A question: on one line, and separate from its details.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Question {
     /// For a command line; escaped.
@@ -60,7 +60,7 @@ pub(super) fn key_of_rule(rule: &str, key: &str) -> String {
     format!("{} of {}", escape(key), escape(rule))
 }
 
-/// The details that every question about a key begins with.
+/// The first details of every question about a key.
 pub(super) fn details(rule: &str, reason: &str) -> Vec<String> {
     let reason = (!reason.is_empty()).then(|| format!("reason: {reason}"));
     std::iter::once(format!("rule {rule}"))

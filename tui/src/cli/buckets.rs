@@ -15,14 +15,14 @@ use crate::client::{BucketsQuery, Client};
 use crate::meaning::stands_out;
 use crate::text::{escape, humanise};
 
-/// The most buckets that are read to find the first ones.
+/// The maximum number of buckets that are read to find the first ones.
 const MAX_READ: usize = 200_000;
-/// The most pages: pages may be empty, so buckets alone are no bound.
+/// The maximum number of pages: pages may be empty, so the number of buckets is no bound.
 const MAX_PAGES: usize = 20_000;
 
 const BUCKETS_EXAMPLES: &str = "\
 Examples:
-  loudou buckets                                  the most refused first
+  loudou buckets                                  most refused first
   loudou buckets --rule per-user --key alice
   loudou buckets --state busy --sort level --limit 10
   loudou buckets --output csv > buckets.csv       one line per limit";
@@ -33,16 +33,16 @@ pub(crate) struct BucketsArgs {
     /// Only buckets of this rule
     #[arg(long)]
     pub(crate) rule: Option<String>,
-    /// Only keys with this text in them
+    /// Only keys that contain this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) key: Option<String>,
     /// Only buckets in this state: idle, busy, refusing, banned
     #[arg(long, value_parser = state_named)]
     pub(crate) state: Option<BucketState>,
-    /// What comes first
+    /// Sort order
     #[arg(long, value_enum, value_name = "BY", default_value = "refused")]
     pub(crate) sort: Sort,
-    /// The most buckets to print
+    /// Maximum number of buckets to print
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
 }
@@ -59,7 +59,7 @@ impl Default for BucketsArgs {
     }
 }
 
-/// What comes first in a list of buckets.
+/// The sort order of a list of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
     Refused,
@@ -93,7 +93,9 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(
     let shown = page.buckets.len();
     print(&page, context.format(), context.style, context.io.out)?;
     if shown < found {
-        context.note(&format!("{shown} of {found} buckets; --limit shows more"))?;
+        context.note(&format!(
+            "{shown} of {found} buckets; raise --limit to see more"
+        ))?;
     }
     if !complete {
         context.note(&format!(
@@ -103,7 +105,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(
     Ok(())
 }
 
-/// Follows the cursors. `false` when there was more than is read.
+/// Follows the cursors. `false` if there was more than the maximum.
 fn read(client: &Client, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
     let mut query = BucketsQuery {
         rule: args.rule.clone(),
@@ -118,13 +120,13 @@ fn read(client: &Client, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
             break;
         }
         if all.next_cursor == query.cursor {
-            bail!("the server gave the same cursor twice; try again");
+            bail!("the server returned the same cursor twice; try again");
         }
         query.cursor = all.next_cursor.take();
         let page = client.buckets(&query)?;
         all.buckets.extend(page.buckets);
         all.next_cursor = page.next_cursor;
-        // The oldest clock would make the newest buckets look as if they came from the future.
+        // With the oldest clock, the newest buckets would be in the future.
         all.now_ns = page.now_ns.max(all.now_ns);
         all.generation = page.generation;
     }
@@ -145,12 +147,12 @@ fn sort(buckets: &mut [BucketView], by: Sort) {
     }
 }
 
-/// The limit that refuses or is nearest to it.
+/// The limit that refuses or is nearest to refusing.
 fn reported(bucket: &BucketView) -> Option<&LimitView> {
     bucket.limits.get(bucket.reported)
 }
 
-/// How full, in millionths.
+/// The level, in millionths of the capacity.
 fn level(limit: &LimitView) -> u128 {
     let (part, whole) = limit.level(0);
     u128::from(part)
@@ -172,7 +174,7 @@ pub(super) fn print(
 }
 
 fn table(page: &BucketsPage, style: Style) -> TextTable {
-    // A column for the limit's name only where there is a choice.
+    // The column for the name of the limit appears only if a rule has several.
     let several = page.buckets.iter().any(|bucket| bucket.limits.len() > 1);
     let mut columns = vec![("RULE", Set::Shrink), ("KEY", Set::Shrink)];
     if several {
@@ -188,11 +190,11 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         ("STATE", Set::Left),
     ]);
     let any_ban = page.buckets.iter().any(|bucket| bucket.ban.is_some());
-    let any_own = page.buckets.iter().any(|bucket| bucket.own.is_some());
+    let has_overrides = page.buckets.iter().any(|bucket| bucket.own.is_some());
     if any_ban {
         columns.push(("BAN", Set::Left));
     }
-    if any_own {
+    if has_overrides {
         columns.push(("OVERRIDE", Set::Shrink));
     }
     let mut table = TextTable::new(&columns);
@@ -219,10 +221,10 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         ]);
         let ban = bucket.ban.as_ref();
         let ban = ban.map(|ban| ban_in_short(ban, page.now_ns));
-        let own = bucket.own.as_ref();
-        let own = own.map(|own| format!("{} ({})", own.gives.name(), own.pattern));
+        let entry = bucket.own.as_ref();
+        let entry = entry.map(|entry| format!("{} ({})", entry.gives.name(), entry.pattern));
         row.extend(any_ban.then(|| ban.into()));
-        row.extend(any_own.then(|| own.into()));
+        row.extend(has_overrides.then(|| entry.into()));
         table.row(row);
     }
     table
@@ -237,7 +239,7 @@ fn left(limit: &LimitView) -> String {
     format!("{}/{}", limit.remaining, limit.capacity)
 }
 
-/// When the key of a bucket may come back: when its ban is over, or when its limit lets it.
+/// The time until the key of a bucket may come back: the rest of its ban, or the wait of its limit.
 fn retry_of(bucket: &BucketView, limit: Option<&LimitView>, now_ns: u64) -> Option<String> {
     match &bucket.ban {
         Some(ban) => ban
@@ -267,7 +269,7 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                    strikes,penalties,override,override_gives";
     csv(out, heading.split(','))?;
     for bucket in buckets {
-        let (ban, own) = (bucket.ban.as_ref(), bucket.own.as_ref());
+        let (ban, entry) = (bucket.ban.as_ref(), bucket.own.as_ref());
         for limit in &bucket.limits {
             let number = |number: u64| number.to_string();
             let record = [
@@ -293,8 +295,8 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 ban.map_or("", |ban| ban.by.name()).to_owned(),
                 bucket.strikes.to_string(),
                 bucket.penalties.to_string(),
-                own.map(|own| own.pattern.clone()).unwrap_or_default(),
-                own.map_or("", |own| own.gives.name()).to_owned(),
+                entry.map(|entry| entry.pattern.clone()).unwrap_or_default(),
+                entry.map_or("", |entry| entry.gives.name()).to_owned(),
             ];
             csv(out, record.iter().map(String::as_str))?;
         }
@@ -308,7 +310,7 @@ pub(super) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Result<()> {
     let format = context.format();
     match format {
         Format::Table => {
-            // The answer has no clock in it, and ours is another one.
+            // The answer has no clock reading, and the local clock is a different one.
             let now = client.status().ok().map(|status| status.now_ns);
             one(&bucket, now, context.style, context.io.out)?;
         }
@@ -376,10 +378,10 @@ fn state_named(text: &str) -> Result<BucketState, String> {
     [Idle, Busy, Refusing, Banned]
         .into_iter()
         .find(|state| state.name() == text)
-        .ok_or_else(|| format!("not a state; write {}", BucketState::NAMES.join(", ")))
+        .ok_or_else(|| format!("unknown state; write {}", BucketState::NAMES.join(", ")))
 }
 
-/// How long a ban still lasts, and whose it is: `4m, penalty`.
+/// The remaining time and the origin of a ban: `4m, penalty`.
 fn ban_in_short(ban: &BanView, now_ns: u64) -> String {
     let left = match ban.until_ns {
         None => "no end".to_owned(),
@@ -388,7 +390,7 @@ fn ban_in_short(ban: &BanView, now_ns: u64) -> String {
     format!("{left}, {}", ban.by.name())
 }
 
-/// Prints what stands out of a bucket besides its level.
+/// Prints the remarkable properties of a bucket besides its level.
 fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     for line in stands_out(bucket, now_ns) {
         writeln!(out, "{}", escape(&line))?;

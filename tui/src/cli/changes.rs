@@ -16,7 +16,7 @@ use crate::limit_edit::full_later;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 
-/// Fails when nothing may be changed, or the outcome could not be printed.
+/// Fails if changes are forbidden or the outcome could not be printed.
 pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.no_csv()?;
     if dry_run {
@@ -103,7 +103,7 @@ fn print_edit(
         }
     }
     if answer.dry_run {
-        writeln!(context.io.out, "a dry run: nothing was changed")?;
+        writeln!(context.io.out, "dry run: nothing was changed")?;
         return Ok(());
     }
     let expires_after = match change {
@@ -118,7 +118,7 @@ fn print_edit(
     let (generation, span) = (answer.after.generation, span.unwrap_or_default());
     writeln!(
         context.io.out,
-        "in force with generation {generation}{span}"
+        "in effect with generation {generation}{span}"
     )?;
     Ok(())
 }
@@ -152,13 +152,13 @@ fn stale(context: &mut Context<'_, '_>, error: ClientError, change: &Change) -> 
     rules::one(current, None, style, &mut text)?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let happened = if current.instance == seen.instance {
-        "somebody else changed the rule"
+        "another operator changed the rule"
     } else {
-        "Envoy restarted, without the edits that it had,"
+        "Envoy restarted and lost its edits"
     };
     context.note(&format!(
-        "loudou: {happened} in the meantime; nothing was changed. It is now:\n\n{text}\nrun the command \
-         again to change that"
+        "loudou: {happened} in the meantime; nothing was changed. The rule is now:\n\n{text}\nrun the \
+         command again to change it"
     ))?;
     Ok(Outcome::Failed)
 }

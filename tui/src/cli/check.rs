@@ -1,4 +1,4 @@
-//! `loudou check`: everything that is wrong with rule files, or in words what they do.
+//! `loudou check`: all problems of rule files, or a description of valid ones in words.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ Examples:
   loudou check rules.yaml other.json
   loudou check envoy.yaml                         the rules in Envoy's configuration
   loudou export | loudou check -
-  loudou check --output json rules.yaml           for an editor or a pipeline";
+  loudou check --output json rules.yaml           for editors and pipelines";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
@@ -72,8 +72,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     })
 }
 
-/// For each configuration in a text all that is wrong with it, and what it says when nothing is. A
-/// rule file is one; a file of Envoy has one for each filter.
+/// For each configuration in a text, its problems and, if it is valid, its contents. A rule file is one
+/// configuration; an Envoy file has one for each filter.
 fn check(name: &str, bytes: &[u8]) -> Vec<(Report, Option<Content>)> {
     let reports = Report::of_text(name, bytes).configurations();
     reports.into_iter().map(check_one).collect()
@@ -100,8 +100,8 @@ fn check_one(mut report: Report) -> (Report, Option<Content>) {
     (report, content)
 }
 
-/// The rules of a file for another command, out of a file of Envoy, too. What is wrong with them goes
-/// to standard error.
+/// The rules of a file for another command; an Envoy file is accepted too. Problems go to standard
+/// error.
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
     let name = name_of(path);
@@ -133,7 +133,7 @@ pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Opt
             let filters: Vec<&str> = several.iter().map(|(filter, _)| filter.as_str()).collect();
             writeln!(
                 context.io.err,
-                "{name}: {} filters with different rules, and only one can be used here: {}",
+                "{name}: {} filters have different rules, but this command takes only one: {}",
                 several.len(),
                 escape(&filters.join("; "))
             )?;

@@ -1,4 +1,4 @@
-//! What every command needs: the client, the form of the output, somebody to ask.
+//! The context of every command: the client, the output format, and the prompt for confirmation.
 
 use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
@@ -12,11 +12,11 @@ use super::world::{Io, Style, Usage};
 use crate::client::{Client, Target};
 use crate::text::escape;
 
-/// The time a call gets when nobody says otherwise.
+/// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
-/// The largest token file.
+/// The maximum size of a token file, in bytes.
 const MAX_TOKEN_FILE: u64 = 4096;
-/// The longest answer to a question that is read.
+/// The maximum length of an answer to a question, in bytes.
 const MAX_ANSWER: u64 = 80;
 
 pub(super) struct Context<'a, 'io> {
@@ -35,14 +35,14 @@ impl<'a, 'io> Context<'a, 'io> {
         self.global.output.unwrap_or_default()
     }
 
-    /// A client with the asked time-out, or else `timeout`.
+    /// A client with the time-out from the options, or else `timeout`.
     pub(super) fn client_within(&self, timeout: Nanos) -> Result<Client> {
         let target = Target {
             url: self.global.url.clone(),
             token: self.token()?,
         };
         let timeout = self.global.timeout.unwrap_or(timeout);
-        // Only the address or the token can be wrong here: nothing was asked yet.
+        // Only the address or the token can be wrong here: nothing was sent yet.
         Client::new(&target, duration(timeout)).map_err(|bad| Usage(bad.to_string()).into())
     }
 
@@ -50,7 +50,7 @@ impl<'a, 'io> Context<'a, 'io> {
         self.client_within(TIMEOUT)
     }
 
-    /// The option, then the variable with the token, then the variable with the file's name.
+    /// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names.
     fn token(&self) -> Result<Option<String>> {
         if let Some(file) = &self.global.token_file {
             return token_from(file).map(Some);
@@ -63,36 +63,36 @@ impl<'a, 'io> Context<'a, 'io> {
         file.map(|file| token_from(Path::new(file))).transpose()
     }
 
-    /// Something beside the data, on standard error.
+    /// Prints a note on standard error, beside the data.
     pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
-        // What was printed before comes before.
+        // Earlier output must appear first.
         self.io.out.flush()?;
         writeln!(self.io.err, "{}", self.style.marks(text))
     }
 
-    /// Fails when nothing may be changed.
+    /// Fails if changes are forbidden.
     pub(super) fn may_change(&self) -> Result<()> {
         if self.global.read_only {
-            bail!(Usage("nothing is changed with --read-only".to_owned()));
+            bail!(Usage("--read-only forbids changes".to_owned()));
         }
         Ok(())
     }
 
-    /// Fails when the output would be CSV: one change is not a table.
+    /// Fails if the output would be CSV: one change is not a table.
     pub(super) fn no_csv(&self) -> Result<()> {
         if self.format() == Format::Csv {
-            let forms = "this has no --output csv; write table, json or jsonl";
+            let forms = "--output csv is not available here; write table, json or jsonl";
             bail!(Usage(forms.to_owned()));
         }
         Ok(())
     }
 
-    /// Whether somebody can and should be asked.
+    /// True if the command has to ask for confirmation.
     pub(super) fn asks(&self, args: &AskArgs) -> bool {
         self.io.input_terminal && !args.yes
     }
 
-    /// Asks on standard error; only `y` and `yes` are a yes.
+    /// Asks on standard error; only `y` and `yes` confirm.
     pub(super) fn confirmed(&mut self, question: &str) -> Result<bool> {
         self.io.out.flush()?;
         write!(self.io.err, "{question} [y/N] ")?;

@@ -35,31 +35,31 @@ Examples:
 pub(crate) struct SetArgs {
     /// The rule
     pub(crate) rule: String,
-    /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= for its default
+    /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= restores its default
     #[arg(value_name = "FIELD=VALUE", value_parser = field_value, conflicts_with = "file")]
     pub(crate) fields: Vec<FieldValue>,
-    /// The most the limit holds
+    /// The capacity of the limit (burst size)
     #[arg(long, value_name = "N", conflicts_with = "file")]
     pub(crate) capacity: Option<u32>,
-    /// The rate at which it empties: 30/60s, 10/s, 1000/d
+    /// The rate of the limit: 30/60s, 10/s, 1000/d
     #[arg(long, value_parser = rate, conflicts_with = "file")]
     pub(crate) rate: Option<Rate>,
-    /// Which limit, when the rule has several
+    /// The limit to edit, if the rule has several
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub(crate) limit: Option<String>,
-    /// enforce, shadow (count but let pass) or off
+    /// enforce, shadow (count refusals, but admit) or off
     #[arg(long, value_parser = mode)]
     pub(crate) mode: Option<Mode>,
-    /// All limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
+    /// Read all limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
     /// input
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
-    /// Take it back by itself after this time, such as 30m
+    /// Revert automatically after this time, such as 30m
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub(crate) expires_after: Option<Nanos>,
     #[command(flatten)]
     pub(crate) edit: EditArgs,
-    /// Say what would change, and change nothing
+    /// Show what would change, without changing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -78,10 +78,10 @@ pub(crate) struct UnsetArgs {
     pub(crate) edit: EditArgs,
 }
 
-/// Options of what changes a rule.
+/// Options of commands that change a rule.
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
-    /// What live buckets keep: keep (what is used), proportional (how full they are), reset (nothing)
+    /// What live buckets keep: keep (used units), proportional (used share), reset (nothing)
     #[arg(long, default_value = "proportional", value_parser = carry)]
     pub(crate) carry: CarryArg,
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub(super) fn set(context: &mut Context<'_, '_>, args: &SetArgs) -> Result<Outco
     });
     let outcome = changes::run(context, change, &args.edit.ask, args.dry_run)?;
     if outcome == Outcome::Done && was_for_a_time && args.expires_after.is_none() {
-        context.note("the earlier edit was to run out by itself; this one is not (see --for)")?;
+        context.note("the earlier edit had an end; this one has none (see --for)")?;
     }
     Ok(outcome)
 }
@@ -131,7 +131,7 @@ pub(super) fn unset(context: &mut Context<'_, '_>, args: &UnsetArgs) -> Result<O
     changes::run(context, change, &args.edit.ask, false)
 }
 
-/// The body of the edit, or `None` when it has problems, which were printed.
+/// The body of the edit, or `None` if it has problems, which were printed.
 fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Result<Option<Value>> {
     let mut body = Map::new();
     let mut report = None;
@@ -142,12 +142,12 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
             return Ok(None);
         };
         match &document.value {
-            // A list alone is the limits.
+            // A bare list holds the limits.
             Value::Array(_) => {
                 body.insert("limits".to_owned(), document.value.clone());
             }
             Value::Object(fields) => body.clone_from(fields),
-            _ => bail!(Usage("the file is neither a list nor an object".to_owned())),
+            _ => bail!(Usage("the file must be a list or an object".to_owned())),
         }
         report = Some(read);
     } else {
@@ -159,7 +159,7 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
             );
         } else if args.limit.is_some() {
             bail!(Usage(
-                "--limit says which; add --capacity, --rate or FIELD=VALUE".to_owned()
+                "--limit only selects a limit; add --capacity, --rate or FIELD=VALUE".to_owned()
             ));
         }
     }
@@ -175,7 +175,7 @@ fn body(context: &mut Context<'_, '_>, args: &SetArgs, rule: &RuleView) -> Resul
     Ok(None)
 }
 
-/// The fields to change, and what to.
+/// The fields to change, with their new values.
 fn changes(args: &SetArgs) -> Vec<(&str, String)> {
     let capacity = args.capacity.map(|n| ("capacity", n.to_string()));
     let rate = args.rate.map(|rate| ("rate", rate.to_string()));
@@ -185,18 +185,18 @@ fn changes(args: &SetArgs) -> Vec<(&str, String)> {
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
-    Rate::parse(text).ok_or_else(|| format!("not a rate; write {RATE_FORM}"))
+    Rate::parse(text).ok_or_else(|| format!("invalid rate; write {RATE_FORM}"))
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
     [Mode::Enforce, Mode::Shadow, Mode::Off]
         .into_iter()
         .find(|mode| mode.name() == text)
-        .ok_or_else(|| "not a mode; write enforce, shadow or off".to_owned())
+        .ok_or_else(|| "unknown mode; write enforce, shadow or off".to_owned())
 }
 
 fn carry(text: &str) -> Result<CarryArg, String> {
     Carry::parse(text)
         .map(CarryArg)
-        .ok_or_else(|| format!("not a way; write {}", Carry::NAMES.join(", ")))
+        .ok_or_else(|| format!("unknown value; write {}", Carry::NAMES.join(", ")))
 }

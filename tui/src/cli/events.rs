@@ -1,4 +1,4 @@
-//! `loudou events`: who changed what, and warnings; once or as they happen.
+//! `loudou events`: changes with their authors, and warnings; once or as they happen.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,18 +20,18 @@ Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct EventsArgs {
-    /// Only events after this number; with INSTANCE- before it, of that start of Envoy
+    /// Only events after this number; INSTANCE- before it names the Envoy process that counted it
     #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = event_number)]
     pub(crate) after: EventNumber,
-    /// Go on, and print events as they happen
+    /// Continue and print events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
 
-/// The number of an event, and the process that gave it.
+/// The number of an event, and the process that counted it.
 #[derive(Clone, Debug)]
 pub(crate) struct EventNumber {
-    /// The process that counts them; empty for whichever it is.
+    /// The process that counts them; empty for any.
     pub(crate) instance: String,
     pub(crate) seq: u64,
 }
@@ -40,7 +40,7 @@ fn event_number(text: &str) -> Result<EventNumber, String> {
     let (instance, seq) = text.rsplit_once('-').unwrap_or(("", text));
     let seq = seq
         .parse()
-        .map_err(|_no_number| "not a number of an event; write 120 or INSTANCE-120")?;
+        .map_err(|_no_number| "invalid event number; write 120 or INSTANCE-120")?;
     Ok(EventNumber {
         instance: instance.to_owned(),
         seq,
@@ -53,9 +53,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()
     let events = client.events(instance, *seq)?;
     if is_other(&events, instance) {
         let started = gone(std::iter::empty(), events.started_unix_ms);
-        context.note(&format!(
-            "{started}: these are its events from the first on"
-        ))?;
+        context.note(&format!("{started}: all its events follow"))?;
     }
     show(context, &events, true)?;
     if args.follow {

@@ -1,4 +1,4 @@
-//! `loudou explain`: what would be made of a request, rule by rule, in Envoy or by a rule file.
+//! `loudou explain`: how a request would be decided, rule by rule, in Envoy or by a rule file.
 
 use std::path::PathBuf;
 
@@ -25,17 +25,18 @@ use crate::client::problem_line;
 mod view;
 mod words;
 
-/// The seed of a store that holds nothing: any will do.
+/// The seed of an empty store; its value does not matter.
 const SEED: [u8; 16] = *b"loudou explain 1";
-/// What goes with an explanation by a rule file.
-const FRESH: &str = "by the rule file alone: every bucket is as new, whatever Envoy has counted";
+/// The note below an explanation by a rule file.
+const FRESH: &str =
+    "evaluated against the rule file only: every bucket is new, whatever Envoy has counted";
 
 const EXAMPLES: &str = "\
 Examples:
   loudou explain -X POST --path /reply -H 'x-user-id: alice'
   loudou explain --path '/search?q=x' --source 203.0.113.7 --host api.example.com
   loudou explain --metadata envoy.filters.http.jwt_authn.payload.plan=free --cost 5
-  loudou explain --config rules.yaml -H 'x-user-id: alice'    by a file, before Envoy has it
+  loudou explain --config rules.yaml -H 'x-user-id: alice'    against a file, before Envoy has it
   loudou explain -H 'x-user-id: alice' -o json | jq .verdict";
 
 #[derive(Debug, Args)]
@@ -44,45 +45,46 @@ pub(crate) struct ExplainArgs {
     /// The method [default: GET]
     #[arg(short = 'X', long, value_name = "METHOD")]
     method: Option<String>,
-    /// The path, with its query if it has one [default: /]
+    /// The path, including any query [default: /]
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-    /// The host, with its port if it has one
+    /// The host, including any port
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// A header, as for curl; of several with one name the first counts
+    /// A header, as for curl; repeat for more. For repeated names the first one counts
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// The client's address, as Envoy trusts it
+    /// The client address that Envoy trusts
     #[arg(long, value_name = "ADDRESS")]
     source: Option<String>,
-    /// The name of Envoy's route
+    /// Name of the Envoy route
     #[arg(long, value_name = "NAME")]
     route: Option<String>,
-    /// The upstream it goes to, by the name of Envoy's cluster
+    /// The upstream, by the name of its Envoy cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// A text in Envoy's dynamic metadata, with dots between the steps of its path
+    /// A string in Envoy's dynamic metadata; dots separate the segments of its path
     #[arg(long, value_name = "PATH=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
-    /// Who the client's certificate says it is
+    /// The name in the client's certificate
     #[arg(long, visible_alias = "peer", value_name = "NAME")]
     client_cert: Option<String>,
-    /// What it costs, whatever the rules say
+    /// The cost of the request, instead of the cost in the rules
     #[arg(long, value_name = "N")]
     cost: Option<u64>,
-    /// Ask this rule file or Envoy configuration, JSON or YAML, and not Envoy; - for standard input
+    /// Evaluate this rule file or Envoy configuration, JSON or YAML, instead of asking Envoy; - for
+    /// standard input
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    // The colon that a name like :scheme begins with is none that ends it.
+    // A leading colon, as in `:scheme`, belongs to the name.
     let bare = text.strip_prefix(':').unwrap_or(text);
     let (name, value) = bare
         .split_once(':')
         .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| "not a header; write it like 'x-user-id: alice'".to_owned())?;
+        .ok_or_else(|| "invalid header; write it like 'x-user-id: alice'".to_owned())?;
     let colon = if bare.len() < text.len() { ":" } else { "" };
     Ok((format!("{colon}{}", name.trim()), value.trim().to_owned()))
 }
@@ -92,13 +94,14 @@ fn metadata(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .filter(|(path, _)| !path.is_empty())
         .ok_or_else(|| {
-            "not metadata; write it like envoy.filters.http.jwt_authn.payload.sub=alice".to_owned()
+            "invalid metadata; write it like envoy.filters.http.jwt_authn.payload.sub=alice"
+                .to_owned()
         })?;
     Ok((path.to_owned(), value.to_owned()))
 }
 
 impl ExplainArgs {
-    /// The request, as the admin API takes it.
+    /// The request in the form of the admin API.
     fn sample(&self) -> Value {
         let mut sample = Map::new();
         let mut headers = Map::new();
@@ -168,7 +171,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
     Ok(Outcome::Done)
 }
 
-/// A problem of the sample, by the option that it came from.
+/// A problem of the sample, named after the option that it came from.
 fn wrong(problem: &Problem) -> String {
     let problem = RuleProblem::from(problem);
     let path = problem.path.strip_prefix("headers.").map_or_else(
@@ -181,19 +184,19 @@ fn wrong(problem: &Problem) -> String {
     problem_line(&RuleProblem { path, ..problem })
 }
 
-/// What the rules of a file make of a request that is the first of all.
+/// The explanation of a request that is the first of all, by the rules of a file.
 fn by_file(file: &RuleFile, sample: &Value) -> Result<ExplainAnswer> {
     let rules = file.rules.iter().cloned();
     let rules: RuleSet = rules
         .map(|rule| ActiveRule::new(rule, History::default()))
         .collect();
-    // The clock does not matter to buckets that are as new, and so the same input gives the same output.
+    // The clock does not matter to new buckets, so that the same input gives the same output.
     let now = Nanos::ZERO;
     let settings = &file.store;
     let mut store = MemoryStore::new();
     let table = Table::open(&mut store, &settings.namespace, settings.buckets, SEED, now)
         .map_err(|gave_up| anyhow!("no room for buckets: {gave_up:?}"))?;
-    let mut sample = parse_sample(sample).map_err(|_problems| anyhow!("not a request"))?;
+    let mut sample = parse_sample(sample).map_err(|_problems| anyhow!("invalid request"))?;
     let clock = Clock::at(now);
     let explained = explain(&rules, &table, &mut store, &mut sample, clock);
     Ok(ExplainAnswer::new(&explained, &rules, now, 0))

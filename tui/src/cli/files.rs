@@ -1,4 +1,4 @@
-//! Files that commands read, `-` for standard input, and what is wrong with them.
+//! Files that commands read (`-` for standard input), and their problems.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ pub(super) fn name_of(path: &Path) -> String {
     }
 }
 
-/// The bytes of a file, or for `-` of standard input; one more than a rule file may have at most.
+/// The bytes of a file, or of standard input for `-`; at most one more than a rule file may have.
 pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
     let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
@@ -36,13 +36,13 @@ pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec
     Ok(bytes)
 }
 
-/// A file as read, with what is wrong with its form.
+/// A file as read, with its problems of syntax.
 pub(super) fn report_of(context: &mut Context<'_, '_>, file: &Path) -> Result<Report> {
     let bytes = bytes_of(context, file)?;
     Ok(Report::of_text(&name_of(file), &bytes))
 }
 
-/// Prints what is wrong with a file, its contents included.
+/// Prints the problems of a file, including those of its contents.
 pub(super) fn problems(
     context: &mut Context<'_, '_>,
     mut read: Report,

@@ -1,4 +1,4 @@
-//! `loudou import`: applies what `loudou export --live` has kept.
+//! `loudou import`: applies the output of `loudou export --live`.
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -22,25 +22,25 @@ use crate::text::{counted, escape, humanise};
 const EXAMPLES: &str = "\
 Examples:
   loudou export --live > live.json                before Envoy restarts
-  loudou import live.json --dry-run               after it: what would be applied again
+  loudou import live.json --dry-run               after the restart: what would be applied
   loudou import live.json
   loudou --url http://10.0.0.7:9911 export --live | loudou import -    from one Envoy to another";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// What `loudou export --live` printed, JSON or YAML; - for standard input
+    /// The output of `loudou export --live`, JSON or YAML; - for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Say what would be applied, and change nothing
+    /// Show what would be applied, without changing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask on a terminal
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// An item and what became of it, as it is printed in JSON.
+/// An item and its outcome, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 struct ResultLine<'a> {
     kind: &'static str,
@@ -97,7 +97,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ImportArgs) -> Result<Ou
     target.dry_run = args.dry_run;
     let results = apply(&mut target, &items);
     print(context, &results, args.dry_run)?;
-    tell_failures(context, report, &results)?;
+    print_failures(context, report, &results)?;
     let failed = results.iter().any(|(_, _, _, done)| done.is_failure());
     Ok(if failed {
         Outcome::Failed
@@ -137,7 +137,10 @@ fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Res
                 "applied"
             },
         ),
-        (count_of(|done| *done == Done::SoAlready), "so already"),
+        (
+            count_of(|done| *done == Done::SoAlready),
+            "already in effect",
+        ),
         (count_of(|done| *done == Done::Ended), "ended"),
         (count_of(Done::is_failure), "failed"),
     ];
@@ -149,7 +152,7 @@ fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Res
         counts.join(", ")
     };
     let note = if dry_run {
-        "; a dry run: nothing was changed"
+        "; dry run: nothing was changed"
     } else {
         ""
     };
@@ -157,14 +160,14 @@ fn print(context: &mut Context<'_, '_>, results: &Results, dry_run: bool) -> Res
     Ok(())
 }
 
-/// What becomes of each, one line each; nothing for none.
+/// The outcome of each item, one line each; empty if there are none.
 fn table(context: &Context<'_, '_>, results: &Results, dry_run: bool) -> Result<String> {
     if results.is_empty() {
         return Ok(String::new());
     }
     let mut table = TextTable::new(&[
         ("RULE", Set::Left),
-        ("WHAT", Set::Shrink),
+        ("CHANGE", Set::Shrink),
         ("FOR", Set::Left),
         ("OUTCOME", Set::Shrink),
     ]);
@@ -192,10 +195,9 @@ fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> ResultL
         Done::Applied(change) => ("applied", change.clone()),
         Done::SoAlready => ("so_already", String::new()),
         Done::Ended => ("ended", String::new()),
-        Done::UnknownRule { known, .. } => (
-            "failed",
-            format!("there is no such rule; there are: {known}"),
-        ),
+        Done::UnknownRule { known, .. } => {
+            ("failed", format!("unknown rule; this Envoy has {known}"))
+        }
         Done::Failed(why) => ("failed", why.clone()),
     };
     ResultLine {
@@ -207,8 +209,8 @@ fn line((_, item, _, done): &(Path, Item, Left, Done), dry_run: bool) -> ResultL
     }
 }
 
-/// Says of each that failed where it stands in the file, and why.
-fn tell_failures(context: &mut Context<'_, '_>, report: Report, results: &Results) -> Result<()> {
+/// Prints each failed item with its place in the file and the reason.
+fn print_failures(context: &mut Context<'_, '_>, report: Report, results: &Results) -> Result<()> {
     let failures: Vec<Problem> = results
         .iter()
         .filter_map(|(at, item, _, done)| failure(at, item, done))
@@ -223,11 +225,7 @@ fn failure(at: &Path, item: &Item, done: &Done) -> Option<Problem> {
     match done {
         Done::UnknownRule { known, meant } => {
             let name = Value::from(item.rule.as_str());
-            let problem = Problem::error(
-                at.field("rule"),
-                &name,
-                "there is no such rule in this Envoy",
-            );
+            let problem = Problem::error(at.field("rule"), &name, "unknown rule in this Envoy");
             Some(problem.allowed(known.as_str()).suggest(meant.as_deref()))
         }
         Done::Failed(why) => {

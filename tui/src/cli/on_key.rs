@@ -1,4 +1,4 @@
-//! `loudou ban`, `unban` and `reset`: changes of single keys.
+//! `loudou ban`, `unban` and `reset`: changes for single keys.
 
 use anyhow::Result;
 use clap::Args;
@@ -15,8 +15,8 @@ use crate::change::reset::Reset;
 const BAN_EXAMPLES: &str = "\
 Examples:
   loudou ban per-user mallory --for 10m --reason 'scraping'
-  loudou ban per-user mallory                     until somebody lifts it
-  loudou buckets --state banned                   who is banned";
+  loudou ban per-user mallory                     until `loudou unban`
+  loudou buckets --state banned                   banned keys";
 
 #[derive(Debug, Args)]
 #[command(before_help = BAN_EXAMPLES)]
@@ -26,7 +26,7 @@ pub(crate) struct BanArgs {
     /// The key, as `loudou buckets` prints it
     #[arg(allow_hyphen_values = true)]
     pub(crate) key: String,
-    /// Let it free by itself after this time, such as 10m
+    /// Lift the ban automatically after this time, such as 10m
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub(crate) span: Option<Nanos>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Options that commands share, and how their values are read.
+//! Options that commands share, and the readers of their values.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use loudou_limiter::{DURATION_FORM, Nanos};
 /// Options of every sub-command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The admin listener
+    /// Address of the admin listener
     #[arg(
         long,
         global = true,
@@ -21,21 +21,21 @@ pub(crate) struct Global {
 
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     #[arg(
-        help = "A file with the bearer token; else LOUDOU_TOKEN, else the file that \
-                  LOUDOU_TOKEN_FILE names"
+        help = "File with the bearer token [default: LOUDOU_TOKEN, or the file named by \
+                  LOUDOU_TOKEN_FILE]"
     )]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// How long one call may take [default: 5s]
+    /// Time limit of each call [default: 5s]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]
     #[arg(value_parser = span)]
     pub(crate) timeout: Option<Nanos>,
 
-    /// Refuse to change anything
+    /// Refuse every command that would change something
     #[arg(long, global = true, help_heading = "Connection")]
     pub(crate) read_only: bool,
 
-    /// The form of what is printed; with `top`, print once [default: table]
+    /// Output format; with `top`, print once without the screen [default: table]
     #[arg(
         short,
         long,
@@ -54,15 +54,15 @@ pub(crate) struct Global {
         help_heading = "Output"
     )]
     #[arg(default_value = "auto")]
-    #[arg(help = "Colours; NO_COLOR and TERM=dumb switch them off too")]
+    #[arg(help = "When to use colours; NO_COLOR and TERM=dumb also disable them")]
     pub(crate) color: ColorWhen,
 
-    /// Draw with ASCII characters alone
+    /// Draw with ASCII characters only
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) ascii: bool,
 }
 
-/// The form of what is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     #[default]
@@ -80,10 +80,10 @@ pub(crate) enum ColorWhen {
     Never,
 }
 
-/// Options of everything that changes something.
+/// Options of commands that change something.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
-    /// Why, for the trail
+    /// Reason, recorded with the event
     #[arg(
         long,
         value_name = "TEXT",
@@ -92,12 +92,12 @@ pub(crate) struct AskArgs {
     )]
     #[arg(value_parser = reason, allow_hyphen_values = true)]
     pub(crate) reason: String,
-    /// Do not ask on a terminal
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// A field of a limit, and what it is to be.
+/// A field of a limit, with its new value.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldValue {
     pub(crate) field: String,
@@ -107,14 +107,14 @@ pub(crate) struct FieldValue {
 pub(crate) fn span(text: &str) -> Result<Nanos, String> {
     Nanos::parse(text)
         .filter(|span| *span > Nanos::ZERO)
-        .ok_or_else(|| format!("not a time; write {DURATION_FORM}"))
+        .ok_or_else(|| format!("invalid duration; write {DURATION_FORM}"))
 }
 
 pub(crate) fn field_value(text: &str) -> Result<FieldValue, String> {
     let (field, value) = text
         .split_once('=')
         .filter(|(field, _)| !field.is_empty())
-        .ok_or_else(|| "not a field with a value; write it like window=2m".to_owned())?;
+        .ok_or_else(|| "expected a field and a value, such as window=2m".to_owned())?;
     Ok(FieldValue {
         field: field.to_owned(),
         value: value.to_owned(),

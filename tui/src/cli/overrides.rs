@@ -39,29 +39,29 @@ Examples:
 pub(crate) struct OverrideArgs {
     /// The rule
     pub(crate) rule: String,
-    /// The key, as `loudou buckets` prints it, or the beginning of keys and *
+    /// The key, as `loudou buckets` prints it, or a prefix of keys followed by *
     #[arg(allow_hyphen_values = true)]
     pub(crate) key: String,
-    /// scale=10 (the rule's limits, that many times as large), unlimited, banned, or fields of the
-    /// limit that are to differ: capacity=100 rate=5/s
+    /// scale=10 (ten times the rule's limits), unlimited, banned, or the fields of the limit to change:
+    /// capacity=100 rate=5/s
     #[arg(value_name = "WHAT")]
     pub(crate) what: Vec<String>,
-    /// Which limit the fields are of, when the rule has several
+    /// The limit that the fields belong to, if the rule has several
     #[arg(long, value_name = "NAME", conflicts_with_all = ["limits", "remove"])]
     pub(crate) limit: Option<String>,
-    /// All limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
+    /// Read all limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
     /// input
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
-    /// Drop what was edited: back to what the rule says of the key
+    /// Drop the edited override and return to the limits in the configuration
     #[arg(long, conflicts_with = "expires_after")]
     pub(crate) remove: bool,
-    /// Take it back by itself after this time, such as 30m
+    /// Revert automatically after this time, such as 30m
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub(crate) expires_after: Option<Nanos>,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
-    /// Say what would change, and change nothing
+    /// Show what would change, without changing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -88,7 +88,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &OverrideArgs) -> Result<
     changes::run(context, change, &args.ask, args.dry_run)
 }
 
-/// What the key is to get, or `None` when that has problems, which were printed.
+/// The new override, or `None` if it has problems, which were printed.
 fn gives(
     context: &mut Context<'_, '_>,
     args: &OverrideArgs,
@@ -119,7 +119,7 @@ fn gives(
     Ok(None)
 }
 
-/// What the words of the command line say.
+/// The override that the arguments of the command line describe.
 fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
     let words: Vec<&str> = args.what.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -149,8 +149,8 @@ fn given(args: &OverrideArgs, rule: &RuleView) -> Result<Value> {
 
 /// The limits that the fields change: the key's own, or the rule's. As an object with `limits`.
 fn limits_of(key: &str, rule: &Value) -> Value {
-    let own = rule.get("overrides").and_then(|all| all.get(key));
-    let limits = own.and_then(|own| own.get("limits"));
+    let current = rule.get("overrides").and_then(|all| all.get(key));
+    let limits = current.and_then(|current| current.get("limits"));
     let limits = limits.or_else(|| rule.get("limits")).cloned();
     Value::Object(Map::from_iter([(
         "limits".to_owned(),

@@ -1,4 +1,4 @@
-//! `loudou replay`: what a rule file would have done to recorded traffic.
+//! `loudou replay`: how a rule file would have decided recorded traffic.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ mod view;
 
 use progress::Progress;
 
-/// How many bytes of decisions are written at once.
+/// The number of bytes of decisions that are written at once.
 const CHUNK: usize = 64 << 10;
 
 const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ Examples:
   loudou replay --config rules.yaml --trace access.log
   loudou replay --config rules.yaml --trace access.log --compare stricter.yaml
   zcat access.log.gz | loudou replay --config rules.yaml --output json
-  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    each decision";
+  loudou replay --config rules.yaml --trace trace.jsonl --output jsonl    every decision";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
@@ -48,18 +48,18 @@ pub(crate) struct ReplayArgs {
     /// The trace or access log; - for standard input
     #[arg(long, value_name = "FILE", default_value = "-")]
     trace: PathBuf,
-    /// The form of the trace [default: told from its first lines]
+    /// Format of the trace [default: detected from its first lines]
     #[arg(long, value_enum, value_name = "FORM")]
     format: Option<FormArg>,
-    /// Another rule file, whose outcome is put beside that of the first
+    /// A second rule file to compare the first with
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// Fail at the first line that cannot be read, instead of passing over it
+    /// Fail at the first invalid line instead of skipping it
     #[arg(long)]
     strict: bool,
 }
 
-/// The form of a trace or log.
+/// The format of a trace or log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormArg {
     /// JSON Lines with `at_ns`
@@ -117,11 +117,13 @@ fn check_use(context: &Context<'_, '_>, args: &ReplayArgs) -> Result<()> {
     let mut inputs = vec![&args.config, &args.trace];
     inputs.extend(&args.compare);
     if inputs.iter().filter(|path| **path == dash).count() > 1 {
-        let wrong = "standard input can be only one of --config, --trace and --compare";
+        let wrong = "only one of --config, --trace and --compare can be standard input";
         bail!(Usage(wrong.to_owned()));
     }
     if args.trace == dash && context.io.input_terminal {
-        bail!(Usage("write --trace FILE, or pipe a trace in".to_owned()));
+        bail!(Usage(
+            "write --trace FILE, or pipe a trace into standard input".to_owned()
+        ));
     }
     if args.compare.is_some() && context.format() == Format::Jsonl {
         let wrong = "--compare prints no decisions; write --output table, json or csv";
@@ -145,7 +147,7 @@ fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Resu
         err_terminal,
         ..
     } = &mut *context.io;
-    // Decisions on the same terminal would be torn by a bar.
+    // A bar would disrupt decisions on the same terminal.
     let shows = *err_terminal && !(jsonl && *out_terminal);
     let is_input = args.trace == Path::new("-");
     let (reader, total): (Box<dyn Read + '_>, Option<u64>) = if is_input {
@@ -165,14 +167,14 @@ fn play(context: &mut Context<'_, '_>, args: &ReplayArgs, run: &mut Run) -> Resu
     let mut reader = reader;
     let form = args.format.map(LogFormat::from);
     let played = replay(&mut reader, form, args.strict, run, &mut watch);
-    // What was decided before a failure is still wanted.
+    // Decisions from before a failure are kept.
     watch.finish()?;
     played
         .map_err(explained)
         .with_context(|| shown(&args.trace))
 }
 
-/// Why a run ended early, safe to print, with the option that helps.
+/// The reason why a run ended early, safe to print, with the option that helps.
 fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::Bad(line) => anyhow!("{}", first_lines(&[line])),
@@ -185,7 +187,7 @@ fn explained(error: Error) -> anyhow::Error {
     }
 }
 
-/// Bad lines, safe to print.
+/// Invalid lines, safe to print.
 fn first_lines(lines: &[BadLine]) -> String {
     let lines = lines
         .iter()
@@ -247,7 +249,7 @@ fn print(
     bad_lines(context, input)
 }
 
-/// Says on standard error what was passed over, where standard output has no place for it.
+/// Reports skipped lines on standard error, if standard output has no place for them.
 fn bad_lines(context: &mut Context<'_, '_>, input: &Intake) -> Result<()> {
     if input.bad > 0 {
         let lines = first_lines(&input.first_bad);

@@ -1,4 +1,4 @@
-//! Problems of a text with the place of each: `file:line:column`, the line itself, and a mark below.
+//! Problems of a text with their places: `file:line:column`, the line itself, and a mark below it.
 
 use std::rc::Rc;
 
@@ -13,32 +13,32 @@ use super::world::Style;
 use crate::document::{self, Document, Fault, Kind, Position, envoy};
 use crate::text::escape;
 
-/// How many characters of a line are shown.
+/// The maximum number of characters of a line that are shown.
 const SHOWN: usize = 100;
-/// How many of them before the place.
+/// The maximum number of them before the place.
 const BEFORE: usize = 60;
 
-/// What was found in one text.
+/// The problems of one text.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     file: String,
-    /// Which filters of an Envoy file it is about.
+    /// The filters of an Envoy file that it describes.
     filter: Option<String>,
     source: Rc<[String]>,
     findings: Vec<Finding>,
-    /// The text as read, when it could be.
+    /// The parsed text, if it could be read.
     pub(super) document: Option<Document>,
 }
 
 #[derive(Clone, Debug)]
 struct Finding {
-    /// `None` when there is no text.
+    /// `None` if there is no text.
     position: Option<Position>,
     line: String,
     problem: RuleProblem,
 }
 
-/// A problem with its file, as it is printed in JSON.
+/// A problem with its file, as printed in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FileProblem {
     pub(super) file: String,
@@ -47,7 +47,7 @@ pub(super) struct FileProblem {
 }
 
 impl Report {
-    /// Reads a text and keeps what is wrong with its form.
+    /// Reads a text and keeps its problems of syntax.
     pub(super) fn of_text(file: &str, bytes: &[u8]) -> Self {
         let mut report = Self {
             file: file.to_owned(),
@@ -67,7 +67,7 @@ impl Report {
         report
     }
 
-    /// Where the text is a file of Envoy, a report for each configuration of Loudou in it.
+    /// For an Envoy file, a report for each Loudou configuration in it.
     pub(super) fn configurations(self) -> Vec<Self> {
         let Some(file) = self.document.as_ref().filter(|it| it.kind == Kind::Envoy) else {
             return vec![self];
@@ -105,7 +105,7 @@ impl Report {
         self.filter.as_deref()
     }
 
-    /// What it is about, in messages.
+    /// Its name in messages.
     pub(super) fn name(&self) -> String {
         match &self.filter {
             Some(filter) => format!("{}: {filter}", self.file),
@@ -118,7 +118,7 @@ impl Report {
         findings.any(|finding| finding.problem.severity == Severity::Error)
     }
 
-    /// Adds what is wrong with the contents, and puts everything in the order of the text.
+    /// Adds the problems of the contents, and sorts all problems in the order of the text.
     pub(super) fn add(&mut self, problems: &[Problem]) {
         for problem in problems {
             let document = self.document.as_ref();
@@ -135,7 +135,7 @@ impl Report {
         })
     }
 
-    /// All findings as text, each with the line it is about.
+    /// All findings as text, each with its line.
     pub(super) fn lines(&self, style: Style) -> String {
         self.findings
             .iter()
@@ -179,7 +179,7 @@ impl Report {
         format!("{file}:{}:{}: {word} {line}\n{excerpt}", at.line, at.column)
     }
 
-    /// The line of a place with a mark below the place.
+    /// The line of a place, with a mark below the place.
     fn excerpt(&self, at: Position, paint: Paint, style: Style) -> String {
         let Some(line) = self.source.get(at.line.saturating_sub(1)) else {
             return String::new();
@@ -238,7 +238,7 @@ pub(super) const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// A file that is a list alone stands for the `limits` of an edit.
+/// The position of a problem. A file with only a list stands for the `limits` of an edit.
 fn locate(document: &Document, problem: &Problem) -> Position {
     let steps = problem.path.steps();
     let (Value::Array(_), Some((Step::Field(_), steps))) = (&document.value, steps.split_first())

@@ -1,4 +1,4 @@
-//! `loudou rules` and `loudou export`: the rules in force, and what edits made of them.
+//! `loudou rules` and `loudou export`: the rules in effect, and their edits.
 
 use std::io::{self, Write};
 
@@ -21,24 +21,25 @@ use crate::text::{counted, date, escape, humanise};
 const RULES_EXAMPLES: &str = "\
 Examples:
   loudou rules
-  loudou rules per-user                           in full, with its edit";
+  loudou rules per-user                           in full, including its edit";
 
 #[derive(Debug, Args)]
 #[command(before_help = RULES_EXAMPLES)]
 pub(crate) struct RulesArgs {
-    /// Only this rule, in full
+    /// Show only this rule, in full
     pub(crate) rule: Option<String>,
 }
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   loudou export > rules.json
-  loudou export --live > live.json                what a restart of Envoy would lose";
+  loudou export --live > live.json                everything that a restart of Envoy would lose";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXPORT_EXAMPLES)]
 pub(crate) struct ExportArgs {
-    /// Print what lives only in Envoy's memory, for `loudou import`: edits, edited overrides, operators' bans
+    /// Print the changes that exist only in Envoy's memory, for `loudou import`: edits, edited overrides,
+    /// bans by operators
     #[arg(long)]
     pub(crate) live: bool,
 }
@@ -73,7 +74,7 @@ pub(super) fn export(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result
     Ok(())
 }
 
-/// What is live and would be lost with the process.
+/// Prints the live changes that would be lost with the process.
 fn export_live(context: &mut Context<'_, '_>) -> Result<()> {
     context.no_csv()?;
     let live = collect(&context.client()?)?;
@@ -87,7 +88,7 @@ fn export_live(context: &mut Context<'_, '_>) -> Result<()> {
     if live.nameless > 0 {
         let bans = counted(count(live.nameless), "ban");
         context.note(&format!(
-            "{bans} left out, of keys whose names are lost until their next request"
+            "{bans} left out: the name of a key is unknown until its next request"
         ))?;
     }
     Ok(())
@@ -144,7 +145,7 @@ fn limits(rule: &Value) -> String {
     words.join("; ")
 }
 
-/// Who edited it, and how many of its overrides: `by ops, 18m left; 2 overrides`.
+/// The edit of a rule and the number of its edited overrides: `by ops, 18m left; 2 overrides`.
 fn edits(rule: &RuleView, now_ns: u64) -> Option<String> {
     let edit = rule.edit.as_ref();
     let edit = edit.map(|edit| edit_words(edit, Some(now_ns)));
@@ -162,7 +163,7 @@ fn edit_words(edit: &EditView, now_ns: Option<u64>) -> String {
     let by = &edit.by;
     match (edit.expires_at_ns, now_ns) {
         (None, _) => format!("by {by}"),
-        (Some(_), None) => format!("by {by}, for a time"),
+        (Some(_), None) => format!("by {by}, temporary"),
         (Some(at), Some(now)) => format!("by {by}, {} left", humanise(at.saturating_sub(now))),
     }
 }
@@ -224,7 +225,7 @@ pub(super) fn one(
     overrides(rule, now_ns, style, out)
 }
 
-/// What keys of a rule get instead of its limits, and who edited that.
+/// The overrides of a rule, with their edits.
 fn overrides(
     rule: &RuleView,
     now_ns: Option<u64>,

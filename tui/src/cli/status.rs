@@ -1,4 +1,4 @@
-//! `loudou status`: how the filter and its store do.
+//! `loudou status`: filter and store health.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ Examples:
   loudou status
   loudou status --output json | jq .store";
 
-/// The values of the store that have a line of their own.
+/// The store counters that have a dedicated line.
 const IN_WORDS: [&str; 10] = [
     "buckets",
     "used",
@@ -80,7 +80,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// The filter and its store, line by line.
+/// The state of the filter and its store, line by line.
 fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
     let store = &status.store;
     let access = match status.access {
@@ -94,7 +94,7 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
             .sampled_idle
             .saturating_mul(100)
             .div_ceil(store.sampled);
-        format!("; of {} looked at, {share}% were idle", store.sampled)
+        format!("; {share}% of {} sampled buckets idle", store.sampled)
     };
     let lines = [
         (
@@ -103,7 +103,7 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
         ),
         ("instance", instance(status)),
         ("generation", status.generation.to_string()),
-        ("up", humanise(status.uptime_ns)),
+        ("uptime", humanise(status.uptime_ns)),
         ("access", access.to_owned()),
         (
             "buckets",
@@ -112,20 +112,20 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
         (
             "evicted",
             format!(
-                "{} idle, {} with something taken",
+                "{} idle, {} in use",
                 store.evicted_lossless, store.evicted_lossy
             ),
         ),
         (
             "conflicts",
             format!(
-                "{} tried again, {} given up",
+                "{} retried, {} given up",
                 store.cas_retries, store.cas_give_ups
             ),
         ),
         ("lost counts", store.lost_counts.to_string()),
         ("lost returns", store.lost_returns.to_string()),
-        ("waiting", status.waiting.to_string()),
+        ("held requests", status.waiting.to_string()),
     ];
     let lines = lines.map(|(name, value)| (name.to_owned(), value));
     let others = others(store).into_iter();
@@ -133,7 +133,7 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
     lines.into_iter().chain(others).collect()
 }
 
-/// All numbers of the store by their names in the API, so that a new counter there needs no change here.
+/// All store counters by their names in the API, so that a new counter there needs no change here.
 fn counters(store: &StoreStatus) -> Vec<(String, u64)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(store) else {
         return Vec::new();
@@ -144,7 +144,7 @@ fn counters(store: &StoreStatus) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Counters above zero that have no line of their own.
+/// Counters above zero without a dedicated line.
 fn others(store: &StoreStatus) -> Vec<(String, u64)> {
     let counters = counters(store).into_iter();
     counters
@@ -153,7 +153,7 @@ fn others(store: &StoreStatus) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// How the upstreams of rules with `when` do.
+/// Prints the state of the upstreams of rules with `when`.
 pub(super) fn upstreams<'a>(
     rules: impl IntoIterator<Item = &'a RuleTotals>,
     now_ns: u64,
@@ -205,12 +205,12 @@ fn totals(rules: &[RuleTotals]) -> TextTable {
 /// The process and its start: `0f1e2d3c4b5a6978, started 2026-11-21 14:03:07Z`.
 fn instance(status: &Status) -> String {
     match status.instance.as_str() {
-        "" => "not told by this filter".to_owned(),
+        "" => "not reported by this filter".to_owned(),
         id => format!("{id}, started {}", date(status.started_unix_ms)),
     }
 }
 
-/// Name and value, one per line: rules are under `loudou rules --output csv`.
+/// Prints name and value, one pair per line; `loudou rules --output csv` has the rules.
 fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     csv(out, ["name", "value"])?;
     csv(out, ["version", &status.version])?;

@@ -1,4 +1,4 @@
-//! Aligned tables, bars and CSV. Every text goes through [`escape`] on its way in.
+//! Aligned tables, bars and CSV. Every text passes through [`escape`] first.
 
 use std::io::{self, Write};
 
@@ -8,12 +8,12 @@ use super::world::Style;
 use crate::draw::bars;
 use crate::text::escape;
 
-/// How many columns a bar takes.
+/// The number of columns of a bar.
 const BAR: u16 = 10;
-/// The narrowest that a column is made to fit the terminal.
+/// The minimum width of a column that is shortened to fit the terminal.
 const NARROWEST: usize = 8;
 
-/// What a cell's colour says. It never says anything that its text does not.
+/// The meaning of a cell's colour. It only repeats what the text shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Paint {
     #[default]
@@ -35,7 +35,7 @@ impl Paint {
         }
     }
 
-    /// `text`, coloured if the style has colours.
+    /// Colours `text` if the style has colours.
     pub(crate) fn on(self, text: &str, style: Style) -> String {
         if style.color && self != Self::Plain && !text.is_empty() {
             format!("{}{text}\u{1b}[0m", self.code())
@@ -53,7 +53,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text; `-` when there is none.
+    /// A text; `-` if it is empty.
     pub(crate) fn new(text: &str) -> Self {
         let text = if text.is_empty() { "-" } else { text };
         Self {
@@ -62,7 +62,7 @@ impl Cell {
         }
     }
 
-    /// The same in a colour.
+    /// The same cell in a colour.
     pub(crate) fn paint(self, paint: Paint) -> Self {
         Self { paint, ..self }
     }
@@ -92,12 +92,12 @@ impl From<Option<String>> for Cell {
     }
 }
 
-/// How a column is set.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Set {
     Left,
     Right,
-    /// Left, and cut first when the table is too wide.
+    /// Left-aligned, and shortened first if the table is too wide.
     Shrink,
 }
 
@@ -130,7 +130,7 @@ impl TextTable {
         self.print_rows(out, style)
     }
 
-    /// Prints the rows alone, below an earlier heading.
+    /// Prints only the rows, below an earlier heading.
     pub(crate) fn print_rows(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let widths = self.widths(style);
         self.rows
@@ -175,12 +175,12 @@ impl TextTable {
     }
 }
 
-/// A level as a bar: `part` of `whole`, rounded up so that something taken is seen.
+/// A level as a bar: `part` of `whole`, rounded up so that any use is visible.
 pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
     bars::text(part, whole, BAR, style.ascii)
 }
 
-/// Prints one record as RFC 4180 has it.
+/// Prints one record according to RFC 4180.
 pub(crate) fn csv<'a>(
     out: &mut dyn Write,
     fields: impl IntoIterator<Item = &'a str>,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_and_says_so() {
+    fn a_narrow_terminal_marks_what_it_cuts() {
         let style = Style {
             width: Some(20),
             ..Style::default()
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_as_the_rfc_says() {
+    fn csv_quotes_as_in_the_rfc() {
         let mut out = Vec::new();
         csv(&mut out, ["a", "b,c", "say \"x\"", "", "\u{1b}[m"]).expect("writes");
         assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn bars_are_as_wide_as_they_say(part in any::<u64>(), whole in any::<u64>()) {
+        fn bars_have_the_stated_width(part in any::<u64>(), whole in any::<u64>()) {
             for style in [ASCII, Style::default()] {
                 prop_assert_eq!(bar(part, whole, style).width(), usize::from(BAR));
             }

@@ -27,15 +27,15 @@ mod views;
 struct Loudou<'a> {
     answers: Vec<Answer>,
     input: &'a str,
-    /// Input that may be no text, in the place of `input`.
+    /// Input that may be invalid text, instead of `input`.
     bytes: &'a [u8],
     terminal: Option<usize>,
     env: Env,
-    /// How long a follower waits for an Envoy that is gone.
+    /// The maximum time that a follower waits for Envoy to come back.
     patience: Nanos,
 }
 
-/// What came of it.
+/// The outcome of a run.
 struct Ran {
     code: u8,
     out: String,
@@ -95,7 +95,7 @@ impl Loudou<'_> {
 }
 
 impl Ran {
-    /// Everything that can be seen of a run.
+    /// All visible results of a run.
     fn seen(&self) -> String {
         let mut seen = self.out.clone();
         if !self.err.is_empty() {

@@ -1,5 +1,5 @@
-//! `loudou top`: the screen on a terminal; elsewhere, and where something is asked for, the keys that
-//! were refused or admitted most lately.
+//! `loudou top`: the screen on a terminal. Without a terminal, or with options for a list, the keys
+//! that were refused or admitted most recently.
 
 use std::io::{self, Write};
 
@@ -22,23 +22,23 @@ const EXAMPLES: &str = "\
 Examples:
   loudou top
   loudou --url http://10.0.0.7:9911 top --interval 250ms
-  loudou top --by refused --limit 10              who is refused most, no screen
+  loudou top --by refused --limit 10              most refused keys, without the screen
   loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// How often the screen looks
+    /// Time between two updates of the screen
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
     pub(crate) interval: Nanos,
-    /// No screen, but a list of the keys that had most of this in the last minute or two: refused,
+    /// List the keys with the most of this in the last one to two minutes, without the screen: refused,
     /// admitted [default: refused]
     #[arg(long, value_parser = by)]
     pub(crate) by: Option<TopBy>,
     /// Only keys of this rule
     #[arg(long)]
     pub(crate) rule: Option<String>,
-    /// The most keys to list [default: 20]
+    /// Maximum number of keys to list [default: 20]
     #[arg(long, value_name = "N", value_parser = top_limit)]
     pub(crate) limit: Option<usize>,
 }
@@ -49,13 +49,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
         by: args.and_then(|args| args.by),
         limit: args.and_then(|args| args.limit),
     };
-    // Who names a form or a list wants text, not a screen.
-    let is_asked = context.global.output.is_some() || query != TopQuery::default();
-    if is_asked || !context.io.out_terminal {
+    // An output format or an option for a list asks for text, not for the screen.
+    let is_list = context.global.output.is_some() || query != TopQuery::default();
+    if is_list || !context.io.out_terminal {
         return list(context, &query);
     }
     let interval = args.map_or(INTERVAL, |args| args.interval);
-    // A poll that takes longer than a second is worth showing as trouble, unless that was asked for.
+    // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let client = context.client_within(interval.max(INTERVAL))?;
     runtime::run(runtime::Options {
         client,
@@ -94,7 +94,7 @@ pub(super) fn print(
     }
 }
 
-/// What is counted, of how many keys, and since when.
+/// The kind of count, the number of keys, and the time span.
 fn heading(top: &Top) -> String {
     let more = if top.missing_at_most > 0 {
         "more than "
@@ -119,7 +119,7 @@ fn table(top: &Top) -> TextTable {
         ("KEY", Set::Shrink),
         (by, Set::Right),
     ];
-    // A column for it only where it says something.
+    // The column appears only if it is not all zero.
     let is_exact = top.top.iter().all(|entry| entry.error == 0);
     if !is_exact {
         columns.push(("AT LEAST", Set::Right));
@@ -152,7 +152,7 @@ fn lines(top: &Top, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn by(text: &str) -> Result<TopBy, String> {
-    TopBy::parse(text).ok_or_else(|| format!("not counted; write {}", TopBy::NAMES.join(" or ")))
+    TopBy::parse(text).ok_or_else(|| format!("unknown order; write {}", TopBy::NAMES.join(" or ")))
 }
 
 fn top_limit(text: &str) -> Result<usize, String> {

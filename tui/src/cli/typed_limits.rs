@@ -8,7 +8,7 @@ use super::world::Usage;
 use crate::limit_edit;
 use crate::text::escape;
 
-/// The rule's limits with the fields of the chosen one changed.
+/// The limits of the rule, with the fields of the selected limit changed.
 pub(super) fn changed_limits(
     wanted: Option<&str>,
     changes: &[(&str, String)],
@@ -17,7 +17,7 @@ pub(super) fn changed_limits(
     let limits = rule.get("limits").and_then(Value::as_array);
     let mut limits = limits
         .cloned()
-        .context("the rule as answered has no limits")?;
+        .context("the rule in the answer has no limits")?;
     let name_of = |limit: &Value| {
         let name = limit.get("name").and_then(Value::as_str);
         name.unwrap_or_default().to_owned()
@@ -44,7 +44,7 @@ pub(super) fn changed_limits(
     Ok(Value::Array(limits))
 }
 
-/// Changes a limit, by the core's table of its algorithm's fields.
+/// Changes a limit, using the core's table of the fields of its algorithm.
 fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<()> {
     let algorithm = limit.get("algorithm").and_then(Value::as_str);
     let algorithm = algorithm.unwrap_or_default().to_owned();
@@ -56,7 +56,7 @@ fn change(limit: &mut Map<String, Value>, changes: &[(&str, String)]) -> Result<
         let name = escape(&algorithm);
         bail!(Usage(format!("this loudou is too old to edit {name}")));
     }
-    // What only follows from other numbers goes on to do so.
+    // Fields that follow from other numbers continue to follow.
     *limit = config::spoken_value(limit);
     for (index, (name, value)) in changes.iter().enumerate() {
         let Some(field) = limit_edit::field(&algorithm, name) else {

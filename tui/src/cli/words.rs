@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The parts of a rule's key as it travels: `header x-user-id : path`.
+/// The parts of a rule's key in JSON: `header x-user-id : path`.
 pub(super) fn key(rule: &Value) -> String {
     let parts = rule.get("key").and_then(Value::as_array);
     let words: Vec<String> = parts

@@ -1,4 +1,4 @@
-//! What a command reads from and writes to, and how: so that tests can stand in for a terminal.
+//! Input and output of a command, so that tests can replace the terminal.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -12,20 +12,20 @@ use super::options::{ColorWhen, Format, Global};
 use crate::cells::fit;
 use crate::text::is_unsafe;
 
-/// The world of one run.
+/// Input, output and environment of one run.
 pub(crate) struct Io<'a> {
     pub(crate) out: &'a mut dyn Write,
     pub(crate) err: &'a mut dyn Write,
     pub(crate) input: &'a mut dyn BufRead,
-    /// Whether `out` is a terminal, and how wide.
+    /// True if `out` is a terminal; its width, if known.
     pub(crate) out_terminal: bool,
     pub(crate) width: Option<usize>,
-    /// Whether `err` is a terminal.
+    /// True if `err` is a terminal.
     pub(crate) err_terminal: bool,
-    /// Whether `input` is a terminal, so that there is somebody to ask.
+    /// True if `input` is a terminal, so that commands can ask for confirmation.
     pub(crate) input_terminal: bool,
     pub(crate) env: Env,
-    /// How long a follower waits for an Envoy that is gone.
+    /// The maximum time that a follower waits for Envoy to come back.
     pub(crate) patience: Nanos,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// That of this process. A variable that is empty counts as not set.
+    /// The environment of this process. An empty variable counts as not set.
     pub(crate) fn read() -> Self {
         let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
@@ -55,12 +55,12 @@ impl Env {
     }
 }
 
-/// How tables are drawn.
+/// The style of tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     pub(crate) color: bool,
     pub(crate) ascii: bool,
-    /// The most columns; `None` for as many as it takes.
+    /// The maximum width; `None` for no maximum.
     pub(crate) width: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ impl Style {
         }
     }
 
-    /// `text` with our own marks in ASCII, if that is wanted.
+    /// `text` with its marks in ASCII, if the style asks for it.
     pub(crate) fn marks(self, text: &str) -> String {
         if self.ascii {
             text.replace('→', "->").replace('…', "...")
@@ -87,13 +87,13 @@ impl Style {
         }
     }
 
-    /// `text` in at most `width` cells, with a mark where something was cut off.
+    /// `text` in at most `width` cells, with a mark where it was cut.
     pub(crate) fn fit(self, text: &str, width: usize) -> Cow<'_, str> {
         fit(text, width, if self.ascii { '~' } else { '…' })
     }
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
@@ -111,7 +111,7 @@ impl Outcome {
     }
 }
 
-/// A wrong use that only shows when running: exit code 2.
+/// A usage error that only shows at run time: exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -123,7 +123,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// Prints one document as JSON: over many lines, or for `jsonl` on one.
+/// Prints one document as JSON: on several lines, or on one for `jsonl`.
 pub(crate) fn json(out: &mut dyn Write, format: Format, value: &impl Serialize) -> io::Result<()> {
     let text = if format == Format::Jsonl {
         serde_json::to_string(value)?
@@ -133,7 +133,7 @@ pub(crate) fn json(out: &mut dyn Write, format: Format, value: &impl Serialize) 
     writeln!(out, "{}", json_safe(text))
 }
 
-/// Prints a list: the whole as one document, or its items one per line.
+/// Prints a list as one document, or its items one per line.
 pub(crate) fn json_list<T: Serialize>(
     out: &mut dyn Write,
     format: Format,
@@ -146,8 +146,8 @@ pub(crate) fn json_list<T: Serialize>(
     items.iter().try_for_each(|item| json(out, format, item))
 }
 
-/// JSON writers escape control characters below 32 alone; a terminal acts on more than those. All
-/// that is not ASCII is inside strings, so it can be escaped without looking.
+/// Escapes the characters that a terminal acts on. JSON writers escape only control characters below
+/// 32; all other characters outside ASCII are inside strings, so they can be escaped in place.
 fn json_safe(text: String) -> String {
     if text.chars().all(|c| c == '\n' || !is_unsafe(c)) {
         return text;

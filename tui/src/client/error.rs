@@ -1,4 +1,4 @@
-//! What can go wrong between a request and its answer, in words that say what to do.
+//! Errors between a request and its answer, in words that suggest a remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -8,45 +8,45 @@ use loudou_api::{ProblemAnswer, RuleProblem, RuleView};
 
 use crate::text::{escape, humanise};
 
-/// Why there is no answer, or not the one that was asked for.
+/// The reason why there is no answer, or not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// Nobody took the request.
+    /// The connection failed.
     Unreachable {
         /// The address of the admin listener.
         url: String,
-        /// The system's own words.
+        /// The message of the operating system.
         cause: String,
     },
-    /// No answer, or not all of it, within the time.
+    /// No complete answer arrived within the time-out.
     TimedOut {
         /// The address of the admin listener.
         url: String,
-        /// The time.
+        /// The time-out.
         after: Duration,
     },
-    /// The filter refused the request and said why.
+    /// The filter refused the request with a reason.
     Problem {
         /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The problem document.
         problem: Box<ProblemAnswer>,
     },
-    /// An answer that is not in the contract, probably not from the filter.
+    /// An answer outside the contract, probably not from the filter.
     Unexpected {
         /// The address of the admin listener.
         url: String,
-        /// What it was.
+        /// A description of the answer.
         what: String,
     },
-    /// Its answers are of different processes.
+    /// The answers came from different processes.
     Restarted {
         /// The address of the admin listener.
         url: String,
     },
     /// The address or the token cannot be used.
     BadTarget {
-        /// What is wrong, and what would be right.
+        /// The problem and the correct form.
         why: String,
     },
 }
@@ -60,7 +60,7 @@ impl ClientError {
         }
     }
 
-    /// What the filter said when it refused.
+    /// The problem document of the filter's refusal.
     pub fn problem(&self) -> Option<&ProblemAnswer> {
         match self {
             Self::Problem { problem, .. } => Some(problem),
@@ -68,7 +68,7 @@ impl ClientError {
         }
     }
 
-    /// On a stale or missing `If-Match`: the rule as it is now.
+    /// The rule as it is now, after a stale or missing `If-Match`.
     pub fn current(&self) -> Option<&RuleView> {
         self.problem()?.current.as_ref()
     }
@@ -91,7 +91,7 @@ impl fmt::Display for ClientError {
                 let url = escape(url);
                 write!(
                     f,
-                    "no whole answer from {url} within {after}; try again, or a longer --timeout"
+                    "no complete answer from {url} within {after}; try again, or with a longer --timeout"
                 )
             }
             Self::Problem { status, problem } => refused(f, *status, problem),
@@ -102,7 +102,11 @@ impl fmt::Display for ClientError {
                 escape(what)
             ),
             Self::Restarted { url } => {
-                write!(f, "Envoy at {} restarted meanwhile; try again", escape(url))
+                write!(
+                    f,
+                    "Envoy at {} restarted in the meantime; try again",
+                    escape(url)
+                )
             }
             Self::BadTarget { why } => write!(f, "{}", escape(why)),
         }
@@ -118,8 +122,8 @@ fn refused(f: &mut fmt::Formatter<'_>, status: u16, problem: &ProblemAnswer) -> 
         401 if !problem.detail.contains("LOUDOU_TOKEN") => {
             "; give a token in LOUDOU_TOKEN or --token-file"
         }
-        403 => "; ask for a token that may do this",
-        412 => "; read the rule again and decide anew",
+        403 => "; use a token with more access",
+        412 => "; read the rule again before you change it",
         _ => "",
     };
     f.write_str(todo)?;

@@ -1,4 +1,4 @@
-//! A server for tests: one scripted answer per connection, byte for byte, and what was asked.
+//! A server for tests: one scripted answer per connection, byte for byte, and a record of the requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Client, Target};
 
-/// What the server does with a connection once it has read the request.
+/// The reaction of the server after it has read a request.
 pub(crate) enum Answer {
     /// Writes these bytes and closes.
     Bytes(Vec<u8>),
@@ -73,14 +73,14 @@ impl Fake {
         Client::new(&target, timeout).expect("a good target")
     }
 
-    /// The next request: its head and body as they came.
+    /// The next request: its head and body as received.
     pub(crate) fn request(&self) -> String {
         self.requests
             .recv_timeout(Duration::from_secs(10))
             .expect("a request")
     }
 
-    /// The next request if it has come.
+    /// The next request, if it has arrived.
     pub(crate) fn try_request(&self) -> Option<String> {
         self.requests.try_recv().ok()
     }
@@ -104,7 +104,7 @@ fn serve(mut stream: TcpStream, answer: &Answer) {
     drop(stream.shutdown(Shutdown::Both));
 }
 
-/// Reads a head and as many bytes of body as it says.
+/// Reads a head and a body of the length in the head.
 fn read_request(stream: &mut TcpStream) -> String {
     let mut got = Vec::new();
     let mut byte = [0];

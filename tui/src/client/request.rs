@@ -1,4 +1,4 @@
-//! What the client can be asked to send, and how it is written into addresses.
+//! Parameters of requests, and their encoding in addresses.
 
 use loudou_api::{BucketState, TopBy};
 use loudou_limiter::{Carry, Nanos};
@@ -10,15 +10,15 @@ use serde_json::Value;
 pub struct EditRequest {
     /// `{"limits": [...], "mode": "..."}`, at least one of them.
     pub body: Value,
-    /// The `ETag` of the rule as it was read.
+    /// The `ETag` of the rule as read.
     pub if_match: String,
-    /// What happens to the levels of live buckets.
+    /// The treatment of the levels of live buckets.
     pub carry: Carry,
-    /// When the edit runs out; `None` for never.
+    /// The time until the edit ends; `None` for never.
     pub expires_after: Option<Nanos>,
-    /// Why, for the trail; may be empty.
+    /// The reason, recorded with the event; may be empty.
     pub reason: String,
-    /// Check and answer, but change nothing.
+    /// Checks and answers without changing anything.
     pub dry_run: bool,
 }
 
@@ -40,11 +40,11 @@ impl EditRequest {
 /// `DELETE /v1/rules/{rule}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRequest {
-    /// The `ETag` of the rule as it was read.
+    /// The `ETag` of the rule as read.
     pub if_match: String,
-    /// What happens to the levels of live buckets.
+    /// The treatment of the levels of live buckets.
     pub carry: Carry,
-    /// Why, for the trail; may be empty.
+    /// The reason, recorded with the event; may be empty.
     pub reason: String,
 }
 
@@ -60,15 +60,15 @@ impl DropRequest {
 /// `PUT /v1/overrides/{rule}/{key}`, or `DELETE` without a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverrideRequest {
-    /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`; `None` drops what was edited.
+    /// `{"scale": 10}`, `{"limits": [...]}`, `"unlimited"` or `"banned"`; `None` drops the edited override.
     pub body: Option<Value>,
-    /// The `ETag` of the rule as it was read.
+    /// The `ETag` of the rule as read.
     pub if_match: String,
-    /// When it runs out; `None` for never.
+    /// The time until it ends; `None` for never.
     pub expires_after: Option<Nanos>,
-    /// Why, for the trail; may be empty.
+    /// The reason, recorded with the event; may be empty.
     pub reason: String,
-    /// Check and answer, but change nothing.
+    /// Checks and answers without changing anything.
     pub dry_run: bool,
 }
 
@@ -89,15 +89,15 @@ impl OverrideRequest {
 /// `GET /v1/buckets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketsQuery {
-    /// Only of this rule.
+    /// Only buckets of this rule.
     pub rule: Option<String>,
-    /// Only keys with this in them.
+    /// Only keys that contain this text.
     pub key: Option<String>,
-    /// Only in this state.
+    /// Only buckets in this state.
     pub state: Option<BucketState>,
-    /// Go on from an earlier page.
+    /// The cursor from an earlier page.
     pub cursor: Option<String>,
-    /// The most on one page.
+    /// The maximum number of buckets on one page.
     pub limit: Option<usize>,
 }
 
@@ -125,9 +125,9 @@ impl BucketsQuery {
 pub struct TopQuery {
     /// Only keys of this rule.
     pub rule: Option<String>,
-    /// By what; refused where nothing is said.
+    /// The kind of count; refused by default.
     pub by: Option<TopBy>,
-    /// The most keys.
+    /// The maximum number of keys.
     pub limit: Option<usize>,
 }
 
@@ -156,7 +156,7 @@ const fn carry_name(carry: Carry) -> &'static str {
     }
 }
 
-/// What stands for itself in a segment of a path and in a query.
+/// The characters that need no encoding in a path segment or a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -174,7 +174,7 @@ impl Path {
         let mut text = format!("/{}", loudou_api::API_VERSION);
         for segment in segments {
             text.push('/');
-            // A segment of dots alone would be read as a step up.
+            // A segment of only dots would be read as a step up.
             let set = if matches!(*segment, "." | "..") {
                 NON_ALPHANUMERIC
             } else {
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_encoded_whatever_they_hold() {
+    fn all_keys_are_encoded() {
         let key = |key| Path::new(&["buckets", "r", key]).text;
         assert_eq!(key("alice:/reply"), "/v1/buckets/r/alice%3A%2Freply");
         assert_eq!(key("50%2F"), "/v1/buckets/r/50%252F");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_holds_what_was_asked() {
+    fn a_query_has_all_parameters() {
         assert_eq!(BucketsQuery::default().path(), "/v1/buckets");
         let query = BucketsQuery {
             rule: Some("r".to_owned()),

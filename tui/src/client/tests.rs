@@ -100,7 +100,7 @@ fn a_drop_and_a_reset_have_no_body() {
 }
 
 #[test]
-fn nobody_there() {
+fn a_closed_port() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
@@ -184,7 +184,7 @@ fn a_huge_body_is_not_read_to_its_end() {
 }
 
 #[test]
-fn refusals_say_what_to_do() {
+fn refusals_suggest_a_remedy() {
     let problem = |status, title: &str| -> ProblemAnswer {
         ProblemAnswer {
             kind: "about:blank".to_owned(),

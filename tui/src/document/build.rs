@@ -12,12 +12,12 @@ use super::kind::Kind;
 use super::scalar::{self, Plain};
 use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
-/// The most faults that are kept; a text with more has one cause.
+/// The maximum number of faults that are kept; more of them usually have one cause.
 const MAX_FAULTS: usize = 100;
 
-/// How large everything may be that anchors keep and aliases repeat, in bytes.
+/// The maximum size of all values that anchors keep and aliases repeat, in bytes.
 const MAX_COPIED: usize = 8 << 20;
-/// What a value takes in that, besides its text.
+/// The size of a value for this bound, in addition to its text.
 const VALUE_BYTES: usize = 32;
 
 /// A list or object that is not complete yet.
@@ -41,18 +41,18 @@ enum Parts {
 struct Name {
     text: String,
     at: Position,
-    /// Whether Envoy leaves the field out: it is there for its anchor.
+    /// True if Envoy ignores the field, which exists only for its anchor.
     ignored: bool,
 }
 
-/// What an alias stands for.
+/// The value of an alias.
 struct Anchored {
     value: Value,
     node: Node,
     size: Size,
 }
 
-/// How much a value is.
+/// The size of a value.
 #[derive(Clone, Copy, Default)]
 struct Size {
     bytes: usize,
@@ -85,7 +85,7 @@ impl Builder {
                 if self.documents > 1 {
                     return Err(Fault::error(
                         at,
-                        "a second document; one file is one document",
+                        "a second document; a file must contain only one",
                     ));
                 }
             }
@@ -114,9 +114,10 @@ impl Builder {
     }
 
     fn refuse_extras(&self, anchor: usize, tagged: bool, at: Position) -> Result<(), Fault> {
+        let refuse = |message: &str| Err(Fault::error(at, message));
         match self.kind {
-            Kind::Own if anchor != 0 => Err(Fault::error(at, "anchors are not read; write it out")),
-            Kind::Own if tagged => Err(Fault::error(at, "tags are not read; leave the `!` out")),
+            Kind::Loudou if anchor != 0 => refuse("anchors are not supported; repeat the value"),
+            Kind::Loudou if tagged => refuse("tags are not supported; remove the `!`"),
             _ => Ok(()),
         }
     }
@@ -166,7 +167,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Keeps what has an anchor.
+    /// Keeps a value that has an anchor.
     fn keep(&mut self, anchor: usize, value: &Value, node: &Node) -> Result<(), Fault> {
         if anchor == 0 {
             return Ok(());
@@ -181,19 +182,20 @@ impl Builder {
     fn copy(&mut self, size: Size, at: Position) -> Result<(), Fault> {
         self.copied = self.copied.saturating_add(size.bytes);
         if self.copied > MAX_COPIED {
-            let message = format!("aliases stand for more than {} MiB", MAX_COPIED >> 20);
+            let message = format!("aliases expand to more than {} MiB", MAX_COPIED >> 20);
             return Err(Fault::error(at, message));
         }
         Ok(())
     }
 
-    /// What an alias stands for keeps its positions, so that a problem in it is shown where it is.
+    /// The value of an alias keeps its positions, so that problems point to the anchored text.
     fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Fault> {
-        if self.kind == Kind::Own {
-            return Err(Fault::error(at, "aliases are not read; write it out"));
+        if self.kind == Kind::Loudou {
+            let message = "aliases are not supported; repeat the value";
+            return Err(Fault::error(at, message));
         }
         let Some(size) = self.anchors.get(&anchor).map(|anchored| anchored.size) else {
-            return Err(Fault::error(at, "an alias inside of what it stands for"));
+            return Err(Fault::error(at, "an alias inside its own anchor"));
         };
         self.copy(size, at)?;
         if self.stack.len().saturating_add(size.depth) > MAX_DEPTH {
@@ -248,7 +250,7 @@ impl Builder {
         let plain = matches!(style, ScalarStyle::Plain);
         let value = match self.kind {
             _ if !plain => Value::from(text),
-            Kind::Own => self.own(text, at)?,
+            Kind::Loudou => self.as_loudou(text, at)?,
             Kind::Envoy => self.as_envoy(text, at),
         };
         let inside = match style {
@@ -261,12 +263,12 @@ impl Builder {
         Ok(())
     }
 
-    /// An unquoted word in a file of ours.
-    fn own(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
+    /// An unquoted word in a Loudou file.
+    fn as_loudou(&mut self, text: &str, at: Position) -> Result<Value, Fault> {
         match scalar::plain(text) {
             Plain::Is(value) => Ok(value),
             Plain::Ambiguous => {
-                // Envoy would hand the filter `false` for an unquoted `off` in envoy.yaml.
+                // Envoy would pass `false` to the filter for an unquoted `off` in envoy.yaml.
                 self.warn_of_bool(text, at);
                 Ok(Value::from(text))
             }
@@ -277,8 +279,8 @@ impl Builder {
         }
     }
 
-    /// An unquoted word as Envoy reads it: it has more words for true and false, and makes a text of
-    /// each whole number beyond 32 bits.
+    /// An unquoted word as Envoy reads it: Envoy has more words for true and false, and reads whole
+    /// numbers beyond 32 bits as strings.
     fn as_envoy(&mut self, text: &str, at: Position) -> Value {
         match scalar::plain(text) {
             Plain::Is(Value::Number(number)) => {
@@ -289,7 +291,7 @@ impl Builder {
                 self.warn(
                     at,
                     format!(
-                        "`{text}` is a text to Envoy, as each number above {}",
+                        "Envoy reads `{text}` as a string, like each number above {}",
                         i32::MAX
                     ),
                 );
@@ -343,17 +345,17 @@ impl Builder {
                 }
                 let first = nodes.get(&text).map(|(first, _)| first.line);
                 let merges = self.kind == Kind::Envoy && text == "<<";
-                // Of two, Envoy takes the last.
+                // Envoy takes the last of two.
                 if first.is_none() || self.kind == Kind::Envoy {
                     values.insert(text.clone(), value);
                     nodes.insert(text.clone(), (at, node));
                 }
                 if let Some(line) = first {
-                    let message = format!("`{text}` is given twice, first in line {line}");
+                    let message = format!("duplicate `{text}`, first in line {line}");
                     self.fault(Fault::error(at, message));
                 }
                 if merges {
-                    let message = "`<<` merges nothing in Envoy; write the fields out";
+                    let message = "Envoy does not support `<<` merges; repeat the fields";
                     self.warn(at, message.to_owned());
                 }
             }
@@ -393,5 +395,5 @@ fn too_deep(at: Position) -> Fault {
 }
 
 fn no_name(at: Position) -> Fault {
-    Fault::error(at, "a list or object where a field's name belongs")
+    Fault::error(at, "expected a field name, found a list or object")
 }

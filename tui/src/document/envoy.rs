@@ -1,7 +1,7 @@
-//! The configurations of Loudou inside a configuration of Envoy: a bootstrap, a file of discovered
-//! resources, a config dump, or a part of one.
+//! Loudou configurations inside an Envoy configuration: a bootstrap, a file of discovered resources, a
+//! config dump, or a part of one.
 //!
-//! Each is a [`Document`] of its own whose positions are those of the whole file.
+//! Each one is a separate [`Document`] with positions in the whole file.
 
 use std::collections::BTreeSet;
 
@@ -19,21 +19,21 @@ const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const TYPED_STRUCT: &[&str] = &["udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"];
 const STRUCT: &str = "google.protobuf.Struct";
 const STRING: &str = "google.protobuf.StringValue";
-/// The word that makes a wasm filter one of ours, in a name, a `vm_id` or the place of the module.
+/// The word in a name, a `vm_id` or the path of the module that identifies a Loudou filter.
 const OURS: &str = "loudou";
 
-/// What one filter, or several through an alias, hands to the module.
+/// The configuration that one filter, or several through an alias, passes to the module.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Listener, filter and role, of each filter that has it.
+    /// Listener, filter and role of each filter with this configuration.
     pub title: String,
-    /// The rule file or admin configuration; or why there is none.
+    /// The rule file or admin configuration, or the reason why there is none.
     pub document: Result<Document, Fault>,
-    /// Where it stands.
+    /// The position of the configuration.
     at: Position,
 }
 
-/// All configurations of Loudou in a file of Envoy, in its order. The error says that there is none.
+/// All Loudou configurations in an Envoy file, in file order. It is an error if there are none.
 pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
     let mut search = Search {
         file,
@@ -50,24 +50,24 @@ pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
 fn none(others: usize) -> String {
     let others = match others {
         0 => String::new(),
-        1 => "; 1 other wasm filter is in it".to_owned(),
-        n => format!("; {n} other wasm filters are in it"),
+        1 => "; the file has 1 other wasm filter".to_owned(),
+        n => format!("; the file has {n} other wasm filters"),
     };
     format!(
-        "no filter of Loudou in this Envoy file: looked for `typed_config` of type {WASM} with `{OURS}` in its \
-         name, its vm_id or the place of its module, or with rules in its configuration{others}"
+        "no Loudou filter in this Envoy file: expected `typed_config` of type {WASM} with `{OURS}` in its \
+         name, its vm_id or the path of its module, or with rules in its configuration{others}"
     )
 }
 
 struct Search<'a> {
     file: &'a Document,
     found: Vec<Configuration>,
-    /// Wasm filters that are something else.
+    /// The number of other wasm filters.
     others: usize,
 }
 
 impl Search<'_> {
-    /// Looks through a value; its depth is bounded by that of the document.
+    /// Searches a value; the depth of the document bounds the recursion.
     fn visit(&mut self, value: &Value, path: &Path, listener: Option<&str>) {
         match value {
             Value::Array(values) => {
@@ -94,7 +94,7 @@ impl Search<'_> {
         }
     }
 
-    /// Keeps the configuration of a wasm filter if it is one of ours.
+    /// Keeps the configuration of a wasm filter if it is a Loudou filter.
     fn filter(
         &mut self,
         config: &Map<String, Value>,
@@ -165,17 +165,17 @@ impl Search<'_> {
                 let kind = kind.unwrap_or("no type");
                 Err(Fault::error(
                     at,
-                    format!("a configuration of {kind} is not read; {form}"),
+                    format!("a configuration of {kind} is not supported; {form}"),
                 ))
             }
         }
     }
 
-    /// Reads a text that Envoy hands to the module as it is.
+    /// Reads a string that Envoy passes to the module unchanged.
     fn json(&self, text: &str, path: &Path, at: Position) -> Result<Document, Fault> {
         let node = self.file.node(path);
-        // Where the text has lines of its own, a place in it is one of the file. It begins at its
-        // first line that is not empty.
+        // If the string is a block of lines, a place in it is a place in the file. The block begins at
+        // its first line that is not empty.
         let block = node.is_some_and(|node| matches!(node.inside, Inside::Block));
         let empty = text.chars().take_while(|c| *c == '\n').count();
         let place = |inner: Position| {
@@ -195,15 +195,16 @@ impl Search<'_> {
             };
             let error = error.to_string();
             let error = error.split(" at line ").next().unwrap_or_default();
-            let message =
-                format!("not JSON, and Envoy hands a {STRING} to the filter as it is: {error}");
+            let message = format!(
+                "invalid JSON, and Envoy passes a {STRING} to the filter unchanged: {error}"
+            );
             return Err(Fault::error(place(inner), message));
         }
         let moved = |fault: Fault| Fault {
             position: place(fault.position),
             ..fault
         };
-        let mut document = read_as(Kind::Own, text).map_err(moved)?;
+        let mut document = read_as(Kind::Loudou, text).map_err(moved)?;
         document.faults = document.faults.into_iter().map(moved).collect();
         document.root.move_by(&place);
         Ok(document)
@@ -226,7 +227,7 @@ fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, 
     Some((config, path.field("config")))
 }
 
-/// What could name the filter as ours.
+/// The texts that could identify a Loudou filter.
 fn places(config: &Map<String, Value>) -> Vec<&str> {
     let vm = get(config, "vm_config").and_then(|(_, vm)| vm.as_object());
     let code = vm.and_then(|vm| vm.get("code")?.as_object());
@@ -253,7 +254,7 @@ fn looks_like_rules(value: &Value) -> bool {
             .is_some_and(|admin| admin.get("role").is_some())
 }
 
-/// A field by its name in Envoy's files, or by that of protobuf's JSON, which Envoy takes as well.
+/// A field by its name in Envoy files, or by its protobuf JSON name, which Envoy accepts as well.
 fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &'a Value)> {
     let camel = || {
         let mut words = name.split('_');
@@ -278,13 +279,13 @@ fn type_of(value: &Value) -> Option<&str> {
     value.get("@type").and_then(Value::as_str).map(short)
 }
 
-/// A type without the address before it.
+/// A type without its address prefix.
 fn short(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }
 
 impl Document {
-    /// A part as a document of its own, with the faults in it.
+    /// A part as a separate document, with the faults in it.
     fn part(&self, value: &Value, path: &Path) -> Self {
         let root = self.node(path).cloned().unwrap_or_default();
         let mut positions = BTreeSet::new();

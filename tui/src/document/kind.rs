@@ -1,19 +1,19 @@
-//! Whether a text is a rule file or one of Envoy's, which may have more of YAML in it.
+//! The kind of a text: a Loudou file, or an Envoy file, which may use more of YAML.
 
 use saphyr_parser::{Event, Parser};
 
-/// What a text is read as.
+/// The kind of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// A rule file, an admin configuration, an edit: what JSON can express.
+    /// A rule file, an admin configuration or an edit: anything that JSON can express.
     #[default]
-    Own,
-    /// A configuration of Envoy, read as Envoy reads it.
+    Loudou,
+    /// An Envoy configuration, read as Envoy reads it.
     Envoy,
 }
 
-/// Fields of a bootstrap, of files of discovered resources, of a config dump and of the parts that
-/// are kept in files of their own. None is a field of a rule file.
+/// Fields of a bootstrap, of files of discovered resources, of a config dump and of parts that are kept
+/// in separate files. None is a field of a rule file.
 const ENVOY: &[&str] = &[
     "@type",
     "bootstrap_extensions",
@@ -36,7 +36,7 @@ const ENVOY: &[&str] = &[
 ];
 
 impl Kind {
-    /// Reads no more than the names at the top, and below `admin`, which both have.
+    /// Reads only the names at the top, and below `admin`, which both kinds have.
     pub(super) fn of(text: &str) -> Self {
         let mut depth = 0_usize;
         let mut is_name = false;
@@ -71,6 +71,6 @@ impl Kind {
                 _ => {}
             }
         }
-        Self::Own
+        Self::Loudou
     }
 }

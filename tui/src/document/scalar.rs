@@ -1,13 +1,13 @@
-//! What an unquoted word of YAML stands for: the core schema of YAML 1.2, as far as JSON can say it.
+//! Values of unquoted YAML words: the core schema of YAML 1.2, as far as JSON can express it.
 
 use serde_json::{Number, Value};
 
-/// What an unquoted word is.
+/// The value of an unquoted word.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plain {
-    /// This.
+    /// A value of JSON.
     Is(Value),
-    /// A text here, and true or false to readers of YAML 1.1, of which Envoy is one.
+    /// A string here, but true or false to readers of YAML 1.1 such as Envoy.
     Ambiguous,
     /// A number that JSON does not have.
     NotJson,
@@ -31,7 +31,7 @@ pub(super) fn plain(text: &str) -> Plain {
     number(&lower, unsigned).unwrap_or_else(|| Plain::Is(Value::from(text)))
 }
 
-/// What `text` is if it is a number; `unsigned` is the same without its sign.
+/// The value of `text` if it is a number; `unsigned` is the same without its sign.
 fn number(text: &str, unsigned: &str) -> Option<Plain> {
     let known = |number: Option<Number>| {
         Some(number.map_or(Plain::NotJson, |n| Plain::Is(Value::Number(n))))

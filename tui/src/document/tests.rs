@@ -80,18 +80,18 @@ fn positions_of_names_and_values() {
 }
 
 #[test]
-fn what_only_yaml_can_say_is_refused() {
+fn yaml_beyond_json_is_refused() {
     assert_eq!(
         fault("a: &x 1\nb: 2"),
-        "1:4: anchors are not read; write it out"
+        "1:4: anchors are not supported; repeat the value"
     );
     assert_eq!(
         fault("a: !!str 1"),
-        "1:4: tags are not read; leave the `!` out"
+        "1:4: tags are not supported; remove the `!`"
     );
     assert!(fault("a: *x").starts_with("1:4: "), "{}", fault("a: *x"));
-    assert!(fault("? [1]\n: 2").ends_with("a list or object where a field's name belongs"));
-    assert!(fault("a: 1\n---\nb: 2").ends_with("a second document; one file is one document"));
+    assert!(fault("? [1]\n: 2").ends_with("expected a field name, found a list or object"));
+    assert!(fault("a: 1\n---\nb: 2").ends_with("a second document; a file must contain only one"));
     assert_eq!(fault("a: .nan"), "1:4: `.nan` is not a number in JSON");
     assert_eq!(
         fault("mode: off"),
@@ -105,16 +105,16 @@ fn half_characters_are_refused_with_advice() {
 }
 
 #[test]
-fn a_name_given_twice_is_a_fault_and_the_first_holds() {
+fn a_duplicate_name_is_a_fault_and_the_first_one_counts() {
     let document = read(b"a: 1\nb: 2\na: 3\n").expect("readable");
     assert_eq!(document.value, json!({"a": 1, "b": 2}));
     assert_eq!(
         fault("a: 1\nb: 2\na: 3\n"),
-        "3:1: `a` is given twice, first in line 1"
+        "3:1: duplicate `a`, first in line 1"
     );
     assert_eq!(
         fault("{\"a\": 1, \"a\": 3}"),
-        "1:10: `a` is given twice, first in line 1"
+        "1:10: duplicate `a`, first in line 1"
     );
 }
 
@@ -147,7 +147,7 @@ fn broken_texts_name_the_place() {
         "%",
     ] {
         assert!(
-            fault(text).contains(": cannot be read: "),
+            fault(text).contains(": invalid syntax: "),
             "{text}: {}",
             fault(text)
         );

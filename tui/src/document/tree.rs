@@ -1,4 +1,4 @@
-//! A text that was read: its values, and the place of each.
+//! A parsed text: its values and their positions.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::kind::Kind;
 
-/// How deep lists and objects may be nested.
+/// The maximum nesting of lists and objects.
 pub const MAX_DEPTH: usize = 64;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line, from 1; 0 when it is about the text as a whole.
+    /// The line, from 1; 0 for the text as a whole.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
@@ -29,14 +29,14 @@ impl Position {
     }
 }
 
-/// Something wrong with the text itself, whatever it says.
+/// A problem of the text itself, independent of its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// Its position.
     pub position: Position,
     /// Error or warning.
     pub severity: Severity,
-    /// What, and what to write instead.
+    /// The problem and the correct form.
     pub message: String,
 }
 
@@ -50,19 +50,19 @@ impl Fault {
     }
 }
 
-/// A text that could be read.
+/// A parsed text.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// What it says.
+    /// Its value.
     pub value: Value,
-    /// What is wrong with how it says it; reading went on.
+    /// Faults of the text that did not stop the reader.
     pub faults: Vec<Fault>,
-    /// As what it was read.
+    /// The kind that it was read as.
     pub kind: Kind,
     pub(super) root: Node,
 }
 
-/// Where a value stands, and where what is in it stands.
+/// The position of a value and of the values in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) at: Position,
@@ -73,7 +73,7 @@ pub(super) struct Node {
 pub(super) enum Inside {
     #[default]
     Nothing,
-    /// A text in lines of its own, below `at`.
+    /// A block of lines, below `at`.
     Block,
     List(Vec<Node>),
     /// Each field's name with the position of the name.
@@ -81,8 +81,8 @@ pub(super) enum Inside {
 }
 
 impl Document {
-    /// The position of `path`: of the field's name if `at_name`, else of the value. A path that
-    /// leads nowhere gets the innermost place on the way.
+    /// The position of `path`: of the field's name if `at_name`, else of the value. A path that does not
+    /// exist gets the position of its innermost existing part.
     pub fn locate(&self, path: &Path, at_name: bool) -> Position {
         let mut node = &self.root;
         let mut name_at = node.at;
@@ -98,7 +98,7 @@ impl Document {
 }
 
 impl Node {
-    /// What a step leads to, with the position of its name, or of its own where it has none.
+    /// The target of a step, with the position of its name, or of its value if it has no name.
     pub(super) fn inner(&self, step: &Step) -> Option<(Position, &Self)> {
         match (step, &self.inside) {
             (Step::Field(name), Inside::Object(fields)) => {

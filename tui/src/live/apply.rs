@@ -1,5 +1,5 @@
-//! Applying what was live in one process to another: by the calls that made it, for what is left of its
-//! time.
+//! Applies the live changes of one process to another: with the calls that made them, for the rest of
+//! their time.
 
 use loudou_api::{BanBy, EditAnswer, EditView, MAX_REASON, RuleView};
 use loudou_limiter::{Carry, Nanos};
@@ -14,41 +14,41 @@ use crate::change::verb::Answer;
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
 
-/// How often a change is tried again when others change rules at the same time.
+/// The maximum number of tries of a change while other operators change rules at the same time.
 const MAX_TRIES: usize = 5;
-/// What the reason of everything that was applied again ends with.
+/// The end of the reason of everything that was applied again.
 const MARK: &str = "(imported)";
 
-/// The Envoy that it is applied to.
+/// The Envoy that changes are applied to.
 pub(crate) struct Target<'a> {
     client: &'a Client,
     clock: Clock,
-    /// Its clocks when `read_at` was on ours.
+    /// Its clocks at the local time `read_at`.
     clocks: Clocks,
     read_at: Nanos,
     instance: String,
     rules: Vec<RuleView>,
-    /// Whether nothing is to be changed.
+    /// True if nothing may be changed.
     pub(crate) dry_run: bool,
-    /// Why no further call makes sense.
+    /// The reason why further calls make no sense.
     gone: Option<String>,
 }
 
-/// What became of one item.
+/// The outcome of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It is in force again, or would be; what that changed.
+    /// It is in effect again, or would be; with the difference that this makes.
     Applied(String),
-    /// It is in force anyway.
+    /// It was already in effect.
     SoAlready,
-    /// Its time is over.
+    /// It has ended.
     Ended,
-    /// There is no such rule; those there are, and the one that was probably meant.
+    /// The rule is unknown; with the known rules and the one that was probably meant.
     UnknownRule {
         known: String,
         meant: Option<String>,
     },
-    /// It was not possible.
+    /// It failed.
     Failed(String),
 }
 
@@ -57,14 +57,14 @@ impl Done {
         matches!(self, Self::UnknownRule { .. } | Self::Failed(_))
     }
 
-    /// In words, for a table and a message.
+    /// The outcome in words, for tables and messages.
     pub(crate) fn words(&self, dry_run: bool) -> String {
         match self {
             Self::Applied(change) if dry_run => format!("would apply: {change}"),
             Self::Applied(change) => format!("applied: {change}"),
-            Self::SoAlready => "skipped: it is so already".to_owned(),
-            Self::Ended => "skipped: it has ended".to_owned(),
-            Self::UnknownRule { .. } => "failed: there is no such rule".to_owned(),
+            Self::SoAlready => "skipped: already in effect".to_owned(),
+            Self::Ended => "skipped: has ended".to_owned(),
+            Self::UnknownRule { .. } => "failed: unknown rule".to_owned(),
             Self::Failed(why) => format!("failed: {why}"),
         }
     }
@@ -95,7 +95,7 @@ impl<'a> Target<'a> {
         self.clocks.unix_ms.saturating_add(age.as_millis())
     }
 
-    /// Applies one.
+    /// Applies one item.
     pub(crate) fn apply(&mut self, item: &Item) -> Done {
         let left = item.left(self.unix_ms());
         if left == Left::Nothing {
@@ -138,9 +138,9 @@ impl<'a> Target<'a> {
             .iter()
             .flat_map(|bucket| [bucket.ban, bucket.hidden_ban]);
         let ours = bans.flatten().find(|ban| ban.by == BanBy::Operator);
-        // The clocks are of another instant, but they go alike.
+        // The clocks were read at another instant, but run at the same pace.
         let end = ours.map(|ban| ban.until_ns.map(|at| self.clocks.unix_ms(at)));
-        // A ban that lasts longer is somebody's newer decision.
+        // A ban that lasts longer is a newer decision of an operator.
         let lasts = end.is_some_and(|end| match (end, item.ends_unix_ms) {
             (None, _) => true,
             (Some(end), Some(wanted)) if end > wanted => true,
@@ -153,7 +153,7 @@ impl<'a> Target<'a> {
             change.verb().send(self.client, false)?;
         }
         Ok(Done::Applied(match span {
-            None => "banned until somebody lifts it".to_owned(),
+            None => "banned until unbanned".to_owned(),
             Some(span) => format!("banned for {}", crate::text::humanise(span.get())),
         }))
     }
@@ -166,13 +166,13 @@ impl<'a> Target<'a> {
             };
             let current = self.current(item);
             let ends = current.map(|edit| edit.expires_at_ns.map(|at| self.clocks.unix_ms(at)));
-            // What the configuration says needs no edit.
+            // The state of the configuration needs no edit.
             let stays = ends.is_none_or(|ends| same_end(ends, item.ends_unix_ms));
             if preview.change.is_empty() && stays {
                 return Ok(Done::SoAlready);
             }
             let change = match preview.change.as_str() {
-                "" => "another end".to_owned(),
+                "" => "a different end".to_owned(),
                 change => change.to_owned(),
             };
             let replaced = current.map(|edit| format!("; replaces the edit by {}", edit.by));
@@ -189,7 +189,7 @@ impl<'a> Target<'a> {
             }
         }
         Ok(Done::Failed(
-            "others change the rules all the time; try again".to_owned(),
+            "other operators keep changing the rules; try again".to_owned(),
         ))
     }
 
@@ -197,14 +197,14 @@ impl<'a> Target<'a> {
         self.rules.iter().find(|rule| rule.name == name)
     }
 
-    /// The edit in force in the place of an item.
+    /// The current edit in the place of an item.
     fn current(&self, item: &Item) -> Option<&EditView> {
         let rule = self.rule(&item.rule)?;
         match item.key() {
             None => rule.edit.as_ref(),
             Some(key) => {
-                let own = rule.overrides.iter().find(|own| own.key == key);
-                own.map(|own| &own.edit)
+                let entry = rule.overrides.iter().find(|entry| entry.key == key);
+                entry.map(|entry| &entry.edit)
             }
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The change that an item is, decided on its rule as it is now.
+    /// The change for an item, based on its rule as it is now.
     fn change(&self, item: &Item, span: Option<Nanos>) -> Option<Change> {
         let (rule, reason) = (item.rule.clone(), imported(&item.reason));
         let seen = self.rule(&item.rule).cloned();
@@ -256,7 +256,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// An edit was made: nobody has changed anything since all rules were as they were read.
+    /// Records an edit of this program: all rules are as they were read, with the new generation.
     fn made(&mut self, after: &RuleView) {
         for rule in &mut self.rules {
             if rule.name == after.name {
@@ -266,7 +266,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Whether others were faster, in the same process: the rule is as it is now.
+    /// True if another change was faster in the same process; updates the rule.
     fn overtaken(&mut self, error: &ClientError) -> bool {
         let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
             return false;
@@ -284,7 +284,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A reason with a mark that it is not of whoever sends it.
+/// A reason with a mark that it does not come from the sender of the request.
 fn imported(reason: &str) -> String {
     if reason.is_empty() || reason == MARK {
         return MARK.to_owned();

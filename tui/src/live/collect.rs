@@ -1,34 +1,34 @@
-//! Reading all that is live from an Envoy.
+//! Reads all live changes from an Envoy.
 
 use std::collections::BTreeMap;
 
 use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
 
-use super::{Clocks, Id, Item, Told, ban_of, is_lost, of_rules};
+use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
 use crate::client::{BucketsQuery, Client, ClientError};
 
-/// The most pages of banned buckets: those of the largest store, and as many again.
+/// The maximum number of pages of banned buckets: those of the largest store, twice.
 const MAX_PAGES: usize = 40_000;
 
-/// Everything that is live in one Envoy.
+/// All live changes in one Envoy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     pub(crate) status: Status,
     pub(crate) items: BTreeMap<Id, Item>,
-    /// Who imposed which ban, as far as events tell.
-    pub(crate) told: Told,
-    /// Up to which event it is told.
+    /// The authors of bans, as far as events have them.
+    pub(crate) authors: Authors,
+    /// The number of the last event that was read.
     pub(crate) last_seq: u64,
-    /// Bans of keys whose names were lost: nobody can say of whom.
+    /// The number of bans of keys whose names were lost.
     pub(crate) nameless: usize,
 }
 
-/// Why it could not be read.
+/// The reason why it could not be read.
 #[derive(Debug)]
 pub(crate) enum Unread {
     /// A call failed.
     Call(ClientError),
-    /// The filter does not tell what edits change.
+    /// The filter does not report the contents of edits.
     TooOld,
     /// The pages of buckets have no end.
     Endless,
@@ -46,9 +46,7 @@ impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Call(error) => error.fmt(f),
-            Self::TooOld => {
-                f.write_str("the filter in this Envoy is too old to tell what its edits change")
-            }
+            Self::TooOld => f.write_str("the filter in this Envoy is too old to report its edits"),
             Self::Endless => f.write_str("the pages of buckets do not end; try again"),
         }
     }
@@ -61,9 +59,9 @@ pub(crate) fn collect(client: &Client) -> Result<Live, Unread> {
         return Err(Unread::TooOld);
     }
     let mut live = Live::default();
-    // Events first: a ban that is imposed meanwhile is told later once more.
+    // Events first: a ban that is imposed in the meantime is reported again later.
     let events = client.events(&status.instance, 0)?;
-    live.told.note(&events.events);
+    live.authors.note(&events.events);
     live.last_seq = events.last_seq;
     let rules: Rules = client.rules()?;
     let clocks = Clocks::of(&status);
@@ -90,7 +88,7 @@ pub(crate) fn collect(client: &Client) -> Result<Live, Unread> {
                 live.nameless = live.nameless.saturating_add(1);
                 continue;
             }
-            live.told.fill(&mut item);
+            live.authors.fill(&mut item);
             live.items.insert(item.id(), item);
         }
         if page.next_cursor.is_none() {

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{Item, Kind, What};
 
-/// The version of its form.
+/// The origin of a document, in messages.
+const SOURCE: &str = "the output of `loudou export --live`";
+/// The version of the document format.
 pub(crate) const VERSION: u64 = 1;
 
 const FIELDS: [&str; 6] = [
@@ -18,7 +20,7 @@ const FIELDS: [&str; 6] = [
     "bans",
 ];
 
-/// It as it is written.
+/// The document as written.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Document<'a> {
     live_version: u64,
@@ -50,7 +52,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Of what was live in the process `instance` at `unix_ms`.
+    /// The document of the live changes in the process `instance` at `unix_ms`.
     pub(crate) fn new(
         instance: &'a str,
         unix_ms: u64,
@@ -92,14 +94,13 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads one: its items, each with its place, in the order in which they are to be applied; or everything
-/// that is wrong with it.
+/// Reads a document: its items with their places, in the order of application, or all its problems.
 pub(crate) fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> {
     let mut problems = Vec::new();
     let root = Path::root();
     let Some(fields) = document.as_object() else {
         let problem = Problem::error(root, document, "not an object");
-        return Err(vec![problem.allowed("what `loudou export --live` prints")]);
+        return Err(vec![problem.allowed(SOURCE)]);
     };
     match fields.get("live_version") {
         Some(version) if version.as_u64() == Some(VERSION) => {}
@@ -109,12 +110,12 @@ pub(crate) fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> 
         }
         None => {
             let message = if fields.contains_key("rules") {
-                "no live_version: this is a rule file, which Envoy's configuration holds"
+                "no live_version: this is a rule file, which belongs in Envoy's configuration"
             } else {
                 "no live_version"
             };
             let problem = Problem::error(root, &Value::Null, message);
-            return Err(vec![problem.allowed("what `loudou export --live` prints")]);
+            return Err(vec![problem.allowed(SOURCE)]);
         }
     }
     known(fields, &FIELDS, &root, &mut problems);
@@ -145,7 +146,7 @@ pub(crate) fn read(document: &Value) -> Result<Vec<(Path, Item)>, Vec<Problem>> 
             .any(|(_, earlier)| earlier.id() == id)
         {
             let what = Value::String(item.words());
-            problems.push(Problem::error(at.clone(), &what, "given twice"));
+            problems.push(Problem::error(at.clone(), &what, "duplicate"));
         }
     }
     if problems.is_empty() {
@@ -161,12 +162,12 @@ fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Op
         return None;
     };
     let common = ["rule", "by", "reason", "made_unix_ms", "ends_unix_ms"];
-    let own: &[&str] = match kind {
+    let specific: &[&str] = match kind {
         Kind::Edit => &["change"],
         Kind::Override => &["key", "gives"],
         Kind::Ban => &["key"],
     };
-    let names: Vec<&str> = common.iter().chain(own).copied().collect();
+    let names: Vec<&str> = common.iter().chain(specific).copied().collect();
     let before = problems.len();
     known(fields, &names, at, problems);
     let mut reader = Reader {
@@ -195,11 +196,8 @@ fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Op
             let key = reader.needed("key");
             if let Some(key) = key.as_deref().filter(|key| !config::is_key(key)) {
                 let allowed = "a key as `loudou buckets` prints it";
-                let problem = Problem::error(
-                    at.field("key"),
-                    &Value::from(key),
-                    "no request has this key",
-                );
+                let problem =
+                    Problem::error(at.field("key"), &Value::from(key), "not a possible key");
                 reader.problems.push(problem.allowed(allowed));
             }
             key.map(|key| What::Ban { key })
@@ -216,7 +214,7 @@ fn item(kind: Kind, entry: &Value, at: &Path, problems: &mut Vec<Problem>) -> Op
     (problems.len() == before).then_some(item)
 }
 
-/// Finds fields that nobody knows.
+/// Finds unknown fields.
 fn known(fields: &Map<String, Value>, names: &[&str], at: &Path, problems: &mut Vec<Problem>) {
     for (name, value) in fields {
         if !names.contains(&name.as_str()) {
@@ -250,7 +248,7 @@ impl Reader<'_> {
         let value = self.fields.get(name).filter(|value| !value.is_null())?;
         let text = value.as_str().map(ToOwned::to_owned);
         if text.is_none() {
-            let problem = Problem::error(self.at.field(name), value, "not a text");
+            let problem = Problem::error(self.at.field(name), value, "not a string");
             self.problems.push(problem);
         }
         text
@@ -266,14 +264,14 @@ impl Reader<'_> {
     fn number(&mut self, name: &str) -> Option<u64> {
         let value = self.fields.get(name).filter(|value| !value.is_null())?;
         if value.as_u64().is_none() {
-            let problem = Problem::error(self.at.field(name), value, "not a time");
+            let problem = Problem::error(self.at.field(name), value, "invalid time");
             let allowed = "whole milliseconds since the Unix epoch";
             self.problems.push(problem.allowed(allowed));
         }
         value.as_u64()
     }
 
-    /// A value that the filter would read, too.
+    /// A value, checked by the reader that the filter uses.
     fn value(
         &mut self,
         name: &str,

@@ -1,40 +1,40 @@
-//! What a follower of an Envoy keeps in mind of what is live, so that it can say what a restart took.
+//! The live changes that a follower of an Envoy remembers, to report the losses of a restart.
 
 use std::collections::BTreeMap;
 
 use loudou_api::{BucketView, Event, Rules};
 
 use super::collect::Live;
-use super::{Clocks, Id, Item, Kind, Left, Told, What, ban_of, is_lost, of_rules};
+use super::{Authors, Clocks, Id, Item, Kind, Left, What, ban_of, is_lost, of_rules};
 
-/// What is live, as of the last look.
+/// The live changes at the last look.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     instance: String,
     clocks: Clocks,
     items: BTreeMap<Id, Item>,
-    told: Told,
-    /// What restarts took, as long as nobody has applied it again.
+    authors: Authors,
+    /// The losses of restarts, until they are applied again.
     lost: Option<Lost>,
 }
 
-/// What is gone with a process.
+/// The losses of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Lost {
-    /// The process that had it, or the last of them.
+    /// The process that had them, or the last of several.
     pub(crate) instance: String,
-    /// When the process after it started.
+    /// The start of the next process.
     pub(crate) started_unix_ms: u64,
     items: BTreeMap<Id, Item>,
 }
 
 impl Lost {
-    /// What is gone, in the order in which it is to be applied.
+    /// The lost changes, in the order of application.
     pub(crate) fn items(&self) -> impl ExactSizeIterator<Item = &Item> + Clone {
         self.items.values()
     }
 
-    /// In one line.
+    /// The losses in one line.
     pub(crate) fn line(&self) -> String {
         super::gone(self.items(), self.started_unix_ms)
     }
@@ -43,45 +43,45 @@ impl Lost {
 /// One look at an Envoy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {
-    /// The process, and when it started.
+    /// The process and its start.
     pub(crate) instance: &'a str,
     pub(crate) started_unix_ms: u64,
     pub(crate) clocks: Clocks,
-    /// The rules, unless they are as they were.
+    /// The rules, unless they are unchanged.
     pub(crate) rules: Option<&'a Rules>,
     pub(crate) events: &'a [Event],
 }
 
 impl Ledger {
-    /// Begins with what was read in one go.
+    /// A ledger of the changes that were read together.
     pub(crate) fn new(live: Live) -> Self {
         Self {
             instance: live.status.instance.clone(),
             clocks: Clocks::of(&live.status),
             items: live.items,
-            told: live.told,
+            authors: live.authors,
             lost: None,
         }
     }
 
-    /// What restarts took and nobody has applied again.
+    /// The losses of restarts that were not applied again.
     pub(crate) const fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
 
-    /// Forgets what restarts took.
+    /// Drops the losses of restarts.
     pub(crate) fn forget(&mut self) {
         self.lost = None;
     }
 
-    /// Takes in a look; whether it is the first at another process.
+    /// Records a look. True if it is the first at a new process.
     pub(crate) fn look(&mut self, look: &Look<'_>) -> bool {
         let both_known = !self.instance.is_empty() && !look.instance.is_empty();
         let restarted = both_known && self.instance != look.instance;
         if restarted {
             let mut items = self.lost.take().map(|lost| lost.items).unwrap_or_default();
             items.append(&mut self.items);
-            self.told = Told::default();
+            self.authors = Authors::default();
             self.lost = Some(Lost {
                 instance: self.instance.clone(),
                 started_unix_ms: look.started_unix_ms,
@@ -100,8 +100,8 @@ impl Ledger {
         restarted
     }
 
-    /// Takes in all bans, of buckets that were read at the last look; of some buckets if there are more
-    /// than those.
+    /// Records the bans of buckets that were read at the last look: of all banned buckets if `are_all`, else
+    /// of some.
     pub(crate) fn buckets<'a>(
         &mut self,
         buckets: impl Iterator<Item = &'a BucketView>,
@@ -115,16 +115,16 @@ impl Ledger {
         self.items
             .retain(|id, _| id.kind != Kind::Ban || (!are_all && !seen.contains_key(id)));
         for mut item in seen.into_values().flatten() {
-            self.told.fill(&mut item);
+            self.authors.fill(&mut item);
             self.items.insert(item.id(), item);
         }
         self.settle();
     }
 
-    /// Takes in the bans that events tell of.
+    /// Records the bans in events.
     fn note(&mut self, events: &[Event]) {
         use loudou_api::EventKind::{Ban, Reset, Unban};
-        self.told.note(events);
+        self.authors.note(events);
         for event in events {
             let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
                 continue;
@@ -150,11 +150,11 @@ impl Ledger {
         }
     }
 
-    /// Drops what has ended, and of what is gone whatever is in force again or was decided anew.
+    /// Drops changes that have ended, and losses that are in effect again or were decided again.
     fn settle(&mut self) {
         let now = self.clocks.unix_ms;
         self.items.retain(|_, item| item.left(now) != Left::Nothing);
-        self.told.keep(&self.items);
+        self.authors.keep(&self.items);
         if let Some(lost) = &mut self.lost {
             let items = &self.items;
             lost.items

@@ -1,4 +1,4 @@
-//! What is live, as a document and in mind.
+//! Live changes, as a document and in a ledger.
 
 use serde_json::json;
 
@@ -55,13 +55,13 @@ fn a_document_is_read_as_it_was_written() {
     assert_eq!(read, items);
 }
 
-/// What is wrong with a document.
+/// The problems of a document.
 fn wrong(document: &Value) -> Vec<String> {
     let problems = read(document).expect_err("wrong");
     problems.iter().map(ToString::to_string).collect()
 }
 
-/// What is wrong with one of the right version that has these fields.
+/// The problems of a document of the right version with these fields.
 fn of(fields: Value) -> Vec<String> {
     let mut document = fields;
     document["live_version"] = json!(1);
@@ -69,12 +69,12 @@ fn of(fields: Value) -> Vec<String> {
 }
 
 #[test]
-fn what_is_no_document_of_this_version_is_told() {
+fn documents_of_other_versions_are_refused() {
     assert_eq!(
         wrong(&json!({ "version": 1, "rules": [] })),
         [
-            "(the whole file): no live_version: this is a rule file, which Envoy's configuration holds; \
-          allowed: what `loudou export --live` prints"
+            "(the whole file): no live_version: this is a rule file, which belongs in Envoy's configuration; \
+          allowed: the output of `loudou export --live`"
         ]
     );
     assert_eq!(
@@ -85,7 +85,7 @@ fn what_is_no_document_of_this_version_is_told() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_document_is_told() {
+fn all_problems_of_a_document_are_reported() {
     assert_eq!(
         of(json!({ "ban": [] })),
         [
@@ -97,9 +97,9 @@ fn everything_that_is_wrong_with_a_document_is_told() {
     assert_eq!(
         of(json!({ "bans": [{ "rule": "r", "key": "a b" }, { "key": 7 }, "x"] })),
         [
-            "bans[0].key: \"a b\": no request has this key; allowed: a key as `loudou buckets` prints it",
+            "bans[0].key: \"a b\": not a possible key; allowed: a key as `loudou buckets` prints it",
             "bans[1]: `rule` is missing",
-            "bans[1].key: 7: not a text",
+            "bans[1].key: 7: not a string",
             "bans[2]: \"x\": not an object",
         ]
     );
@@ -108,7 +108,7 @@ fn everything_that_is_wrong_with_a_document_is_told() {
             json!({ "overrides": [{ "rule": "r", "key": "k", "gives": "bannd", "ends_unix_ms": "soon" }] })
         ),
         [
-            "overrides[0].ends_unix_ms: \"soon\": not a time; allowed: whole milliseconds since the Unix epoch",
+            "overrides[0].ends_unix_ms: \"soon\": invalid time; allowed: whole milliseconds since the Unix epoch",
             "overrides[0].gives: \"bannd\": unknown value; allowed: unlimited, banned, { scale: 10 }, { limits: […] }; \
              did you mean `banned`?",
         ]
@@ -123,7 +123,7 @@ fn everything_that_is_wrong_with_a_document_is_told() {
     let ban = json!({ "rule": "r", "key": "k" });
     assert_eq!(
         of(json!({ "bans": [ban, ban] })),
-        ["bans[1]: \"ban of k\": given twice"]
+        ["bans[1]: \"ban of k\": duplicate"]
     );
 }
 
@@ -154,21 +154,21 @@ fn an_end_is_the_same_on_both_clocks() {
 }
 
 #[test]
-fn what_is_gone_is_counted() {
+fn losses_are_counted() {
     let items = all();
     let line = |n: usize| gone(items.iter().take(n), 1_795_269_787_000);
     assert_eq!(line(0), "Envoy restarted at 2026-11-21 14:03:07Z");
     assert_eq!(
         line(1),
-        "Envoy restarted at 2026-11-21 14:03:07Z: 1 edit of the previous instance is gone"
+        "Envoy restarted at 2026-11-21 14:03:07Z: 1 edit of the previous instance is lost"
     );
     assert_eq!(
         line(3),
-        "Envoy restarted at 2026-11-21 14:03:07Z: 1 ban, 1 edit, 1 override of the previous instance are gone"
+        "Envoy restarted at 2026-11-21 14:03:07Z: 1 ban, 1 edit, 1 override of the previous instance are lost"
     );
 }
 
-/// A bucket of a key that an operator has banned, or not.
+/// A bucket of a key, banned by an operator or not banned.
 fn bucket(key: &str, is_banned: bool) -> BucketView {
     let ban = loudou_api::BanView {
         until_ns: None,
@@ -183,7 +183,7 @@ fn bucket(key: &str, is_banned: bool) -> BucketView {
 }
 
 #[test]
-fn a_ban_that_was_not_read_is_kept_in_mind_while_there_are_too_many_buckets() {
+fn unread_bans_are_remembered_while_there_are_too_many_buckets() {
     let mut ledger = ledger::Ledger::default();
     let look = |instance: &'static str| ledger::Look {
         instance,
@@ -201,7 +201,7 @@ fn a_ban_that_was_not_read_is_kept_in_mind_while_there_are_too_many_buckets() {
         &[bucket("a", true), bucket("b", true), bucket("c", true)],
         true,
     );
-    // Of some, one is free, and nothing is said of the rest.
+    // In a partial list, one bucket is not banned, and the others are unknown.
     see(
         &mut ledger,
         &[bucket("a", false), bucket("#0123456789abcdef", true)],
@@ -216,12 +216,12 @@ fn a_ban_that_was_not_read_is_kept_in_mind_while_there_are_too_many_buckets() {
     let mut after = ledger.clone();
     assert!(after.look(&look("fedcba9876543210")));
     assert_eq!(keys(&after), ["b", "c"]);
-    // What is in force again is not gone; a second restart forgets nothing that is.
+    // Changes that are in effect again are not lost; a second restart drops none of the losses.
     after.buckets([bucket("b", true)].iter(), true);
     assert_eq!(keys(&after), ["c"]);
     assert!(after.look(&look("0000000000000001")));
     assert_eq!(keys(&after), ["b", "c"]);
-    // Of all, those that are not there have no ban.
+    // In a full list, keys that are missing have no ban.
     see(&mut ledger, &[bucket("c", true)], true);
     assert!(ledger.look(&look("fedcba9876543210")));
     assert_eq!(keys(&ledger), ["c"]);

@@ -1,10 +1,10 @@
-//! What clients get besides a yes or a no, in words; nothing of what goes without saying.
+//! Answers to clients in words; defaults are left out.
 
 use loudou_rules::rule::{GrpcStatus, RateLimitHeaders, Refuse, RefuseBody, Respond};
 
 use super::list::list;
 
-/// What refused clients get.
+/// The answer to refused clients.
 pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
     let mut notes = Vec::new();
     let usual = Refuse::default();
@@ -16,7 +16,7 @@ pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
         RefuseBody::Problem => {}
         RefuseBody::None => gets.push("no body".to_owned()),
         RefuseBody::Text { content_type, .. } => {
-            gets.push(format!("a text of their own ({content_type})"));
+            gets.push(format!("a custom body ({content_type})"));
         }
     }
     let names = refuse.headers.iter().map(|(name, _)| name.as_str());
@@ -30,12 +30,12 @@ pub(super) fn refuse(refuse: &Refuse) -> Vec<String> {
         notes.push(format!("refused requests get {}", list(&gets, "and")));
     }
     if refuse.grpc == GrpcStatus::Unavailable {
-        notes.push("refused gRPC calls get unavailable".to_owned());
+        notes.push("refused gRPC calls get the status unavailable".to_owned());
     }
     notes
 }
 
-/// What all responses carry, and who is told what was decided.
+/// The headers of all responses, and the places that receive the decision.
 pub(super) fn respond(respond: Respond) -> Vec<String> {
     const DRAFT: &str = "RateLimit and RateLimit-Policy";
     let headers = match respond.ratelimit_headers {
@@ -43,13 +43,13 @@ pub(super) fn respond(respond: Respond) -> Vec<String> {
         RateLimitHeaders::Draft11 => Some(format!("responses carry {DRAFT}")),
         RateLimitHeaders::Legacy => Some("responses carry X-RateLimit headers".to_owned()),
         RateLimitHeaders::Both => Some(format!("responses carry {DRAFT}, and X-RateLimit headers")),
-        RateLimitHeaders::None => Some("refusals carry Retry-After alone".to_owned()),
+        RateLimitHeaders::None => Some("refusals carry only Retry-After".to_owned()),
     };
     let jitter = respond.retry_after_jitter;
     let jitter = (jitter.thousandths() > 0)
-        .then(|| format!("Retry-After is up to {jitter} times the wait longer than that"));
+        .then(|| format!("Retry-After is longer than the wait by up to {jitter} times the wait"));
     let explains = respond
         .explain_header
-        .then(|| "upstreams and access logs are told what it decides".to_owned());
+        .then(|| "its decisions are visible to upstreams and access logs".to_owned());
     [headers, jitter, explains].into_iter().flatten().collect()
 }

@@ -1,10 +1,10 @@
-//! What stands out of a bucket besides its level: a ban, a penalty to come, an override.
+//! Remarkable properties of a bucket besides its level: a ban, a pending penalty, an override.
 
 use loudou_api::{BanBy, BanView, BucketView};
 
 use crate::text::humanise;
 
-/// What imposed a ban.
+/// The origin of a ban.
 pub(crate) const fn imposed(by: BanBy) -> &'static str {
     match by {
         BanBy::Operator => "by an operator",
@@ -17,16 +17,16 @@ pub(crate) const fn imposed(by: BanBy) -> &'static str {
 pub(crate) fn banned(ban: &BanView, now_ns: Option<u64>) -> String {
     let left = match (ban.until_ns, now_ns) {
         (None, _) if ban.by == BanBy::Override => String::new(),
-        (None, _) => ", until somebody lifts it".to_owned(),
-        (Some(_), None) => ", for a time".to_owned(),
+        (None, _) => " until unbanned".to_owned(),
+        (Some(_), None) => " temporarily".to_owned(),
         (Some(until), Some(now)) => {
-            format!(", for {} more", humanise(until.saturating_sub(now)))
+            format!(" for {} more", humanise(until.saturating_sub(now)))
         }
     };
     format!("banned {}{left}", imposed(ban.by))
 }
 
-/// A line for each.
+/// The properties, one line each.
 pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(ban) = &bucket.ban {
@@ -34,9 +34,9 @@ pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String
     }
     match bucket.penalties {
         0 => {}
-        1 => lines.push("a penalty is not forgotten: the next ban may be longer".to_owned()),
+        1 => lines.push("1 penalty still counts: the next ban may be longer".to_owned()),
         count => lines.push(format!(
-            "{count} penalties are not forgotten: the next ban may be longer"
+            "{count} penalties still count: the next ban may be longer"
         )),
     }
     match bucket.strikes {
@@ -44,8 +44,8 @@ pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String
         1 => lines.push("1 refusal counts towards a ban".to_owned()),
         count => lines.push(format!("{count} refusals count towards a ban")),
     }
-    if let Some(own) = &bucket.own {
-        let (pattern, gives) = (&own.pattern, own.gives.name());
+    if let Some(entry) = &bucket.own {
+        let (pattern, gives) = (&entry.pattern, entry.gives.name());
         lines.push(format!("override of {pattern}: {gives}"));
     }
     lines

@@ -1,4 +1,4 @@
-//! What becomes of single keys, in words: overrides, and penalties for being refused too often.
+//! Exceptions for single keys, in words: overrides, and penalties for too many refusals.
 
 use loudou_limiter::Penalty;
 use loudou_rules::config::{phrase, scaled};
@@ -7,16 +7,16 @@ use loudou_rules::rule::{Override, Rule};
 use super::list::list;
 use super::short;
 
-/// How many overrides are told of.
+/// The number of overrides that are listed.
 const TOLD: usize = 8;
 
-/// What some keys get instead, one sentence each.
+/// The overrides of a rule, one sentence each.
 pub(super) fn overrides(rule: &Rule) -> Vec<String> {
     let mut lines: Vec<String> = rule
         .overrides
         .iter()
         .take(TOLD)
-        .map(|(pattern, own)| one(rule, &pattern, own))
+        .map(|(pattern, value)| one(rule, &pattern, value))
         .collect();
     match rule.overrides.len().saturating_sub(TOLD) {
         0 => {}
@@ -26,30 +26,30 @@ pub(super) fn overrides(rule: &Rule) -> Vec<String> {
     lines
 }
 
-fn one(rule: &Rule, pattern: &str, own: &Override) -> String {
-    let who = match pattern.strip_suffix('*') {
+fn one(rule: &Rule, pattern: &str, value: &Override) -> String {
+    let subject = match pattern.strip_suffix('*') {
         None => format!("key {pattern}"),
-        Some("") => "each other key".to_owned(),
-        Some(beginning) => format!("each key that begins with {beginning}"),
+        Some("") => "every other key".to_owned(),
+        Some(beginning) => format!("each key with prefix {beginning}"),
     };
-    match own {
+    match value {
         Override::Scale(scale) => {
             let limits = scaled(&rule.limits, *scale);
             let numbers = limits.map(|limits| format!(": {}", short::of_limits(&limits)));
             let numbers = numbers.unwrap_or_default();
-            format!("{who} may do {scale} times as much{numbers}")
+            format!("{subject} has {scale} times the limits{numbers}")
         }
-        Override::Unlimited => format!("{who} has no limits"),
-        Override::Banned => format!("{who} is banned"),
+        Override::Unlimited => format!("{subject} has no limits"),
+        Override::Banned => format!("{subject} is banned"),
         Override::Limits(limits) => {
-            let phrases = limits.iter().map(|own| phrase(own, &rule.cost));
+            let phrases = limits.iter().map(|limit| phrase(limit, &rule.cost));
             let phrases: Vec<String> = phrases.collect();
-            format!("{who} {}", list(&phrases, "and"))
+            format!("{subject} {}", list(&phrases, "and"))
         }
     }
 }
 
-/// When a key is banned, and for how long.
+/// The condition and the duration of bans by a penalty.
 pub(super) fn penalty(penalty: &Penalty) -> String {
     let Penalty {
         after,
@@ -68,6 +68,6 @@ pub(super) fn penalty(penalty: &Penalty) -> String {
         return first;
     }
     format!(
-        "{first}; each further ban is {factor} times as long, {max} at most, until it was free for {max}"
+        "{first}; each further ban is {factor} times as long, at most {max}, until the key was not banned for {max}"
     )
 }

@@ -1,4 +1,4 @@
-//! Which requests a rule is for, in words.
+//! The requests that a rule matches, in words.
 
 use loudou_rules::rule::{Cidr, Match, MetadataTest, NamedTest, PathMatch, Test};
 
@@ -39,21 +39,21 @@ pub(crate) fn requests(matches: &Match) -> String {
 fn path_words(path: &PathMatch) -> String {
     match path {
         PathMatch::Prefix(path) => format!("to {path} and below"),
-        PathMatch::Exact(path) => format!("to {path} alone"),
+        PathMatch::Exact(path) => format!("to exactly {path}"),
         PathMatch::Suffix(end) => format!("to paths that end with {end}"),
         PathMatch::Template(template) => format!("to {template}"),
         PathMatch::Regex(pattern) => format!("to paths that match {}", pattern.text()),
     }
 }
 
-/// A value that a request has one of: `host example.com`.
+/// A value that a request has once: `host example.com`.
 fn value(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("any {name}"),
         Test::Present(false) => format!("no {name}"),
-        Test::Exact(asked) => format!("{name} {asked}"),
-        Test::Prefix(asked) => format!("a {name} that starts with {asked}"),
-        Test::Suffix(asked) => format!("a {name} that ends with {asked}"),
+        Test::Exact(wanted) => format!("{name} {wanted}"),
+        Test::Prefix(wanted) => format!("a {name} that starts with {wanted}"),
+        Test::Suffix(wanted) => format!("a {name} that ends with {wanted}"),
         Test::Regex(pattern) => format!("a {name} that matches {}", pattern.text()),
     }
 }
@@ -76,14 +76,14 @@ fn tests(matches: &Match) -> Vec<String> {
         .collect()
 }
 
-/// A value that a request may have or not: `with x-plan: free`.
+/// A value that a request may lack: `with x-plan: free`.
 fn with(name: &str, test: &Test) -> String {
     match test {
         Test::Present(true) => format!("with {name}"),
         Test::Present(false) => format!("without {name}"),
-        Test::Exact(asked) => format!("with {name}: {asked}"),
-        Test::Prefix(asked) => format!("with {name}: {asked}…"),
-        Test::Suffix(asked) => format!("with {name}: …{asked}"),
+        Test::Exact(wanted) => format!("with {name}: {wanted}"),
+        Test::Prefix(wanted) => format!("with {name}: {wanted}…"),
+        Test::Suffix(wanted) => format!("with {name}: …{wanted}"),
         Test::Regex(pattern) => format!("with {name} that matches {}", pattern.text()),
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         ] });
         assert_eq!(
             say(&headers),
-            "requests to /a alone with x-plan: free, without x-in and with x-out"
+            "requests to exactly /a with x-plan: free, without x-in and with x-out"
         );
     }
 

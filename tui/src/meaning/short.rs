@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::limit_edit::text;
 
-/// A limit of a rule as it travels: `funnel 15, 30/m`. Reads any algorithm, also one that is newer
-/// than this program.
+/// A limit of a rule in JSON: `funnel 15, 30/m`. Reads any algorithm, including ones newer than this
+/// program.
 pub(crate) fn limit(limit: &Value) -> String {
     let Some(fields) = limit.as_object() else {
         return limit.to_string();
@@ -25,7 +25,7 @@ pub(crate) fn limit(limit: &Value) -> String {
     words
 }
 
-/// The name and the words of each limit of a rule as it travels.
+/// The name and the words of each limit of a rule in JSON.
 pub(crate) fn limits(rule: &Value) -> Vec<(String, String)> {
     let limits = rule.get("limits").and_then(Value::as_array);
     limits
@@ -38,15 +38,15 @@ pub(crate) fn limits(rule: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The limits of a rule as it travels, in even fewer words: `burst 15 at 30/m, steady: fixed_window 1000,
+/// The limits of a rule in JSON, in even fewer words: `burst 15 at 30/m, steady: fixed_window 1000,
 /// window 1d`.
 pub(crate) fn line(rule: &Value) -> String {
     let limits = rule.get("limits").and_then(Value::as_array);
     let each = limits.into_iter().flatten().map(|value| {
-        let said = value.as_object().map(spoken_value).unwrap_or_default();
-        let name = said.get("name").map(text).unwrap_or_default();
-        let is_plain = said.len() == 4;
-        match (said.get("capacity"), said.get("rate")) {
+        let fields = value.as_object().map(spoken_value).unwrap_or_default();
+        let name = fields.get("name").map(text).unwrap_or_default();
+        let is_plain = fields.len() == 4;
+        match (fields.get("capacity"), fields.get("rate")) {
             (Some(capacity), Some(rate)) if is_plain => {
                 format!("{name} {} at {}", text(capacity), text(rate))
             }
@@ -56,33 +56,33 @@ pub(crate) fn line(rule: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What an override gives, as it travels: `scale 10`, `banned`, `burst: funnel 15, 30/m`.
-pub(crate) fn gives(own: &Value) -> String {
-    if let Some(word) = own.as_str() {
+/// The value of an override in JSON: `scale 10`, `banned`, `burst: funnel 15, 30/m`.
+pub(crate) fn gives(value: &Value) -> String {
+    if let Some(word) = value.as_str() {
         return word.to_owned();
     }
-    if let Some(scale) = own.get("scale") {
+    if let Some(scale) = value.get("scale") {
         return format!("scale {scale}");
     }
-    named(own)
+    named(value)
 }
 
-/// Limits of our own version, as [`gives`] has them.
+/// Limits of this version, in the form of [`gives`].
 pub(crate) fn of_limits(limits: &Limits) -> String {
     let limits = serde_json::to_value(limits).unwrap_or_default();
     named(&json!({ "limits": limits }))
 }
 
 /// `burst: funnel 15, 30/m; daily: fixed_window 1000, window 1d`.
-fn named(own: &Value) -> String {
-    let limits = limits(own).into_iter();
+fn named(value: &Value) -> String {
+    let limits = limits(value).into_iter();
     let words: Vec<String> = limits
         .map(|(name, limit)| format!("{name}: {limit}"))
         .collect();
     words.join("; ")
 }
 
-/// The fields of a penalty as it travels: `after 20, within 1m, ban 5m`.
+/// The fields of a penalty in JSON: `after 20, within 1m, ban 5m`.
 pub(crate) fn penalty(penalty: &Value) -> Option<String> {
     let fields = penalty.as_object()?.iter();
     let words: Vec<String> = fields

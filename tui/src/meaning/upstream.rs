@@ -5,11 +5,11 @@ use loudou_store::When;
 
 use crate::text::{counted, humanise};
 
-/// When such a rule applies.
+/// The condition under which such a rule applies.
 pub(super) fn condition(when: &When) -> String {
     format!(
-        "only while an upstream fails: from more than {} errors among its responses in {}, of at least {}, until \
-         there are less than {}",
+        "only while an upstream fails: from more than {} errors within {} (of at least {} responses) until less \
+         than {}",
         tenths(when.over.thousandths()),
         when.within,
         when.least,
@@ -25,7 +25,7 @@ fn tenths(thousandths: u32) -> String {
     }
 }
 
-/// How the upstreams of a rule do, one line each; nothing for a rule that always applies.
+/// The state of the upstreams of a rule, one line each; empty for a rule that always applies.
 pub(crate) fn upstreams(totals: &RuleTotals, now_ns: u64) -> Vec<String> {
     match totals.upstreams.as_deref() {
         None => Vec::new(),
@@ -75,8 +75,8 @@ mod tests {
         };
         assert_eq!(
             condition(&when),
-            "only while an upstream fails: from more than 20 % errors among its responses in 10s, of at least 20, \
-             until there are less than 12.5 %"
+            "only while an upstream fails: from more than 20 % errors within 10s (of at least 20 responses) \
+             until less than 12.5 %"
         );
     }
 

@@ -167,7 +167,7 @@ fn a_ban_counts_down() {
     };
     let before = text(&state);
     assert!(
-        before.contains("banned by the rule's penalty, for 3m50s more"),
+        before.contains("banned by the rule's penalty for 3m50s more"),
         "{before}"
     );
     let now = state.now.saturating_add(Nanos::from_secs(2));

@@ -121,7 +121,7 @@ fn a_restart_is_told_once_with_what_it_took() {
     let mut state = restarted(SIZE);
     // The override of carol has ended anyway.
     let line = "Envoy restarted at 2026-11-21 14:03:14Z: 2 bans, 1 edit, 1 override of the previous \
-                instance are gone";
+                instance are lost";
     assert_eq!(said(&state), line);
     let shown = offer(&state).expect("an offer");
     let banner = "RESTARTED at 14:03:14Z, gone: 2 bans, 1 edit, 1 override - a: apply again";
@@ -145,7 +145,7 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
         panic!("no question")
     };
     assert!(
-        pending.question.ends_with("are gone. Apply again?"),
+        pending.question.ends_with("are lost. Apply again?"),
         "{pending:?}"
     );
     assert_eq!(

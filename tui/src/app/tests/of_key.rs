@@ -91,7 +91,7 @@ fn a_ban_asks_for_how_long_and_why_and_can_be_undone() {
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     assert_eq!((to(&undo), undo.is_undo), (BanTo::Free(None), true));
     answer(&mut state, undo, Some(BanView::default()));
-    assert!(said(&state).contains("undone: mallory is free"));
+    assert!(said(&state).contains("undone: mallory is no longer banned"));
     assert!(state.undos.is_empty());
 }
 
@@ -121,7 +121,7 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
     let Mode::Confirm(pending) = &state.mode else {
         panic!("{:?}", state.mode)
     };
-    assert_eq!(pending.question, "Let mallory free?");
+    assert_eq!(pending.question, "Unban mallory?");
     let change = sending_of(type_keys(&mut state, "<ret>"));
     assert_eq!(to(&change), BanTo::Free(Some(BanBy::Penalty)));
     let ban = |until_s: u64| {
@@ -138,7 +138,7 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
     // One that would be over by now is not put back.
     answer(&mut state, change.clone(), ban(900));
     assert!(type_keys(&mut state, "u").is_empty());
-    assert!(said(&state).contains("nothing is left to undo of: mallory is free"));
+    assert!(said(&state).contains("nothing is left to undo of: mallory is no longer banned"));
     assert!(matches!(state.mode, Mode::Browse));
     // Nothing was lifted: nothing to undo.
     answer(&mut state, change, None);
@@ -161,7 +161,10 @@ fn an_override_is_chosen_shown_and_undone() {
     let Mode::Confirm(pending) = &state.mode else {
         panic!("{:?}", state.mode)
     };
-    assert_eq!(pending.question, "Give mallory 2.5 times as much for 30m?");
+    assert_eq!(
+        pending.question,
+        "Give mallory 2.5 times the limits for 30m?"
+    );
     let numbers = "burst: funnel 38, 75/m; daily: token_bucket 2500, 2500/d";
     assert_eq!(
         pending.detail,

@@ -74,9 +74,9 @@ fn a_ban_that_somebody_changed_since_is_not_lifted_unasked() {
     assert_eq!(
         question(&state),
         (
-            "The ban of mallory was changed since, by an operator. Undo all the same?",
-            "it was: mallory is banned for 10m; yours: banned by an operator, for 9m58s more; \
-             now: banned by an operator, for 1h7m more"
+            "The ban of mallory has since been changed by an operator. Undo anyway?",
+            "change: mallory is banned for 10m; your change: banned by an operator for 9m58s more; \
+             now: banned by an operator for 1h7m more"
                 .to_owned()
         )
     );
@@ -112,7 +112,7 @@ fn a_ban_that_is_over_or_lifted_drops_off_what_can_be_undone() {
     type_keys(&mut state, "u");
     assert_eq!(
         question(&state).0,
-        "The ban of mallory was lifted since. Undo all the same?"
+        "The ban of mallory has since been lifted. Undo anyway?"
     );
 }
 
@@ -123,7 +123,7 @@ fn a_key_banned_anew_since_it_was_let_free() {
     done(&mut state, change, ban(BanBy::Penalty, 1_250), None);
     poll(&mut state, 4, ban(BanBy::Operator, 9_000));
     type_keys(&mut state, "u");
-    let asked = "mallory was banned since, by an operator. Undo all the same?";
+    let asked = "mallory has since been banned by an operator. Undo anyway?";
     assert_eq!(question(&state).0, asked);
 }
 

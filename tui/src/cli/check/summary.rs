@@ -1,4 +1,4 @@
-//! What a valid file says: in words for people, as numbers for programs.
+//! The contents of a valid file: in words for people, as numbers for programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::cli::report::Report;
 use crate::meaning;
 use crate::text::{bytes, escape};
 
-/// What a valid file is.
+/// The contents of a valid file.
 #[derive(Debug)]
 pub(in crate::cli) enum Content {
     Rules(RuleFile),
@@ -25,7 +25,7 @@ pub(in crate::cli) enum Content {
 #[derive(Debug, Serialize)]
 pub(super) struct FileReport {
     file: String,
-    /// Listener, filter and role, in a file of Envoy.
+    /// Listener, filter and role, in an Envoy file.
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     valid: bool,
@@ -43,7 +43,7 @@ struct StoreReport {
     memory_bytes: u64,
     /// The same with the longest keys, all banned.
     memory_bytes_at_most: u64,
-    /// Besides, in each worker.
+    /// In addition, in each worker.
     memory_bytes_per_worker: u64,
 }
 
@@ -51,15 +51,15 @@ struct StoreReport {
 struct RuleReport {
     name: String,
     mode: &'static str,
-    /// Which requests it is for.
+    /// The requests that it matches.
     requests: String,
-    /// What its limits do.
+    /// The effect of its limits.
     meaning: String,
     notes: Vec<String>,
     /// The limits of each key that has a scale.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     scaled: BTreeMap<String, Limits>,
-    /// What one bucket takes, its state included.
+    /// The memory of one bucket, including its state.
     bucket_bytes: usize,
     state_bytes: usize,
 }
@@ -96,7 +96,7 @@ impl StoreReport {
 
 impl RuleReport {
     fn new(rule: &Rule) -> Self {
-        let scaled = |(pattern, own): (_, &_)| match own {
+        let scaled = |(pattern, value): (_, &_)| match value {
             Override::Scale(scale) => Some((pattern, config::scaled(&rule.limits, *scale)?)),
             _ => None,
         };
@@ -113,7 +113,7 @@ impl RuleReport {
     }
 }
 
-/// Prints what a valid file says.
+/// Prints the contents of a valid file.
 pub(super) fn print(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
     match content {
         Content::Rules(file) => rules(name, file, out),
@@ -131,10 +131,10 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{name}: valid: {rules}, {}", count(limits, "limit"))?;
     let Memory { full, most, worker } = size::memory(file);
     let (full, most, worker) = (bytes(full), bytes(most), bytes(worker));
-    writeln!(out, "  store: at most {} buckets", file.store.buckets)?;
+    writeln!(out, "  store: up to {} buckets", file.store.buckets)?;
     writeln!(
         out,
-        "  memory: when full, about {full} shared by all workers (at most {most}), and {worker} per worker"
+        "  memory: about {full} shared by all workers when full (at most {most}), and {worker} per worker"
     )?;
     for rule in &file.rules {
         let requests = meaning::requests(&rule.matches);
@@ -161,13 +161,13 @@ fn admin(name: &str, settings: &AdminSettings, out: &mut dyn Write) -> io::Resul
     if settings.tokens.is_empty() {
         writeln!(
             out,
-            "  no tokens: peers on the loopback may look and change, all others are refused"
+            "  no tokens: clients on the loopback interface may view and edit, all others are refused"
         )?;
     }
     for token in &settings.tokens {
         let may = match token.may {
-            Access::View => "look",
-            Access::Edit => "look and change",
+            Access::View => "view",
+            Access::Edit => "view and edit",
         };
         writeln!(out, "  {} may {may}", token.name)?;
     }

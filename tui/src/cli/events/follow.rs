@@ -1,4 +1,4 @@
-//! `loudou events --follow`: events as they happen, also through restarts of Envoy.
+//! `loudou events --follow`: events as they happen, across restarts of Envoy.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::live::ledger::{Ledger, Look, Lost};
 use crate::live::{Clocks, gone};
 use crate::text::escape;
 
-/// How often events are asked for.
+/// The interval between two polls.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Goes on after the events of a first answer.
+/// Continues after the events of a first answer.
 pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Result<()> {
     let mut following = Following {
         instance: first.instance.clone(),
         seq: first.last_seq,
         ledger: keep(context, client, first)?,
     };
-    // Nobody sends: this is a pause that ends by itself.
+    // Nothing is ever sent: this is a pause that ends with the time-out.
     let (_pause, pause) = channel::<()>();
     let mut waited = Nanos::ZERO;
     loop {
@@ -45,7 +45,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events
             }
             Err(Trouble::Gone(error)) if waited < context.io.patience => {
                 if waited == Nanos::ZERO {
-                    context.note(&format!("{error}\ntrying again until it is back"))?;
+                    context.note(&format!("{error}\nretrying until Envoy is back"))?;
                 }
                 waited = waited.saturating_add(INTERVAL);
             }
@@ -55,7 +55,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events
     }
 }
 
-/// Begins to keep in mind what is live.
+/// Starts a ledger of the live edits, overrides and bans.
 fn keep(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Result<Option<Ledger>> {
     if first.instance.is_empty() {
         return Ok(None);
@@ -63,16 +63,16 @@ fn keep(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Resul
     match collect(client) {
         Ok(live) => Ok(Some(Ledger::new(live))),
         Err(error) => {
-            let what = "what a restart takes will not be told";
+            let what = "losses by a restart will not be reported";
             context.note(&format!("{what}: {}", escape(&error.to_string())))?;
             Ok(None)
         }
     }
 }
 
-/// Why a step did not work.
+/// The reason why a step failed.
 enum Trouble {
-    /// Envoy is not there, or not ready.
+    /// Envoy cannot be reached or is not ready.
     Gone(ClientError),
     Other(anyhow::Error),
 }
@@ -96,7 +96,7 @@ impl From<anyhow::Error> for Trouble {
     }
 }
 
-/// How far events were followed.
+/// The position in the events.
 struct Following {
     instance: String,
     seq: u64,
@@ -104,10 +104,10 @@ struct Following {
 }
 
 impl Following {
-    /// Asks once; whether it was the first time at another process.
+    /// Polls once. True if this was the first poll of a new process.
     fn step(&mut self, context: &mut Context<'_, '_>, client: &Client) -> Result<bool, Trouble> {
         let events = client.events(&self.instance, self.seq)?;
-        // A smaller number than before, from one that names no process, means that it counts anew.
+        // A smaller number than before, from a filter that names no process, means that it restarted counting.
         if events.last_seq < self.seq && !events.restarted {
             self.seq = 0;
             return Ok(false);
@@ -116,7 +116,7 @@ impl Following {
         let mut again = None;
         if let Some(mut ledger) = self.ledger.take() {
             let looked = look(&mut ledger, client, &events, restarted);
-            // Envoy is asked once more for what could not be read; nothing is told twice.
+            // The next poll reads again what could not be read; nothing is printed twice.
             again = ledger.lost().filter(|_| looked.is_ok()).cloned();
             if looked.is_ok() {
                 ledger.forget();
@@ -125,7 +125,7 @@ impl Following {
             looked?;
         }
         if restarted {
-            tell(context, &events, again.as_ref())?;
+            report_restart(context, &events, again.as_ref())?;
         }
         show(context, &events, false)?;
         self.seq = events.last_seq;
@@ -134,7 +134,7 @@ impl Following {
     }
 }
 
-/// Takes in what events tell, and reads rules anew where they may have changed.
+/// Records the events in the ledger, and reads the rules again if they may have changed.
 fn look(
     ledger: &mut Ledger,
     client: &Client,
@@ -175,8 +175,12 @@ fn look(
     Ok(())
 }
 
-/// Says that Envoy restarted, what is gone with that, and how it is applied again.
-fn tell(context: &mut Context<'_, '_>, events: &Events, lost: Option<&Lost>) -> Result<()> {
+/// Reports that Envoy restarted, what was lost, and the command that applies it again.
+fn report_restart(
+    context: &mut Context<'_, '_>,
+    events: &Events,
+    lost: Option<&Lost>,
+) -> Result<()> {
     let Some(lost) = lost.filter(|lost| lost.items().len() > 0) else {
         let text = gone(std::iter::empty(), events.started_unix_ms);
         return Ok(context.note(&text)?);
@@ -188,7 +192,7 @@ fn tell(context: &mut Context<'_, '_>, events: &Events, lost: Option<&Lost>) -> 
     let url = escape(&context.global.url);
     let line = lost.line();
     context.note(&format!(
-        "{line}\nto apply them again:\n\nloudou --url {url} import - <<'END'\n{text}END\n"
+        "{line}\nto apply them again, run:\n\nloudou --url {url} import - <<'END'\n{text}END\n"
     ))?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, json_list};
 use crate::text::date;
 
-/// Whether events are of another process than `instance`, if that is known.
+/// True if the events are known to come from a process other than `instance`.
 pub(super) fn is_other(events: &Events, instance: &str) -> bool {
     events.restarted || (!instance.is_empty() && events.instance != *instance)
 }
@@ -28,7 +28,7 @@ pub(super) fn show(context: &mut Context<'_, '_>, events: &Events, first: bool) 
     Ok(())
 }
 
-/// Prints events; the heading only `first`.
+/// Prints events, with the heading only if `first`.
 fn print(
     events: &Events,
     first: bool,
@@ -52,7 +52,7 @@ fn table(events: &[Event]) -> TextTable {
         ("RULE", Set::Left),
         ("KEY", Set::Shrink),
         ("BY", Set::Left),
-        ("WHAT", Set::Shrink),
+        ("DETAIL", Set::Shrink),
         ("REASON", Set::Shrink),
     ]);
     for event in events {

@@ -10,10 +10,10 @@ use crate::cli::table::{Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
 use crate::text::escape;
 
-/// How far the lines of a block stand in.
+/// The indentation of the lines of a block.
 const INDENT: &str = "    ";
 
-/// What the request is called: `POST /reply`.
+/// The title of the request: `POST /reply`.
 pub(super) fn title(sample: &Value) -> String {
     let text = |name: &str, default: &'static str| {
         let text = sample.get(name).and_then(Value::as_str);
@@ -22,7 +22,7 @@ pub(super) fn title(sample: &Value) -> String {
     format!("{} {}", text("method", "GET"), text("path", "/"))
 }
 
-/// The verdict, and then what each rule says.
+/// Prints the verdict, then the outcome of each rule.
 pub(super) fn print(
     answer: &ExplainAnswer,
     title: &str,
@@ -33,16 +33,16 @@ pub(super) fn print(
     writeln!(out, "{}", headline(answer.verdict, false, &verdict, style))?;
     for rule in &answer.rules {
         writeln!(out)?;
-        let said = format!("{} {}", rule.rule, words::says(rule, answer));
+        let line = format!("{} {}", rule.rule, words::outcome(rule, answer));
         let is_shadow = rule.mode == "shadow";
-        writeln!(out, "{}", headline(rule.says, is_shadow, &said, style))?;
+        writeln!(out, "{}", headline(rule.says, is_shadow, &line, style))?;
         block(rule).print_rows(out, style)?;
         limits(rule, style).print_rows(out, style)?;
     }
     Ok(())
 }
 
-/// A sentence behind its mark, in the colour of what it says.
+/// A sentence after its mark, in the colour of the outcome.
 fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
     let (mark, paint) = match says {
         Says::Admit => ("✓ ", Paint::Heading),
@@ -54,19 +54,22 @@ fn headline(says: Says, is_shadow: bool, text: &str, style: Style) -> String {
         }
         Says::Unknown => ("? ", Paint::Warn),
     };
-    // The words say what the mark says.
+    // The words repeat the meaning of the mark.
     let mark = if style.ascii { "" } else { mark };
     paint.on(&format!("{mark}{}", escape(text)), style)
 }
 
-/// Why a rule is not for the request, or which bucket it goes to.
+/// The reason why a rule does not match the request, or the bucket that it selects.
 fn block(rule: &ExplainedRule) -> TextTable {
     let mut table = TextTable::new(&[("", Set::Left), ("", Set::Left)]);
     let mut row = |name: &str, value: String| {
         table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
     };
     for part in rule.failing.iter().chain(&rule.missing) {
-        row(&part.place, format!("asks for {}", words::asked(part)));
+        row(
+            &part.place,
+            format!("requires {}", words::requirement(part)),
+        );
         if part.place.starts_with("match.") {
             row("found", words::found(part));
         }
@@ -82,7 +85,7 @@ fn block(rule: &ExplainedRule) -> TextTable {
     }
     if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
         let odd = if rule.invalid_cost {
-            ", the default: the request names none that is a whole number from 1"
+            ", the default: the request has no cost that is a whole number from 1"
         } else {
             ""
         };
@@ -105,7 +108,7 @@ fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
             format!("{INDENT}{}", now.name).into(),
             bar(part, whole, style).into(),
             format!("{}/{} left", now.remaining, now.capacity).into(),
-            // What limits say of a banned key does not count.
+            // The limits of a banned key do not decide.
             if rule.ban.is_some() {
                 String::from(" ").into()
             } else {
@@ -116,7 +119,7 @@ fn limits(rule: &ExplainedRule, style: Style) -> TextTable {
     table
 }
 
-/// One record for each limit, and one for a rule without.
+/// Prints one record for each limit, and one for a rule without limits.
 pub(super) fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,mode,says,overruled,behind,error,place,asked,found,key,cost,unlimited,\
                    banned,ban_lasts_ns,limit,algorithm,capacity,rate,used,remaining,limit_says,remaining_after,wait_ns,retry_after_ns,\

@@ -1,4 +1,4 @@
-//! What rules say of a request, and what they ask of one, in words.
+//! Outcomes of rules, and the parts that they require of a request, in words.
 
 use loudou_api::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 use loudou_rules::config::parse_rule;
@@ -8,10 +8,10 @@ use crate::cli::words;
 use crate::meaning;
 use crate::text::humanise;
 
-/// The place of what must not hold.
+/// The place of a condition that must not hold.
 const NOT: &str = "match.not";
 
-/// The verdict of all rules together, on what `title` names.
+/// The verdict of all rules together on the request `title`.
 pub(super) fn verdict(answer: &ExplainAnswer, title: &str) -> String {
     let has_say = |rule: &ExplainedRule| matches!(rule.says, Says::Admit | Says::Hold);
     match answer.verdict {
@@ -22,19 +22,19 @@ pub(super) fn verdict(answer: &ExplainAnswer, title: &str) -> String {
             format!("{title} is refused by {by}{why}")
         }
         Says::Hold => format!(
-            "{title} is held for {}, and then admitted",
+            "{title} is held for {}, then admitted",
             humanise(answer.wait_ns)
         ),
         Says::Admit if answer.rules.iter().any(has_say) => format!("{title} is admitted"),
-        Says::Admit => format!("{title} is admitted: no rule has anything to say"),
-        _ => format!("of {title} is said what this loudou does not know; see --output json"),
+        Says::Admit => format!("{title} is admitted: no rule applies"),
+        _ => format!("{title} has a verdict that this loudou does not know; see --output json"),
     }
 }
 
-/// Why a rule refuses, and until when.
+/// The reason why a rule refuses, and its end.
 fn refusal(rule: &ExplainedRule) -> Option<String> {
     if rule.missing.is_some() && rule.key.is_none() {
-        return Some(": it has no key".to_owned());
+        return Some(": the request has no key".to_owned());
     }
     if let Some(error) = &rule.error {
         return Some(format!(": {error}"));
@@ -46,34 +46,34 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
     Some(again(limit, rule.cost).map_or_else(String::new, |when| format!("; {when}")))
 }
 
-/// How long a ban lasts.
+/// The remaining time of a ban.
 pub(super) fn lasts(ban: &ExplainedBan) -> String {
     ban.lasts_ns.map_or_else(
-        || "without an end".to_owned(),
+        || "permanently".to_owned(),
         |wait| format!("for {}", humanise(wait)),
     )
 }
 
-/// When the same request would pass.
+/// The time after which the same request would pass.
 fn again(limit: &ExplainedLimit, cost: Option<u64>) -> Option<String> {
     let now = &limit.now;
     match now.retry_after_ns {
-        Some(wait) => Some(format!("the same passes in {}", humanise(wait))),
+        Some(wait) => Some(format!("the same request passes in {}", humanise(wait))),
         None if cost.is_some_and(|cost| cost > now.capacity) => {
-            Some(format!("it costs more than {} holds", now.name))
+            Some(format!("its cost exceeds the capacity of {}", now.name))
         }
         None => None,
     }
 }
 
-/// What a rule says, behind its name.
-pub(super) fn says(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
-    let behind = rule.behind.as_deref().unwrap_or("another rule");
+/// The outcome of a rule, to follow its name.
+pub(super) fn outcome(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
+    let earlier = rule.behind.as_deref().unwrap_or("another rule");
     let is_shadow = rule.mode == "shadow";
-    let mut said = match rule.says {
+    let mut outcome = match rule.says {
         Says::Admit if rule.overruled => {
             let by = answer.refused_by.as_deref().unwrap_or("another rule");
-            format!("admits, but {by} refuses: nothing is taken")
+            format!("admits, but {by} refuses, so nothing is taken")
         }
         Says::Admit => "admits".to_owned(),
         Says::Hold => {
@@ -83,26 +83,28 @@ pub(super) fn says(rule: &ExplainedRule, answer: &ExplainAnswer) -> String {
         Says::Refuse if is_shadow => "would refuse".to_owned(),
         Says::Refuse => "refuses".to_owned(),
         Says::Skip => "does not apply: the request has no key".to_owned(),
-        Says::NoMatch => "is for other requests".to_owned(),
+        Says::NoMatch => "does not match".to_owned(),
         Says::NotNow => {
-            "does not apply now: by its `when`, no upstream that --cluster names fails".to_owned()
+            "does not apply now: `when` requires a failing upstream (see --cluster)".to_owned()
         }
         Says::Off => "is off".to_owned(),
-        Says::Stopped => format!("is not asked: {behind} is the last one for this request"),
-        Says::NotAsked => format!("is not asked: {behind} has refused"),
-        Says::Unknown => "says what this loudou does not know; see --output json".to_owned(),
+        Says::Stopped => format!("was skipped: {earlier} is the last rule for this request"),
+        Says::NotAsked => format!("was skipped: {earlier} refused"),
+        Says::Unknown => {
+            "has an outcome that this loudou does not know; see --output json".to_owned()
+        }
     };
     if is_shadow {
-        said.push_str(" (shadow: it does not count)");
+        outcome.push_str(" (shadow: not enforced)");
     }
     if let Some(error) = &rule.error {
-        said.push_str(": ");
-        said.push_str(error);
+        outcome.push_str(": ");
+        outcome.push_str(error);
     }
-    said
+    outcome
 }
 
-/// What a limit says of the request, and what it would have left.
+/// The outcome of a limit, and the units that it would have left.
 pub(super) fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     let left = limit.remaining;
     match limit.says {
@@ -115,45 +117,45 @@ pub(super) fn limit(limit: &ExplainedLimit, cost: Option<u64>) -> String {
     }
 }
 
-/// What a part of a rule asks for: `requests with x-plan: free`, `header x-user-id`.
-pub(super) fn asked(part: &UnmetPart) -> String {
+/// The requirement of a part of a rule: `requests with x-plan: free`, `header x-user-id`.
+pub(super) fn requirement(part: &UnmetPart) -> String {
     if part.place.starts_with("key[") {
         return words::key(&json!({ "key": [part.asked] }));
     }
-    let asked = matches(part).and_then(|matches| {
+    let required = matches(part).and_then(|matches| {
         let limits = json!([{ "algorithm": "concurrency", "capacity": 1 }]);
         let rule = json!({ "name": "r", "key": [], "limits": limits, "match": matches });
         let rule = parse_rule(&rule).ok()?;
         Some(meaning::requests(&rule.matches))
     });
-    // A newer server may ask for what this program cannot read.
-    let asked = asked.unwrap_or_else(|| part.asked.to_string());
+    // A newer server may have requirements that this program cannot read.
+    let required = required.unwrap_or_else(|| part.asked.to_string());
     if part.place == NOT {
-        format!("anything but {asked}")
+        format!("anything but {required}")
     } else {
-        asked
+        required
     }
 }
 
-/// The match that has this part alone; of `not`, what must not hold.
+/// A match with this part only; for `not`, the condition that must not hold.
 fn matches(part: &UnmetPart) -> Option<Value> {
     let place = part.place.strip_prefix("match.")?;
     if place == "not" {
         return Some(part.asked.clone());
     }
-    let (name, asked) = match place.split_once('[') {
+    let (name, required) = match place.split_once('[') {
         Some((list, _)) => (list, json!([part.asked])),
         None => (place, part.asked.clone()),
     };
-    Some(Value::Object(Map::from_iter([(name.to_owned(), asked)])))
+    Some(Value::Object(Map::from_iter([(name.to_owned(), required)])))
 }
 
-/// What a request has where a part of a rule asks for something.
+/// The value in the request that a part of a rule was compared with.
 pub(super) fn found(part: &UnmetPart) -> String {
     match part.found.as_deref() {
-        None if part.place == NOT => "such a request".to_owned(),
+        None if part.place == NOT => "a request that matches".to_owned(),
         None => "nothing".to_owned(),
-        Some("") => "an empty text".to_owned(),
+        Some("") => "an empty string".to_owned(),
         Some(found) => found.to_owned(),
     }
 }

@@ -57,8 +57,12 @@ fn counts(
         .iter()
         .filter(|rule| !has(&first.rules, &rule.rule));
     for rule in first.rules.iter().chain(added) {
-        let find =
-            |side: &SideSummary| side.rules.iter().find(|own| own.rule == rule.rule).cloned();
+        let find = |side: &SideSummary| {
+            side.rules
+                .iter()
+                .find(|other| other.rule == rule.rule)
+                .cloned()
+        };
         rule_rows(
             &rule.rule,
             find(first).as_ref(),
@@ -72,7 +76,7 @@ fn counts(
 fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table: &mut TextTable) {
     type Count = fn(&RuleSummary) -> u64;
     let counts: [(&str, Count); 8] = [
-        ("asked", |rule| rule.matched),
+        ("matched", |rule| rule.matched),
         ("held", |rule| rule.held),
         ("refused", |rule| rule.refused),
         ("overruled", |rule| rule.overruled),
@@ -83,13 +87,13 @@ fn rule_rows(name: &str, a: Option<&RuleSummary>, b: Option<&RuleSummary>, table
     ];
     for (what, count) in counts {
         let (a, b) = (a.map(count), b.map(count));
-        if what == "asked" || a.unwrap_or(0) > 0 || b.unwrap_or(0) > 0 {
+        if what == "matched" || a.unwrap_or(0) > 0 || b.unwrap_or(0) > 0 {
             table.row(row(name, what, a, b));
         }
     }
 }
 
-/// A line; a rule that a file does not have has `-` there.
+/// A row; `-` stands for a rule that one of the files does not have.
 fn row(rule: &str, what: &str, a: Option<u64>, b: Option<u64>) -> Vec<Cell> {
     let number = |n: Option<u64>| Cell::from(n.map(|n| n.to_string()));
     let (was, is) = (a.unwrap_or(0), b.unwrap_or(0));
@@ -110,7 +114,7 @@ fn row(rule: &str, what: &str, a: Option<u64>, b: Option<u64>) -> Vec<Cell> {
 
 fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     if changes.changed == 0 {
-        return writeln!(out, "\nevery request gets the same verdict");
+        return writeln!(out, "\nevery request has the same verdict");
     }
     let kinds = [
         ("admitted by A and refused by B", changes.admit_refuse),
@@ -121,7 +125,7 @@ fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::R
         ("refused by A and held by B", changes.refuse_hold),
     ];
     let requests = counted(changes.changed, "request");
-    writeln!(out, "\nanother verdict for {requests}")?;
+    writeln!(out, "\nverdict changed for {requests}")?;
     for (name, count) in kinds.into_iter().filter(|(_, count)| *count > 0) {
         writeln!(out, "  {count} {name}")?;
     }
@@ -131,7 +135,7 @@ fn changes(changes: &ChangesSummary, out: &mut dyn Write, style: Style) -> io::R
     let exact = if changes.exact {
         ""
     } else {
-        "; ~ is at most so many too few"
+        "; ~ is the largest possible undercount"
     };
     writeln!(out, "\nmost changed keys{exact}")?;
     let mut columns = vec![
@@ -164,10 +168,7 @@ fn store(first: &SideSummary, second: &SideSummary, out: &mut dyn Write) -> io::
         let store = side.store;
         let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
         if idle + lossy > 0 {
-            writeln!(
-                out,
-                "\nevicted, {name}: {idle} idle, {lossy} with something taken"
-            )?;
+            writeln!(out, "\nevicted, {name}: {idle} idle, {lossy} in use")?;
         }
     }
     Ok(())

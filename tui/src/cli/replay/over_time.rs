@@ -8,12 +8,12 @@ use super::plot::{self, Axis};
 use crate::cli::world::Style;
 use crate::text::{date, humanise};
 
-/// From here on an instant is one of the calendar, after 1973.
+/// Instants from here on are calendar time (after 1973).
 const CALENDAR_NS: u64 = 100_000_000_000_000_000;
-/// How wide what is not a table is at most.
+/// The maximum width of output other than tables.
 pub(super) const WIDEST: usize = 78;
 
-/// Refusals over time, of one rule file or of several on the same scale.
+/// Prints refusals over time, of one rule file or of several on the same scale.
 pub(super) fn print(
     sides: &[(&str, &TimelineSummary)],
     out: &mut dyn Write,

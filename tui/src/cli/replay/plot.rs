@@ -6,24 +6,24 @@ use crate::cli::world::Style;
 use crate::draw::bars;
 use crate::num::count;
 
-/// How many lines a plot has.
+/// The number of lines of a plot.
 const LINES: u16 = 5;
-/// How many cells the numbers at the left take, and the axis beside them.
+/// The number of cells of the labels on the left, including the axis.
 const MARGIN: usize = 10;
 
-/// What stands below a plot.
+/// The labels below a plot.
 pub(super) struct Axis {
     pub(super) from: String,
     pub(super) to: String,
 }
 
-/// How many values share a column where `width` columns are to be filled.
+/// The number of values per column, to fill `width` columns.
 pub(super) fn each(values: &[u64], width: usize) -> u64 {
     let room = width.saturating_sub(MARGIN).max(1);
     count(values.len().div_ceil(room).max(1))
 }
 
-/// Prints a plot of `values`, whose scale goes to `highest` if that is more than they need.
+/// Prints a plot of `values`; its scale ends at `highest` if that exceeds the largest value.
 pub(super) fn print(
     values: &[u64],
     highest: Option<u64>,
@@ -64,7 +64,7 @@ pub(super) fn print(
     writeln!(out, "{:>10}{from}{}{to}", "", " ".repeat(gap))
 }
 
-/// The cell of the column for `n` of `most` in the line `row`, counted from below.
+/// The cell in line `row`, counted from below, of the column for `n` of `most`.
 fn cell(n: u64, most: u64, row: u16, style: Style) -> char {
     let eighths = bars::filled(n, most, LINES, style.ascii);
     bars::rising(bars::in_cell(eighths, row), style.ascii)

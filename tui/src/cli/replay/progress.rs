@@ -8,14 +8,14 @@ use crate::clock::Clock;
 use crate::num::{float, whole};
 use crate::text::{self, humanise};
 
-/// Nothing is shown of what is done sooner.
+/// The bar appears only after this time.
 const PATIENCE_NS: u64 = 300_000_000;
 const BETWEEN_NS: u64 = 100_000_000;
 
-/// How far a run is. It takes one line of the terminal, and leaves none.
+/// The progress of a run. It takes one line of the terminal and removes it at the end.
 pub(super) struct Progress<'a> {
     err: &'a mut dyn Write,
-    /// The bytes there are, where that is known.
+    /// The total number of bytes, if known.
     total: Option<u64>,
     style: Style,
     clock: Clock,
@@ -35,7 +35,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Shows the bytes and requests so far, unless that was done just now.
+    /// Shows the bytes and requests so far, unless they were shown a moment ago.
     pub(super) fn show(&mut self, bytes: u64, requests: u64) -> io::Result<()> {
         let now_ns = self.clock.now().get();
         if now_ns < self.next_ns {
@@ -44,14 +44,14 @@ impl<'a> Progress<'a> {
         self.next_ns = now_ns.saturating_add(BETWEEN_NS);
         self.shown = true;
         let line = line(bytes, self.total, requests, now_ns, self.style);
-        // A line that is full would go on in the next one.
+        // A full line would wrap into the next one.
         let room = self.style.width.unwrap_or(usize::MAX).saturating_sub(1);
         let line = self.style.fit(&line, room);
         write!(self.err, "\r{line}\u{1b}[K")?;
         self.err.flush()
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(self) -> io::Result<()> {
         if self.shown {
             write!(self.err, "\r\u{1b}[K")?;

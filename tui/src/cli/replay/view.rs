@@ -11,9 +11,9 @@ use crate::cli::table::{Cell, Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
 use crate::text::{counted, escape, humanise};
 
-/// From here on the rules are shown with all columns.
+/// The minimum width that shows rules with all columns.
 const WIDE: usize = 76;
-/// How far notes are indented.
+/// The indentation of notes.
 const MARGIN: usize = 6;
 
 pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
@@ -25,7 +25,7 @@ pub(super) fn print(summary: &RunSummary, out: &mut dyn Write, style: Style) -> 
     notes(summary, out, style)
 }
 
-/// What was read.
+/// Prints the trace, its format and its length.
 fn heading(trace: &Trace, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let span = trace.last_ns.zip(trace.first_ns);
     let span = span.map(|(last, first)| format!(" in {}", humanise(last.saturating_sub(first))));
@@ -40,7 +40,7 @@ fn heading(trace: &Trace, out: &mut dyn Write, style: Style) -> io::Result<()> {
     writeln!(out, "{}", Paint::Heading.on(&line, style))?;
     if trace.edits > 0 {
         let edits = counted(trace.edits, "edit");
-        writeln!(out, "  {edits} of rules on the way")?;
+        writeln!(out, "  {edits} of rules during the trace")?;
     }
     writeln!(out)
 }
@@ -67,22 +67,22 @@ fn one(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()> 
 fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result<()> {
     type Count = fn(&RuleSummary) -> u64;
     let counts: [(&'static str, Count, Paint); 9] = [
-        ("ASKED", |rule| rule.matched, Paint::Plain),
+        ("MATCHED", |rule| rule.matched, Paint::Plain),
         ("ADMITTED", |rule| rule.admitted, Paint::Plain),
         ("HELD", |rule| rule.held, Paint::Warn),
         ("REFUSED", |rule| rule.refused, Paint::Bad),
         ("OVERRULED", |rule| rule.overruled, Paint::Plain),
         ("SHADOW HELD", |rule| rule.shadow_held, Paint::Warn),
-        ("IN SHADOW", |rule| rule.shadow_refused, Paint::Warn),
+        ("SHADOW", |rule| rule.shadow_refused, Paint::Warn),
         ("SKIPPED", |rule| rule.skipped, Paint::Warn),
         ("GAVE UP", |rule| rule.gave_up, Paint::Bad),
     ];
-    // The others only where there is something to say.
+    // The other columns appear only if they are not all zero.
     let is_shown = |(index, (_, count, _)): &(usize, (&'static str, Count, Paint))| {
         *index < 2 || *index == 3 || rules.iter().any(|rule| count(rule) > 0)
     };
     let shown: Vec<_> = counts.into_iter().enumerate().filter(is_shown).collect();
-    // Where it is narrow, what can be told from the rest goes.
+    // A narrow table omits the columns that follow from others.
     let is_wide = style.width.is_none_or(|width| width >= WIDE);
     let mut columns = vec![("RULE", Set::Shrink)];
     columns.extend(is_wide.then_some(("MODE", Set::Left)));
@@ -97,9 +97,9 @@ fn rules(rules: &[RuleSummary], out: &mut dyn Write, style: Style) -> io::Result
             let paint = if count > 0 { *paint } else { Paint::Plain };
             row.push(Cell::from(count).paint(paint));
         }
-        let asked = rule.matched.saturating_sub(rule.skipped);
+        let decided = rule.matched.saturating_sub(rule.skipped);
         let refused = rule.refused + rule.shadow_refused;
-        row.extend(is_wide.then(|| share(refused, asked).into()));
+        row.extend(is_wide.then(|| share(refused, decided).into()));
         table.row(row);
     }
     table.print(out, style)
@@ -114,7 +114,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
         format!("most refused, of {}", counted(keys.keys, "key"))
     } else {
         format!(
-            "most refused, of more than {} keys; ~ is at most so many too many",
+            "most refused, of more than {} keys; ~ is the largest possible overcount",
             keys.keys
         )
     };
@@ -126,7 +126,7 @@ fn refused_keys(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Re
     ];
     let is_shadow = keys.most.iter().any(|key| key.shadow_refused > 0);
     if is_shadow {
-        columns.push(("IN SHADOW", Set::Right));
+        columns.push(("SHADOW", Set::Right));
     }
     if !keys.exact {
         columns.push(("~", Set::Right));
@@ -157,7 +157,7 @@ fn waits(side: &SideSummary, out: &mut dyn Write, style: Style) -> io::Result<()
     let (mean, longest) = (humanise(waits.mean_ns), humanise(waits.longest_ns));
     writeln!(
         out,
-        "\n{} held, for {mean} on average and {longest} at most",
+        "\n{} held; average {mean}, longest {longest}",
         waits.held
     )?;
     let most = waits.steps.iter().map(|step| step.held).max().unwrap_or(0);
@@ -175,15 +175,15 @@ fn store(side: &SideSummary, out: &mut dyn Write) -> io::Result<()> {
     let (idle, lossy) = (store.evicted_lossless, store.evicted_lossy);
     let created = store.created.saturating_add(idle).saturating_add(lossy);
     let created = counted(created, "bucket");
-    writeln!(out, "\n{created} created, room for {}", store.buckets)?;
+    writeln!(out, "\n{created} created; capacity {}", store.buckets)?;
     match (idle, lossy) {
         (0, 0) => Ok(()),
         (idle, 0) => writeln!(out, "evicted: {idle} idle"),
-        (idle, lossy) => writeln!(out, "evicted: {idle} idle, {lossy} with something taken"),
+        (idle, lossy) => writeln!(out, "evicted: {idle} idle, {lossy} in use"),
     }
 }
 
-/// What to know, and what could not be read.
+/// Prints notes and invalid lines.
 fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let trace = &summary.trace;
     for note in &summary.notes {
@@ -192,7 +192,7 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
     if trace.steps_back > 0 {
         let most = humanise(trace.longest_step_back_ns);
         let note = format!(
-            "{} earlier than a line before, by {most} at most: that counts as no time passed",
+            "{} out of order, by at most {most}: treated as if no time had passed",
             counted(trace.steps_back, "line")
         );
         print_note(&note, out, style)?;
@@ -212,7 +212,7 @@ fn notes(summary: &RunSummary, out: &mut dyn Write, style: Style) -> io::Result<
     Ok(())
 }
 
-/// A note, which may take several lines.
+/// Prints a note, which may take several lines.
 fn print_note(note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let width = style.width.unwrap_or(WIDEST).clamp(MARGIN * 2, WIDEST);
     let room = u16::try_from(width.saturating_sub(MARGIN)).unwrap_or(u16::MAX);
@@ -225,15 +225,15 @@ fn print_note(note: &str, out: &mut dyn Write, style: Style) -> io::Result<()> {
     Ok(())
 }
 
-/// How many lines could not be read.
+/// The number of invalid lines, in words.
 pub(super) fn bad_lines(count: u64) -> String {
     match count {
-        1 => "1 bad line was passed over:".to_owned(),
-        _ => format!("{count} bad lines were passed over, the first of them:"),
+        1 => "1 invalid line was skipped:".to_owned(),
+        _ => format!("{count} invalid lines were skipped; the first ones:"),
     }
 }
 
-/// A share of a hundred. What is not nothing and not all is never said to be.
+/// A percentage. It shows 0 or 100 only if exact.
 pub(super) fn share(part: u64, whole: u64) -> String {
     let tenths = u128::from(part) * 1_000;
     let tenths = tenths.checked_div(u128::from(whole)).unwrap_or(0);

@@ -63,7 +63,7 @@ fn check(text: &str, options: &str) -> Ran {
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     assert_snapshot!("check_yaml", check(THREE_YAML, "").seen());
     assert_snapshot!("check_json", check(THREE_JSON, "").seen());
     assert_snapshot!("check_yaml_csv", check(THREE_YAML, "-o csv").seen());
@@ -85,7 +85,7 @@ fn the_text_of_a_problem_is_that_of_the_filter() {
 }
 
 #[test]
-fn a_good_file_is_said_in_words() {
+fn a_valid_file_is_described_in_words() {
     assert_snapshot!("check_good", check(GOOD, "").seen());
     assert_snapshot!("check_good_json", check(GOOD, "-o json").seen());
     assert_snapshot!("check_good_jsonl", check(GOOD, "-o jsonl").seen());
@@ -94,16 +94,16 @@ fn a_good_file_is_said_in_words() {
 
 /// Every algorithm with its options, and every warning.
 #[test]
-fn every_algorithm_has_its_words() {
+fn every_algorithm_is_described() {
     assert_snapshot!("check_every", check(include_str!("every.yaml"), "").seen());
 }
 
-/// Programs read what a scale comes to, too.
+/// The JSON output has the scaled limits too.
 #[test]
-fn the_numbers_of_a_scale_are_told() {
-    let told = check(include_str!("every.yaml"), "-o json").out;
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let files = told.as_array().cloned().unwrap_or_else(|| vec![told]);
+fn scaled_numbers_are_printed() {
+    let printed = check(include_str!("every.yaml"), "-o json").out;
+    let printed: Value = serde_json::from_str(&printed).expect("JSON");
+    let files = printed.as_array().cloned().unwrap_or_else(|| vec![printed]);
     let rules = files[0]["rules"].as_array().expect("rules");
     let scaled: Vec<_> = rules.iter().filter_map(|rule| rule.get("scaled")).collect();
     let alice =
@@ -126,7 +126,7 @@ fn admin_configurations_are_checked_too() {
 }
 
 #[test]
-fn a_warning_alone_leaves_a_file_valid() {
+fn warnings_leave_a_file_valid() {
     let text = GOOD.replace("cost: 2", "cost: 200");
     assert_snapshot!("check_warning", check(&text, "").seen());
 }
@@ -165,7 +165,7 @@ fn files_are_named_and_all_are_checked() {
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn a_missing_file() {
     assert_snapshot!(
         "check_missing",
         Loudou::default().run("check no/such/file.yaml").seen()
@@ -189,7 +189,7 @@ fn the_published_schema_is_the_printed_one() {
     );
 }
 
-/// So are the tables of fields.
+/// The tables of fields are published too.
 #[test]
 fn the_published_fields_are_the_printed_ones() {
     const BEGIN: &str = "<!-- begin: loudou schema --markdown -->\n\n";
@@ -223,9 +223,9 @@ fn the_examples_of_envoy_pass_without_a_warning() {
         let file = file.display();
         let ran = Loudou::default().run(&format!("check {file} -o json"));
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{file}: {}", ran.out);
-        let told: Value = serde_json::from_str(&ran.out).expect("JSON");
-        let told = told.as_array().expect("a list");
-        let filters: Vec<_> = told.iter().map(|one| one["filter"].as_str()).collect();
+        let printed: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let printed = printed.as_array().expect("a list");
+        let filters: Vec<_> = printed.iter().map(|one| one["filter"].as_str()).collect();
         assert_eq!(
             filters,
             [
@@ -235,19 +235,19 @@ fn the_examples_of_envoy_pass_without_a_warning() {
             "{file}"
         );
         assert!(
-            told.iter().all(|one| one["problems"] == json!([])),
+            printed.iter().all(|one| one["problems"] == json!([])),
             "{file}: {}",
             ran.out
         );
-        assert_ne!(told[0]["rules"], Value::Null, "{file}");
+        assert_ne!(printed[0]["rules"], Value::Null, "{file}");
     }
 }
 
-/// Two listeners with the same rules, one with others, and a filter that is not ours.
+/// Two listeners with the same rules, one with others, and a filter other than Loudou.
 const ENVOY: &str = include_str!("envoy.yaml");
 
 #[test]
-fn problems_in_a_file_of_envoy_have_their_place() {
+fn problems_in_an_envoy_file_have_positions() {
     assert_snapshot!("check_envoy", check(ENVOY, "").seen());
     let wrong = ENVOY.replace("capacity: 5,", "capacty: 5,");
     let wrong = wrong
@@ -262,7 +262,7 @@ fn problems_in_a_file_of_envoy_have_their_place() {
 }
 
 #[test]
-fn rules_for_another_command_come_out_of_a_file_of_envoy() {
+fn other_commands_read_rules_from_an_envoy_file() {
     let explain = |text: &str| {
         let loudou = Loudou {
             input: text,
@@ -305,7 +305,7 @@ fn examples_keep_to_the_schema() {
         let blocks = text.split("```yaml\n").skip(1);
         blocks.filter_map(|rest| rest.split("```").next())
     });
-    // Some show a rule or the filter's place in Envoy without what is around it.
+    // Some examples show only a rule, or the place of the filter in Envoy.
     let written: Vec<String> = blocks
         .map(|block| {
             let rules = if block.starts_with("  - name: ") {
@@ -336,7 +336,7 @@ fn examples_keep_to_the_schema() {
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
         assert_eq!(errors, [""; 0], "{document:#}");
     }
-    // The bad ones are bad for it, too.
+    // Invalid files are invalid for the schema, too.
     for text in [THREE_YAML, THREE_JSON, include_str!("bad.json")] {
         let document = crate::document::read(text.as_bytes()).expect("readable");
         assert!(!validator.is_valid(&document.value), "{text}");

@@ -1,4 +1,4 @@
-//! What changes something: what is sent, what is printed, who is asked.
+//! Commands that change something: requests, output and confirmation.
 
 use loudou_api::ResetAnswer;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn the_only_limit_needs_no_name() {
     assert_eq!(body(&ran.requests[1]), sent);
 }
 
-/// A rule with this limit alone, and what is sent after `line`.
+/// A rule with only this limit, and the request that `line` sends.
 fn set_one(limit: &Value, line: &str) -> (Ran, Value) {
     let mut rule = canned::one_limit_rule();
     rule.rule["limits"] = json!([limit]);
@@ -69,7 +69,7 @@ fn set_one(limit: &Value, line: &str) -> (Ran, Value) {
 }
 
 #[test]
-fn what_a_bucket_starts_with_follows_its_capacity() {
+fn the_initial_level_follows_the_capacity() {
     for (initial, capacity, sent) in [
         (10, 20, None),
         (10, 5, None),
@@ -109,7 +109,7 @@ fn every_field_can_be_set() {
 }
 
 #[test]
-fn fields_that_are_wrong_are_never_sent() {
+fn invalid_fields_are_never_sent() {
     let log = json!({"name": "l", "algorithm": "sliding_log", "capacity": 5, "window": "1m"});
     let newer = json!({"name": "n", "algorithm": "newer", "width": 5});
     for (name, limit, line, code) in [
@@ -125,7 +125,7 @@ fn fields_that_are_wrong_are_never_sent() {
 }
 
 #[test]
-fn a_choice_that_is_not_clear_is_a_wrong_use() {
+fn an_ambiguous_limit_is_wrong_usage() {
     let set = |line: &str| Loudou::answers(vec![ok(&canned::rule())]).run(line).seen();
     assert_snapshot!("set_which", set("set per-user --capacity 60"));
     assert_snapshot!(
@@ -137,7 +137,7 @@ fn a_choice_that_is_not_clear_is_a_wrong_use() {
 }
 
 #[test]
-fn numbers_that_make_no_limit_are_never_sent() {
+fn invalid_numbers_are_never_sent() {
     let ran = Loudou::answers(vec![ok(&canned::one_limit_rule())]).run("set per-path --capacity 0");
     assert_snapshot!("set_bad_number", ran.seen());
     assert_eq!(ran.requests.len(), 1);
@@ -171,7 +171,7 @@ fn limits_come_from_a_file() {
 }
 
 #[test]
-fn whoever_sits_at_a_terminal_is_asked() {
+fn a_terminal_is_asked_for_confirmation() {
     let line = "set per-user --limit burst --capacity 60";
     let answers = vec![
         ok(&canned::rule()),
@@ -204,7 +204,7 @@ fn a_faster_editor_is_shown() {
 }
 
 #[test]
-fn a_generation_that_moved_alone_is_taken_silently() {
+fn a_moved_generation_is_no_conflict() {
     for (line, method) in [
         ("set per-user --limit burst --capacity 60", "PUT /v1/rules"),
         ("unset per-user", "DELETE /v1/rules"),
@@ -228,7 +228,7 @@ fn a_generation_that_moved_alone_is_taken_silently() {
 }
 
 #[test]
-fn unset_goes_back_to_the_base() {
+fn unset_restores_the_base() {
     let answers = || vec![ok(&canned::rule()), ok(&canned::edit_answer(false))];
     let ran = Loudou::answers(answers()).run("unset per-user --carry reset");
     assert_eq!(
@@ -245,7 +245,7 @@ fn unset_goes_back_to_the_base() {
 }
 
 #[test]
-fn reset_says_what_was() {
+fn reset_prints_the_previous_bucket() {
     let was = ResetAnswer {
         existed: true,
         before: Some(canned::buckets().buckets.remove(1)),
@@ -272,7 +272,7 @@ fn read_only_changes_nothing() {
     for line in ["set r --mode off", "unset r", "reset r k"] {
         let ran = Loudou::default().run(&format!("--read-only {line}"));
         assert_eq!(ran.code, 2, "{}", ran.seen());
-        assert_eq!(ran.err, "loudou: nothing is changed with --read-only\n");
+        assert_eq!(ran.err, "loudou: --read-only forbids changes\n");
     }
     let answers = vec![ok(&canned::rule()), ok(&canned::edit_answer(true))];
     let ran = Loudou::answers(answers).run("--read-only set per-user --mode off --dry-run");

@@ -1,4 +1,4 @@
-//! `loudou explain`, by an Envoy that answers and by a rule file.
+//! `loudou explain`, with answers of an Envoy and with a rule file.
 
 use loudou_api::{
     ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, LimitView, Says, UnmetPart,
@@ -17,8 +17,8 @@ use super::canned::{HOSTILE, ok};
 use super::*;
 use crate::client::fake::Answer;
 
-/// A rule of every standing, from the examples of the contract.
-fn every_standing() -> ExplainAnswer {
+/// A rule with every outcome, from the examples of the contract.
+fn every_outcome() -> ExplainAnswer {
     let example = include_str!("../../../../api/examples/explain.json");
     serde_json::from_str(example).expect("the contract")
 }
@@ -59,8 +59,8 @@ fn by_file(options: &str) -> Ran {
 }
 
 #[test]
-fn what_envoy_says() {
-    let answer = || Loudou::answers(vec![ok(&every_standing())]);
+fn explanations_by_envoy() {
+    let answer = || Loudou::answers(vec![ok(&every_outcome())]);
     let line = "explain -X POST --path /reply?x=1";
     assert_snapshot!("explain", answer().run(line).seen());
     let ascii = answer().run(&format!("{line} --ascii")).seen();
@@ -72,10 +72,10 @@ fn what_envoy_says() {
     assert_snapshot!("explain_color", colored.replace('\u{1b}', "ESC"));
     let json = answer().run("explain -o json").out;
     let read: ExplainAnswer = serde_json::from_str(&json).expect("the contract");
-    assert_eq!(read, every_standing());
+    assert_eq!(read, every_outcome());
 }
 
-/// After alice has sent fifteen replies at once.
+/// The state after alice has sent fifteen replies at once.
 #[test]
 fn the_documents_show_what_is_printed() {
     let limits = json!([
@@ -117,7 +117,7 @@ fn the_documents_show_what_is_printed() {
 }
 
 #[test]
-fn what_is_asked() {
+fn sent_samples() {
     let sent = |options: &str| -> Value {
         let answer = ok(&ExplainAnswer::default());
         let ran = Loudou::answers(vec![answer]).run(&format!("explain {options}"));
@@ -147,7 +147,7 @@ fn what_is_asked() {
 }
 
 #[test]
-fn what_a_rule_file_says() {
+fn explanations_by_a_rule_file() {
     let admitted = "-X POST --path /reply/7?x -H x-user-id:al:ice --host Api.Test:80";
     assert_snapshot!("explain_file", by_file(admitted).seen());
     let dear = "-H x-plan:free -H x-cost:many --source 203.0.113.7";
@@ -158,11 +158,11 @@ fn what_a_rule_file_says() {
     let ran = by_file("-o json");
     let answer: ExplainAnswer = serde_json::from_str(&ran.out).expect("the contract");
     assert_eq!((answer.verdict, answer.rules.len()), (Says::Admit, 4));
-    assert!(ran.err.contains("every bucket is as new"), "{}", ran.err);
+    assert!(ran.err.contains("every bucket is new"), "{}", ran.err);
 }
 
 #[test]
-fn a_rule_file_that_is_wrong() {
+fn an_invalid_rule_file() {
     let wrong = Loudou {
         input: "version: 1\nrules: [ { name: r, key: [], limit: [] } ]\n",
         ..Loudou::default()
@@ -173,7 +173,7 @@ fn a_rule_file_that_is_wrong() {
 }
 
 #[test]
-fn a_request_that_is_none() {
+fn an_invalid_request() {
     let wrong = "-X post --path reply --host http://a.test -H x(y:1 -H a\u{7}:1 --source 1.2.3.4:80 \
                  --metadata a.b=\u{0} --cost 9999999999 -H :path:/";
     let ran = by_file(wrong);
@@ -194,7 +194,7 @@ fn a_request_that_is_none() {
     }
 }
 
-/// What no request of the examples meets: a failing store, waits, and a newer server.
+/// Outcomes that the examples lack: a failing store, waits, and a newer server.
 fn rare() -> ExplainAnswer {
     let rule = |name: &str, says: Says| ExplainedRule {
         rule: name.to_owned(),
@@ -249,7 +249,7 @@ fn rare() -> ExplainAnswer {
 }
 
 #[test]
-fn what_is_rarely_said() {
+fn rare_outcomes() {
     let ran = Loudou::answers(vec![ok(&rare())]).run("explain");
     assert_snapshot!("explain_rare", ran.seen());
     let banned = ExplainedRule {
@@ -281,9 +281,9 @@ fn what_is_rarely_said() {
 }
 
 #[test]
-fn nothing_of_a_request_reaches_the_terminal_raw() {
+fn requests_are_escaped_before_the_terminal() {
     let hostile = || HOSTILE.to_owned();
-    let mut answer = every_standing();
+    let mut answer = every_outcome();
     answer.refused_by = Some(hostile());
     for rule in &mut answer.rules {
         rule.rule = hostile();

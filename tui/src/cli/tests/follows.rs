@@ -1,4 +1,4 @@
-//! Who follows events through a restart of Envoy.
+//! `loudou events --follow` across a restart of Envoy.
 
 use loudou_api::{Event, EventKind};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::canned::{INSTANCE, NOW, S, UNIX_MS, ok};
 use super::live::{OTHER, ban_event, events, fresh, live};
 use super::*;
-/// Follows an Envoy that has all of it and then restarts.
+/// Follows an Envoy with live changes of all kinds that then restarts.
 fn followed(answers: Vec<Answer>) -> Ran {
     let mut all = vec![ok(&events(INSTANCE, vec![ban_event()]))];
     all.extend(live());
@@ -15,7 +15,7 @@ fn followed(answers: Vec<Answer>) -> Ran {
 }
 
 #[test]
-fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
+fn a_follower_reports_the_losses_of_a_restart() {
     let unban = Event {
         seq: 4,
         kind: EventKind::Unban,
@@ -51,7 +51,7 @@ fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
         "{:?}",
         ran.lines()
     );
-    // What it prints is what `import` reads.
+    // `import` reads the printed document.
     let document = ran
         .err
         .lines()
@@ -63,14 +63,14 @@ fn a_follower_says_what_a_restart_took_and_how_to_apply_it_again() {
 }
 
 #[test]
-fn who_goes_on_from_another_process_is_told() {
+fn a_restart_since_the_last_event_is_reported() {
     let mut after = events(OTHER, vec![ban_event()]);
     after.restarted = true;
     let ran = Loudou::answers(vec![ok(&after)]).run(&format!("events --after {INSTANCE}-120"));
     assert!(ran.lines()[0].contains("after=0f1e2d3c4b5a6978-120"));
     assert_eq!(
         ran.err,
-        "Envoy restarted at 2026-11-21 14:03:07Z: these are its events from the first on\n"
+        "Envoy restarted at 2026-11-21 14:03:07Z: all its events follow\n"
     );
     assert_eq!(Loudou::default().run("events --after x").code, 2);
 }

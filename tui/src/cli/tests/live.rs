@@ -1,4 +1,4 @@
-//! What a restart takes: `export --live`, `import`, and who follows events.
+//! Losses of a restart: `export --live`, `import`, and followers of events.
 
 use loudou_api::{
     BanBy, BanView, BucketsPage, EditAnswer, Event, EventKind, Events, ProblemAnswer, RuleView,
@@ -68,7 +68,7 @@ fn rules() -> Rules {
     rules
 }
 
-/// What `export --live` is answered with.
+/// The answers to `export --live`.
 pub(super) fn live() -> Vec<Answer> {
     let mut first = bans(INSTANCE);
     let mut rest = first.clone();
@@ -87,7 +87,7 @@ fn exported() -> String {
     Loudou::answers(live()).run("export --live").out
 }
 
-/// A filter that has just started, `late_s` after what was exported.
+/// A filter that has just started, `late_s` after the export.
 pub(super) fn fresh(late_s: u64) -> Vec<Answer> {
     let mut status: Status = canned::status();
     status.instance = OTHER.to_owned();
@@ -103,7 +103,7 @@ pub(super) fn fresh(late_s: u64) -> Vec<Answer> {
     vec![ok(&status), ok(&rules)]
 }
 
-/// An edit or an override that was made, or would be.
+/// The answer to an edit or an override, or to its dry run.
 fn made(generation: u64, change: &str) -> Answer {
     let after = RuleView {
         instance: OTHER.to_owned(),
@@ -126,7 +126,7 @@ fn import(answers: Vec<Answer>, file: &str, line: &str) -> Ran {
 }
 
 #[test]
-fn all_that_a_restart_would_take_is_exported() {
+fn everything_that_a_restart_would_lose_is_exported() {
     let ran = Loudou::answers(live()).run("export --live");
     assert_snapshot!("export_live", ran.seen());
     assert_eq!(
@@ -144,7 +144,7 @@ fn all_that_a_restart_would_take_is_exported() {
     let ran = Loudou::answers(mixed).run("export --live");
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(
-        ran.err.contains("restarted meanwhile; try again"),
+        ran.err.contains("restarted in the meantime; try again"),
         "{}",
         ran.err
     );
@@ -153,7 +153,7 @@ fn all_that_a_restart_would_take_is_exported() {
 }
 
 #[test]
-fn what_was_exported_is_imported_for_the_rest_of_its_time() {
+fn exports_are_imported_for_the_rest_of_their_time() {
     let mut answers = fresh(30);
     answers.extend([
         made(1, "burst: capacity 15 → 30"),
@@ -188,7 +188,7 @@ fn what_was_exported_is_imported_for_the_rest_of_its_time() {
         json!({"limits": canned::with_burst(30)["limits"]}).to_string()
     );
     starts(5, "PUT /v1/overrides/per-user/alice?for=");
-    // The generation that the edit before has made.
+    // The generation after the previous edit.
     assert!(ran.requests[5].contains("if-match: \"fedcba9876543210-2\"\r\n"));
     starts(6, "GET /v1/buckets/per-user/eve");
     assert_eq!(
@@ -201,9 +201,9 @@ fn what_was_exported_is_imported_for_the_rest_of_its_time() {
 }
 
 #[test]
-fn what_is_so_already_or_has_ended_is_left_alone() {
+fn items_in_effect_and_ended_items_are_skipped() {
     let banned = |until_ns| ok(&canned::banned(BanBy::Operator, until_ns));
-    // All of it is in force: the same edit with the same end, no difference in what alice gets.
+    // Everything is in effect: the same edit with the same end, and an equal override of alice.
     let mut rules = rules();
     rules.rules[0].edit.as_mut().expect("edited").expires_at_ns = Some(NOW + 1081 * S);
     let answers = vec![
@@ -221,7 +221,7 @@ fn what_is_so_already_or_has_ended_is_left_alone() {
             .iter()
             .all(|line| line.starts_with("GET") || line.contains("dry_run"))
     );
-    // Two hours later only the endless ban is left to be imposed.
+    // Two hours later, only the permanent ban is left to apply.
     let mut answers = fresh(7_200);
     answers.extend([canned::not_found(), ok(&loudou_api::BanAnswer::default())]);
     let mut document: Value = serde_json::from_str(&exported()).expect("JSON");
@@ -237,7 +237,7 @@ fn what_is_so_already_or_has_ended_is_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_told_with_its_place() {
+fn failed_items_are_reported_with_their_place() {
     let document = json!({
         "live_version": 1,
         "edits": [{ "rule": "per-usr", "change": { "mode": "off" } }],
@@ -262,7 +262,7 @@ fn what_cannot_be_applied_is_told_with_its_place() {
 }
 
 #[test]
-fn a_file_that_is_wrong_changes_nothing() {
+fn an_invalid_file_changes_nothing() {
     let text = "live_version: 1\nbans:\n  - { rule: per-user, key: mallory, until: 7 }\n  - { rule: per-user }\n";
     let ran = import(vec![], text, "");
     assert_snapshot!("import_wrong", ran.seen());
@@ -330,7 +330,7 @@ fn a_dry_run_and_a_no_change_nothing() {
 }
 
 #[test]
-fn of_a_faster_editor_is_gone_on_and_of_a_restart_is_not() {
+fn a_faster_editor_is_retried_and_a_restart_is_not() {
     let document = json!({
         "live_version": 1,
         "edits": [{ "rule": "per-user", "change": { "mode": "off" } }],
@@ -375,7 +375,7 @@ fn of_a_faster_editor_is_gone_on_and_of_a_restart_is_not() {
 }
 
 #[test]
-fn a_restart_under_an_edit_is_told_as_such() {
+fn a_restart_under_an_edit_is_reported() {
     let problem: ProblemAnswer = ProblemAnswer {
         status: 412,
         current: Some(RuleView {

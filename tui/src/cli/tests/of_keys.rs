@@ -1,4 +1,4 @@
-//! Bans and overrides of keys: what is sent, what is printed, who is asked.
+//! Bans and overrides of keys: requests, output and confirmation.
 
 use loudou_api::{BanAnswer, BanBy, BanView, BucketState, BucketsPage, EditAnswer};
 use serde_json::json;
@@ -28,7 +28,7 @@ fn changed(dry_run: bool) -> EditAnswer {
 }
 
 #[test]
-fn a_ban_is_sent_and_told() {
+fn a_ban_is_sent_and_printed() {
     let ran = Loudou::answers(vec![ok(&answer(None, true))])
         .run("ban per-user mal/lory --for 10m --reason spam");
     assert_snapshot!("ban", ran.seen());
@@ -43,12 +43,12 @@ fn a_ban_is_sent_and_told() {
     let ran = asked(vec![], "n\n", "ban per-user mallory --for 10m");
     assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
     let ran = Loudou::answers(vec![ok(&answer(None, true))]).run("ban r k -o json");
-    let told: BanAnswer = serde_json::from_str(&ran.out).expect("the contract");
-    assert_eq!(told, answer(None, true));
+    let printed: BanAnswer = serde_json::from_str(&ran.out).expect("the contract");
+    assert_eq!(printed, answer(None, true));
 }
 
 #[test]
-fn who_is_let_free_and_who_was_not_banned() {
+fn banned_and_other_keys_are_unbanned() {
     let was = Some(BanView::default());
     let ran =
         Loudou::answers(vec![ok(&answer(was, false))]).run("unban per-user mallory --reason x");
@@ -70,7 +70,7 @@ fn who_is_let_free_and_who_was_not_banned() {
 }
 
 #[test]
-fn an_override_is_sent_and_told() {
+fn an_override_is_sent_and_printed() {
     let line = "override per-user alice scale=10 --for 30m --reason launch";
     let answers = vec![ok(&canned::rule()), ok(&changed(false))];
     let ran = Loudou::answers(answers).run(line);
@@ -103,7 +103,7 @@ fn an_override_is_sent_and_told() {
 }
 
 #[test]
-fn every_way_to_say_what_a_key_gets() {
+fn every_form_of_an_override() {
     let burst = |capacity: u32| json!({"name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "1/s"});
     let mut of_rule = canned::with_burst(30)["limits"].clone();
     of_rule[0]["capacity"] = json!(60);
@@ -115,7 +115,7 @@ fn every_way_to_say_what_a_key_gets() {
             "alice capacity=60 --limit burst",
             json!({ "limits": of_rule }),
         ),
-        // One that has limits of its own keeps the rest of them.
+        // An override with limits keeps the other limits.
         ("bob capacity=60", json!({ "limits": [burst(60)] })),
     ] {
         let answers = vec![ok(&canned::rule_with_overrides()), ok(&changed(false))];
@@ -143,7 +143,7 @@ fn every_way_to_say_what_a_key_gets() {
 }
 
 #[test]
-fn what_no_key_can_get_is_never_sent() {
+fn invalid_overrides_are_never_sent() {
     for (name, line, code) in [
         ("override_word", "alice unlimted", 2),
         ("override_scale", "alice scale=ten", 1),
@@ -169,12 +169,12 @@ fn what_no_key_can_get_is_never_sent() {
     }
     for line in ["ban r k", "unban r k", "override r k banned"] {
         let ran = Loudou::default().run(&format!("--read-only {line}"));
-        assert_eq!(ran.err, "loudou: nothing is changed with --read-only\n");
+        assert_eq!(ran.err, "loudou: --read-only forbids changes\n");
     }
 }
 
 #[test]
-fn lists_tell_of_bans_and_overrides() {
+fn lists_show_bans_and_overrides() {
     let page = BucketsPage {
         buckets: vec![
             canned::banned(BanBy::Penalty, Some(NOW + 250 * S)),
@@ -196,7 +196,7 @@ fn lists_tell_of_bans_and_overrides() {
 }
 
 #[test]
-fn rules_tell_of_overrides() {
+fn rules_show_overrides() {
     let rule = canned::rule_with_overrides();
     let answers = vec![ok(&rule), ok(&canned::status())];
     assert_snapshot!(
@@ -230,7 +230,7 @@ fn a_penalty_is_set_from_a_file() {
 }
 
 #[test]
-fn what_harms_a_terminal_is_escaped() {
+fn harmful_keys_are_escaped() {
     let mut bucket = canned::banned(BanBy::Operator, None);
     bucket.own = Some(loudou_api::OwnView {
         pattern: HOSTILE.to_owned(),

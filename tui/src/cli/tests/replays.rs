@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// Rule files, traces, and the decisions that belong to them. After a change that is meant:
+/// Rule files, traces, and their expected decisions. After an intended change, run
 /// `loudou replay --config X.rules.json --trace X.trace.jsonl -o jsonl > X.expected.jsonl`.
 fn traces() -> PathBuf {
-    // Tests run in the folder of their package, and lines are cut by their length.
+    // Tests run in the directory of their package, and lines are cut at a maximum length.
     PathBuf::from("../tests/traces")
 }
 
@@ -73,20 +73,20 @@ fn every_form_of_log() {
         ("envoy-json", ENVOY_JSON),
         ("nginx", NGINX),
     ] {
-        let told = replay(
+        let named = replay(
             "summaries/logs",
             log.as_bytes(),
             &format!("--format {name} -o jsonl"),
         );
         let found = replay("summaries/logs", log.as_bytes(), "-o jsonl");
         assert_eq!((found.code, found.err.as_str()), (0, ""), "{name}");
-        assert_eq!(found.out, told.out);
+        assert_eq!(found.out, named.out);
         let table = replay("summaries/logs", log.as_bytes(), "").out;
         assert_snapshot!(format!("replay_{name}"), found.out + &table);
     }
 }
 
-/// What an attacker may send: escapes, bytes that are no text, zeros, and lines without end.
+/// Lines of an attacker: escapes, invalid text, zeros, and endless lines.
 fn hostile() -> Vec<u8> {
     let mut input = b"\x1b[2J\x1b]0;x\x07\n".to_vec();
     input.extend_from_slice(b"{\"at_ns\":1,\"headers\":{\"x-user-id\":\"\\u001b[31m\"}}\n");
@@ -135,7 +135,7 @@ fn strict_ends_at_the_first_bad_line() {
 }
 
 #[test]
-fn input_of_no_known_form() {
+fn input_of_unknown_format() {
     let lines = "no log\n".repeat(200);
     assert_snapshot!(
         "replay_unknown",
@@ -145,12 +145,12 @@ fn input_of_no_known_form() {
     assert_snapshot!("replay_compressed", few.seen());
     let wrong = replay("funnel", b"no log\n", "--format nginx");
     assert_eq!(wrong.code, 1, "{}", wrong.seen());
-    // Nothing at all is no failure: a quiet night.
+    // An empty trace is no failure: a quiet night.
     assert_snapshot!("replay_empty", replay("funnel", b"\n\n", "").seen());
 }
 
 #[test]
-fn files_that_are_wrong_or_not_there() {
+fn invalid_and_missing_files() {
     let ran = replay("funnel", b"", "--trace no/such/file");
     assert_snapshot!("replay_no_trace", ran.seen());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/tests");
@@ -169,7 +169,7 @@ fn a_terminal_is_no_trace() {
     assert_eq!(ran.code, 2, "{}", ran.seen());
 }
 
-/// Five minutes: everybody comes once a second, `busy` ten times for one minute.
+/// Five minutes: every client sends one request a second, `busy` ten a second for one minute.
 fn five_minutes() -> Vec<u8> {
     let mut lines = String::new();
     for second in 0..300_u64 {
@@ -260,7 +260,7 @@ fn a_narrow_terminal() {
     assert_snapshot!("replay_narrow", seen);
 }
 
-/// The dates of logs are read as those of tables are written.
+/// Dates of logs are read in the format in which tables print them.
 #[test]
 fn dates_read_and_written() {
     for seconds in (0..10_000_000_000_u64).step_by(86_399 * 7) {
@@ -270,7 +270,7 @@ fn dates_read_and_written() {
     }
 }
 
-/// No trace records the health of upstreams, so such a rule is left out, with a note.
+/// Traces have no state of upstreams, so a rule with `when` does not apply, and a note reports it.
 #[test]
 fn a_rule_that_waits_for_an_upstream_to_fail() {
     let ran = replay("when", &read("when.trace.jsonl"), "");

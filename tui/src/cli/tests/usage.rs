@@ -1,4 +1,4 @@
-//! Help, wrong uses, tokens, and output that nobody reads any more.
+//! Help, wrong usage, tokens, and closed pipes.
 
 use std::io::{self, Write};
 
@@ -105,14 +105,14 @@ fn the_nearest_token_wins() {
 }
 
 #[test]
-fn an_address_that_is_none() {
+fn an_invalid_address() {
     assert_snapshot!(
         "bad_url",
         Loudou::default().run("--url https://x status").seen()
     );
 }
 
-/// A reader that went away.
+/// A closed pipe.
 struct Gone;
 
 impl Write for Gone {
@@ -126,7 +126,7 @@ impl Write for Gone {
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let fake = Fake::new(vec![ok(&canned::buckets())]);
     let mut err = Vec::new();
     let mut io = Io {

@@ -1,4 +1,4 @@
-//! What is only looked at, in every form.
+//! Read-only commands, in every output format.
 
 use loudou_api::{BucketState, BucketsPage, Events, Top, TopBy};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn rules() {
     assert_snapshot!("rules_jsonl", answer().run("rules -o jsonl").seen());
 }
 
-/// What rules with `when` make of their upstreams.
+/// Upstreams of rules with `when`.
 #[test]
 fn upstreams() {
     let view = |cluster: &str, errors, applies| loudou_api::UpstreamView {
@@ -40,19 +40,19 @@ fn upstreams() {
     let mut status = canned::status();
     status.rules[0].upstreams = Some(seen.clone());
     status.rules[1].upstreams = Some(Vec::new());
-    let told = |text: &str| {
+    let state_lines = |text: &str| {
         let lines = text.lines().filter(|line| line.contains("appl"));
         lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
     let out = Loudou::answers(vec![ok(&status)]).run("status").out;
-    assert_snapshot!("status_upstreams", told(&out));
+    assert_snapshot!("status_upstreams", state_lines(&out));
     let mut rules = canned::rules();
     rules.rules[0].totals.upstreams = Some(seen);
     let out = Loudou::answers(vec![ok(&rules)]).run("rules").out;
-    assert_snapshot!("rules_upstreams", told(&out));
+    assert_snapshot!("rules_upstreams", state_lines(&out));
     let answers = vec![ok(&rules.rules[0]), ok(&status)];
     let out = Loudou::answers(answers).run("rules per-user").out;
-    assert_snapshot!("rule_upstreams", told(&out));
+    assert_snapshot!("rule_upstreams", state_lines(&out));
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn top_lists_in_every_form() {
     );
 }
 
-/// What is asked for is listed, on a terminal too.
+/// Options for a list print the list, on a terminal too.
 #[test]
-fn top_asks_for_what_it_is_told() {
+fn top_sends_its_options() {
     for (line, request) in [
         ("top --by refused", "/v1/top?by=refused"),
         (
@@ -133,7 +133,7 @@ fn top_asks_for_what_it_is_told() {
 }
 
 #[test]
-fn a_terminal_has_colours_unless_the_environment_says_no() {
+fn a_terminal_has_colours_unless_the_environment_forbids_them() {
     let run = |env: Env, line: &str| {
         let loudou = Loudou {
             answers: vec![ok(&canned::buckets())],
@@ -227,7 +227,7 @@ fn events() {
 }
 
 #[test]
-fn following_goes_on_until_the_server_is_gone() {
+fn following_continues_until_the_server_stops() {
     let more = Events {
         events: canned::events().events.split_off(2),
         ..canned::events()
@@ -248,7 +248,7 @@ fn export_is_what_check_reads() {
 }
 
 #[test]
-fn nothing_the_server_says_reaches_the_terminal_raw() {
+fn answers_are_escaped_before_the_terminal() {
     let mut page = canned::buckets();
     let mut events = canned::events();
     let mut status = canned::status();

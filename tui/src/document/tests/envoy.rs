@@ -1,4 +1,4 @@
-//! Configurations of Loudou in files of Envoy: which are found, where they stand, and what is bounded.
+//! Loudou configurations in Envoy files: search, positions and bounds.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::*;
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 
-/// A listener's file with these filters, each as the text behind `config:`.
+/// A listener's file with these filters, each as the text after `config:`.
 fn listener(configs: &[&str]) -> String {
     let mut text = "\
 resources:
@@ -45,14 +45,14 @@ fn found(text: &str) -> Vec<Configuration> {
     configurations(&document).expect(text)
 }
 
-/// The title of each configuration, and its value or what is wrong.
-fn told(text: &str) -> Vec<(String, Result<Value, String>)> {
+/// The title of each configuration, and its value or its problem.
+fn results(text: &str) -> Vec<(String, Result<Value, String>)> {
     let found = found(text).into_iter();
-    let told = found.map(|one| {
+    let results = found.map(|one| {
         let document = one.document.map(|document| document.value);
         (one.title, document.map_err(|fault| fault.message))
     });
-    told.collect()
+    results.collect()
 }
 
 /// Line and column of a path in the only configuration.
@@ -68,7 +68,7 @@ fn place(text: &str, steps: &[Step]) -> (usize, usize) {
 }
 
 #[test]
-fn only_files_of_envoy_are_read_as_such() {
+fn only_envoy_files_are_read_as_such() {
     for text in [
         "static_resources: {}",
         "!ignore a: &a {}\nstatic_resources: {}",
@@ -90,7 +90,11 @@ fn only_files_of_envoy_are_read_as_such() {
         "- node\n- { node: 1 }",
         "node",
     ] {
-        assert_eq!(read(text.as_bytes()).expect(text).kind, Kind::Own, "{text}");
+        assert_eq!(
+            read(text.as_bytes()).expect(text).kind,
+            Kind::Loudou,
+            "{text}"
+        );
     }
 }
 
@@ -107,7 +111,7 @@ fn structs_and_texts_are_found_and_named() {
     let rules = json!({"version": 1, "rules": []});
     let titled = |n: u8, role: &str| format!("listener front, filter f{n}, {role} role");
     assert_eq!(
-        told(&text),
+        results(&text),
         [
             (titled(0, "data"), Ok(rules.clone())),
             (titled(1, "admin"), Ok(json!({"admin": {"role": "admin"}}))),
@@ -128,11 +132,11 @@ fn other_spellings_and_wrappers_are_read() {
          value: {{ config: {} }} }} }} ]",
         of("Struct", "{ version: 1, rules: [] }")
     );
-    assert_eq!(told(&wrapped)[0].0, "filter f, data role");
+    assert_eq!(results(&wrapped)[0].0, "filter f, data role");
 }
 
 #[test]
-fn ours_are_told_by_name_where_the_configuration_is_wrong() {
+fn filters_with_invalid_configurations_are_found_by_name() {
     for config in [
         "{ name: my-Loudou }",
         "{ root_id: loudou }",
@@ -140,31 +144,40 @@ fn ours_are_told_by_name_where_the_configuration_is_wrong() {
         "{ vm_config: { code: { local: { filename: /lib/loudou_filter.wasm } } } }",
         "{ vm_config: { code: { remote: { http_uri: { uri: http://x/loudou.wasm } } } } }",
     ] {
-        let told = told(&listener(&[config]));
-        let wrong = told[0].1.as_ref().expect_err(config);
+        let results = results(&listener(&[config]));
+        let wrong = results[0].1.as_ref().expect_err(config);
         assert!(
             wrong.starts_with("no `configuration` with a `value`"),
             "{wrong}"
         );
     }
     let named = |value: &str, kind| of(kind, value).replacen('{', "{ name: loudou, ", 1);
-    let wrong = |config: &str| told(&listener(&[config]))[0].1.clone().expect_err(config);
+    let wrong = |config: &str| {
+        results(&listener(&[config]))[0]
+            .1
+            .clone()
+            .expect_err(config)
+    };
     assert!(
-        wrong(&named("1", "Any")).starts_with("a configuration of google.protobuf.Any is not read")
+        wrong(&named("1", "Any"))
+            .starts_with("a configuration of google.protobuf.Any is not supported")
     );
     assert!(wrong(&named("1", "Struct")).starts_with("a configuration of google.protobuf.Struct"));
     let not_json = wrong(&named("'version: 1'", "StringValue"));
-    assert!(not_json.ends_with("as it is: expected value"), "{not_json}");
+    assert!(
+        not_json.ends_with("to the filter unchanged: expected value"),
+        "{not_json}"
+    );
 }
 
 #[test]
-fn a_file_without_a_filter_of_ours_says_what_was_looked_for() {
+fn a_file_without_a_loudou_filter_is_an_error() {
     let none = |text: &str| {
         let document = read(text.as_bytes()).expect(text);
         configurations(&document).expect_err(text).message
     };
     assert!(none("static_resources: {}").contains(WASM.rsplit('/').next().unwrap_or_default()));
-    assert!(none(&listener(&["{ name: x }"])).ends_with("; 1 other wasm filter is in it"));
+    assert!(none(&listener(&["{ name: x }"])).ends_with("; the file has 1 other wasm filter"));
 }
 
 #[test]
@@ -175,7 +188,7 @@ fn aliases_count_once_and_keep_their_place() {
         &struct_of("*rules"),
         &struct_of("{ version: 1, rules: [ { name: a } ] }"),
     ]);
-    let found: Vec<_> = told(&text).into_iter().map(|(title, _)| title).collect();
+    let found: Vec<_> = results(&text).into_iter().map(|(title, _)| title).collect();
     let titled = |n: u8| format!("listener front, filter f{n}, data role");
     assert_eq!(
         found,
@@ -206,7 +219,7 @@ fn places_in_a_text_are_places_in_the_file() {
     let broken = text.replace("1,", "1");
     let fault = found(&broken)[0].document.clone().expect_err("not JSON");
     assert_eq!(fault.position.line, 11, "{fault:?}");
-    // A text in quotes has no lines of its own.
+    // A quoted string is not a block of lines.
     let quoted = listener(&[&of("StringValue", "'{\"version\": 1, \"rules\": []}'")]);
     let (line, column) = place(&quoted, &[Step::Field("rules".into())]);
     assert_eq!(
@@ -219,7 +232,7 @@ fn places_in_a_text_are_places_in_the_file() {
 }
 
 #[test]
-fn words_and_numbers_are_those_that_envoy_hands_over() {
+fn words_and_numbers_are_those_that_envoy_passes_on() {
     let text = "node: { a: off, b: 2147483648, c: -1, d: .inf, e: 1.5, f: \"off\", g: !foo 1, <<: { h: 1 } }";
     let document = read(text.as_bytes()).expect("readable");
     let meant = json!({"node": {
@@ -229,9 +242,9 @@ fn words_and_numbers_are_those_that_envoy_hands_over() {
     let merge = document.faults.last().map(|fault| fault.message.as_str());
     assert_eq!(
         merge,
-        Some("`<<` merges nothing in Envoy; write the fields out")
+        Some("Envoy does not support `<<` merges; repeat the fields")
     );
-    // Of names that are given twice, Envoy takes the last.
+    // Envoy takes the last of duplicate names.
     let twice = read(b"node: 1\nnode: 2\n").expect("readable");
     assert_eq!(twice.value, json!({"node": 2}));
     assert_eq!(twice.faults.len(), 1);
@@ -258,22 +271,25 @@ fn aliases_are_bounded() {
         let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
         writeln!(bomb, "n{n}: &a{n} [{aliases}]").expect("a text");
     }
-    assert!(fault(&bomb).ends_with("aliases stand for more than 8 MiB"));
+    assert!(fault(&bomb).ends_with("aliases expand to more than 8 MiB"));
     let long = format!(
         "node: &a \"{}\"\nb: [{}]",
         "x".repeat(500_000),
         "*a, ".repeat(1000)
     );
-    assert!(fault(&long).ends_with("aliases stand for more than 8 MiB"));
+    assert!(fault(&long).ends_with("aliases expand to more than 8 MiB"));
     let mut deep = "node: &a0 [[]]\n".to_owned();
     for n in 1..80 {
         writeln!(deep, "n{n}: &a{n} [*a{}]", n - 1).expect("a text");
     }
     assert!(fault(&deep).ends_with("nested deeper than 64"));
     let own = "node: &a [*a]";
-    assert!(fault(own).ends_with("an alias inside of what it stands for"));
+    assert!(fault(own).ends_with("an alias inside its own anchor"));
     assert!(fault("node: { ? *x : 1 }").contains("unknown anchor"));
-    assert!(fault("node: &x []\nb: { *x : 1 }").ends_with("where a field's name belongs"));
+    assert!(
+        fault("node: &x []\nb: { *x : 1 }")
+            .ends_with("expected a field name, found a list or object")
+    );
     let nested = format!("node: {}{}", "[".repeat(65), "]".repeat(65));
     assert!(fault(&nested).ends_with("nested deeper than 64"));
 }
