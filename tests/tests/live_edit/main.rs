@@ -1,5 +1,4 @@
-//! The live edit as an on-call engineer makes it: the real app in a real terminal, on a real Envoy
-//! under load.
+//! Live edits in the real app in a real terminal, on a real Envoy under load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +17,7 @@ mod terminal;
 const WORKERS: u32 = 4;
 /// More connections than workers, so that every worker has some.
 const CONNECTIONS: usize = 16;
-/// The time within which every worker must have learned of an edit.
+/// The time within which an edit must reach every worker.
 const SOON: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -30,7 +29,7 @@ fn rules() -> Value {
     }])
 }
 
-/// Statuses with the instants at which their requests were sent.
+/// The statuses of requests with the instants at which they were sent.
 #[derive(Default)]
 struct Traffic {
     stop: AtomicBool,
@@ -38,7 +37,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    /// Sends requests of one user over one connection until stopped.
+    /// Sends requests of one user over one connection until `stop` is set.
     fn send(&self, envoy: &Envoy) -> Result<()> {
         let mut http = envoy.data();
         let request = Request::get("/").header("x-user-id", "alice");
@@ -62,16 +61,16 @@ impl Traffic {
             .count()
     }
 
-    /// Waits for a sufficient number of `status` answers to requests sent after `since`.
+    /// Waits for 200 answers with `status` to requests sent after `since`.
     fn wait_for(&self, since: Instant, status: u16) -> Result<()> {
-        let what = format!("answers {status}");
-        eventually(PATIENCE, &what, || {
+        let goal = format!("answers {status}");
+        eventually(PATIENCE, &goal, || {
             Ok((self.count(since, status) >= 200).then_some(()))
         })
     }
 }
 
-/// Runs `work` during traffic of alice.
+/// Runs `work` while alice sends requests.
 fn under_load(envoy: &Envoy, work: impl FnOnce(&Traffic) -> Result<()>) -> Result<()> {
     let traffic = Traffic::default();
     thread::scope(|scope| {
@@ -95,7 +94,7 @@ fn fill_in(terminal: &mut Terminal, capacity: &str, rate: &str) -> Result<()> {
     terminal.press(capacity)?;
     terminal.press("\t")?;
     terminal.press(rate)?;
-    // Only a checked form is sent; the question shows before and after.
+    // Only a valid form is sent; the question shows before and after.
     terminal.shows(rate)?;
     terminal.press("\r")?;
     terminal.until("before and after", |screen| {
@@ -126,10 +125,10 @@ fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
         terminal.press("e")?;
         fill_in(&mut terminal, "1000000", "1000000/s")?;
         terminal.shows("sent")?;
-        // The screen shows it later than the answer came, so this is the harder test.
-        let shown = now();
-        traffic.wait_for(shown + SOON, 200)?;
-        let refused = traffic.count(shown + SOON, 429);
+        // The screen shows the edit later than the answer arrived, so this is the harder test.
+        let told = now();
+        traffic.wait_for(told + SOON, 200)?;
+        let refused = traffic.count(told + SOON, 429);
         ensure!(refused == 0, "{refused} refusals after the edit");
 
         terminal.press("u")?;
@@ -170,9 +169,9 @@ fn a_second_editor_sees_the_first_ones_change() -> Result<()> {
     })?;
     ensure!(
         capacity_in_force(&envoy)? == 4711,
-        "nobody's edit is overwritten unseen"
+        "no edit is overwritten without a warning"
     );
-    // Continue from their version, check the question again, and send.
+    // Merge with theirs, check the question again, and send.
     second.press("\r")?;
     second.until("the form again", |screen| {
         screen.contains("4711") && screen.contains("815")

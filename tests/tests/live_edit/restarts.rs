@@ -1,4 +1,4 @@
-//! A restart of Envoy, end to end: what it loses is noticed, carried over, and applied again.
+//! A restart of Envoy, end to end: the lost changes are noticed, carried over, and applied again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
@@ -29,12 +29,12 @@ fn limits(capacity: u32) -> Value {
     json!({ "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }] })
 }
 
-/// The value at a place; null if it does not exist.
+/// The value at a JSON pointer; null if there is none.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Two bans, an edit and three overrides, some with an end.
+/// Makes two bans, an edit and three overrides, some with an expiry.
 fn fill(ops: &mut Operator) -> Result<()> {
     ops.edit("per-user", "for=1h&reason=launch", &limits(9))?;
     ops.set_override(
@@ -47,7 +47,7 @@ fn fill(ops: &mut Operator) -> Result<()> {
     ops.set_override("per-user", "root", "for=100ms", &json!("banned"))?;
     ops.ban("per-user", "mallory", "for=20m&reason=scraping")?;
     ops.ban("per-user", "eve", "")?;
-    // One of the ends comes before everything that follows.
+    // One override expires before the next steps.
     eventually(PATIENCE, "the end of an override", || {
         let rule = ops.get("/v1/rules/per-user")?;
         let own = at(&rule, "/overrides").as_array().map_or(0, Vec::len);
@@ -55,7 +55,7 @@ fn fill(ops: &mut Operator) -> Result<()> {
     })
 }
 
-/// The end of something, on the wall clock.
+/// An end on the wall clock.
 fn unix_ms(until: &Value, ops: &mut Operator) -> Result<u64> {
     let status = ops.get("/v1/status")?;
     let now = at(&status, "/now_ns").as_u64().context("a time")?;
@@ -64,7 +64,7 @@ fn unix_ms(until: &Value, ops: &mut Operator) -> Result<u64> {
     Ok(unix + until.saturating_sub(now) / 1_000_000)
 }
 
-/// Everything is in force, with reasons; returns the three ends.
+/// Checks that everything is in effect, with reasons; returns the three expiries.
 fn is_filled(ops: &mut Operator, mark: &str) -> Result<[u64; 3]> {
     let rule = ops.get("/v1/rules/per-user")?;
     ensure!(
@@ -103,7 +103,7 @@ fn is_filled(ops: &mut Operator, mark: &str) -> Result<[u64; 3]> {
     ])
 }
 
-/// The ends are the earlier ones, up to the time that the calls took.
+/// Checks that the expiries are the earlier ones, up to the time the calls took.
 fn are_same(before: [u64; 3], after: [u64; 3], took: Duration) -> Result<()> {
     let took = u64::try_from(took.as_millis())? + 1_000;
     for (before, after) in before.into_iter().zip(after) {
@@ -130,7 +130,7 @@ fn loudou(envoy: &Envoy, args: &[&str], input: &str) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-/// Its output, if it succeeded.
+/// The output of a successful command.
 fn printed(output: &Output) -> Result<String> {
     let (out, err) = (&output.stdout, &output.stderr);
     let err = String::from_utf8_lossy(err);
@@ -138,7 +138,7 @@ fn printed(output: &Output) -> Result<String> {
     Ok(String::from_utf8_lossy(out).into_owned())
 }
 
-/// `loudou events --follow`, with its messages besides the events.
+/// `loudou events --follow`, with its notes beside the events.
 struct Follower {
     child: Child,
     notes: Receiver<String>,
@@ -179,10 +179,10 @@ impl Follower {
     }
 
     /// The next line that contains this text.
-    fn says(&self, text: &str) -> Result<String> {
+    fn prints(&self, text: &str) -> Result<String> {
         loop {
             let line = self.notes.recv_timeout(PATIENCE);
-            let line = line.with_context(|| format!("{text:?} was not printed"))?;
+            let line = line.with_context(|| format!("{text:?} is not printed"))?;
             if line.contains(text) {
                 return Ok(line);
             }
@@ -203,17 +203,17 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
     let envoy = Envoy::start(&config())?;
     let mut ops = Operator::editor(&envoy);
     let follower = Follower::start(&envoy)?;
-    follower.says("configured")?;
+    follower.prints("configured")?;
     fill(&mut ops)?;
-    follower.says("ran out")?;
+    follower.prints("ran out")?;
     let ends = is_filled(&mut ops, "")?;
     let document = printed(&loudou(&envoy, &["export", "--live"], "")?)?;
     let (etag, seen) = (ops.etag()?, ops.get("/v1/events")?);
-    // A second Envoy gets none of the first one's edits.
+    // The second Envoy accepts no edit that was addressed to the first.
     let envoy = envoy.restart(&config())?;
     let mut ops = Operator::editor(&envoy);
 
-    // Bring the generation to the same number: the number alone would match.
+    // The generation reaches its old number again, so the number alone would match.
     while ops.generation()? < 6 {
         ops.drop_edit("per-user", "")?;
     }
@@ -236,10 +236,10 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
         events["restarted"] == true && events["events"][0]["seq"] == 1,
         "{events}"
     );
-    let line = follower.says("Envoy restarted at ")?;
-    let gone = ": 2 bans, 1 edit, 2 overrides of the previous instance are lost";
+    let line = follower.prints("Envoy restarted at ")?;
+    let gone = ": 2 bans, 1 edit, 2 overrides of the previous instance are gone";
     ensure!(line.ends_with(gone), "{line}");
-    let kept = follower.says("{\"live_version\":1,")?;
+    let kept = follower.prints("{\"live_version\":1,")?;
 
     let dry = loudou(&envoy, &["import", "-", "--dry-run"], &document)?;
     ensure!(printed(&dry)?.contains("5 would be applied"), "{dry:?}");
@@ -252,11 +252,11 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
         let request = Request::get("/").header("x-user-id", user);
         ensure!(envoy.data().send(&request)?.status == status, "{user}");
     }
-    // Again, together with what the follower kept: nothing changes.
+    // A second import, also of the document that the follower kept, changes nothing.
     let generation = ops.generation()?;
     for document in [&document, &kept] {
         let done = printed(&loudou(&envoy, &["import", "-"], document)?)?;
-        ensure!(done.contains("5 already in effect"), "{done}");
+        ensure!(done.contains("5 so already"), "{done}");
     }
     ensure!(ops.generation()? == generation);
     drop(follower);
@@ -264,7 +264,7 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
 }
 
 #[test]
-fn the_screen_shows_what_a_restart_lost_and_applies_it_again() -> Result<()> {
+fn the_screen_reports_lost_changes_and_applies_them_again() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let mut ops = Operator::editor(&envoy);
     let alice = Request::get("/").header("x-user-id", "alice");
@@ -277,10 +277,11 @@ fn the_screen_shows_what_a_restart_lost_and_applies_it_again() -> Result<()> {
     let mut ops = Operator::editor(&envoy);
     terminal.shows("gone: 2 bans, 1 edit, 2 overrides - a: apply again")?;
     terminal.press("a")?;
-    let asked = terminal.shows("Apply again?")?;
+    let question = terminal.shows("Apply again?")?;
     ensure!(
-        asked.contains("per-user: ban of mallory, ") && asked.contains("per-user: ban of eve"),
-        "{asked}"
+        question.contains("per-user: ban of mallory, ")
+            && question.contains("per-user: ban of eve"),
+        "{question}"
     );
     let begun = now();
     terminal.press("\r")?;

@@ -1,4 +1,4 @@
-//! A terminal for the app under test: a real PTY, and a screen that can be read.
+//! A terminal for the app under test: a real PTY with a readable screen.
 
 use std::io::{Read as _, Write};
 use std::num::NonZero;
@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result, bail};
 use loudou_tests::{Envoy, eventually, loudou_bin};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-/// The time after which a person would consider the app stuck.
+/// The time after which the app counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
-/// `loudou` in its own terminal.
+/// `loudou` in a separate terminal.
 pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
@@ -71,7 +71,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// The content of the screen.
+    /// The text of the screen.
     pub(crate) fn contents(&self) -> String {
         self.screen
             .lock()
@@ -104,7 +104,7 @@ impl Terminal {
     /// Waits for the end of the app, and checks that the terminal is restored.
     pub(crate) fn ended(mut self) -> Result<(u32, String)> {
         let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
-        // The last output may not have reached the screen yet.
+        // The last output may not have arrived yet.
         let restored = eventually(PATIENCE, "a restored terminal", || {
             Ok(self.is_restored().then_some(()))
         });
@@ -134,7 +134,7 @@ impl Terminal {
         )
     }
 
-    /// Whether the terminal echoes and reads line by line again, according to `stty`.
+    /// Whether typing is echoed and read line by line again, according to `stty`.
     fn is_cooked(&self) -> Result<()> {
         let name = self.master.tty_name().context("the terminal has no name")?;
         let output = std::process::Command::new("stty")
@@ -153,7 +153,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Has already ended if the test passed.
+        // The app has already ended if the test succeeded.
         if self.child.kill().is_ok() {
             drop(self.child.wait());
         }
