@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_watchdog_ends_the_child_when_the_pipe_closes() -> Result<()> {
         let mut child = Guarded::spawn("sleep", Command::new("sleep").arg("600"), Group::Own)?;
-        // What the system does when the owner dies: it closes the pipe.
+        // The owner's death closes the pipe in the same way.
         drop(child.watchdog.stdin.take());
         let status = child.wait()?;
         assert!(!status.success(), "{status}");

@@ -175,7 +175,7 @@ fn held_requests_of_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> 
     socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
     waits("one to wait", |count| count == 1)?;
     drop(socket);
-    waits("nobody to wait", |count| count == 0)?;
+    waits("no request to wait", |count| count == 0)?;
     envoy.stop()
 }
 

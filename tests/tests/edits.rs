@@ -238,7 +238,7 @@ fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
     let late = after_the_change(&envoy, shadow)?;
     ensure!(
         late.iter().all(|status| *status == 200),
-        "a shadow rule refuses nobody"
+        "a shadow rule refuses no request"
     );
     envoy.stop()
 }
@@ -299,7 +299,7 @@ fn dropping_an_edit_goes_back_to_the_base() -> Result<()> {
     for _ in 0..30 {
         ensure!(
             http.send(&user("alice"))?.status == 200,
-            "a shadow refuses nobody"
+            "a shadow rule refuses no request"
         );
     }
     let answer = ops.drop_edit("r", "carry=proportional&reason=enough")?;

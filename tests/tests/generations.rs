@@ -218,9 +218,9 @@ fn flying(ops: &mut Operator, count: u64) -> Result<()> {
 fn slots_in_flight_are_shared_by_all_generations() -> Result<()> {
     let envoy = Envoy::start(&flights(5))?;
     let mut ops = Operator::editor(&envoy);
-    let (mut old, nobody) = (envoy.data(), Request::get("/"));
+    let (mut old, anonymous) = (envoy.data(), Request::get("/"));
     let alice = Request::get("/").header("x-user-id", "alice");
-    old.send(&nobody)?;
+    old.send(&anonymous)?;
     // The only one that does not wait.
     ensure!(old.send(&alice)?.status == 200);
     let mut first = (0..4)
@@ -233,7 +233,7 @@ fn slots_in_flight_are_shared_by_all_generations() -> Result<()> {
         Ok((rule.pointer("/rule/limits/0/capacity") == Some(&json!(2))).then_some(()))
     })?;
     let mut new = envoy.data();
-    new.send(&nobody)?;
+    new.send(&anonymous)?;
     for left in [4, 3, 2] {
         for http in [&mut old, &mut new] {
             ensure!(http.send(&alice)?.status == 429, "{left} in flight");

@@ -66,7 +66,7 @@ fn call(envoy: &Envoy, method: &str, count: usize) -> Result<Vec<Status>> {
             let mut request = Request::new(());
             request.metadata_mut().insert("x-user-id", "alice".parse()?);
             let answer = client.unary(request, path, Empty).await;
-            statuses.push(answer.err().context("nobody could have answered")?);
+            statuses.push(answer.err().context("an answer without a server")?);
         }
         Ok(statuses)
     })

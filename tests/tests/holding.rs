@@ -187,7 +187,7 @@ fn clients_that_leave_free_their_slots() -> Result<()> {
     wait_for(&mut ops, 35)?;
     ensure!(
         http.send(&of("alice"))?.status == 429,
-        "nobody fills a gap in the line"
+        "no request fills a gap in the queue"
     );
     drop((ahead, behind));
     wait_for(&mut ops, 0)?;

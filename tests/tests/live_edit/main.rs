@@ -126,9 +126,9 @@ fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
         fill_in(&mut terminal, "1000000", "1000000/s")?;
         terminal.shows("sent")?;
         // The screen shows the edit later than the answer arrived, so this is the harder test.
-        let told = now();
-        traffic.wait_for(told + SOON, 200)?;
-        let refused = traffic.count(told + SOON, 429);
+        let shown = now();
+        traffic.wait_for(shown + SOON, 200)?;
+        let refused = traffic.count(shown + SOON, 429);
         ensure!(refused == 0, "{refused} refusals after the edit");
 
         terminal.press("u")?;

@@ -197,10 +197,10 @@ fn print(found: &mut [(Turn, Found); 3]) {
     }
     let titles = COLUMNS.map(|(title, _)| format!("{title:>22}"));
     println!("{:32}{}", "waiting", titles.concat());
-    let [(_, nobody), ..] = &*found;
+    let [(_, unloaded), ..] = &*found;
     for (turn, found) in &*found {
         let cells = COLUMNS.map(|(_, number)| {
-            let (number, base) = (number(found), number(nobody));
+            let (number, base) = (number(found), number(unloaded));
             format!("{number:>13.1} ({:>5.2}x)", number / base)
         });
         println!("{:32}{}", turn.name(), cells.concat());
