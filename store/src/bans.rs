@@ -8,9 +8,8 @@ use loudou_limiter::{Clock, Nanos};
 use crate::gave_up::GaveUp;
 use crate::page::{Evicted, FLAG_PINNED, PageBytes, Slot, gain_flag};
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{Cas, SharedData, Written};
+use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::stats::StoreStats;
-use crate::swap::retry;
 use crate::table::{BucketId, Table};
 
 /// An operator's ban or unban of the bucket `key` of a rule.
@@ -182,11 +181,12 @@ impl Table {
         stats: &mut StoreStats,
     ) -> Result<Option<Slot>, GaveUp> {
         let mut setting = Setting::new(self, *ban);
-        retry(&mut || {
+        for _ in 0..=MAX_RETRIES {
             setting.read(store)?;
-            let written = setting.write(store, stats)?;
-            Ok((written == Written::Done).then_some(()))
-        })?;
-        Ok(setting.before())
+            if setting.write(store, stats)? == Written::Done {
+                return Ok(setting.before());
+            }
+        }
+        Err(GaveUp::Conflicts)
     }
 }

@@ -42,8 +42,7 @@ pub trait SharedData {
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
 }
 
-/// The number of times that a change of a bucket is tried again after a conflict. Every conflict means that
-/// another worker succeeded in the microseconds between this one's read and its write, so the limit is
-/// reached only when many workers change one page without a pause. Then the store gives up, and a decision
-/// falls back to the rule's `on_error`.
+/// The maximum number of retries of a change of a bucket or of an upstream's counts after conflicts. Every
+/// failed try means that another worker succeeded in the microseconds between our read and our write, so only
+/// a page that many workers change without a pause reaches this limit.
 pub const MAX_RETRIES: u32 = 64;

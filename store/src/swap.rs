@@ -3,13 +3,12 @@
 
 use alloc::vec::Vec;
 
-use crate::gave_up::GaveUp;
-use crate::shared_data::{CAS_ABSENT, MAX_RETRIES, SharedData, StoreFailed, Written};
+use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
 
-/// The number of times that [`swap`] tries a change before it gives up. Each failed try means that another
-/// worker wrote between this one's read and its write, so only a value that all workers change without a
-/// pause reaches the limit. It is lower than [`MAX_RETRIES`], which is for buckets: these values are larger,
-/// and a change that is given up costs no decision.
+/// The maximum number of tries of a change. Each failed try means that another worker has written between
+/// this worker's read and its write, so only a value that all workers change without a pause reaches this
+/// limit. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because these values are no buckets: giving up
+/// costs no decision.
 pub const MAX_TRIES: u32 = 16;
 
 /// The result of a change.
@@ -43,17 +42,6 @@ pub fn swap(
         }
     }
     Ok(Swapped::Contended)
-}
-
-/// Repeats `change`, a read and a write of a value that decisions depend on, until it returns a result;
-/// `None` is a conflict. It retries at most [`MAX_RETRIES`] times.
-pub(crate) fn retry<T>(change: &mut dyn FnMut() -> Result<Option<T>, GaveUp>) -> Result<T, GaveUp> {
-    for _ in 0..=MAX_RETRIES {
-        if let Some(done) = change()? {
-            return Ok(done);
-        }
-    }
-    Err(GaveUp::Conflicts)
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use crate::gave_up::GaveUp;
 use crate::names::Names;
 use crate::page::{FLAG_KEEPS_GAIN, Page, Slot, gain_flag};
 use crate::rule::{Age, LiveRule};
-use crate::shared_data::{SharedData, Written};
-use crate::swap::retry;
+use crate::shared_data::{MAX_RETRIES, SharedData, Written};
 use crate::table::Table;
 
 impl Table {
@@ -27,15 +26,15 @@ impl Table {
     ) -> Result<usize, GaveUp> {
         let key = self.page_key(index);
         let mut bytes = Vec::new();
-        retry(&mut || {
+        for _ in 0..=MAX_RETRIES {
             let Some(cas) = store.get(&key, &mut bytes)? else {
-                return Ok(Some(0));
+                return Ok(0);
             };
             let mut page = Page::decode(&bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
             let is_behind =
                 |slot: &Slot| slot.rule_tag == rule.tag() && rule.age(slot.version) == Age::Older;
             if !page.slots.iter().any(is_behind) {
-                return Ok(Some(0));
+                return Ok(0);
             }
             store.get(&self.key(b'n', index), &mut bytes)?;
             let names = Names::decode(&bytes);
@@ -48,9 +47,11 @@ impl Table {
                 }
             }
             page.encode(&mut bytes);
-            let is_done = brought == 0 || store.set(&key, &bytes, cas)? == Written::Done;
-            Ok(is_done.then_some(brought))
-        })
+            if brought == 0 || store.set(&key, &bytes, cas)? == Written::Done {
+                return Ok(brought);
+            }
+        }
+        Err(GaveUp::Conflicts)
     }
 }
 

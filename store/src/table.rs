@@ -13,9 +13,11 @@ use loudou_limiter::hash::HashSeed;
 use crate::gave_up::GaveUp;
 use crate::names::Names;
 use crate::page::{self, Page, PageBytes, SLOTS, Slot};
-use crate::shared_data::{CAS_ABSENT, SharedData, Written};
-use crate::swap::{retry, swap};
+use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, MAX_RETRIES, SharedData, Written};
 
+/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`], because a lost name costs no
+/// decision.
+const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
 
 /// The table of all buckets of one namespace.
@@ -142,15 +144,17 @@ impl Table {
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let key = self.page_key(id.page);
         let mut page = PageBytes::new();
-        retry(&mut || {
+        for _ in 0..=MAX_RETRIES {
             let cas = page.read(store, &key)?;
             let Some((index, slot)) = page.find(id.fingerprint) else {
-                return Ok(Some(None));
+                return Ok(None);
             };
             page.remove(index);
-            let written = store.set(&key, page.bytes(), cas)?;
-            Ok((written == Written::Done).then_some(Some(slot)))
-        })
+            if store.set(&key, page.bytes(), cas)? == Written::Done {
+                return Ok(Some(slot));
+            }
+        }
+        Err(GaveUp::Conflicts)
     }
 
     /// All buckets of a page with their names; `None` if the page was never written.
@@ -177,17 +181,24 @@ impl Table {
         page: &[u8],
     ) {
         let name_key = self.key(b'n', id.page);
-        let _named = swap(store, &name_key, &mut |found| {
-            let mut names = Names::decode(found.unwrap_or_default());
+        let mut bytes = Vec::new();
+        for _ in 0..=MAX_NAME_RETRIES {
+            let Ok(cas) = store.get(&name_key, &mut bytes) else {
+                return;
+            };
+            let mut names = Names::decode(&bytes);
             if names.get(id.fingerprint) == Some(key) {
-                return None;
+                return;
             }
             // The page's buckets only matter if a name has to be replaced.
             let lives = names.is_full().then(|| Page::decode(page).ok()).flatten();
             names.add(id.fingerprint, key, &lives.unwrap_or_default());
-            let mut bytes = Vec::new();
             names.encode(&mut bytes);
-            Some(bytes)
-        });
+            let expected = cas.unwrap_or(CAS_ABSENT);
+            debug_assert!(expected != CAS_OVERWRITE, "a version is never 0");
+            if store.set(&name_key, &bytes, expected) != Ok(Written::Conflict) {
+                return;
+            }
+        }
     }
 }

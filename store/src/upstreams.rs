@@ -14,11 +14,9 @@ use alloc::vec::Vec;
 use loudou_limiter::Nanos;
 use loudou_limiter::hash::mix;
 
-use crate::gave_up::GaveUp;
 use crate::health::{HEALTH_BYTES, Health};
-use crate::shared_data::{CAS_ABSENT, Cas, SharedData, StoreFailed, Written};
+use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::stats::StoreStats;
-use crate::swap::retry;
 use crate::table::Table;
 use crate::when::When;
 
@@ -128,25 +126,25 @@ impl Table {
     ) -> Option<Health> {
         let subject = Subject::new(self, when, cluster);
         let mut bytes = Vec::new();
-        let counted = retry(&mut || {
-            let Some(found) = self.find_upstream(store, &subject, now)? else {
-                return Err(GaveUp::PageFull);
+        for _ in 0..=MAX_RETRIES {
+            let Ok(Some(found)) = self.find_upstream(store, &subject, now) else {
+                break;
             };
             let mut health = found.health.unwrap_or_else(|| Health::new(when, now));
             let before = (health.fails(), health.since());
             health.respond(when, is_error, now);
             encode(&subject, &health, &mut bytes);
-            if store.set(&found.key, &bytes, found.expected)? == Written::Conflict {
-                stats.cas_retries = stats.cas_retries.saturating_add(1);
-                return Ok(None);
+            match store.set(&found.key, &bytes, found.expected) {
+                Ok(Written::Done) => {
+                    let turned = (health.fails(), health.since()) != before;
+                    return turned.then_some(health);
+                }
+                Ok(Written::Conflict) => stats.cas_retries = stats.cas_retries.saturating_add(1),
+                Err(StoreFailed) => break,
             }
-            let turned = (health.fails(), health.since()) != before;
-            Ok(Some(turned.then_some(health)))
-        });
-        counted.unwrap_or_else(|_lost| {
-            stats.lost_responses = stats.lost_responses.saturating_add(1);
-            None
-        })
+        }
+        stats.lost_responses = stats.lost_responses.saturating_add(1);
+        None
     }
 
     /// Every upstream that was seen, in the order of their names.

@@ -1,7 +1,6 @@
 //! A host that conflicts, fails, or holds pages of another version.
 
 use loudou_store::memory::MemoryStore;
-use loudou_store::swap::MAX_TRIES;
 use loudou_store::{
     CAS_OVERWRITE, Cas, GaveUp, MAX_RETRIES, SharedData, StoreFailed, StoreStats, Table, Written,
 };
@@ -169,7 +168,7 @@ fn a_name_that_cannot_be_written_is_only_missing() {
     let world = world();
     let (limits, mut stats) = (per_day(2), StoreStats::default());
     for (trouble, most_writes) in [
-        (Trouble::Conflict, MAX_TRIES),
+        (Trouble::Conflict, 9),
         (Trouble::FailWrite, 1),
         (Trouble::FailRead, 0),
     ] {
