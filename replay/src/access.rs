@@ -1,4 +1,4 @@
-//! Access logs that are text: Envoy's default format, Istio's, and NGINX's `combined` and `main`.
+//! Text access logs: Envoy's default format, Istio's, and NGINX's `combined` and `main`.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use super::record::{LoggedRequest, Text, last_address};
 /// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM_TIME
 /// "X-FORWARDED-FOR" "USER-AGENT" "X-REQUEST-ID" "AUTHORITY" "UPSTREAM_HOST"`
 pub(crate) fn envoy(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
-    let rest = line.strip_prefix(b"[").ok_or("it begins with no `[`")?;
+    let rest = line.strip_prefix(b"[").ok_or("expected `[` at the start")?;
     let (time, rest) = cut(rest, b"] \"").ok_or("no request after the time")?;
-    let at = instant::rfc3339(time).ok_or("the time is none like 2016-04-15T20:17:00.310Z")?;
-    let (request, rest) = cut(rest, b"\" ").ok_or("the request has no end")?;
+    let at = instant::rfc3339(time).ok_or("expected a time like 2016-04-15T20:17:00.310Z")?;
+    let (request, rest) = cut(rest, b"\" ").ok_or("the request has no closing quote")?;
     let (method, path) = request_line(request)?;
     let (numbers, quoted) = cut(rest, b" \"").ok_or("no columns after the request")?;
     // Istio has three more columns, the last of them quoted.
@@ -57,11 +57,11 @@ pub(crate) fn envoy(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     })
 }
 
-/// The quoted columns, and what follows them. Envoy does not escape the quotes that a client sends,
-/// so a user agent may look like several columns; those around it do not.
+/// The quoted columns and the rest after them. Envoy does not escape quotes that a client sends,
+/// so a user agent may look like several columns; the columns around it cannot.
 #[expect(clippy::type_complexity, reason = "five columns, read in one place")]
 fn client(quoted: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8], &[u8])> {
-    // The upstream's address is the last to be quoted, and has no quotes of its own.
+    // The last quoted column is the upstream's address, which contains no quotes.
     let end = quoted.iter().rposition(|b| *b == b'"')?;
     let (columns, tail) = quoted.split_at_checked(end)?;
     let tail = tail.get(1..)?;
@@ -79,13 +79,13 @@ pub(crate) fn nginx(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     let (source, rest) = cut(line, b" ").ok_or("no columns")?;
     let (before, rest) = cut(rest, b"] \"").ok_or("no request after the time")?;
     let (_user, time) = cut_last(before, b" [").ok_or("no time")?;
-    let at = instant::common_log(time).ok_or("the time is none like 10/Oct/2000:13:55:36 -0700")?;
-    let (request, rest) = cut(rest, b"\" ").ok_or("the request has no end")?;
+    let at = instant::common_log(time).ok_or("expected a time like 10/Oct/2000:13:55:36 -0700")?;
+    let (request, rest) = cut(rest, b"\" ").ok_or("the request has no closing quote")?;
     let (method, path) = request_line(request)?;
     let (_numbers, rest) = cut(rest, b" \"").ok_or("too few columns")?;
     let rest = rest
         .strip_suffix(b"\"")
-        .ok_or("the last column has no end")?;
+        .ok_or("the last column has no closing quote")?;
     let (referer, rest) = cut(rest, b"\" \"").ok_or("too few columns")?;
     let (user_agent, forwarded_for) = cut(rest, b"\" \"").unwrap_or((rest, b"-"));
     let named = [
@@ -107,9 +107,9 @@ pub(crate) fn nginx(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     })
 }
 
-/// The method and the path of `GET /a HTTP/1.1`. A path may have spaces, the others have none.
+/// The method and the path of `GET /a HTTP/1.1`. Only the path may contain spaces.
 fn request_line(request: &[u8]) -> Result<(&[u8], &[u8]), String> {
-    let (method, rest) = cut(request, b" ").ok_or("the request is no `METHOD PATH PROTOCOL`")?;
+    let (method, rest) = cut(request, b" ").ok_or("the request is not `METHOD PATH PROTOCOL`")?;
     let (path, _protocol) = cut_last(rest, b" ").ok_or("the request has no protocol")?;
     Ok((method, path))
 }
@@ -134,19 +134,19 @@ fn whole(digits: &[u8]) -> Option<u64> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// What is before and after the first `mark`.
+/// The parts before and after the first `mark`.
 fn cut<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let found = memchr::memmem::find(text, mark)?;
     Some((text.get(..found)?, text.get(found + mark.len()..)?))
 }
 
-/// What is before and after the last `mark`.
+/// The parts before and after the last `mark`.
 fn cut_last<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let found = memchr::memmem::rfind(text, mark)?;
     Some((text.get(..found)?, text.get(found + mark.len()..)?))
 }
 
-/// NGINX writes `"`, `\` and what is not printable as `\xXX`.
+/// Decodes NGINX's `\xXX`, its form of `"`, `\` and unprintable bytes.
 fn unescape(text: &[u8]) -> Text<'_> {
     hex::unescaped(text, b"\\x", |b| b)
 }

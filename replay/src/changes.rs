@@ -1,4 +1,4 @@
-//! What is different between two rule files, request by request.
+//! Differences between two rule files, request by request.
 
 use loudou_limiter::Verdict;
 use loudou_rules::rule::Rule;
@@ -6,20 +6,20 @@ use loudou_rules::rule::Rule;
 use super::engine::{Reported, ReportedRule};
 use super::top::TopKeys;
 
-/// The kinds of changes in [`Changes::keys`].
+/// The kinds of change in [`Changes::keys`].
 pub(crate) const NEWLY_REFUSED: usize = 0;
-pub(crate) const FREED: usize = 1;
+pub(crate) const NO_LONGER_REFUSED: usize = 1;
 
-/// Requests that the second file treats otherwise than the first.
+/// Requests with different verdicts under the two files.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// The names of all rules; a rule of both files is there once.
+    /// The names of all rules; a rule in both files is listed once.
     pub(crate) names: Vec<String>,
-    /// Where the rules of the second file are among them.
+    /// The index into `names` of each rule of the second file.
     others: Vec<usize>,
-    /// Requests by what the first file said, and the second.
+    /// Requests by the verdicts of the first file and the second.
     verdicts: [[u64; 3]; 3],
-    /// The keys of requests that only one of the files refuses.
+    /// The keys of requests that exactly one of the files refuses.
     pub(crate) keys: TopKeys,
 }
 
@@ -58,14 +58,14 @@ impl Changes {
         let refuses = |reported: &Reported<'_>| reported.verdict == Verdict::Refuse;
         match (refuses(first), refuses(second)) {
             (false, true) => self.count(second.rule.as_ref(), NEWLY_REFUSED),
-            (true, false) => self.count(first.rule.as_ref(), FREED),
+            (true, false) => self.count(first.rule.as_ref(), NO_LONGER_REFUSED),
             _ => {}
         }
     }
 
     fn count(&mut self, rule: Option<&ReportedRule<'_>>, kind: usize) {
         let Some(rule) = rule else { return };
-        let group = if kind == FREED {
+        let group = if kind == NO_LONGER_REFUSED {
             Some(rule.index)
         } else {
             self.others.get(rule.index).copied()
@@ -75,8 +75,8 @@ impl Changes {
         }
     }
 
-    /// How many requests the first file gave `from`, and the second `to`.
-    pub(crate) fn turned(&self, from: Verdict, to: Verdict) -> u64 {
+    /// The number of requests with verdict `from` under the first file and `to` under the second.
+    pub(crate) fn count_of(&self, from: Verdict, to: Verdict) -> u64 {
         let row = self.verdicts.get(place(from));
         row.and_then(|row| row.get(place(to))).copied().unwrap_or(0)
     }

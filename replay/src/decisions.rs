@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::engine::Reported;
 
-/// The words of verdicts.
+/// The name of a verdict.
 const fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Admit => "admit",
@@ -28,7 +28,7 @@ struct DecisionLine<'a> {
     reset_after_ns: Option<u64>,
 }
 
-/// Writes the line of a decision behind what `out` has.
+/// Appends the line of a decision to `out`.
 pub fn write(out: &mut Vec<u8>, at: Nanos, reported: &Reported<'_>) -> serde_json::Result<()> {
     let rule = reported.rule.as_ref();
     let limit = rule.and_then(|rule| rule.limit);

@@ -1,4 +1,4 @@
-//! One rule file at work: the filter's own decision code over a store in memory.
+//! One rule file in use: the filter's own decision code over a store in memory.
 
 use loudou_limiter::{BucketDecision, Clock, Decision, Nanos, Verdict};
 use loudou_rules::active_rule::ActiveRule;
@@ -12,10 +12,10 @@ use loudou_store::{GaveUp, Receipt, StoreStats, Table, Why};
 use super::flight::InFlight;
 use super::record::{LoggedRequest, TraceEdit};
 
-/// Every run puts the same keys into the same pages, so that its output is the same.
+/// A fixed seed: every run puts the same keys into the same pages, so its output is the same.
 const SEED: [u8; 16] = *b"loudou replay 01";
 
-/// What a request took from a bucket that wants it back at its end.
+/// Taken cost that a bucket gets back when its request ends.
 #[derive(Debug)]
 struct PendingReturn {
     rule: usize,
@@ -31,15 +31,15 @@ pub(crate) struct Engine {
     store: PagedStore,
     stats: StoreStats,
     flight: InFlight<PendingReturn>,
-    /// Requests that a limit counts until their end, and whose duration is unknown: they end as soon
-    /// as they pass.
+    /// Requests that a limit counts until their end, with an unknown duration: each ends as soon as it
+    /// passes.
     pub(crate) endless: u64,
-    /// Requests that ended early, as too many were under way.
+    /// Requests that ended early because too many were in flight.
     pub(crate) ended_early: u64,
 }
 
 impl Engine {
-    /// An engine without a bucket yet.
+    /// An engine without buckets.
     pub(crate) fn new(file: &RuleFile) -> Result<Self, GaveUp> {
         let settings = &file.store;
         let mut store = PagedStore::new(&settings.namespace, settings.buckets);
@@ -59,10 +59,10 @@ impl Engine {
         })
     }
 
-    /// Decides on a request, and takes its cost.
+    /// Decides a request and takes its cost.
     pub(crate) fn decide(&mut self, record: &mut LoggedRequest<'_>, clock: Clock) -> Outcome {
-        while let Some((end, place)) = self.flight.next(clock.now) {
-            self.release(&place, clock.moved_to(end));
+        while let Some((end, pending)) = self.flight.next(clock.now) {
+            self.release(&pending, clock.moved_to(end));
         }
         let outcome = evaluate(
             &self.rules,
@@ -76,18 +76,18 @@ impl Engine {
         outcome
     }
 
-    /// Remembers what a request gives back at its end.
+    /// Remembers the cost that a request gives back at its end.
     fn follow(&mut self, record: &LoggedRequest<'_>, outcome: &Outcome, clock: Clock) {
         let now = clock.now;
         let mut is_endless = false;
-        for said in &outcome.rules {
-            let (Some(receipt), Some(key)) = (&said.receipt, &said.key) else {
+        for ruled in &outcome.rules {
+            let (Some(receipt), Some(key)) = (&ruled.receipt, &ruled.key) else {
                 continue;
             };
-            if !said.limits().holds_until_end() {
+            if !ruled.limits().holds_until_end() {
                 continue;
             }
-            // One that another rule refuses is over. Any other takes its place while it is held, too.
+            // A request that another rule refuses is over. Any other keeps its slot, also while it is held.
             let end = if outcome.is_refused() {
                 now
             } else {
@@ -95,14 +95,14 @@ impl Engine {
                 let passes = now.saturating_add(outcome.wait());
                 passes.saturating_add(record.duration.unwrap_or_default())
             };
-            let place = PendingReturn {
-                rule: said.rule,
+            let pending = PendingReturn {
+                rule: ruled.rule,
                 key: key.as_str().into(),
                 receipt: receipt.clone(),
             };
             if end == now {
-                self.release(&place, clock);
-            } else if let Some(first) = self.flight.add(end, place) {
+                self.release(&pending, clock);
+            } else if let Some(first) = self.flight.add(end, pending) {
                 self.ended_early += 1;
                 self.release(&first, clock);
             }
@@ -110,16 +110,16 @@ impl Engine {
         self.endless += u64::from(is_endless);
     }
 
-    fn release(&mut self, place: &PendingReturn, clock: Clock) {
-        let Some(rule) = self.rules.get(place.rule) else {
+    fn release(&mut self, pending: &PendingReturn, clock: Clock) {
+        let Some(rule) = self.rules.get(pending.rule) else {
             return;
         };
-        let give = rule.give(&place.key, &place.receipt, Why::Ended, clock);
-        // What could not be given back is counted in `stats`, and expires.
+        let give = rule.give(&pending.key, &pending.receipt, Why::Ended, clock);
+        // A failed return is counted in `stats` and expires.
         let (Ok(()) | Err(_)) = self.table.give(&mut self.store, &give, &mut self.stats);
     }
 
-    /// Edits a rule; whether there is one of that name.
+    /// Edits a rule. Returns false without a rule of that name.
     pub(crate) fn edit(&mut self, set: &TraceEdit, now: Nanos) -> bool {
         let TraceEdit {
             rule, edit, carry, ..
@@ -141,13 +141,13 @@ impl Engine {
     }
 }
 
-/// What is reported of an outcome: the rule that refused, else of the enforced rules that decided the
-/// one that holds for longest, else the one with the smallest share left. Shadow rules never are.
+/// The reported part of an outcome: the rule that refused, otherwise the enforced rule with the longest
+/// wait, otherwise the one with the smallest fraction left. Shadow rules are never reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported<'a> {
-    /// What happens to the request.
+    /// The verdict on the request.
     pub verdict: Verdict,
-    /// `None` when no enforced rule had a say.
+    /// `None` when no enforced rule decided.
     pub rule: Option<ReportedRule<'a>>,
 }
 
@@ -158,52 +158,52 @@ pub struct ReportedRule<'a> {
     pub index: usize,
     /// Its name.
     pub name: &'a str,
-    /// The key of the request; `None` when it lacks a part.
+    /// The key of the request; `None` when a part of the key is missing.
     pub key: Option<&'a str>,
-    /// How long the request waits, whichever rule makes it.
+    /// How long the request waits, whichever rule causes it.
     pub wait: Nanos,
-    /// The name and the numbers of the limit; `None` when it refused for another reason, or the key is
-    /// unlimited.
+    /// The name and the numbers of the limit; `None` when the rule refused for another reason or the key
+    /// is unlimited.
     pub limit: Option<(&'a str, &'a Decision)>,
-    /// How long the ban of its key still lasts, if one refuses and has an end.
+    /// The remaining time of the key's ban, if it refuses and has an end.
     pub banned_for: Option<Nanos>,
     bucket: Option<&'a BucketDecision>,
 }
 
 impl<'a> Reported<'a> {
-    /// What is reported of an outcome at `now`.
+    /// The reported part of an outcome at `now`.
     pub(crate) fn of(outcome: &'a Outcome, now: Nanos) -> Self {
         let verdict = outcome.verdict();
         let mut best: Option<ReportedRule<'a>> = None;
-        for (position, said) in outcome.rules.iter().enumerate() {
+        for (position, ruled) in outcome.rules.iter().enumerate() {
             let refuses = outcome.refused_by == Some(position);
-            let bucket = match &said.answer {
+            let bucket = match &ruled.answer {
                 Answer::Decided(bucket) => Some(bucket),
                 Answer::Unlimited => None,
                 _ if refuses => None,
                 _ => continue,
             };
-            if !said.is_enforced() {
+            if !ruled.is_enforced() {
                 continue;
             }
-            let limits = said.limits().iter();
+            let limits = ruled.limits().iter();
             let limit = bucket.and_then(|bucket| {
                 let limit = limits.clone().nth(bucket.reported_index())?;
                 Some((limit.name(), bucket.reported()?))
             });
             let this = ReportedRule {
-                index: said.rule,
-                name: &said.active.rule().name,
-                key: said.key.as_deref(),
+                index: ruled.rule,
+                name: &ruled.active.rule().name,
+                key: ruled.key.as_deref(),
                 wait: Nanos::ZERO,
                 limit,
-                banned_for: match &said.answer {
+                banned_for: match &ruled.answer {
                     Answer::Banned(ban) => ban.lasts(now),
                     _ => None,
                 },
                 bucket,
             };
-            if refuses || best.is_none_or(|best| this.is_before(&best)) {
+            if refuses || best.is_none_or(|best| this.precedes(&best)) {
                 best = Some(this);
             }
         }
@@ -214,12 +214,12 @@ impl<'a> Reported<'a> {
 }
 
 impl ReportedRule<'_> {
-    fn is_before(&self, other: &Self) -> bool {
+    fn precedes(&self, other: &Self) -> bool {
         let wait = |rule: &Self| rule.bucket.map_or(Nanos::ZERO, BucketDecision::wait);
         let (mine, theirs) = (wait(self), wait(other));
         let tighter = || match (self.limit, other.limit) {
             (Some((_, mine)), Some((_, theirs))) => mine.is_tighter_than(theirs),
-            // What has numbers goes before a key that is unlimited.
+            // A rule with numbers takes precedence over an unlimited key.
             (mine, theirs) => mine.is_some() && theirs.is_none(),
         };
         mine > theirs || (mine == theirs && tighter())

@@ -1,6 +1,6 @@
-//! Envoy's access log as JSON, by the names that Envoy's and Istio's documents give the members.
+//! Envoy's JSON access log, with the member names of Envoy's and Istio's documentation.
 //!
-//! What operators log beside them counts as headers: `x_user_id` is the header `x-user-id`.
+//! Other members count as headers: `x_user_id` is the header `x-user-id`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::json::{self, JsonStr, Scalar};
 use super::num::whole;
 use super::record::{LoggedRequest, Text, last_address};
 
-/// A line, and whether it said when.
+/// A line, and its time if it has one.
 struct LogWire<'a> {
     record: LoggedRequest<'a>,
     at: Option<Nanos>,
@@ -84,13 +84,13 @@ impl<'a> LoggedRequest<'a> {
     }
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     use loudou_rules::request::Request as _;
     let LogWire { mut record, at } = json::read(line)?;
-    record.at = at.ok_or("no `start_time`, `timestamp` or `time` that is one")?;
+    record.at = at.ok_or("expected a time in `start_time`, `timestamp` or `time`")?;
     if record.request.method.is_none() && record.request.path.is_none() {
-        return Err("no request: neither `method` nor `path`".to_owned());
+        return Err("not a request: neither `method` nor `path`".to_owned());
     }
     if record.request.source.is_none() {
         let last = record.request.header("x-forwarded-for");
@@ -100,7 +100,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedRequest<'_>, String> {
     Ok(record)
 }
 
-/// What is known of a value as text.
+/// A value as text, if it is known.
 fn text(value: Scalar<'_>) -> Option<Text<'_>> {
     let text = match value {
         Scalar::Text(text) => JsonStr(text).bytes(),
@@ -124,7 +124,7 @@ fn time(value: &Scalar<'_>) -> Option<Nanos> {
             instant::rfc3339(text).or_else(|| instant::epoch(text))
         }
         Scalar::Whole(number) => instant::epoch(number.to_string().as_bytes()),
-        // A number has no more than microseconds at this size.
+        // A number of this size has microseconds at best.
         Scalar::Float(seconds) => Some(Nanos::new(whole(seconds * 1e6).saturating_mul(1_000))),
         Scalar::Other => None,
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_are_usual() {
+    fn the_usual_names() {
         let record = parse(LINE.as_bytes()).expect("a line");
         assert_eq!(record.at, Nanos::new(1_606_339_578_409_000_000));
         assert_eq!(record.duration, Some(Nanos::from_millis(4)));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_of_times_and_addresses() {
+    fn other_formats_of_times_and_addresses() {
         for time in ["1606339578.409", "\"1606339578.409\"", "1606339578409"] {
             let line = format!(
                 r#"{{"timestamp":{time},"path":"/","duration":"2","x_forwarded_for":"1.1.1.1, 2.2.2.2"}}"#
@@ -212,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        for (line, said) in [
+    fn malformed_lines_are_reported() {
+        for (line, expected) in [
             ("{", "EOF"),
             ("[]", "expected an object"),
             (r#"{"path":"/"}"#, "start_time"),
             (r#"{"path":"/","start_time":"noon"}"#, "start_time"),
             (
                 r#"{"start_time":"2020-11-25T21:26:18Z","method":null}"#,
-                "no request",
+                "not a request",
             ),
         ] {
             let error = parse(line.as_bytes()).expect_err(line);
-            assert!(error.contains(said), "{line}: {error}");
+            assert!(error.contains(expected), "{line}: {error}");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Requests that are under way, for the limits that count them: what they took is given back when
-//! their duration is over.
+//! Requests in flight, for the limits that count them: each returns what it took when its duration
+//! is over.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use loudou_limiter::Nanos;
 
-/// The most requests under way; one more, and the one that would end first ends at once.
-const MAX_UNDER_WAY: usize = 1 << 18;
+/// The maximum number of requests in flight; at one more, the request with the earliest end ends at once.
+const MAX_IN_FLIGHT: usize = 1 << 18;
 
-/// What is given back at the end of a request. What ends first is the least.
+/// A return at the end of a request. The earliest end is the least.
 #[derive(Clone, Debug)]
 struct Ending<T> {
     end: Nanos,
-    /// Tells those that end together apart.
+    /// Distinguishes requests that end at the same time.
     number: u64,
     taken: T,
 }
@@ -38,7 +38,7 @@ impl<T> PartialEq for Ending<T> {
     }
 }
 
-/// All requests under way, with what they took.
+/// All requests in flight, with what they took.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     under_way: BinaryHeap<Reverse<Ending<T>>>,
@@ -53,18 +53,18 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Adds one that ends at `end`; what has to end for it, if there are too many.
+    /// Adds one that ends at `end`. Returns the one that has to end for it if there are too many.
     pub(super) fn add(&mut self, end: Nanos, taken: T) -> Option<T> {
         self.number += 1;
         let number = self.number;
         self.under_way.push(Reverse(Ending { end, number, taken }));
-        if self.under_way.len() <= MAX_UNDER_WAY {
+        if self.under_way.len() <= MAX_IN_FLIGHT {
             return None;
         }
         self.under_way.pop().map(|Reverse(ending)| ending.taken)
     }
 
-    /// The next one that has ended by `now`, and when.
+    /// The next one that has ended by `now`, with its end.
     pub(super) fn next(&mut self, now: Nanos) -> Option<(Nanos, T)> {
         if self.under_way.peek()?.0.end > now {
             return None;
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many() {
+    fn requests_in_flight_are_bounded() {
         let mut flight = InFlight::new();
-        let most = u64::try_from(MAX_UNDER_WAY).expect("64 bits");
+        let most = u64::try_from(MAX_IN_FLIGHT).expect("64 bits");
         for n in 0..most {
             assert_eq!(flight.add(Nanos::new(most - n), n), None);
         }
         let first = flight.add(Nanos::new(most), most);
-        assert_eq!(first, Some(most - 1), "the one that would end first");
-        assert_eq!(flight.under_way.len(), MAX_UNDER_WAY);
+        assert_eq!(first, Some(most - 1), "the one with the earliest end");
+        assert_eq!(flight.under_way.len(), MAX_IN_FLIGHT);
     }
 }

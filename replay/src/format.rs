@@ -1,9 +1,9 @@
-//! The forms of traces and logs, and how they are told apart.
+//! The formats of traces and logs, and how they are recognised.
 
 use super::record::LogLine;
 use super::{access, envoy_json, trace};
 
-/// The form of a trace or log.
+/// The format of a trace or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// JSON Lines with `at_ns`.
@@ -17,10 +17,10 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 4] = [Self::Trace, Self::Envoy, Self::EnvoyJson, Self::Nginx];
 
-    /// Its name in options and documents.
+    /// The name in options and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -30,7 +30,7 @@ impl LogFormat {
         }
     }
 
-    /// What it is called in a sentence.
+    /// The name within a sentence.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Trace => "a trace",
@@ -40,7 +40,7 @@ impl LogFormat {
         }
     }
 
-    /// The form that a line looks like, right or wrong.
+    /// The format that a line looks like, whether or not it parses.
     pub(crate) fn of(line: &[u8]) -> Option<Self> {
         match line.trim_ascii_start() {
             [b'{', ..] if memchr::memmem::find(line, b"\"at_ns\"").is_some() => Some(Self::Trace),
@@ -50,7 +50,7 @@ impl LogFormat {
         }
     }
 
-    /// Reads a line that is not empty.
+    /// Parses a line that is not empty.
     pub(crate) fn parse(self, line: &[u8]) -> Result<LogLine<'_>, String> {
         match self {
             Self::Trace => trace::parse(line),
@@ -60,7 +60,7 @@ impl LogFormat {
         }
     }
 
-    /// Whether a request of this form can have the header `name`.
+    /// Whether a request in this format can have the header `name`.
     pub(crate) fn has_header(self, name: &str) -> bool {
         let pseudo = matches!(name, ":method" | ":path");
         match self {
@@ -79,7 +79,7 @@ impl LogFormat {
         }
     }
 
-    /// Whether a request of this form can have the name of a route.
+    /// Whether a request in this format can have a route name.
     pub(crate) const fn has_route(self) -> bool {
         !matches!(self, Self::Nginx)
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_told_apart() {
+    fn formats_are_recognised() {
         for (line, form) in [
             (r#"{"at_ns":"wrong"}"#, Some(LogFormat::Trace)),
             (

@@ -1,4 +1,4 @@
-//! What was read, and what of it could not be.
+//! The input: what was read, and the lines that could not be read.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use super::format::LogFormat;
 
-/// How many bad lines are kept to be shown.
+/// The number of bad lines that are kept to be shown.
 const SHOWN: usize = 5;
-/// How much of a bad line is kept, in bytes.
+/// The kept part of a bad line, in bytes.
 const EXCERPT: usize = 120;
 
-/// The input as far as it was read.
+/// The input read so far.
 #[derive(Debug, Default)]
 pub struct Intake {
-    /// `None` until a line shows it.
+    /// `None` until a line shows the format.
     pub form: Option<LogFormat>,
     /// Lines read.
     pub lines: u64,
@@ -22,11 +22,11 @@ pub struct Intake {
     pub bytes: u64,
     /// Lines that could not be read.
     pub bad: u64,
-    /// The first of them.
+    /// The first of the bad lines.
     pub first_bad: Vec<BadLine>,
 }
 
-/// A line that could not be read. All of it is hostile.
+/// A line that could not be read. All of it is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadLine {
     /// Its number, from 1.
@@ -34,7 +34,7 @@ pub struct BadLine {
     pub number: u64,
     /// Why it could not be read.
     pub message: String,
-    /// How it begins.
+    /// Its beginning.
     pub text: String,
 }
 
@@ -67,7 +67,7 @@ impl Intake {
         }
     }
 
-    /// The form of all lines, as far as it is known when `line` is there too.
+    /// The format of all lines, as far as it is known once `line` is read.
     pub(crate) fn form_of(&mut self, line: &[u8]) -> Option<LogFormat> {
         if self.form.is_none() {
             self.form = LogFormat::of(line);

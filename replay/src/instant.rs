@@ -1,7 +1,7 @@
-//! Wall times of logs, as nanoseconds since the Unix epoch.
+//! Wall times of logs, in nanoseconds since the Unix epoch.
 //!
-//! The columns of a date are read here, because they are few, fixed and read for every line of a log;
-//! the calendar is `jiff`'s.
+//! This module reads the columns of a date itself: they are few, fixed, and read for every line of a
+//! log. The calendar is `jiff`'s.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
@@ -11,7 +11,7 @@ const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// Reads `2016-04-15T20:17:00.310Z`, with any number of decimals and any offset.
+/// Parses `2016-04-15T20:17:00.310Z`, with any number of decimals and any offset.
 pub fn rfc3339(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let year = number(&mut rest, 4)?;
@@ -25,7 +25,7 @@ pub fn rfc3339(text: &[u8]) -> Option<Nanos> {
     instant(date, time, nanos, offset(rest)?)
 }
 
-/// Reads `10/Oct/2000:13:55:36 -0700`.
+/// Parses `10/Oct/2000:13:55:36 -0700`.
 pub fn common_log(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let day = number(&mut rest, 2)?;
@@ -41,8 +41,8 @@ pub fn common_log(text: &[u8]) -> Option<Nanos> {
     instant(date, time, 0, offset(rest.strip_prefix(b" ")?)?)
 }
 
-/// Reads a number of seconds, milliseconds, microseconds or nanoseconds since the epoch: which one is
-/// told by its size, as all are of times after 2001.
+/// Parses a number of seconds, milliseconds, microseconds or nanoseconds since the epoch. Its size
+/// shows the unit, because all times are after 2001.
 pub fn epoch(text: &[u8]) -> Option<Nanos> {
     let mut rest = text;
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -60,14 +60,14 @@ pub fn epoch(text: &[u8]) -> Option<Nanos> {
     .map(Nanos::new)
 }
 
-/// The instant on a clock that is `offset` from UTC. No date before 1970 has one, in whatever offset.
+/// The instant on a clock that is `offset` from UTC; `None` before 1970, in any offset.
 fn instant(date: [u64; 3], time: [u64; 3], nanos: u64, offset: Offset) -> Option<Nanos> {
     let [year, month, day] = date;
     let [hour, minute, second] = time;
     if year < 1970 {
         return None;
     }
-    // A leap second is the first one of the next minute.
+    // A leap second is the first second of the next minute.
     let leap = u64::from(second == 60);
     let date = Date::new(i16::try_from(year).ok()?, small(month)?, small(day)?).ok()?;
     let time = Time::new(small(hour)?, small(minute)?, small(second - leap)?, 0).ok()?;
@@ -81,7 +81,7 @@ fn small(number: u64) -> Option<i8> {
     i8::try_from(number).ok()
 }
 
-/// A number of exactly `digits` digits, which are taken from `rest`.
+/// A number of exactly `digits` digits, which is taken from `rest`.
 fn number(rest: &mut &[u8], digits: usize) -> Option<u64> {
     let (head, tail) = rest.split_at_checked(digits)?;
     let mut number: u64 = 0;
@@ -93,7 +93,7 @@ fn number(rest: &mut &[u8], digits: usize) -> Option<u64> {
     Some(number)
 }
 
-/// The same behind `mark`; nothing is taken when that is not there.
+/// The same after `mark`; takes nothing when `mark` is missing.
 fn after(rest: &mut &[u8], mark: &[u8], digits: usize) -> Option<u64> {
     let mut tail = rest.strip_prefix(mark)?;
     let number = number(&mut tail, digits)?;
@@ -101,7 +101,7 @@ fn after(rest: &mut &[u8], mark: &[u8], digits: usize) -> Option<u64> {
     Some(number)
 }
 
-/// The nanoseconds of `.310`, which is taken from `rest`; what is finer than them is dropped.
+/// The nanoseconds of `.310`, which is taken from `rest`; finer digits are dropped.
 fn decimals(rest: &mut &[u8]) -> u64 {
     let Some(tail) = rest.strip_prefix(b".") else {
         return 0;
@@ -118,7 +118,7 @@ fn decimals(rest: &mut &[u8]) -> u64 {
     nanos
 }
 
-/// Reads `Z`, `+02:00` or `-0700`.
+/// Parses `Z`, `+02:00` or `-0700`.
 fn offset(text: &[u8]) -> Option<Offset> {
     let (sign, mut rest) = match text {
         b"Z" | b"z" => return Some(Offset::UTC),
@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn times_of_envoy() {
+    fn envoys_times() {
         assert_eq!(
             rfc3339(b"2016-04-15T20:17:00.310Z"),
             Some(Nanos::new(1_460_751_420_310_000_000))
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_nginx() {
+    fn nginx_times() {
         assert_eq!(
             common_log(b"10/Oct/2000:13:55:36 -0700"),
             Some(Nanos::new(971_211_336_000_000_000))
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange(text in any::<Vec<u8>>()) {
+        fn arbitrary_text_never_panics(text in any::<Vec<u8>>()) {
             let times = [rfc3339(&text), common_log(&text), epoch(&text)];
             prop_assert!(times.iter().flatten().count() <= 1);
         }

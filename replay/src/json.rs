@@ -1,4 +1,4 @@
-//! JSON strings and scalars that borrow from the line they are in.
+//! JSON strings and scalars that borrow from their line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -72,13 +72,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for HeaderList<'a> {
     }
 }
 
-/// A value of a log's member.
+/// A member's value.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Scalar<'a> {
     Text(Cow<'a, str>),
     Whole(u64),
     Float(f64),
-    /// Null, or nothing that a log has a use for.
+    /// Null, or a value that no log column needs.
     Other,
 }
 
@@ -136,12 +136,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     }
 }
 
-/// Reads a line that is one JSON value.
+/// Parses a line that is one JSON value.
 pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(line).map_err(|error| message(&error))
 }
 
-/// What is wrong, and in which column: the line is known.
+/// The message with its column, without the line number, which the caller adds.
 fn message(error: &serde_json::Error) -> String {
     let column = error.column();
     let text = error.to_string();

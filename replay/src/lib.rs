@@ -1,9 +1,9 @@
-//! Rule files over recorded traffic: what they would have decided, with the filter's own decision code.
+//! Replays recorded traffic through rule files, with the filter's own decision code.
 //!
-//! No terminal and no network: lines come from any reader, results are numbers and documents. The
+//! There is no terminal and no network: lines come from any reader, results are numbers and documents. The
 //! `loudou replay` command draws them.
 //!
-//! A [`Run`] is made of one rule file, or of two that are compared. [`replay()`] passes every line of a
+//! A [`Run`] has one rule file, or two that are compared. [`replay()`] passes every line of a
 //! trace or log through it and reports to an [`Observer`] on the way. [`RunSummary`] is the result as a
 //! document, [`decisions`] are JSON Lines, one per request.
 //!
@@ -12,7 +12,7 @@
 //! # use loudou_limiter::Nanos;
 //! # use loudou_rules::config;
 //!
-//! /// Wants the summary alone.
+//! /// Needs the summary alone.
 //! struct Quiet;
 //!
 //! impl Observer for Quiet {
@@ -37,12 +37,12 @@
 //! # Ok::<(), loudou_replay::Error>(())
 //! ```
 //!
-//! To change it, read it in this order:
+//! To change this crate, read it in this order:
 //!
-//! 1. `play` has the loop. It cuts the input into `lines` in bounded memory and recognises its
+//! 1. `play` is the loop. It cuts the input into `lines` in bounded memory and recognises its
 //!    [`format`](mod@format).
-//! 2. `trace`, `access` and `envoy_json` are the formats: each reads a line as a `record`. `instant`
-//!    reads their dates, `json` their JSON.
+//! 2. `trace`, `access` and `envoy_json` are the formats: each parses a line into a `record`. `instant`
+//!    parses their dates, `json` their JSON.
 //! 3. [`run`] passes each record to an [`engine`]: the rules, their buckets, and the requests in `flight`.
 //! 4. Outcomes are counted in structures whose size does not depend on the input: `tally`, `top`,
 //!    `timeline`, `waits`, and `changes` between two rule files.

@@ -1,4 +1,4 @@
-//! Lines of any length in bounded memory: a line that is too long is told of, never held.
+//! Lines of any length in bounded memory: a line that is too long is reported but never kept.
 
 use std::io::{self, Read};
 
@@ -10,15 +10,15 @@ use super::num::count;
 pub(crate) const MAX_LINE: usize = 256 << 10;
 const BUFFER: usize = 1 << 20;
 
-/// A reader's lines, without what ends them.
+/// A reader's lines, without their ends.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// What of the buffer is still to be given out.
+    /// The part of the buffer that is not yet returned: from here to `end`.
     start: usize,
     end: usize,
     at_end: bool,
-    /// The number of the last line given out, from 1.
+    /// The number of the last line returned, from 1.
     number: u64,
     /// All bytes read so far.
     read: u64,
@@ -50,12 +50,12 @@ impl<R: Read> Lines<R> {
         self.number
     }
 
-    /// How many bytes were given out.
+    /// The number of bytes returned.
     pub(crate) fn bytes_done(&self) -> u64 {
         self.read.saturating_sub(count(self.end - self.start))
     }
 
-    /// The next line; `None` after the last. An end of the last line may be missing.
+    /// The next line; `None` after the last. The last line needs no end.
     pub(crate) fn next(&mut self) -> io::Result<Option<RawLine<'_>>> {
         let mut searched = 0;
         loop {
@@ -76,7 +76,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Gives out `length` bytes as a line that `ending` more bytes end.
+    /// Returns `length` bytes as a line, which `ending` more bytes end.
     fn take(&mut self, length: usize, ending: usize) -> RawLine<'_> {
         let line = self.start..self.start + length;
         self.start = line.end + ending;
@@ -93,7 +93,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Passes over the rest of a line that is too long.
+    /// Skips the rest of a line that is too long.
     fn skip(&mut self) -> io::Result<RawLine<'_>> {
         loop {
             self.start = self.end;
@@ -111,7 +111,7 @@ impl<R: Read> Lines<R> {
         Ok(RawLine::TooLong)
     }
 
-    /// Reads more behind what is pending, which moves to the front.
+    /// Moves the pending bytes to the front and reads more after them.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives a few bytes at a time.
+    /// Returns a few bytes at a time.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines() {
+    fn line_ends() {
         let line = |text: &str| Some(text.as_bytes().to_vec());
         assert_eq!(
             all(b"\xef\xbb\xbfa\r\n\nb\rc\nlast", 3),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_told_of_and_not_held() {
+    fn long_lines_are_reported_and_not_kept() {
         let long = vec![b'x'; 10 << 20];
         let fits = vec![b'y'; MAX_LINE];
         let over = vec![b'z'; MAX_LINE + 1];

@@ -1,10 +1,10 @@
-//! What rules ask for that a kind of log does not have.
+//! Parts of requests that rules need and a kind of log does not have.
 
 use loudou_rules::rule::{KeyPart, Match, Rule};
 
 use super::format::LogFormat;
 
-/// What of a rule no request of a form can have.
+/// The parts that `rule` needs and no request in a format has.
 pub(crate) fn missing(rule: &Rule, form: LogFormat) -> Vec<String> {
     let mut missing = MissingParts {
         form,
@@ -68,9 +68,9 @@ impl MissingParts {
         }
     }
 
-    fn add(&mut self, what: &str) {
-        if !self.found.iter().any(|found| found == what) {
-            self.found.push(what.to_owned());
+    fn add(&mut self, part: &str) {
+        if !self.found.iter().any(|found| found == part) {
+            self.found.push(part.to_owned());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What to know before the numbers of a run are believed.
+//! Caveats about a run's numbers.
 
 use super::format::LogFormat;
 use super::input::Intake;
@@ -7,7 +7,7 @@ use super::num::counted;
 use super::run::{Run, Side};
 use super::tally::RuleCounts;
 
-/// What a log cannot tell, and the rules that ask for it.
+/// Notes on rules that need something the log does not have, and on inexact numbers.
 pub(super) fn notes(input: &Intake, run: &Run) -> Vec<String> {
     let Some(form) = input.form else {
         return Vec::new();
@@ -22,10 +22,10 @@ pub(super) fn notes(input: &Intake, run: &Run) -> Vec<String> {
     }
     let about_form = match form {
         LogFormat::Nginx => {
-            "the times are whole seconds, of the end of each request: bursts look sharper"
+            "times are whole seconds and are taken at each request's end: bursts look sharper"
         }
         LogFormat::Envoy => {
-            "the source is the last address of x-forwarded-for, unless the log has a column for it"
+            "the source is the last address of x-forwarded-for unless the log has a column for it"
         }
         LogFormat::Trace | LogFormat::EnvoyJson => return notes,
     };
@@ -39,7 +39,7 @@ fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>)
         let rule = active.rule();
         if rule.when.is_some() {
             notes.push(format!(
-                "{name}rule {} applies only while an upstream fails: here it never does",
+                "{name}rule {} applies only while an upstream fails, which no trace records",
                 rule.name
             ));
         }
@@ -48,7 +48,7 @@ fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>)
             let title = form.title();
             let skipped = skipped(counts);
             notes.push(format!(
-                "{name}rule {} asks for {part}, which {title} does not have: {skipped}",
+                "{name}rule {} needs {part}, which {title} does not have: {skipped}",
                 rule.name
             ));
         }
@@ -56,7 +56,7 @@ fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>)
             let skipped = skipped(counts);
             let rule = &rule.name;
             notes.push(format!(
-                "{name}rule {rule} found its key in no request: {skipped}"
+                "{name}rule {rule} did not find its key in any request: {skipped}"
             ));
         }
     }
@@ -64,18 +64,18 @@ fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>)
     if lossy > 0 {
         let n = counted(lossy, "bucket");
         notes.push(format!(
-            "{name}{n} made room with something taken: `store.buckets` is too small for these keys"
+            "{name}{n} evicted while in use: `store.buckets` is too small for these keys"
         ));
     }
     if engine.endless > 0 {
         let n = counted(engine.endless, "request");
         notes.push(format!(
-            "{name}{n} without a duration ended on passing for `concurrency`"
+            "{name}{n} had no duration: `concurrency` counted each as ended once it passed"
         ));
     }
     if engine.ended_early > 0 {
         let n = counted(engine.ended_early, "request");
-        notes.push(format!("{name}{n} ended early: too many were under way"));
+        notes.push(format!("{name}{n} ended early: too many in flight"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Numbers: conversions, in one place because they round, and numbers of things in words.
+//! Number conversions, in one place because they round, and counts as text.
 
 /// `n` as a 64-bit count.
 pub fn count(n: usize) -> u64 {
@@ -10,14 +10,14 @@ pub fn count(n: usize) -> u64 {
     clippy::as_conversions,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a cast from floating point saturates, which is what is wanted"
+    reason = "a cast from floating point saturates, as wanted"
 )]
 pub const fn whole(x: f64) -> u64 {
     x as u64
 }
 
 /// A number of things: `1 key`, `2 keys`.
-pub fn counted(n: u64, what: &str) -> String {
+pub fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
+    format!("{n} {noun}{plural}")
 }

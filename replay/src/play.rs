@@ -1,4 +1,4 @@
-//! The loop: every line of a trace or log goes through a run.
+//! The loop: passes every line of a trace or log through a run.
 
 use std::io::{self, Read};
 use std::{error, fmt};
@@ -12,20 +12,20 @@ use super::lines::{self, Lines, RawLine};
 use super::record::LogLine;
 use super::run::Run;
 
-/// After how many lines of no known form a file is given up.
+/// The number of unrecognised lines after which a file is given up.
 const MAX_UNKNOWN: u64 = 100;
-/// How many lines pass between two looks at the progress.
+/// The number of lines between two progress reports.
 const PROGRESS_LINES: u64 = 4_096;
 
-/// Follows a run.
+/// Receives the decisions and the progress of a run.
 pub trait Observer {
-    /// A request that came at an instant, and what the first rule file made of it.
+    /// A request's instant, and its outcome under the first rule file.
     fn decided(&mut self, at: Nanos, reported: &Reported<'_>) -> io::Result<()>;
-    /// Every few thousand lines: the bytes and the requests so far.
+    /// Called every few thousand lines with the bytes and requests so far.
     fn progress(&mut self, bytes: u64, requests: u64) -> io::Result<()>;
 }
 
-/// Why a run ended before its input did.
+/// The reason for which a run ended before its input.
 #[derive(Debug)]
 pub enum Error {
     /// The input could not be read.
@@ -34,7 +34,7 @@ pub enum Error {
     Observer(io::Error),
     /// The first bad line of a strict run.
     Bad(BadLine),
-    /// Too many lines, and none of a known form.
+    /// Too many lines, none in a known format.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Error {
             Self::Read(_) => f.write_str("cannot read the trace"),
             Self::Observer(error) => error.fmt(f),
             Self::Bad(line) => line.fmt(f),
-            Self::Unknown => f.write_str("the form of the trace is not recognised"),
+            Self::Unknown => f.write_str("the format of the trace is not recognised"),
         }
     }
 }
@@ -59,7 +59,7 @@ impl error::Error for Error {
     }
 }
 
-/// Runs all lines of `reader` through `run`. With `strict` the first bad line ends it.
+/// Passes all lines of `reader` through `run`. With `strict`, the first bad line ends the run.
 pub fn replay(
     reader: &mut dyn Read,
     form: Option<LogFormat>,
@@ -100,7 +100,7 @@ pub fn replay(
     Ok(input)
 }
 
-/// Runs a line. The inner error is what is wrong with the line.
+/// Passes one line through `run`. The inner error describes a bad line.
 fn one(
     line: RawLine<'_>,
     input: &mut Intake,
@@ -132,5 +132,5 @@ fn unknown(line: &[u8]) -> String {
     if line.starts_with(b"\x1f\x8b") {
         return "compressed; pipe it through `gunzip -c`".to_owned();
     }
-    "neither a trace nor a log of a known form".to_owned()
+    "neither a trace nor a log in a known format".to_owned()
 }

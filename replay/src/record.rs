@@ -1,4 +1,4 @@
-//! One line of a trace or a log, as rules see it.
+//! One line of a trace or a log, in the form that rules match.
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
@@ -6,24 +6,24 @@ use loudou_rules::request::Sample;
 
 pub(crate) use loudou_rules::request::Text;
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogLine<'a> {
     Request(LoggedRequest<'a>),
     Edit(TraceEdit),
 }
 
-/// A request, and when it was.
+/// A request with its instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRequest<'a> {
-    /// When it came, on the clock of its trace.
+    /// Its arrival, on the clock of its trace.
     pub(crate) at: Nanos,
     pub(crate) request: Sample<'a>,
-    /// How long it was under way.
+    /// The time from its arrival to its end.
     pub(crate) duration: Option<Nanos>,
 }
 
-/// An edit of a rule in mid-trace.
+/// An edit of a rule in the middle of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceEdit {
     pub(crate) at: Nanos,
@@ -32,7 +32,7 @@ pub(crate) struct TraceEdit {
     pub(crate) carry: Carry,
 }
 
-/// The last address of an `x-forwarded-for`: the one that Envoy itself vouches for.
+/// The last address of an `x-forwarded-for`: the only one that Envoy itself added.
 pub(crate) fn last_address(forwarded_for: &[u8]) -> &[u8] {
     let last = forwarded_for.rsplit(|b| *b == b',').next();
     last.unwrap_or(forwarded_for).trim_ascii()

@@ -1,4 +1,4 @@
-//! A run: lines go in one after the other, through one rule file or through two side by side.
+//! A run: passes lines, one after the other, through one rule file or through two side by side.
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::rule::RuleFile;
@@ -9,10 +9,10 @@ use super::engine::{Engine, Reported};
 use super::record::{LoggedRequest, TraceEdit};
 use super::tally::SideTally;
 
-/// Instants from here on are counted from the first one: pages have room for 34 years.
+/// A trace that starts at or after this instant counts time from its start: pages have room for 34 years.
 const FAR: Nanos = Nanos::from_secs(15 * 366 * 86_400);
 
-/// A rule file, and what it made of the requests.
+/// A rule file, and its outcomes.
 #[derive(Debug)]
 pub(crate) struct Side {
     /// The name of the file.
@@ -21,7 +21,7 @@ pub(crate) struct Side {
     pub(crate) tally: SideTally,
 }
 
-/// The rule file, another one to compare it with, and the time.
+/// The rule file, an optional second one for comparison, and the time.
 #[derive(Debug)]
 pub struct Run {
     pub(crate) side: Side,
@@ -33,17 +33,17 @@ pub struct Run {
 /// The time of the trace, which never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Time {
-    /// What is 0 on the clock of the buckets.
+    /// The instant that is 0 on the clock of the buckets.
     origin: Nanos,
     pub(crate) first: Option<Nanos>,
     pub(crate) last: Nanos,
-    /// How many lines were of an earlier time than one before them, and by how much at most.
+    /// The number of lines with an earlier time than a preceding line, and the largest difference.
     pub(crate) steps_back: u64,
     pub(crate) longest_step_back: Nanos,
 }
 
 impl Time {
-    /// Goes on to `at`; when that is in the past, no time has passed.
+    /// Advances to `at`; no time passes when that is in the past.
     fn pass(&mut self, at: Nanos) -> Clock {
         if self.first.is_none() {
             self.first = Some(at);
@@ -72,7 +72,7 @@ impl Side {
 }
 
 impl Run {
-    /// A run of the rules of `config`, and of those of `compare` beside them.
+    /// A run of the rules of `config`, and of those of `compare` in parallel.
     pub fn new(
         config: (&str, &RuleFile),
         compare: Option<(&str, &RuleFile)>,
@@ -91,7 +91,7 @@ impl Run {
         })
     }
 
-    /// Decides on a request; what the first rule file makes of it goes to `sink`.
+    /// Decides a request; passes the outcome under the first rule file to `sink`.
     pub(crate) fn request<T>(
         &mut self,
         record: &mut LoggedRequest<'_>,
@@ -105,9 +105,9 @@ impl Run {
         tally.add(&outcome, &reported, at);
         if let Some((other, changes)) = &mut self.other {
             let outcome = other.engine.decide(record, clock);
-            let theirs = Reported::of(&outcome, clock.now);
-            other.tally.add(&outcome, &theirs, at);
-            changes.add(&reported, &theirs);
+            let other_reported = Reported::of(&outcome, clock.now);
+            other.tally.add(&outcome, &other_reported, at);
+            changes.add(&reported, &other_reported);
         }
         sink(&reported)
     }
@@ -120,7 +120,7 @@ impl Run {
             found |= other.engine.edit(set, now);
         }
         if !found {
-            return Err(format!("no rule is called `{}`", set.rule));
+            return Err(format!("no rule is named `{}`", set.rule));
         }
         self.edits += 1;
         Ok(())
@@ -136,7 +136,7 @@ impl Run {
         self.time.pass(at)
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub const fn requests(&self) -> u64 {
         self.side.tally.requests.total()
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_the_calendar_are_counted_from_the_first() {
+    fn late_traces_count_time_from_their_start() {
         let mut time = Time::default();
         let at = Nanos::from_secs(1_600_000_000);
         let clock = time.pass(at);

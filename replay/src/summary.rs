@@ -1,34 +1,35 @@
-//! A whole run as a document: `--output json`, and what the tables are made from.
+//! The document of a whole run: `--output json`, and the source of the tables.
 
 use serde::Serialize;
 
 use super::input::BadLine;
+pub use super::timeline::VerdictCounts;
 
 mod collect;
 
 /// A run as a document.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunSummary {
-    /// The form of this document; always 1.
+    /// The version of this document's format; always 1.
     version: u8,
-    /// What was read.
+    /// The input.
     pub trace: Trace,
-    /// What the rule file made of it.
+    /// The results of the rule file.
     #[serde(flatten)]
     pub side: SideSummary,
     /// The second rule file, when two are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compare: Option<Compare>,
-    /// What to know before these numbers are believed.
+    /// Caveats about these numbers.
     pub notes: Vec<String>,
 }
 
-/// What was read.
+/// The input.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
     /// The name of the trace.
     pub name: String,
-    /// The name of its format; `None` when no line shows it.
+    /// The name of its format; `None` when no line showed it.
     pub format: Option<&'static str>,
     /// Bytes read.
     pub bytes: u64,
@@ -42,17 +43,17 @@ pub struct Trace {
     pub first_ns: Option<u64>,
     /// The latest time of all.
     pub last_ns: Option<u64>,
-    /// Lines that are earlier than a line before them.
+    /// Lines with an earlier time than a preceding line.
     pub steps_back: u64,
-    /// By how much at most.
+    /// The largest such difference.
     pub longest_step_back_ns: u64,
     /// Lines that could not be read.
     pub bad_lines: u64,
-    /// The first of them.
+    /// The first bad lines.
     pub first_bad_lines: Vec<BadLine>,
 }
 
-/// What one rule file made of it.
+/// The results of one rule file.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideSummary {
     /// The name of the rule file.
@@ -61,11 +62,11 @@ pub struct SideSummary {
     pub requests: Requests,
     /// The rules, in the order of the file.
     pub rules: Vec<RuleSummary>,
-    /// The keys that were refused most.
+    /// The most refused keys.
     pub refused_keys: RefusedKeys,
     /// Requests over time.
     pub timeline: TimelineSummary,
-    /// How long requests were held.
+    /// The waits of held requests.
     pub waits: WaitsSummary,
     /// The buckets.
     pub store: StoreSummary,
@@ -74,7 +75,7 @@ pub struct SideSummary {
 /// Requests by verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// All of them.
+    /// All requests.
     pub total: u64,
     /// Admitted at once.
     pub admitted: u64,
@@ -105,20 +106,20 @@ pub struct RuleSummary {
     pub shadow_refused: u64,
     /// Requests that it would have held, in shadow mode.
     pub shadow_held: u64,
-    /// Requests without its key.
+    /// Requests that lack a part of its key.
     pub skipped: u64,
-    /// Requests that got its `on_error`.
+    /// Requests that fell back to its `on_error`.
     pub gave_up: u64,
 }
 
-/// The keys that were refused most.
+/// The most refused keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedKeys {
-    /// Whether no count is too large.
+    /// Whether every count is exact.
     pub exact: bool,
-    /// How many keys were refused; at least, when not exact.
+    /// The number of refused keys; a lower bound when not exact.
     pub keys: u64,
-    /// The most refused ones, most first.
+    /// The most refused keys, in descending order.
     pub most: Vec<RefusedKey>,
 }
 
@@ -129,40 +130,29 @@ pub struct RefusedKey {
     pub rule: String,
     /// The key.
     pub key: String,
-    /// Refusals, those in shadow mode included.
+    /// Refusals, including those in shadow mode.
     pub refused: u64,
-    /// By how much these may be too many.
+    /// The maximum error: the true number is at most this much lower.
     pub surplus: u64,
-    /// How many of them were in shadow mode; at least, when there is a surplus.
+    /// The number of refusals in shadow mode; a lower bound when `surplus` is not 0.
     pub shadow_refused: u64,
 }
 
 /// Requests over time, in slots of equal width.
 #[derive(Clone, Debug, Serialize)]
 pub struct TimelineSummary {
-    /// When the first slot begins.
+    /// The start of the first slot.
     pub start_ns: u64,
     /// The width of a slot.
     pub slot_ns: u64,
     /// The slots.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<VerdictCounts>,
 }
 
-/// Requests of one slot, by verdict.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Slot {
-    /// Admitted at once.
-    pub admitted: u64,
-    /// Admitted after a wait.
-    pub held: u64,
-    /// Refused.
-    pub refused: u64,
-}
-
-/// How long requests were held.
+/// The waits of held requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitsSummary {
-    /// Requests that were held.
+    /// Held requests.
     pub held: u64,
     /// The mean wait.
     pub mean_ns: u64,
@@ -172,19 +162,19 @@ pub struct WaitsSummary {
     pub steps: Vec<WaitStep>,
 }
 
-/// Waits longer than the step before, and no longer than this one.
+/// Waits longer than the previous step and no longer than this one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WaitStep {
     /// The longest wait of this step; `None` for any.
     pub up_to_ns: Option<u64>,
-    /// Requests held for as long.
+    /// Requests with such a wait.
     pub held: u64,
 }
 
 /// The buckets at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreSummary {
-    /// The bound on their number.
+    /// The maximum number of buckets.
     pub buckets: u64,
     /// Buckets created in free slots.
     pub created: u64,
@@ -194,20 +184,20 @@ pub struct StoreSummary {
     pub evicted_lossy: u64,
 }
 
-/// Another rule file, and what it does otherwise.
+/// The second rule file, and its differences from the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compare {
-    /// What it made of the trace.
+    /// Its results.
     #[serde(flatten)]
     pub side: SideSummary,
-    /// The requests that it treats otherwise.
+    /// The requests with a different verdict.
     pub changes: ChangesSummary,
 }
 
-/// Requests with another verdict under the second rule file.
+/// Requests with a different verdict under the second rule file.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangesSummary {
-    /// All of them.
+    /// All requests with a different verdict.
     pub changed: u64,
     /// Admitted by the first file, held by the second.
     pub admit_hold: u64,
@@ -221,23 +211,23 @@ pub struct ChangesSummary {
     pub refuse_admit: u64,
     /// Refused by the first file, held by the second.
     pub refuse_hold: u64,
-    /// Whether every count of `keys` is exact.
+    /// Whether every count in `keys` is exact.
     pub exact: bool,
-    /// The keys that changed most.
+    /// The keys with the most changes.
     pub keys: Vec<ChangedKey>,
 }
 
-/// A key with other refusals.
+/// A key with different refusals.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangedKey {
     /// The name of its rule.
     pub rule: String,
     /// The key.
     pub key: String,
-    /// Requests that only the second file refuses; at least, when there is a surplus.
+    /// Requests that only the second file refuses; a lower bound when `surplus` is not 0.
     pub newly_refused: u64,
-    /// Requests that only the first file refuses; at least, when there is a surplus.
+    /// Requests that only the first file refuses; a lower bound when `surplus` is not 0.
     pub no_longer_refused: u64,
-    /// How many changes may be missing from both.
+    /// The number of changes that may be missing from both.
     pub surplus: u64,
 }

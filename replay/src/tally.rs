@@ -1,4 +1,4 @@
-//! What became of the requests under one rule file.
+//! Counts of outcomes under one rule file.
 
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
@@ -13,28 +13,28 @@ use super::waits::Waits;
 pub(crate) const REFUSED: usize = 0;
 pub(crate) const SHADOW_REFUSED: usize = 1;
 
-/// What one rule said. An enforced rule behind one that refused was not asked, and what one before it
-/// said counts for nothing.
+/// The verdicts of one rule. Enforced rules after one that refused are not evaluated, and the verdicts of
+/// those before it are overruled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleCounts {
-    /// Requests that it is for.
+    /// Requests that it matched.
     pub(crate) matched: u64,
-    /// The requests that it let pass at once, for good or in shadow mode.
+    /// Requests that it let pass at once, enforced or in shadow mode.
     pub(crate) admitted: u64,
     pub(crate) held: u64,
     pub(crate) refused: u64,
-    /// What it let in and a rule behind it refused.
+    /// Requests that it let pass and a later rule refused.
     pub(crate) overruled: u64,
-    /// What it would have refused and held, in shadow mode.
+    /// Requests that it would have refused or held, in shadow mode.
     pub(crate) shadow_refused: u64,
     pub(crate) shadow_held: u64,
-    /// Requests without its key.
+    /// Requests that lack a part of its key.
     pub(crate) skipped: u64,
-    /// Requests that got its `on_error`.
+    /// Requests that fell back to its `on_error`.
     pub(crate) gave_up: u64,
 }
 
-/// What became of all requests.
+/// The outcomes of all requests.
 #[derive(Debug)]
 pub(crate) struct SideTally {
     pub(crate) requests: VerdictCounts,
@@ -61,26 +61,26 @@ impl SideTally {
         if reported.verdict == Verdict::Hold {
             self.waits.add(outcome.wait());
         }
-        for said in &outcome.rules {
-            let Some(counts) = self.rules.get_mut(said.rule) else {
+        for ruled in &outcome.rules {
+            let Some(counts) = self.rules.get_mut(ruled.rule) else {
                 continue;
             };
-            let (refuses, mode) = (said.refuses(), said.active.rule().mode);
-            counts.add(said, refuses, mode);
-            if let (true, Some(key)) = (refuses, &said.key) {
+            let (refuses, mode) = (ruled.refuses(), ruled.active.rule().mode);
+            counts.add(ruled, refuses, mode);
+            if let (true, Some(key)) = (refuses, &ruled.key) {
                 let kind = match mode {
                     Mode::Enforce => REFUSED,
                     Mode::Shadow | Mode::Off => SHADOW_REFUSED,
                 };
-                self.refused_keys.add(said.rule, key, kind);
+                self.refused_keys.add(ruled.rule, key, kind);
             }
         }
     }
 }
 
 impl RuleCounts {
-    fn add(&mut self, said: &RuleOutcome, refuses: bool, mode: Mode) {
-        let answer = &said.answer;
+    fn add(&mut self, ruled: &RuleOutcome, refuses: bool, mode: Mode) {
+        let answer = &ruled.answer;
         self.matched += 1;
         if matches!(answer, Answer::GaveUp(_)) {
             self.gave_up += 1;
@@ -89,7 +89,7 @@ impl RuleCounts {
         let enforced = mode == Mode::Enforce;
         let counter = match (answer, refuses, holds) {
             (Answer::Skipped, ..) => &mut self.skipped,
-            _ if said.overruled => &mut self.overruled,
+            _ if ruled.overruled => &mut self.overruled,
             (_, true, _) if enforced => &mut self.refused,
             (_, true, _) => &mut self.shadow_refused,
             (_, _, true) if enforced => &mut self.held,

@@ -1,21 +1,25 @@
-//! What happened when, in a bounded number of slots of equal width.
+//! Requests over time, in a bounded number of slots of equal width.
 //!
-//! A run may last a microsecond or a year. When time goes beyond the last slot, the slots become twice
-//! as wide and every two of them one.
+//! A run may last a microsecond or a year. When time passes the last slot, every two slots are merged into
+//! one of twice the width.
 
 use loudou_limiter::{Nanos, Verdict};
+use serde::Serialize;
 
 use super::num::count;
 
-/// The most slots; even.
+/// The maximum number of slots; even.
 pub(crate) const SLOTS: usize = 512;
 
-/// Requests of one slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VerdictCounts {
-    pub(crate) admitted: u64,
-    pub(crate) held: u64,
-    pub(crate) refused: u64,
+/// Requests by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerdictCounts {
+    /// Admitted at once.
+    pub admitted: u64,
+    /// Admitted after a wait.
+    pub held: u64,
+    /// Refused.
+    pub refused: u64,
 }
 
 impl VerdictCounts {
@@ -59,7 +63,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Starts at `start`, before anything is added: no instant is earlier.
+    /// Sets the start, before anything is added: no instant is earlier.
     pub(crate) const fn begin(&mut self, start: Nanos) {
         self.start = start;
     }
@@ -85,12 +89,12 @@ impl Timeline {
         self.slots = merged(&self.slots, 2);
     }
 
-    /// When the first slot begins.
+    /// The start of the first slot.
     pub(crate) const fn start(&self) -> Nanos {
         self.start
     }
 
-    /// The width of the slots, and what they have, in at most `most` slots.
+    /// The width of the slots and their counts, in at most `most` slots.
     pub(crate) fn slots(&self, most: usize) -> (u64, Vec<VerdictCounts>) {
         let each = self.slots.len().div_ceil(most.max(1)).max(1);
         let width = self.width.saturating_mul(count(each));

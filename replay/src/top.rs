@@ -1,18 +1,18 @@
-//! The keys that were counted most, in bounded memory: the filter's own counters with more places.
+//! The most counted keys, in bounded memory: the filter's own counters with more slots.
 
 use loudou_limiter::fingerprint;
 use loudou_store::top::summary::{Entry, Summary};
 
 use super::num::count;
 
-/// How many keys are sure to have a place, all of them exact.
+/// The number of keys that certainly have a slot; up to here all counts are exact.
 const PLACES: usize = 8_192;
 
-/// Counts of keys, each in a group: a rule.
+/// Counts of keys, each in a group (a rule).
 #[derive(Debug)]
 pub(crate) struct TopKeys(Summary<Kinds>);
 
-/// What was counted of a key, by kind, since it has its place.
+/// A key's counts by kind, since it got its slot.
 pub(crate) type Kinds = [u64; 2];
 
 /// One key.
@@ -20,7 +20,7 @@ pub(crate) type Kinds = [u64; 2];
 pub(crate) struct CountedKey<'a> {
     pub(crate) group: usize,
     pub(crate) key: &'a str,
-    /// All that was counted, and by how much it may be too much.
+    /// The total count, and the maximum error of it.
     pub(crate) total: u64,
     pub(crate) surplus: u64,
     pub(crate) kinds: Kinds,
@@ -45,7 +45,7 @@ impl TopKeys {
         });
     }
 
-    /// The most counted first; among equals by group and key.
+    /// The most counted keys in descending order; ties by group and key.
     pub(crate) fn most(&self, n: usize) -> Vec<CountedKey<'_>> {
         let most = self.0.most(|_| true).into_iter().take(n);
         most.map(CountedKey::from).collect()
@@ -56,7 +56,7 @@ impl TopKeys {
         self.0.floor() == 0
     }
 
-    /// How many keys have a place.
+    /// The number of keys with a slot.
     pub(crate) fn keys(&self) -> u64 {
         count(self.0.entries().len())
     }
@@ -106,7 +106,7 @@ mod tests {
             (0, "b", 1, 0, [0, 1]),
         ];
         assert_eq!(counts(&top), three);
-        // Twice the places are used before the least counted keys go.
+        // The least counted keys are dropped only once twice the slots are used.
         for key in ["c", "d", "e"] {
             assert!(top.is_exact());
             top.add(0, key, 0);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_is_promised_is_there() {
+    fn every_promised_slot_exists() {
         let mut top = TopKeys::new();
         for key in 0..PLACES {
             top.add(0, &key.to_string(), 0);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the algorithm promises, against a full count.
+        /// The algorithm's guarantee, against a full count.
         #[test]
         fn counts_are_within_their_surplus(
             adds in prop::collection::vec((0_usize..2, 0_u8..30, 0_usize..2), 0..400)
@@ -156,7 +156,7 @@ mod tests {
                     prop_assert!(kinds[kind] <= truth[kind] && truth[kind] <= kinds[kind] + surplus);
                 }
             }
-            // The bound that counters in 8 places always had.
+            // The error bound of counters in 8 slots.
             prop_assert!(top.0.floor() <= count(adds.len() / 8));
             for ((group, key), truth) in &full {
                 let placed = counts(&top).iter().any(|c| (c.0, c.1) == (*group, key));

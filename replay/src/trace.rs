@@ -1,4 +1,4 @@
-//! Traces: JSON Lines in which every request, and every edit of a rule, has an instant of its own.
+//! Traces: JSON Lines in which every request and every edit of a rule has its own instant.
 
 use std::borrow::Cow;
 
@@ -33,13 +33,13 @@ struct Wire<'a> {
     set: Option<Value>,
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, String> {
     let wire: Wire<'_> = json::read(line)?;
     let at = Nanos::new(wire.at_ns);
     if let Some(set) = &wire.set {
         return if wire.is_request() {
-            Err("a line with `set` is no request: only `at_ns` goes with it".to_owned())
+            Err("a line with `set` is not a request: only `at_ns` is allowed beside it".to_owned())
         } else {
             parse_set(at, set).map(LogLine::Edit)
         };
@@ -66,7 +66,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<LogLine<'_>, String> {
 }
 
 impl Wire<'_> {
-    /// Whether anything is there that only a request has.
+    /// Whether any field is present that only a request has.
     fn is_request(&self) -> bool {
         let texts = [
             &self.method,
@@ -93,10 +93,10 @@ fn parse_set(at: Nanos, set: &Value) -> Result<TraceEdit, String> {
         None => Carry::default(),
         Some(carry) => carry.as_str().and_then(Carry::parse).ok_or_else(|| {
             let names = Carry::NAMES.join(", ");
-            format!("set.carry: {carry} is no way to carry; write {names}")
+            format!("set.carry: unknown value {carry}; expected one of {names}")
         })?,
     };
-    // The rest is what the admin API takes.
+    // The remaining fields are those of the admin API.
     let rest = set
         .iter()
         .filter(|(name, _)| *name != "rule" && *name != "carry");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_a_request_may_have() {
+    fn every_field_of_a_request() {
         let mut record = request(
             r#"{"at_ns":7,"method":"POST","path":"/a\u0062?x","host":"h","headers":{"X-User-Id":"al\u0069ce"},
                "source":"10.0.0.1","route":"r","cost":3,"max_wait_ns":4,"duration_ns":5}"#,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_instant_is_needed() {
+    fn only_the_instant_is_required() {
         let mut record = request(r#"{"at_ns":18446744073709551615,"host":""}"#);
         assert_eq!(record.at, Nanos::MAX);
         assert_eq!(
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        for (line, said) in [
+    fn malformed_lines_are_reported() {
+        for (line, expected) in [
             ("", "EOF while parsing a value"),
             ("{}", "missing field `at_ns` (column 2)"),
             (
@@ -208,7 +208,7 @@ mod tests {
                 "invalid type: integer `1`, expected a string",
             ),
             (r#"{"at_ns":1} x"#, "trailing characters (column 13)"),
-            (r#"{"at_ns":1,"set":{},"cost":1}"#, "no request"),
+            (r#"{"at_ns":1,"set":{},"cost":1}"#, "not a request"),
             (r#"{"at_ns":1,"set":{}}"#, "`rule`"),
             (r#"{"at_ns":1,"set":{"rule":"r"}}"#, "nothing to change"),
             (
@@ -221,7 +221,7 @@ mod tests {
             ),
         ] {
             let error = parse(line.as_bytes()).expect_err(line);
-            assert!(error.contains(said), "{line}: {error}");
+            assert!(error.contains(expected), "{line}: {error}");
         }
         assert!(parse(b"{\"at_ns\":1,\"path\":\"\xff\"}").is_err());
         assert!(parse(b"\0\0").is_err());

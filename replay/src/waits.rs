@@ -1,4 +1,4 @@
-//! How long requests were held, by fixed steps of 1, 2 and 5.
+//! A histogram of how long requests were held, in fixed steps of 1, 2 and 5.
 
 use loudou_limiter::Nanos;
 
@@ -9,7 +9,7 @@ const DECADES: usize = 10;
 /// A histogram of waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
-    /// By step, and at last what is longer than all.
+    /// Waits by step; the last count is of waits longer than all steps.
     counts: [u64; 3 * DECADES + 1],
     pub(crate) count: u64,
     pub(crate) longest: Nanos,
@@ -27,7 +27,7 @@ impl Default for Waits {
     }
 }
 
-/// The steps, in nanoseconds, that are as long as their waits or longer.
+/// The upper bounds of the steps, in nanoseconds, inclusive.
 fn bounds() -> impl Iterator<Item = u64> {
     let decades = (3..)
         .take(DECADES)
@@ -47,7 +47,7 @@ impl Waits {
         }
     }
 
-    /// From the shortest to the longest wait, how many waited up to so long; `None` for any time.
+    /// The upper bound and the count of each step from the shortest wait to the longest; `None` is unbounded.
     pub(crate) fn steps(&self) -> Vec<(Option<u64>, u64)> {
         let ends = bounds().map(Some).chain([None]);
         let mut steps: Vec<_> = ends.zip(self.counts).collect();

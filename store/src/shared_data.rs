@@ -42,6 +42,7 @@ pub trait SharedData {
     fn set(&mut self, key: &[u8], value: &[u8], expected: Cas) -> Result<Written, StoreFailed>;
 }
 
-/// The maximum number of retries after conflicts. Every failed try means that another worker succeeded in the
-/// microseconds between our read and our write.
+/// The maximum number of retries of a change of a bucket or of an upstream's counts after conflicts. Every
+/// failed try means that another worker succeeded in the microseconds between our read and our write, so only
+/// a page that many workers change without a pause reaches this limit.
 pub const MAX_RETRIES: u32 = 64;

@@ -7,7 +7,8 @@ use crate::shared_data::{CAS_ABSENT, SharedData, StoreFailed, Written};
 
 /// The maximum number of tries of a change. Each failed try means that another worker has written between
 /// this worker's read and its write, so only a value that all workers change without a pause reaches this
-/// limit.
+/// limit. It is lower than [`MAX_RETRIES`](crate::MAX_RETRIES), because giving up
+/// a change of these values costs no decision.
 pub const MAX_TRIES: u32 = 16;
 
 /// The result of a change.

@@ -15,7 +15,8 @@ use crate::names::Names;
 use crate::page::{self, Page, PageBytes, SLOTS, Slot};
 use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, MAX_RETRIES, SharedData, Written};
 
-/// The maximum number of retries of a name or a reset.
+/// The maximum number of retries of a name. It is lower than [`MAX_RETRIES`], because a lost name costs no
+/// decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
 

@@ -1,13 +1,13 @@
-//! The harness's one clock, and the one place that is allowed to pause.
+//! The harness's only clock, and the only place that may pause.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Time between two looks of [`eventually`]: short beside anything a test waits for.
+/// The interval between two probes of [`eventually`]: short compared with anything a test waits for.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The monotonic time, for measuring how long something took.
+/// The monotonic time, for measuring durations.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock module of the harness"
@@ -16,9 +16,9 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Looks again and again until `probe` gives a value, an error, or the deadline has passed.
+/// Repeats `probe` until it returns a value or an error, or until the deadline has passed.
 ///
-/// `what` completes the sentence "waited 5s for …", so that a time-out says what never came.
+/// `what` completes the sentence "waited 5s for …", so that a time-out names what never came.
 pub fn eventually<T>(
     deadline: Duration,
     what: &str,

@@ -22,7 +22,7 @@ pub const EDIT_TOKEN: &str = "ops-token-of-the-tests";
 /// The bearer token that may only view.
 pub const VIEW_TOKEN: &str = "wall-token-of-the-tests";
 
-/// What differs between tests; everything else is as in the quickstart.
+/// The settings that differ between tests; everything else is as in the quickstart.
 #[derive(Debug, Clone)]
 pub struct Config {
     data_plugin: Value,
@@ -32,7 +32,7 @@ pub struct Config {
     pub(crate) log_level: String,
     pub(crate) wasm: Option<PathBuf>,
     clusters: Vec<Value>,
-    /// Instead of one route for everything.
+    /// Replaces the one route for everything.
     routes: Option<Value>,
     before: Vec<Value>,
     behind: Vec<Value>,
@@ -80,7 +80,7 @@ impl Config {
         self
     }
 
-    /// The bound on live buckets.
+    /// The maximum number of live buckets.
     #[must_use]
     pub fn buckets(self, buckets: u64) -> Self {
         self.store("buckets", &json!(buckets))
@@ -107,7 +107,7 @@ impl Config {
         self
     }
 
-    /// Sets a field of the cluster that was added last.
+    /// Sets a field of the last added cluster.
     #[must_use]
     pub fn cluster_field(mut self, field: &str, value: Value) -> Self {
         if let Some(cluster) = self.clusters.last_mut() {
@@ -123,21 +123,21 @@ impl Config {
         self
     }
 
-    /// Puts an HTTP filter of Envoy's in front of the limiter on the data listener.
+    /// Puts one of Envoy's HTTP filters before the limiter on the data listener.
     #[must_use]
     pub fn filter_before(mut self, filter: Value) -> Self {
         self.before.push(filter);
         self
     }
 
-    /// Puts an HTTP filter of Envoy's behind the limiter on the data listener.
+    /// Puts one of Envoy's HTTP filters after the limiter on the data listener.
     #[must_use]
     pub fn filter_behind(mut self, filter: Value) -> Self {
         self.behind.push(filter);
         self
     }
 
-    /// How many proxies in front of the data listener say in `x-forwarded-for` where a request is from.
+    /// The number of trusted proxies, which record a request's source in `x-forwarded-for`.
     #[must_use]
     pub const fn trusted_hops(mut self, hops: u32) -> Self {
         self.trusted_hops = hops;
@@ -151,14 +151,14 @@ impl Config {
         self
     }
 
-    /// Writes a line of this format about each request of the data listener into Envoy's log.
+    /// Logs each request of the data listener in this format into Envoy's log.
     #[must_use]
     pub fn access_log(mut self, format: &str) -> Self {
         self.access_log = Some(format!("{format}\n"));
         self
     }
 
-    /// Replaces the whole configuration of the data plugin, for instance with a wrong one.
+    /// Replaces the whole configuration of the data plugin, for instance with an invalid one.
     #[must_use]
     pub fn data_plugin(mut self, configuration: Value) -> Self {
         self.data_plugin = configuration;
@@ -195,7 +195,7 @@ impl Config {
         self
     }
 
-    /// How long a replaced listener drains (1 s).
+    /// The time for which a replaced listener drains (1 s).
     #[must_use]
     pub const fn drain_s(mut self, seconds: u32) -> Self {
         self.drain_s = seconds;
@@ -211,7 +211,7 @@ impl Config {
         self
     }
 
-    /// The bootstrap that reads its listeners from `lds` when that is given, and else holds them.
+    /// The bootstrap, which reads its listeners from `lds` if given, and otherwise contains them.
     pub(crate) fn bootstrap(&self, wasm: &Path, lds: Option<&Path>) -> Value {
         let mut bootstrap = json!({
             "node": { "id": "loudou-tests", "cluster": "loudou-tests" },
@@ -233,7 +233,7 @@ impl Config {
     }
 
     /// The listeners as a file for LDS; `ecds` is the file of the data listener's filter, if that is
-    /// delivered by itself.
+    /// delivered separately.
     pub(crate) fn lds(&self, wasm: &Path, ecds: &Path) -> Value {
         let ecds = self.extension.then_some(ecds);
         let of_type = |mut listener: Value| {
@@ -279,7 +279,7 @@ impl Config {
 
     fn admin_listener(&self, wasm: &Path) -> Value {
         let mut plugin = plugin("loudou-admin", wasm, &self.admin_plugin);
-        // Without it, the body of a paused PUT never arrives.
+        // Without this, the body of a paused PUT never arrives.
         set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
         let none = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
         listener("admin", &none, [&[], &[]], limiter(&plugin), None)

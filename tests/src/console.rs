@@ -1,9 +1,9 @@
-//! Runs the commands of a README and compares their output with what the README prints.
+//! Runs the commands of a README and compares their output with the README's.
 //!
 //! A block marked `console` holds `$ command` lines (continued with `\`), each followed by its
 //! output. In the expected output `…` stands for any text within a line, a line of only `…` for any
-//! number of lines, and the value of a `date:` header is not compared. What a command `export`s is
-//! there for those after it.
+//! number of lines, and the value of a `date:` header is not compared. Variables that a command
+//! `export`s are set for the commands after it.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,9 +18,9 @@ use crate::paths::{find_on_path, loudou_bin, workspace_root};
 pub struct Step {
     /// The line of the command in the file, from 1.
     pub line: usize,
-    /// The command, as the shell gets it.
+    /// The command for the shell.
     pub command: String,
-    /// The lines that it prints.
+    /// Its expected output, by line.
     pub expected: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub fn steps(markdown: &str) -> Vec<Step> {
     steps
 }
 
-/// The terminal of a reader, in the root of the workspace, with `loudou` on its path.
+/// A reader's terminal, in the root of the workspace, with `loudou` on its path.
 #[derive(Debug)]
 pub struct Shell {
     path: OsString,
@@ -59,7 +59,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// A new one; without curl or `loudou` it is an error.
+    /// A new terminal; a missing curl or `loudou` is an error.
     pub fn new() -> Result<Self> {
         ensure!(
             find_on_path("curl").is_some(),
@@ -75,7 +75,7 @@ impl Shell {
         })
     }
 
-    /// Runs one command and compares. `rewrite` puts in what differs in this run, such as ports.
+    /// Runs one command and compares its output. `rewrite` replaces what differs in this run, such as ports.
     pub fn run(&mut self, step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
         let place = format!("line {}: {}", step.line, step.command);
         let command = rewrite(&step.command);
@@ -89,10 +89,10 @@ impl Shell {
             .env_remove("LOUDOU_TOKEN_FILE")
             .output()
             .context("cannot run sh")?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
-            "{place}\n{}: {said}",
+            "{place}\n{}: {errors}",
             output.status
         );
         let text = String::from_utf8_lossy(&output.stdout);

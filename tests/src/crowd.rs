@@ -1,24 +1,24 @@
-//! Many requests at once whose answers nobody reads: just enough HTTP/2 to send them.
+//! Many requests at once whose answers are not read: just enough HTTP/2 to send them.
 //!
-//! A connection carries a hundred, so ten thousand that wait take a hundred descriptors on either
-//! side, where systems allow a process about a thousand.
+//! A connection carries a hundred, so ten thousand waiting requests take a hundred descriptors on either
+//! side; systems often allow a process about a thousand.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context as _, Result};
 
-/// As many as every server allows.
+/// The number of streams that every server allows.
 const PER_CONNECTION: usize = 100;
-/// What a client says first, and settings that change nothing.
+/// The client preface, and settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// `:method: GET`, `:scheme: http`, `:path: /` and `:authority: a` in HPACK.
 const HEAD: &[u8] = b"\x82\x86\x84\x01\x01a";
 const HEADERS: u8 = 1;
-/// The request ends with its headers, and they end here.
+/// Flags: the frame ends the request and its headers.
 const WHOLE: u8 = 1 | 4;
 
-/// Requests under way. Their clients leave when this is dropped.
+/// Requests in flight. Dropping this disconnects their clients.
 #[derive(Debug)]
 pub struct Crowd {
     _connections: Vec<TcpStream>,
@@ -48,7 +48,7 @@ impl Crowd {
     }
 }
 
-/// The headers in HPACK, without a table and without compression.
+/// The headers in HPACK, without table and compression.
 fn block((name, value): (&str, &str)) -> Result<Vec<u8>> {
     let mut block = HEAD.to_vec();
     block.push(0);

@@ -1,4 +1,4 @@
-//! A running Envoy, held by a guard.
+//! A running Envoy, owned by a guard.
 //!
 //! The guard kills Envoy when dropped. A test ends with [`Envoy::stop`]; a guard that is dropped
 //! without it belongs to a test that failed (by a panic or by `?`), so it prints the end of Envoy's
@@ -27,23 +27,23 @@ mod stats;
 
 pub use stats::Memory;
 
-/// Envoy starts in a second; the rest is for a busy machine.
+/// Envoy starts in a second; the rest is a margin for a busy machine.
 const START: Duration = Duration::from_mins(1);
 const UPDATE: Duration = Duration::from_secs(30);
 const LOG: &str = "envoy.log";
 const LDS: &str = "lds.json";
-/// In a directory of its own: Envoy reads the listeners again when anything changes beside them.
+/// In a separate directory: Envoy reads the listeners again when any file beside them changes.
 const ECDS: &str = "filter/ecds.json";
-/// Counts configurations of the data listener's filter that Envoy has taken, or has refused.
+/// Counts the configurations of the data listener's filter that Envoy has accepted or rejected.
 const ECDS_STATS: &str = "extension_config_discovery.http_filter.loudou";
 const LOG_TAIL: usize = 40;
 
-/// What Envoy made of a pushed update.
+/// The outcome of a pushed update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
     /// It is in force.
     Accepted,
-    /// It was refused; what was in force before still is.
+    /// It was rejected; the previous configuration stays in force.
     Rejected,
 }
 
@@ -66,7 +66,7 @@ impl Envoy {
         Self::start_with(config, None, wasm)
     }
 
-    /// Its listeners are on `ports`, or on any.
+    /// Starts Envoy with its listeners on `ports`, or on any.
     fn start_with(config: &Config, ports: Option<[u16; 2]>, wasm: PathBuf) -> Result<Self> {
         let dir = TempDir::new("envoy")?;
         let lds = write_listeners(&dir, config, &wasm, ports)?;
@@ -115,7 +115,7 @@ impl Envoy {
             .stderr(log);
         let process = Guarded::spawn("envoy", &mut command, Group::Own)?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        // Guarded from here on: a failed start prints the log like any other failure.
+        // Guarded from here on, so a failed start prints the log like any other failure.
         let mut envoy = Self {
             process,
             dir,
@@ -145,7 +145,7 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// The address that serves users.
+    /// The address for users' requests.
     pub const fn data_address(&self) -> SocketAddr {
         self.data
     }
@@ -185,8 +185,8 @@ impl Envoy {
         load(self.data, requests, connections, request)
     }
 
-    /// Pushes new listeners through LDS and waits until Envoy has taken or refused them. Connections
-    /// that are open drain: Envoy closes them with one of the next answers.
+    /// Pushes new listeners through LDS and waits until Envoy has accepted or rejected them. Open
+    /// connections drain: Envoy closes each with one of its next answers.
     pub fn push(&self, config: &Config) -> Result<Update> {
         let accepted = self.counter("listener_manager.lds.update_success")?;
         let rejected = self.counter("listener_manager.lds.update_rejected")?;
@@ -210,9 +210,9 @@ impl Envoy {
         Ok(update)
     }
 
-    /// Pushes a new configuration of the data listener's filter through ECDS, which must be how it was
-    /// delivered before ([`Config::extension`]), and waits until Envoy has taken or refused it.
-    /// Connections stay open, and their next requests meet the new configuration.
+    /// Pushes a new configuration of the data listener's filter through ECDS and waits until Envoy has
+    /// accepted or rejected it. The filter must use ECDS already ([`Config::extension`]). Connections stay
+    /// open, and their next requests meet the new configuration.
     pub fn push_extension(&self, config: &Config) -> Result<Update> {
         let count = |what: &str| {
             let stats = self.stats(&format!(r"{}\..*{what}$", ECDS_STATS.replace('.', r"\.")))?;
@@ -229,7 +229,7 @@ impl Envoy {
         })
     }
 
-    /// Envoy's log so far, the filter's messages included.
+    /// Envoy's log so far, including the filter's messages.
     pub fn log(&self) -> Result<String> {
         let path = self.dir.path().join(LOG);
         let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -246,14 +246,14 @@ impl Envoy {
         self.process.pid()
     }
 
-    /// Ends a test that passed: fails when Envoy is not running any more, and stops it.
+    /// Ends a test that passed: stops Envoy, and fails when it is no longer running.
     pub fn stop(mut self) -> Result<()> {
         self.check_alive()?;
         self.stopped = true;
         Ok(())
     }
 
-    /// A configuration becomes active a moment after it is accepted; until then the admin API says
+    /// A configuration becomes active a moment after Envoy accepts it; until then the admin API answers
     /// 503.
     fn await_rules(&mut self) -> Result<()> {
         eventually(START, "the rules to be active", || {
@@ -279,7 +279,7 @@ impl Envoy {
         Ok(())
     }
 
-    /// The addresses of the listeners `data` and `admin`, when both are there.
+    /// The addresses of the listeners `data` and `admin`, once both exist.
     fn listeners(&self) -> Result<Option<(SocketAddr, SocketAddr)>> {
         let all: Value = serde_json::from_str(&self.ask("/listeners?format=json")?)?;
         let list = all.pointer("/listener_statuses").and_then(Value::as_array);
@@ -321,8 +321,8 @@ impl Drop for Envoy {
     }
 }
 
-/// Writes the files that Envoy watches; the path of the listeners' file. The filter's comes first, for
-/// the listeners may name it.
+/// Writes the files that Envoy watches; returns the path of the listeners' file. The filter's file
+/// comes first, because the listeners may name it.
 fn write_listeners(
     dir: &TempDir,
     config: &Config,

@@ -1,7 +1,7 @@
-//! The examples in `envoy/`: each is started from its own `envoy.yaml`, and does what its README prints.
+//! The examples in `envoy/`: each starts from its `envoy.yaml` and behaves as its README shows.
 //!
-//! Ports come from the operating system and the filter is the one under test; everything else is as a
-//! reader gets it.
+//! Ports come from the operating system and the filter is the one under test; everything else is as
+//! users get it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -135,19 +135,19 @@ impl Example {
     }
 }
 
-/// An example at work.
+/// A running example.
 #[derive(Debug)]
 pub struct Running {
     /// Its Envoy.
     pub envoy: Envoy,
     example: Example,
     shell: Shell,
-    /// The addresses in the README, and those that they are here.
+    /// The addresses in the README, each with the one in this run.
     addresses: [(String, SocketAddr); 3],
 }
 
 impl Running {
-    /// Runs the commands of the README in order, and compares what they print.
+    /// Runs the commands of the README in order and compares their output.
     pub fn follow_the_readme(&mut self) -> Result<()> {
         let Self {
             example,
@@ -155,7 +155,7 @@ impl Running {
             addresses,
             ..
         } = self;
-        // The same port may stand in a command and in the output that curl prints.
+        // The same port may be in a command and in the output that curl prints.
         let here = |text: &str| {
             let put_in = |text: String, (port, address): &(String, SocketAddr)| {
                 text.replace(port, &address.to_string())

@@ -1,8 +1,8 @@
-//! Filters of Envoy's that stand in front of Loudou's in several tests.
+//! Envoy's own filters that several tests put before Loudou's.
 
 use serde_json::{Value, json};
 
-/// The header `x-plan-from-jwt` becomes dynamic metadata, as a JWT's claim would.
+/// Turns the header `x-plan-from-jwt` into dynamic metadata, like a JWT's claim.
 pub fn header_to_metadata() -> Value {
     json!({
         "name": "header-to-metadata",

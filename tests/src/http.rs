@@ -1,7 +1,7 @@
-//! A small HTTP/1.1 client that sends what it is told, byte for byte.
+//! A small HTTP/1.1 client that sends its bytes unchanged.
 //!
-//! A well-mannered client refuses to send the header values that a limiter must survive; this one
-//! sends them, over one kept connection that is opened again when the peer closed it.
+//! Other clients refuse to send the header values that a limiter must survive; this one sends them, over
+//! one kept connection that it opens again when the peer has closed it.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::wire::{Message, Wire};
 
-/// A request that takes longer hangs, and a test should say so.
+/// A request that takes longer has hung, and the test fails.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request: method, path, headers in order, body.
@@ -21,7 +21,7 @@ pub struct Request {
     path: String,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     body: Option<Vec<u8>>,
-    /// The sizes of the chunks that the body is sent in; none for a content length instead.
+    /// The sizes of the chunks of the body; none for a content length instead.
     chunk: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Request {
         Self::new("POST", path)
     }
 
-    /// Adds a header, also one that is there already. The bytes go out as they are.
+    /// Adds a header, even a duplicate. The bytes are sent unchanged.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers
@@ -68,7 +68,7 @@ impl Request {
         self
     }
 
-    /// Sends the body in chunks of this size, without saying its length beforehand.
+    /// Sends the body in chunks of this size, without a content length.
     #[must_use]
     pub const fn chunked(mut self, size: usize) -> Self {
         self.chunk = Some(size);
@@ -141,7 +141,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The first value of a header, when it is there and UTF-8.
+    /// The first value of a header, if it exists and is UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
@@ -184,7 +184,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client; it connects with the first request.
+    /// A client, which connects with the first request.
     pub const fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -200,7 +200,7 @@ impl Http {
         Ok(())
     }
 
-    /// Whether there is a connection that the next request goes out on.
+    /// Whether a connection is open for the next request.
     pub const fn is_open(&self) -> bool {
         self.wire.is_some()
     }
@@ -212,7 +212,7 @@ impl Http {
 
     /// Sends one request and reads the answer.
     ///
-    /// A kept connection that the peer closed before its first byte of the answer is opened again
+    /// A kept connection that the peer closed before the first byte of its answer is opened again
     /// once: the peer has not taken that request.
     pub fn send(&mut self, request: &Request) -> Result<Response> {
         let kept = self.wire.is_some();
@@ -224,7 +224,7 @@ impl Http {
         answer.with_context(|| format!("{address} closed the connection without an answer"))
     }
 
-    /// Sends one request, once; nothing when the peer closed the connection before an answer.
+    /// Sends one request, once; `None` when the peer closed the connection before an answer.
     pub fn send_once(&mut self, request: &Request) -> Result<Option<Response>> {
         self.attempt(request)
     }
@@ -234,15 +234,15 @@ impl Http {
         self.send(&Request::get(path))
     }
 
-    /// One try; nothing when the connection was closed before an answer. The connection is kept
-    /// only when the answer came whole.
+    /// One attempt; `None` when the connection was closed before an answer. The connection is kept
+    /// only when the answer arrived whole.
     fn attempt(&mut self, request: &Request) -> Result<Option<Response>> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => open(self.address)?,
         };
         // A peer may answer and close before it has read everything (413, 431), so that sending
-        // fails although there is an answer; where there is none, `receive` tells.
+        // fails although there is an answer; without an answer, `receive` fails.
         drop(wire.send(&request.encode()));
         let Some(message) = wire.receive(request.is_head())? else {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! The harness of the end-to-end tests: a real Envoy with the real filter, started for one test
-//! and stopped by its guard.
+//! The harness of the end-to-end tests: each test starts a real Envoy with the real filter, and a guard
+//! stops it.
 //!
-//! Ports come from the operating system, waiting goes through [`eventually`], and a test that
-//! fails finds Envoy's log printed and its directory kept. Nothing is skipped: a missing Envoy, or
-//! a filter that is older than its sources, is a failure that says what to run.
+//! Ports come from the operating system, waiting goes through [`eventually`], and a failed test prints
+//! Envoy's log and keeps its directory. Nothing is skipped: a missing Envoy, or a filter that is older
+//! than its sources, is a failure that names the command to run.
 //!
 //! ```no_run
 //! use loudou_tests::{Config, Envoy, Request};

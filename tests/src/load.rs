@@ -10,19 +10,19 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::http::{Http, Request};
 
-/// How often each status came.
+/// The number of answers by status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     by_status: BTreeMap<u16, u64>,
 }
 
 impl Counts {
-    /// How often this status came.
+    /// The number of answers with this status.
     pub fn of(&self, status: u16) -> u64 {
         self.by_status.get(&status).copied().unwrap_or(0)
     }
 
-    /// All answers.
+    /// The number of all answers.
     pub fn total(&self) -> u64 {
         self.by_status.values().sum()
     }
@@ -39,9 +39,9 @@ impl Counts {
     }
 }
 
-/// Sends `requests` requests over `connections` connections, each on a thread of its own, and
+/// Sends `requests` requests over `connections` connections, each in its own thread, and
 /// counts the answers. All connections are open before the first request goes out, so that the
-/// first requests for a key really race. `request` makes the n-th request.
+/// first requests for a key really race. `request` builds the n-th request.
 pub fn load(
     address: SocketAddr,
     requests: u64,
@@ -53,7 +53,7 @@ pub fn load(
     let worker = || {
         let mut http = Http::new(address);
         let connected = http.connect();
-        // Also where connecting failed: the others wait for everybody.
+        // Also reached when connecting failed: the others wait for all threads.
         start.wait();
         connected?;
         let mut counts = Counts::default();

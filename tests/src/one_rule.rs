@@ -1,5 +1,5 @@
-//! The set-up that most tests of edits and of the admin API want: one rule, `r`, with one limit,
-//! `l`, by the header `x-user-id`. It refills by one a day, so what a test takes stays taken.
+//! The setup of most tests of edits and of the admin API: one rule, `r`, with one limit, `l`, by the
+//! header `x-user-id`. It refills by one a day, so tokens that a test takes do not come back.
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::envoy::Envoy;
 use crate::http::{Http, Request};
 use crate::operator::Operator;
 
-/// Where [`admitted`] stops counting.
+/// The count at which [`admitted`] stops.
 const ENOUGH: u32 = 100;
 
 /// The limits of the rule.
@@ -17,18 +17,18 @@ pub fn limits(capacity: u32) -> Value {
     json!([{ "name": "l", "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 
-/// A configuration with just this rule.
+/// A configuration with only this rule.
 pub fn config(capacity: u32) -> Config {
     let key = json!([{ "header": "x-user-id" }]);
     Config::new(json!([{ "name": "r", "key": key, "limits": limits(capacity) }]))
 }
 
-/// The body of an edit to another capacity.
+/// The body of an edit that sets another capacity.
 pub fn edit(capacity: u32) -> Value {
     json!({ "limits": limits(capacity) })
 }
 
-/// A `PUT` by an editor, whatever the generation.
+/// A `PUT` by an editor, for any generation.
 pub fn put(path: &str) -> Request {
     let request = Request::new("PUT", path).token(EDIT_TOKEN);
     request.header("if-match", "*")
@@ -39,7 +39,7 @@ pub fn user(name: &str) -> Request {
     Request::get("/").header("x-user-id", name)
 }
 
-/// How many requests in a row are admitted; 100 when there is no end.
+/// The number of requests in a row that are admitted; 100 when there is no end.
 pub fn admitted(http: &mut Http, name: &str) -> Result<u32> {
     for count in 0..ENOUGH {
         match http.send(&user(name))?.status {
@@ -51,7 +51,7 @@ pub fn admitted(http: &mut Http, name: &str) -> Result<u32> {
     Ok(ENOUGH)
 }
 
-/// Fails when anybody has changed the rule, or the filter has panicked.
+/// Fails when the rule was changed, or the filter has panicked.
 pub fn unharmed(envoy: &Envoy) -> Result<()> {
     let mut ops = Operator::editor(envoy);
     ensure!(ops.generation()? == 1, "something was changed");

@@ -1,4 +1,4 @@
-//! An operator at the admin API: the calls that most tests make, with a token.
+//! An operator at the admin API: a token, and the calls that most tests make.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// One who may edit.
+    /// An operator that may edit.
     pub const fn editor(envoy: &Envoy) -> Self {
         Self {
             http: envoy.admin(),
@@ -23,7 +23,7 @@ impl Operator {
         }
     }
 
-    /// One who may only look.
+    /// An operator that may only view.
     pub const fn viewer(envoy: &Envoy) -> Self {
         Self {
             http: envoy.admin(),
@@ -31,46 +31,46 @@ impl Operator {
         }
     }
 
-    /// Sends a request with the token, whatever the answer.
+    /// Sends a request with the token; any answer is fine.
     pub fn send(&mut self, request: Request) -> Result<Response> {
         self.http.send(&request.token(self.token))
     }
 
-    /// The JSON of `GET path`, which must be answered with 200.
+    /// The JSON of `GET path`; the status must be 200.
     pub fn get(&mut self, path: &str) -> Result<Value> {
         let answer = self.send(Request::get(path))?;
         expect(&answer, 200).context(path.to_owned())
     }
 
-    /// How many requests wait now, on all workers.
+    /// The number of requests that wait now, on all workers.
     pub fn waiting(&mut self) -> Result<u64> {
         let status = self.get("/v1/status")?;
         let waiting = status.get("waiting").and_then(Value::as_u64);
         waiting.with_context(|| format!("no number of waiting: {status}"))
     }
 
-    /// The generation of the rules now.
+    /// The current generation of the rules.
     pub fn generation(&mut self) -> Result<u64> {
         let rules = self.get("/v1/rules")?;
         let generation = rules.get("generation").and_then(Value::as_u64);
         generation.with_context(|| format!("no generation: {rules}"))
     }
 
-    /// The `ETag` of the rules now.
+    /// The current `ETag` of the rules.
     pub fn etag(&mut self) -> Result<String> {
         let answer = self.send(Request::get("/v1/rules"))?;
         let etag = answer.header("etag").map(ToOwned::to_owned);
         etag.with_context(|| format!("no ETag: {answer:?}"))
     }
 
-    /// The `ETag` that the rules of this process have at another generation.
+    /// The `ETag` of this process's rules at another generation.
     pub fn etag_at(&mut self, generation: u64) -> Result<String> {
         let etag = self.etag()?;
         let (instance, _) = etag.split_once('-').context("no instance")?;
         Ok(format!("{instance}-{generation}\""))
     }
 
-    /// `PUT /v1/rules/{rule}` on top of the generation as it is now. `query` is without `?`.
+    /// `PUT /v1/rules/{rule}` on top of the current generation. `query` is without `?`.
     pub fn put(&mut self, rule: &str, query: &str, body: &Value) -> Result<Response> {
         let etag = self.etag()?;
         let request = Request::new("PUT", &format!("/v1/rules/{rule}?{query}"));
@@ -78,36 +78,36 @@ impl Operator {
         self.send(request.json(body))
     }
 
-    /// The same, which must be accepted; the answer.
+    /// The same; it must be accepted. Returns the answer.
     pub fn edit(&mut self, rule: &str, query: &str, body: &Value) -> Result<Value> {
         expect(&self.put(rule, query, body)?, 200)
     }
 
-    /// `DELETE /v1/rules/{rule}`, which must be accepted; the answer.
+    /// `DELETE /v1/rules/{rule}`; it must be accepted. Returns the answer.
     pub fn drop_edit(&mut self, rule: &str, query: &str) -> Result<Value> {
         let request = Request::new("DELETE", &format!("/v1/rules/{rule}?{query}"));
         expect(&self.send(request.header("if-match", "*"))?, 200)
     }
 
-    /// `POST /v1/buckets/{rule}/{key}/reset`, which must be accepted; the answer.
+    /// `POST /v1/buckets/{rule}/{key}/reset`; it must be accepted. Returns the answer.
     pub fn reset(&mut self, rule: &str, key: &str) -> Result<Value> {
         let path = format!("/v1/buckets/{rule}/{}/reset", percent(key));
         expect(&self.send(Request::post(&path))?, 200)
     }
 
-    /// `POST /v1/buckets/{rule}/{key}/ban`, which must be accepted; the answer.
+    /// `POST /v1/buckets/{rule}/{key}/ban`; it must be accepted. Returns the answer.
     pub fn ban(&mut self, rule: &str, key: &str, query: &str) -> Result<Value> {
         let path = format!("/v1/buckets/{rule}/{}/ban?{query}", percent(key));
         expect(&self.send(Request::post(&path))?, 200)
     }
 
-    /// `POST /v1/buckets/{rule}/{key}/unban`, which must be accepted; the answer.
+    /// `POST /v1/buckets/{rule}/{key}/unban`; it must be accepted. Returns the answer.
     pub fn unban(&mut self, rule: &str, key: &str) -> Result<Value> {
         let path = format!("/v1/buckets/{rule}/{}/unban", percent(key));
         expect(&self.send(Request::post(&path))?, 200)
     }
 
-    /// `PUT /v1/overrides/{rule}/{key}` whatever the generation, which must be accepted; the answer.
+    /// `PUT /v1/overrides/{rule}/{key}` for any generation; it must be accepted. Returns the answer.
     pub fn set_override(
         &mut self,
         rule: &str,
@@ -120,13 +120,13 @@ impl Operator {
         expect(&self.send(request.json(body))?, 200)
     }
 
-    /// `DELETE /v1/overrides/{rule}/{key}`, whatever the answer.
+    /// `DELETE /v1/overrides/{rule}/{key}`; any answer is fine.
     pub fn drop_override(&mut self, rule: &str, key: &str) -> Result<Response> {
         let path = format!("/v1/overrides/{rule}/{}", percent(key));
         self.send(Request::new("DELETE", &path).header("if-match", "*"))
     }
 
-    /// One bucket, or nothing when there is none.
+    /// One bucket; `None` when it does not exist.
     pub fn bucket(&mut self, rule: &str, key: &str) -> Result<Option<Value>> {
         let path = format!("/v1/buckets/{rule}/{}", percent(key));
         let answer = self.send(Request::get(&path))?;
@@ -136,7 +136,7 @@ impl Operator {
         expect(&answer, 200).map(Some)
     }
 
-    /// Every bucket that `query` finds, page after page.
+    /// Every bucket that `query` finds, over all pages.
     pub fn buckets(&mut self, query: &str) -> Result<Vec<Value>> {
         let mut all = Vec::new();
         let mut cursor = String::new();
@@ -162,7 +162,7 @@ impl Operator {
     }
 }
 
-/// The JSON of an answer that must have this status.
+/// The JSON of an answer, which must have this status.
 pub fn expect(answer: &Response, status: u16) -> Result<Value> {
     ensure!(
         answer.status == status,
@@ -173,7 +173,7 @@ pub fn expect(answer: &Response, status: u16) -> Result<Value> {
     answer.json()
 }
 
-/// An answer of the admin API that must be a problem document of this status; its detail.
+/// The detail of an admin API answer, which must be a problem document of this status.
 pub fn expect_problem(answer: &Response, status: u16) -> Result<String> {
     let body = expect(answer, status)?;
     let kind = answer.header("content-type").unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Where things are: the workspace, the build directory, Envoy and the `loudou` command.
+//! Paths of the workspace, the build directory, Envoy and the `loudou` command.
 //!
-//! `cargo xtask test` hands paths over by environment; a plain `cargo test -p loudou-tests` finds
+//! `cargo xtask test` passes paths by environment; a plain `cargo test -p loudou-tests` finds
 //! the same files by itself once `cargo xtask setup`, `cargo xtask build` and, for the test of crashes,
 //! `cargo xtask build --trap` have run.
 
@@ -25,7 +25,7 @@ pub fn target_dir() -> PathBuf {
     workspace_root().join(name)
 }
 
-/// Where `cargo xtask setup` puts the pinned Envoy.
+/// The directory of the pinned Envoy that `cargo xtask setup` installs.
 pub fn installed_envoy() -> PathBuf {
     let version = Path::new("envoy").join(ENVOY_VERSION);
     target_dir().join(version).join("envoy/_bin/envoy")
@@ -38,7 +38,7 @@ pub fn envoy_bin() -> Result<PathBuf> {
         envoy_version(&path).context("ENVOY_BIN must name an Envoy executable")?;
         return Ok(path);
     }
-    // One that is too old, or that does not run, is passed over: it may be there for other work.
+    // One that is too old or does not run is skipped: it may be there for another purpose.
     let found = find_on_path("envoy")
         .filter(|path| envoy_version(path).is_ok_and(|version| at_least(&version, ENVOY_VERSION)));
     if let Some(path) = found {
@@ -64,9 +64,9 @@ pub fn envoy_version(path: &Path) -> Result<String> {
         .find(|part| part.starts_with(|c: char| c.is_ascii_digit()) && part.contains('.'));
     let version = version.filter(|_| output.status.success() && text.contains("version:"));
     version.map(str::to_owned).with_context(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         format!(
-            "{} is no Envoy: --version printed {text:?} {said:?}",
+            "{} is not Envoy: --version printed {text:?} {errors:?}",
             path.display()
         )
     })
@@ -95,7 +95,7 @@ pub fn find_on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Compares dotted version numbers; text behind a `-` (such as `-dev`) does not count.
+/// Compares dotted version numbers; ignores text after a `-` (such as `-dev`).
 fn at_least(version: &str, minimum: &str) -> bool {
     let numbers = |text: &str| -> Vec<u32> {
         let core = text.split('-').next().unwrap_or_default();
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_envoy_is_refused() {
-        let message = envoy_version(Path::new("/bin/sh")).expect_err("a shell is no Envoy");
-        assert!(message.to_string().contains("is no Envoy"), "{message}");
+        let message = envoy_version(Path::new("/bin/sh")).expect_err("a shell is not Envoy");
+        assert!(message.to_string().contains("is not Envoy"), "{message}");
     }
 }

@@ -1,23 +1,23 @@
-//! Child processes that never outlive us.
+//! Child processes that never outlive this one.
 //!
-//! A guard kills its child when dropped. Because a destructor does not run when we are killed
-//! ourselves, each child also has a watchdog: a shell that reads from a pipe we hold. When we die,
-//! however we die, the pipe closes and the shell kills the child. It costs no unsafe code.
+//! A guard kills its child when dropped. Destructors do not run when this process is killed, so each
+//! child also has a watchdog: a shell that reads from a pipe owned by this process. When the process dies
+//! for any reason, the pipe closes and the shell kills the child. This needs no unsafe code.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// Waits for the end of its input, then ends the process that is named by `$0`.
+/// Waits for the end of its input, then ends the process `$0`.
 const WATCHDOG: &str = r#"trap '' INT TERM HUP; read -r _; kill -s "$1" "$0""#;
 
-/// Which terminal signals reach the child.
+/// The terminal signals that reach the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A process group of its own: Ctrl-C ends us, and our end ends the child.
+    /// The child's own process group: Ctrl-C ends this process, which then ends the child.
     Own,
-    /// Ours: the child may use the terminal, and gets Ctrl-C itself.
+    /// This process's group: the child may use the terminal, and gets Ctrl-C itself.
     Foreground,
 }
 
@@ -72,7 +72,7 @@ impl Guarded {
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child
             .try_wait()
-            .with_context(|| format!("cannot ask after {}", self.name))
+            .with_context(|| format!("cannot query {}", self.name))
     }
 
     /// Waits until the child ends by itself.
@@ -85,7 +85,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // First the watchdog: once the child is gone, its number may name another process.
+        // The watchdog first: once the child is gone, its number may belong to another process.
         end(&mut self.watchdog);
         end(&mut self.child);
     }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_watchdog_ends_the_child_when_the_pipe_closes() -> Result<()> {
         let mut child = Guarded::spawn("sleep", Command::new("sleep").arg("600"), Group::Own)?;
-        // What the system does when the owner dies.
+        // The owner's death closes the pipe in the same way.
         drop(child.watchdog.stdin.take());
         let status = child.wait()?;
         assert!(!status.success(), "{status}");

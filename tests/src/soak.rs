@@ -1,15 +1,15 @@
 //! A soak: load on a real Envoy while everything about its limits changes, and a model outside of Envoy
-//! that knows what each key may get at most and has to get at least.
+//! that computes the maximum and minimum number of requests for each key.
 //!
 //! ```text
-//! plan     what is done, from a seed           clients  random requests over old and new connections
-//! driver   does it, and writes down when       book     keys, requests, changes, violations
+//! plan     the actions, from a seed            clients  random requests over old and new connections
+//! driver   carries them out and records when   book     keys, requests, changes, violations
 //! keys     overrides, bans, resets             holders  requests that stay in flight for a while
-//! model    compares what was written down with what is allowed
+//! model    compares the record with what is allowed
 //! ```
 //!
-//! The same seed gives the same actions in the same order, and the same choices of each client; what
-//! meets what depends on the machine.
+//! The same seed gives the same actions in the same order, and the same choices of each client; which
+//! request meets which change depends on the machine.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -48,26 +48,27 @@ use rules::{FLOOD, KEY, Kind, Numbers, Rule};
 const WORKERS: u32 = 2;
 const CLIENTS: u64 = 4;
 const HOLDERS: u64 = 2;
-/// Long, so that connections outlive several updates: Envoy closes one at an answer with a chance that
-/// grows to certainty in this time. And the discovery of the filter ends with the last listener that uses it.
+/// Long, so that connections outlive several updates: Envoy closes a connection at an answer with a
+/// probability that grows to 1 in this time. And the discovery of the filter ends with the last listener
+/// that uses it.
 const DRAIN_S: u32 = 600;
 const TURN: Duration = Duration::from_millis(100);
 const PROGRESS: u64 = 10 * SECOND;
 
-/// What is asked for.
+/// The options of a soak.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How long the load lasts.
+    /// The duration of the load.
     pub lasts: Duration,
-    /// What everything random comes from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Names of actions that are left out ([`plan::WORDS`]), to see which of them it takes.
+    /// Names of actions to leave out ([`plan::WORDS`]), to find out which of them a violation needs.
     pub without: Vec<String>,
-    /// The filter, which has to die when a request asks for it.
+    /// The filter, which must die on request.
     pub wasm: PathBuf,
 }
 
-/// Runs a soak; the number of violations. `say` prints a line.
+/// Runs a soak; returns the number of violations. `say` prints a line.
 pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     let seed = options.seed;
     let rules = Rule::all();
@@ -111,7 +112,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<usize> {
     Ok(violations.len())
 }
 
-/// Requests of rules that are held go to the upstream, the others are answered by Envoy itself.
+/// Requests that are to stay in flight go to the upstream; Envoy itself answers all others.
 fn routes(rules: &[Rule]) -> Value {
     let held = rules.iter().filter(|rule| rule.kind == Kind::Concurrency);
     let held = held.map(|rule| {
@@ -135,7 +136,7 @@ impl Soak<'_> {
     fn run(&self, random: &mut Random, say: &mut dyn FnMut(&str)) -> Result<Samples> {
         let (book, address) = (self.book, self.envoy.data_address());
         thread::scope(|scope| {
-            // Dropping the senders stops everybody, also when this returns with an error.
+            // Dropping the senders stops all threads, also when this returns an error.
             let mut stops: Vec<Sender<()>> = Vec::new();
             for client in 0..CLIENTS {
                 let (stop, stopped) = channel();
@@ -168,7 +169,7 @@ impl Soak<'_> {
         })
     }
 
-    /// Gives keys their turns, samples memory and says how it goes, until the time is over.
+    /// Rotates keys, samples memory and prints progress until the time is over.
     fn watch(
         &self,
         end: &Receiver<Result<()>>,
@@ -201,7 +202,7 @@ impl Soak<'_> {
     }
 }
 
-/// Sends so many made-up keys as are asked for.
+/// Sends the requested numbers of made-up keys.
 fn flood(book: &Book, mut http: Http, wanted: &Receiver<u64>) {
     let path = format!("/{FLOOD}");
     let mut name = 0_u64;
@@ -209,7 +210,7 @@ fn flood(book: &Book, mut http: Http, wanted: &Receiver<u64>) {
         for _ in 0..keys {
             name += 1;
             let request = Request::get(&path).header(KEY, format!("made-up-{name}"));
-            // A sandbox that is dead answers 503, or not at all.
+            // A dead sandbox answers 503, or not at all.
             if http.send_once(&request).is_err() {
                 http.close();
             }
@@ -218,7 +219,7 @@ fn flood(book: &Book, mut http: Http, wanted: &Receiver<u64>) {
     }
 }
 
-/// The bounds of the model hold only while the store loses nothing.
+/// Checks that the store lost nothing; otherwise the bounds of the model do not apply.
 fn store_kept_everything(book: &Book, envoy: &Envoy) -> Result<()> {
     let status = Operator::viewer(envoy).get("/v1/status")?;
     for field in ["evicted_lossy", "cas_give_ups"] {

@@ -18,7 +18,7 @@ pub struct TempDir {
 }
 
 impl TempDir {
-    /// Makes `target/e2e/NAME-PID-N`.
+    /// Creates `target/e2e/NAME-PID-N`.
     pub fn new(name: &str) -> Result<Self> {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let leaf = format!("{name}-{}-{n}", std::process::id());
@@ -32,12 +32,12 @@ impl TempDir {
         &self.path
     }
 
-    /// Leaves the directory in place, for a look after a failure.
+    /// Keeps the directory, for investigation after a failure.
     pub const fn keep(&mut self) {
         self.keep = true;
     }
 
-    /// Writes a file, below directories that are made if need be, so that a reader, or a watcher, sees the old content or the new, never half.
+    /// Writes a file and creates its directories. A reader or watcher sees the old or the new content, never a part.
     pub fn write(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
         let parent = path.parent().unwrap_or(&self.path);
@@ -53,7 +53,7 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         if !self.keep {
-            // Nothing is lost when it stays: it lies in the build directory.
+            // A directory that stays is harmless: it is in the build directory.
             drop(fs::remove_dir_all(&self.path));
         }
     }

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server for Envoy to pass requests to, which counts what really arrives.
+//! A small HTTP/1.1 server for Envoy to pass requests to, which counts the requests that arrive.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,14 +18,14 @@ const HALF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
 const UPGRADED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
 
-/// The header of a request that says how it is answered: by a status; not at all (`hang`); with the end
+/// The request header that selects the answer: a status; none at all (`hang`); the end
 /// of the connection before an answer (`close`) or in the middle of its body (`cut`); with half a body
 /// and no end until the client leaves (`hold`); with 500 and 200 in turn (`flaky`); with another protocol
 /// from then on (`upgrade`).
 pub const AS: &str = "x-answer-as";
 
 /// A server on a port of the operating system's choice; it answers every request with `200 ok`, or as
-/// the request's header [`AS`] says, and stops when dropped.
+/// the request's header [`AS`] selects, and stops when dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -51,12 +51,12 @@ impl Upstream {
         Ok(Self { address, shared })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Requests that arrived since the start.
+    /// The number of requests since the start.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -65,7 +65,7 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Release);
-        // Wakes the accepting thread, which then sees that it is to stop.
+        // Wakes the accepting thread, which then sees the request to stop.
         drop(TcpStream::connect(self.address));
         let mut open = self
             .shared
@@ -104,13 +104,13 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Answers until the client closes; a connection that breaks is the client's to notice.
+/// Answers until the client closes; broken connections are the client's problem.
 fn serve(stream: TcpStream, requests: &AtomicU64) {
     drop(stream.set_nodelay(true));
     let mut wire = Wire::new(stream);
     while let Ok(Some(request)) = wire.receive(false) {
         let before = requests.fetch_add(1, Ordering::Relaxed);
-        let told = match request.header(AS) {
+        let sent = match request.header(AS) {
             None => wire.send(ANSWER),
             Some(b"hang") => continue,
             Some(b"close") => return,
@@ -132,7 +132,7 @@ fn serve(stream: TcpStream, requests: &AtomicU64) {
                 )
             }
         };
-        if told.is_err() {
+        if sent.is_err() {
             return;
         }
     }

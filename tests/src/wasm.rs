@@ -1,7 +1,7 @@
-//! The filter under test, and the refusal to test an old one.
+//! The filter under test, and the check that it is up to date.
 //!
-//! A test that runs yesterday's filter proves nothing. Cargo writes the list of a module's sources
-//! beside it (`loudou_filter.d`); a module older than one of them is refused.
+//! A test of an old filter proves nothing. Cargo writes the list of a module's sources beside it
+//! (`loudou_filter.d`); a module older than one of them is an error.
 
 use std::env;
 use std::fs;
@@ -12,37 +12,37 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::paths::target_dir;
 
-/// The filter: `LOUDOU_WASM`, or what `cargo xtask build` makes; never older than its sources.
+/// The filter: `LOUDOU_WASM`, or the output of `cargo xtask build`; never older than its sources.
 pub fn wasm_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_WASM").map_or_else(built_wasm, PathBuf::from);
     check_fresh(&path)?;
     Ok(path)
 }
 
-/// The filter that panics when a request asks for it: `LOUDOU_TRAP_WASM`, or what `cargo xtask test`
-/// makes; never older than its sources.
+/// The filter that panics on request: `LOUDOU_TRAP_WASM`, or the output of `cargo xtask build --trap`;
+/// never older than its sources.
 pub fn trap_wasm_path() -> Result<PathBuf> {
     let path = env::var_os("LOUDOU_TRAP_WASM").map_or_else(built_trap_wasm, PathBuf::from);
     check_fresh(&path).context("`cargo xtask build --trap` builds the filter that panics")?;
     Ok(path)
 }
 
-/// The build directory of the filter that panics, apart from that of the real one.
+/// The build directory of the filter that panics, separate from that of the real one.
 pub fn trap_target_dir() -> PathBuf {
     target_dir().join("trap")
 }
 
-/// Where `cargo xtask build --trap` leaves the filter that panics.
+/// The path at which `cargo xtask build --trap` leaves the filter that panics.
 pub fn built_trap_wasm() -> PathBuf {
     trap_target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
-/// Where `cargo xtask build` leaves the filter.
+/// The path at which `cargo xtask build` leaves the filter.
 pub fn built_wasm() -> PathBuf {
     target_dir().join("wasm32-unknown-unknown/wasm/loudou_filter.wasm")
 }
 
-/// Refuses a module that is older than a source it was built from.
+/// Fails for a module that is older than one of its sources.
 pub fn check_fresh(wasm: &Path) -> Result<()> {
     let built = modified(wasm).context("there is no filter: run `cargo xtask build`")?;
     let list = wasm.with_extension("d");

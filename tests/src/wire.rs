@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use anyhow::{Context as _, Result, bail, ensure};
 
 const CHUNK: usize = 16 * 1024;
-/// No test sends or expects more than this before the blank line.
+/// The maximum size of a head (before the blank line).
 const MAX_HEAD: usize = 1024 * 1024;
 
 /// One request or response.
@@ -30,7 +30,7 @@ impl Message {
         found.map(|(_, value)| value.as_slice())
     }
 
-    /// Whether the sender will close the connection.
+    /// Whether the sender closes the connection afterwards.
     pub(crate) fn closes(&self) -> bool {
         self.header("connection")
             .is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
@@ -56,7 +56,7 @@ impl Message {
     }
 }
 
-/// A connection with what was read ahead.
+/// A connection with the bytes read ahead.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
@@ -75,8 +75,8 @@ impl Wire {
         self.stream.write_all(bytes).context("cannot send")
     }
 
-    /// The next message, or nothing when the peer closed before the first byte of one.
-    /// `bodyless` is for answers whose headers speak of a body that does not follow (HEAD).
+    /// The next message; `None` when the peer closed before its first byte. `bodyless` is for answers
+    /// whose headers announce a body that does not follow (HEAD).
     pub(crate) fn receive(&mut self, bodyless: bool) -> Result<Option<Message>> {
         let Some(head) = self.head()? else {
             return Ok(None);

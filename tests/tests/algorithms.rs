@@ -1,4 +1,4 @@
-//! Every algorithm that refuses, in a real Envoy with its real clocks.
+//! Every refusing algorithm, in a real Envoy with its real clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A rule of its own path for each limit: its name, and how many of a burst it admits.
+/// A rule with its own path for each limit: its name, and the number of a burst that it admits.
 fn bursts() -> Vec<(&'static str, Value, u64)> {
     let slow = |algorithm: &str, more: Value| {
         let mut limit = json!({ "algorithm": algorithm });
@@ -38,13 +38,13 @@ fn bursts() -> Vec<(&'static str, Value, u64)> {
         ("slots", slow("sliding_window", slots), 3),
         ("log", slow("sliding_log", window.clone()), 5),
         ("counter", slow("sliding_counter", window), 5),
-        // All of a backlog passes at once, and one more that is no backlog yet.
+        // The whole backlog passes at once, and so does the first request that finds none.
         (
             "queue",
             slow("leaky_queue", leak(json!({ "immediate": 5 }))),
             6,
         ),
-        // Nothing is saved up yet, and the first one is paid for by the second.
+        // Nothing is saved up yet; the second request pays for the first.
         (
             "bursty",
             slow(
@@ -78,7 +78,7 @@ fn status(http: &mut Http, name: &str) -> Result<u16> {
     Ok(http.send(&request)?.status)
 }
 
-/// How many of ten requests pass; none of them after one was refused.
+/// The number of ten requests that pass; none passes after a refused one.
 fn burst(http: &mut Http, name: &str) -> Result<u64> {
     let mut admitted = 0;
     let mut refused = false;
@@ -102,7 +102,7 @@ fn burst(http: &mut Http, name: &str) -> Result<u64> {
 }
 
 #[test]
-fn each_admits_what_it_promises_and_not_one_more() -> Result<()> {
+fn each_algorithm_admits_exactly_its_capacity() -> Result<()> {
     let limits = bursts();
     let envoy = Envoy::start(&config(&limits))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
@@ -122,7 +122,7 @@ fn each_admits_what_it_promises_and_not_one_more() -> Result<()> {
     envoy.stop()
 }
 
-/// A limit with its least time between the first request and the admission that follows a refusal.
+/// A limit with the minimum time between the first request and the admission after a refusal.
 fn recoveries() -> Vec<(&'static str, Value, u64)> {
     let window = |algorithm: &str| json!({ "algorithm": algorithm, "capacity": 3, "window": "2s" });
     vec![
@@ -145,7 +145,7 @@ fn recoveries() -> Vec<(&'static str, Value, u64)> {
             json!({ "algorithm": "smooth_bursty", "rate": "1/2s" }),
             2_000,
         ),
-        // Cold permits take three times as long.
+        // Cold permits cost three times as much time.
         (
             "warmup",
             json!({ "algorithm": "smooth_warmup", "rate": "1/s", "warmup": "10s" }),
@@ -155,12 +155,12 @@ fn recoveries() -> Vec<(&'static str, Value, u64)> {
 }
 
 #[test]
-fn each_admits_again_and_not_too_early() -> Result<()> {
+fn each_algorithm_admits_again_and_not_too_early() -> Result<()> {
     let limits = recoveries();
     let envoy = Envoy::start(&config(&limits))?;
     let mut http = envoy.data();
     for (name, _, least_ms) in &limits {
-        // Before the first decision, whatever the time the answers take.
+        // Measured before the first decision, whatever time the answers take.
         let begun = now();
         ensure!(burst(&mut http, name)? >= 1, "{name}");
         eventually(SOON, "an admission", || {
@@ -204,7 +204,7 @@ fn clock_windows_end_together() -> Result<()> {
         .zip(limits)
         .map(|(n, l)| (n, l, 1))
         .collect();
-    // Few buckets, so that a search is one answer.
+    // Few buckets, so that one answer holds the whole search.
     let envoy = Envoy::start(&config(&limits).buckets(64))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     for name in names {
@@ -215,7 +215,7 @@ fn clock_windows_end_together() -> Result<()> {
             let left = page.pointer("/buckets/0/limits/0/reset_after_ns");
             let left = Duration::from_nanos(left.and_then(Value::as_u64).context("a reset time")?);
             let end = wall()? + left;
-            // The request to the admin API and a worker between its looks at the two clocks take time.
+            // The admin API request, and the worker between its readings of the two clocks, take time.
             let off = end.as_millis() % 3_000;
             ensure!(
                 !(700..=2_300).contains(&off),

@@ -1,4 +1,4 @@
-//! The headers and bodies that clients get: `RateLimit` and `RateLimit-Policy` where the rule asks,
+//! The headers and bodies for clients: `RateLimit` and `RateLimit-Policy` where the rule enables them,
 //! problem+json on refusals.
 
 use anyhow::{Context as _, Result, ensure};
@@ -69,7 +69,7 @@ fn admitted_responses_carry_headers_only_where_the_rule_asks() -> Result<()> {
     );
     let answer = http.send(&Request::get("/d").header("x-user-id", "alice"))?;
     ensure!(header(&answer, "ratelimit-policy")? == "\"other-path.d\";q=9;w=777600");
-    // A request without a key is not limited, and is told nothing.
+    // A request without a key is not limited and gets no headers.
     absent(&http.get("/d")?, "ratelimit-policy")?;
     envoy.stop()
 }
@@ -111,7 +111,7 @@ fn two_limits_are_two_policies_and_the_tighter_state() -> Result<()> {
 }
 
 #[test]
-fn two_rules_are_told_side_by_side() -> Result<()> {
+fn two_rules_are_reported_side_by_side() -> Result<()> {
     let rules = json!([
         rule("one", &json!([funnel("a", 5)]), &json!({})),
         rule("two", &json!([funnel("b", 3)]), &json!({})),
@@ -167,7 +167,7 @@ fn a_refusal_is_a_problem_document() -> Result<()> {
 }
 
 #[test]
-fn what_is_never_admitted_gets_no_retry_after() -> Result<()> {
+fn requests_that_never_fit_get_no_retry_after() -> Result<()> {
     let dear = rule("dear", &json!([funnel("a", 3)]), &json!({ "cost": 5 }));
     let envoy = Envoy::start(&Config::new(json!([dear])))?;
     let refused = envoy.data().send(&alice())?;

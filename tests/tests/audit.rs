@@ -1,4 +1,4 @@
-//! The audit: events tell who changed what, and the export is what is in force.
+//! The audit: events record each change and its author, and the export is what is in force.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_rules::config;
@@ -6,7 +6,7 @@ use loudou_tests::one_rule::limits;
 use loudou_tests::{Config, Envoy, Operator, Request};
 use serde_json::{Value, json};
 
-/// How many events the filter keeps.
+/// The number of events that the filter keeps.
 const KEPT: usize = 256;
 
 fn rules() -> Value {
@@ -35,7 +35,7 @@ fn rules() -> Value {
 }
 
 #[test]
-fn events_tell_who_changed_what() -> Result<()> {
+fn events_record_changes_and_authors() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     let mut ops = Operator::editor(&envoy);
     ops.edit(
@@ -80,7 +80,7 @@ fn events_tell_who_changed_what() -> Result<()> {
         events.is_sorted_by_key(|event| event["at_ns"].as_u64()),
         "{page}"
     );
-    // A number that was never given out is of another process: the events of this one from the first on.
+    // A number that was never assigned is from another process: all events of this one follow.
     let page = ops.get("/v1/events?after=99")?;
     ensure!(page["restarted"] == true, "{page}");
     ensure!(ops.events(99)?.len() == 4, "{page}");
@@ -100,7 +100,7 @@ fn events_tell_who_changed_what() -> Result<()> {
 }
 
 #[test]
-fn the_oldest_events_go_and_are_counted() -> Result<()> {
+fn the_oldest_events_are_dropped_and_counted() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     let mut ops = Operator::editor(&envoy);
     let reason = "x".repeat(200);
@@ -130,7 +130,7 @@ fn the_oldest_events_go_and_are_counted() -> Result<()> {
 }
 
 #[test]
-fn the_export_is_what_is_in_force() -> Result<()> {
+fn the_export_matches_what_is_in_force() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).buckets(1_000))?;
     let mut ops = Operator::editor(&envoy);
     let before = ops.get("/v1/export")?;
@@ -173,7 +173,7 @@ fn the_export_is_what_is_in_force() -> Result<()> {
         export["rules"][1] == before["rules"][1],
         "untouched: {export}"
     );
-    // The export as the configuration: no edit is left, and nothing else has changed.
+    // The export becomes the configuration: no edit is left, and nothing else has changed.
     let again = Envoy::start(&Config::new(json!([])).data_plugin(export.clone()))?;
     ensure!(Operator::viewer(&again).get("/v1/export")? == export);
     again.stop()?;

@@ -1,4 +1,4 @@
-//! Who may call the admin API, and what they may do.
+//! Access to the admin API: the tokens, and what each may do.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::config;
@@ -14,7 +14,7 @@ const LOOKS: [&str; 6] = [
     "/v1/export",
 ];
 
-/// Every call that changes something, as complete as it gets.
+/// Every call that changes something, as complete as possible.
 fn changes() -> [Request; 7] {
     let if_match = |method: &str, path: &str| Request::new(method, path).header("if-match", "*");
     [
@@ -39,7 +39,7 @@ fn unchanged(envoy: &Envoy) -> Result<()> {
 }
 
 #[test]
-fn without_a_known_token_nothing_is_told() -> Result<()> {
+fn without_a_known_token_nothing_is_disclosed() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut http = envoy.admin();
     let long = format!("Bearer {}", "x".repeat(50_000));
@@ -80,7 +80,7 @@ fn without_a_known_token_nothing_is_told() -> Result<()> {
 }
 
 #[test]
-fn a_viewer_looks_and_does_not_touch() -> Result<()> {
+fn a_viewer_may_read_and_not_change() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut viewer = Operator::viewer(&envoy);
     for path in LOOKS {
@@ -91,7 +91,7 @@ fn a_viewer_looks_and_does_not_touch() -> Result<()> {
         let detail = expect_problem(&viewer.send(request)?, 403)?;
         ensure!(detail.contains("wall"), "names the token: {detail}");
     }
-    // Nor in a dry run, nor elsewhere, nor with a large body.
+    // Neither in a dry run, nor on other paths, nor with a large body.
     let dry = Request::new("PUT", "/v1/rules/r?dry_run=true").json(&json!({ "mode": "off" }));
     expect_problem(&viewer.send(dry)?, 403)?;
     expect_problem(&viewer.send(Request::new("DELETE", "/v1/export"))?, 403)?;
@@ -116,23 +116,23 @@ fn web_pages_are_refused() -> Result<()> {
 }
 
 #[test]
-fn two_tokens_are_none() -> Result<()> {
+fn two_tokens_count_as_none() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let [put, ..] = changes();
     let answer = envoy
         .admin()
         .send(&put.clone().token(VIEW_TOKEN).token(EDIT_TOKEN))?;
-    // Envoy joins the two headers into one value, which is nobody's token.
+    // Envoy joins the two headers into one value, which is not a token.
     expect_problem(&answer, 401)?;
     unchanged(&envoy)?;
-    // The scheme's name is written in any case, and space around a token is none of it.
+    // The scheme's name is case-insensitive, and space around a token is not part of it.
     let odd = put.header("authorization", format!("bEaReR  {EDIT_TOKEN}  "));
     expect(&envoy.admin().send(&odd)?, 200)?;
     envoy.stop()
 }
 
 #[test]
-fn without_tokens_this_machine_may_edit_and_is_told_so() -> Result<()> {
+fn without_tokens_this_machine_may_edit_and_gets_a_notice() -> Result<()> {
     let envoy = Envoy::start(&config(2).tokens(json!([])))?;
     let mut http = envoy.admin();
     let status = expect(&http.get("/v1/status")?, 200)?;
@@ -153,7 +153,7 @@ fn without_tokens_this_machine_may_edit_and_is_told_so() -> Result<()> {
         events["events"].to_string().contains("\"by\":\"loopback\""),
         "{events}"
     );
-    // A web page on this machine is still no operator, and an address from a header no address.
+    // A web page on this machine is still not an operator, and an address in a header is not trusted.
     expect_problem(
         &http.send(&Request::get("/v1/status").header("origin", "null"))?,
         403,

@@ -1,4 +1,4 @@
-//! An operator bans a key over the admin API: on every worker, at once, for a time or until it is lifted.
+//! Bans by an operator over the admin API: on every worker, at once, for a time or until lifted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(20);
 const CONNECTIONS: usize = 16;
 
-/// So many requests of one user over all workers, which must all get this status.
+/// Sends `count` requests of one user over all workers; all must get this status.
 fn all(envoy: &Envoy, name: &str, status: u16) -> Result<()> {
     let counts = envoy.load(64, CONNECTIONS, |_| user(name))?;
     ensure!(counts.of(status) == 64, "{name}: {counts:?}");
@@ -23,13 +23,13 @@ fn keys(buckets: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_banned_key_is_refused_on_every_worker_until_it_is_let_free() -> Result<()> {
+fn a_banned_key_is_refused_on_every_worker_until_unbanned() -> Result<()> {
     let envoy = Envoy::start(&config(99).concurrency(4))?;
     let mut ops = Operator::editor(&envoy);
     ensure!(envoy.data().send(&user("alice"))?.status == 200);
     let answer = ops.ban("r", "alice", "for=1h&reason=spam")?;
     ensure!(answer["bucket"]["ban"]["by"] == "operator" && answer.get("before").is_none());
-    // Also one who was never seen.
+    // Also a key without a bucket.
     ops.ban("r", "eve", "")?;
     all(&envoy, "alice", 429)?;
     all(&envoy, "eve", 429)?;
@@ -47,14 +47,14 @@ fn a_banned_key_is_refused_on_every_worker_until_it_is_let_free() -> Result<()> 
     ensure!(kind.ends_with("#abnormal-usage-detected"), "{problem}");
     let detail = problem["detail"].as_str().unwrap_or_default();
     ensure!(detail.starts_with("banned by rule r for "), "{problem}");
-    // Nothing says when to come back if nobody knows.
+    // Without a known end there is no Retry-After.
     let endless = envoy.data().send(&user("eve"))?;
     ensure!(endless.header("retry-after").is_none(), "{endless:?}");
 
     let answer = ops.unban("r", "alice")?;
     ensure!(answer["before"]["until_ns"].is_u64() && answer["bucket"]["ban"].is_null());
     all(&envoy, "alice", 200)?;
-    // A ban takes nothing: of 99 it took one before, and 64 just now.
+    // A ban takes nothing: of 99, one was taken before it, and 64 just now.
     ensure!(admitted(&mut envoy.data(), "alice")? == 34);
     all(&envoy, "eve", 429)?;
     ops.reset("r", "eve")?;
@@ -90,15 +90,15 @@ fn a_ban_ends_by_itself() -> Result<()> {
         ban["kind"] == "ban" && ban["key"] == "alice" && ban["by"] == "ops",
         "{ban}"
     );
-    // The event reports the end that the bucket has.
-    let told = ban["until_ns"].as_u64().context("an end")?;
-    ensure!(told == until, "{told} {until}");
+    // The event reports the same end as the bucket.
+    let reported = ban["until_ns"].as_u64().context("an end")?;
+    ensure!(reported == until, "{reported} {until}");
     envoy.stop()
 }
 
-/// Bans are never evicted, so nobody can be made room for on a full page; requests go by `on_error`.
+/// Bans are never evicted, so a full page has no room for new buckets; requests fall back to `on_error`.
 #[test]
-fn a_store_full_of_bans_decides_nothing_and_lives() -> Result<()> {
+fn a_store_full_of_bans_decides_nothing_and_survives() -> Result<()> {
     let envoy = Envoy::start(&config(3).buckets(64))?;
     let mut ops = Operator::editor(&envoy);
     let ban = |n: u32| Request::post(&format!("/v1/buckets/r/k{n}/ban"));
@@ -123,7 +123,7 @@ fn a_store_full_of_bans_decides_nothing_and_lives() -> Result<()> {
 }
 
 #[test]
-fn an_unknown_rule_and_strange_keys_are_told() -> Result<()> {
+fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
     let envoy = Envoy::start(&config(3))?;
     let mut ops = Operator::editor(&envoy);
     for what in ["ban", "unban"] {
@@ -138,7 +138,7 @@ fn an_unknown_rule_and_strange_keys_are_told() -> Result<()> {
         400,
     )?;
     expect_problem(&ops.send(Request::get("/v1/buckets/r/alice/ban"))?, 405)?;
-    // A key of several parts has escapes of its own.
+    // A key of several parts has its own escapes.
     let escaped = "a%3Ab%25c/d";
     ops.ban("r", escaped, "")?;
     ensure!(envoy.data().send(&user("a:b%c/d"))?.status == 429);

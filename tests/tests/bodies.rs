@@ -1,15 +1,15 @@
-//! Bodies of the admin API: they arrive whole, and bad ones get all their problems told.
+//! Bodies of admin API calls: they arrive whole, and every problem of a bad one is reported.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{config, edit, put, unharmed};
 use loudou_tests::{Envoy, Operator, Request, VIEW_TOKEN, expect_problem};
 use serde_json::json;
 
-/// The largest body the admin API takes.
+/// The maximum body size of the admin API.
 const MAX_BODY: usize = 64 * 1024;
 
 #[test]
-fn bodies_that_are_no_edit() -> Result<()> {
+fn bodies_that_are_not_edits() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
     let nested = format!("{}1{}", "{\"limits\":".repeat(5_000), "}".repeat(5_000));
@@ -44,7 +44,7 @@ fn bodies_that_are_no_edit() -> Result<()> {
 }
 
 #[test]
-fn every_problem_of_a_body_is_told() -> Result<()> {
+fn every_problem_of_a_body_is_reported() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let body = json!({ "mode": "enforced", "limits": [
         { "algorithm": "funel", "capacity": 1, "rate": "1/s" },
@@ -188,12 +188,12 @@ fn larger_bodies_are_refused() -> Result<()> {
     for size in [MAX_BODY + 1, 1024 * 1024, 3 * 1024 * 1024] {
         let answer = envoy.admin().send(&json(sized(9, size)))?;
         expect_problem(&answer, 413).with_context(|| format!("{size} bytes"))?;
-        // Past Envoy's own buffer limit (1 MiB), Envoy may be the first to say so, in its own words.
+        // Past Envoy's own buffer limit (1 MiB), Envoy may answer first, with its own text.
         let answer = envoy.admin().send(&json(sized(9, size)).chunked(4096))?;
         ensure!(answer.status == 413, "{size} bytes in chunks: {answer:?}");
     }
     unharmed(&envoy)?;
-    // The right to send a large body is looked at after the right to send any.
+    // The permission to send any body is checked before the permission to send a large one.
     let answer = envoy.admin().send(
         &Request::new("PUT", "/v1/rules/r")
             .token(VIEW_TOKEN)

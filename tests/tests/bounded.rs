@@ -1,4 +1,4 @@
-//! The store is bounded: a flood of new keys neither grows Envoy nor frees whoever is refused.
+//! The store is bounded: a flood of new keys neither grows Envoy nor frees refused keys.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const BUCKETS: u64 = 4_096;
 const FLOOD: u64 = 100_000;
 const CONNECTIONS: usize = 16;
-/// What may come and go in Envoy's heap besides the store: connections, statistics, samples.
+/// The allowance for Envoy's heap besides the store: connections, statistics, samples.
 const SLACK: u64 = 1 << 20;
 
 fn config(capacity: u32) -> Config {
@@ -23,7 +23,7 @@ fn user(name: &str) -> Request {
     Request::get("/").header("x-user-id", name)
 }
 
-/// Asks for one key without pause until told to stop; how often it was admitted.
+/// Sends requests for one key without pause until stopped; returns how many were admitted.
 fn hammer(mut http: Http, key: &str, done: &AtomicBool, tries: &AtomicU64) -> Result<u64> {
     let mut admitted = 0;
     while !done.load(Ordering::Acquire) {
@@ -33,8 +33,8 @@ fn hammer(mut http: Http, key: &str, done: &AtomicBool, tries: &AtomicU64) -> Re
     Ok(admitted)
 }
 
-/// Sends a flood of new keys, each `times` times in a row, while `attacker` keeps trying; how often
-/// the flood's requests got which answer, and how often the attacker got in.
+/// Sends a flood of new keys, each `times` times in a row, while `attacker` keeps trying; returns
+/// the flood's answers by status, and how many of the attacker's requests were admitted.
 fn flood(envoy: &Envoy, wave: u64, times: u64, attacker: &str) -> Result<(Counts, u64)> {
     let (done, tries) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn memory_stops_growing_once_the_store_is_full() -> Result<()> {
         number("buckets")? == BUCKETS && number("used")? <= BUCKETS,
         "{store}"
     );
-    // Every key came new, and all but those that are left made another one go.
+    // Every key was new, and each but those that remain evicted another one.
     ensure!(
         number("evicted_lossy")? + number("used")? == 2 * FLOOD + 1,
         "{store}"
@@ -132,7 +132,7 @@ fn memory_stops_growing_once_the_store_is_full() -> Result<()> {
 }
 
 #[test]
-fn a_flood_of_full_buckets_frees_nobody_who_keeps_trying() -> Result<()> {
+fn a_flood_of_full_buckets_frees_no_refused_key() -> Result<()> {
     // Every key of the flood is as full as the attacker's from its first request on.
     let envoy = Envoy::start(&config(1))?;
     exhaust(&envoy, "attacker", 1)?;
@@ -143,7 +143,7 @@ fn a_flood_of_full_buckets_frees_nobody_who_keeps_trying() -> Result<()> {
 }
 
 #[test]
-fn a_flood_of_refused_buckets_frees_nobody_who_keeps_trying() -> Result<()> {
+fn a_flood_of_refused_buckets_frees_no_refused_key() -> Result<()> {
     // Every key of the flood is refused, too.
     let envoy = Envoy::start(&config(1))?;
     exhaust(&envoy, "attacker", 1)?;

@@ -1,4 +1,4 @@
-//! Buckets as the admin API lists, finds and resets them.
+//! Buckets in the admin API: lists, filters and resets.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ fn number(value: &Value, pointer: &str) -> Result<u64> {
     number.with_context(|| format!("no {pointer}: {value}"))
 }
 
-/// How often each (rule, key) is listed.
+/// How many times each (rule, key) is listed.
 fn listed(buckets: &[Value]) -> BTreeMap<(String, String), u32> {
     let mut counts = BTreeMap::new();
     for bucket in buckets {
@@ -61,7 +61,7 @@ fn every_bucket_is_on_one_page_exactly_while_traffic_goes_on() -> Result<()> {
     thread::scope(|scope| {
         let traffic = scope.spawn(|| {
             let mut http = envoy.data();
-            // The same users go on, and others come: too few of them to make anybody go.
+            // The same users continue, and a few others come: too few to cause an eviction.
             for n in (0..).take_while(|_| !done.load(Ordering::Acquire)) {
                 http.send(&ask("a", &format!("user-{}", n % USERS)))?;
                 http.send(&ask("b", &format!("new-{}", n % 2_000)))?;
@@ -114,7 +114,7 @@ fn lists_are_cut_and_filtered() -> Result<()> {
             http.send(&ask(rule, user))?;
         }
     }
-    // What b took is back in a millisecond.
+    // b's token is back in a millisecond.
     let idle = eventually(SOON, "the bucket of b to be idle", || {
         let idle = ops.buckets("state=idle")?;
         Ok((!idle.is_empty()).then_some(idle))
@@ -160,7 +160,7 @@ fn lists_are_cut_and_filtered() -> Result<()> {
 }
 
 #[test]
-fn a_bucket_tells_its_numbers() -> Result<()> {
+fn a_bucket_shows_its_numbers() -> Result<()> {
     let envoy = Envoy::start(&Config::new(json!([rule("a", 3, "1/h")])))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     ensure!(
@@ -190,7 +190,7 @@ fn a_bucket_tells_its_numbers() -> Result<()> {
         retry > 0 && retry <= hour && reset - retry == 2 * hour,
         "{bucket}"
     );
-    // Looking takes nothing and counts nothing.
+    // Reading takes nothing and counts nothing.
     let again = ops.bucket("a", "alice")?.context("a bucket")?;
     ensure!(
         number(&again, "/refused")? == 2 && again["last_seen_ns"] == bucket["last_seen_ns"],
@@ -210,7 +210,7 @@ fn a_bucket_tells_its_numbers() -> Result<()> {
 }
 
 #[test]
-fn a_reset_makes_a_key_fresh() -> Result<()> {
+fn a_reset_refills_a_bucket() -> Result<()> {
     let envoy = Envoy::start(
         &Config::new(json!([rule("a", 2, "1/d"), rule("b", 2, "1/d")])).concurrency(4),
     )?;

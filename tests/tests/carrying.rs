@@ -1,4 +1,4 @@
-//! What keys have used while their numbers change: edits, overrides that come, change and end, and both.
+//! Used amounts while numbers change: edits, overrides that begin, change and end, and both together.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ fn start(limit: &Value) -> Result<(Envoy, Operator)> {
     Ok((envoy, ops))
 }
 
-/// What is left of each limit of a key's bucket.
+/// The remaining amount of each limit of a key's bucket.
 fn left(ops: &mut Operator, key: &str) -> Result<Vec<u64>> {
     let bucket = ops.bucket("r", key)?.context("a bucket")?;
     let limits = bucket.get("limits").and_then(Value::as_array);
@@ -47,7 +47,7 @@ fn take(envoy: &Envoy, key: &str, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// One request more that is admitted, and what it leaves of the first limit.
+/// Sends one more request, which is admitted; returns the first limit's remaining amount.
 fn takes_one_of(envoy: &Envoy, ops: &mut Operator, key: &str, of: u64) -> Result<()> {
     let before = left(ops, key)?;
     ensure!(before.first() == Some(&of), "{before:?} of {key}");
@@ -57,7 +57,7 @@ fn takes_one_of(envoy: &Envoy, ops: &mut Operator, key: &str, of: u64) -> Result
     Ok(())
 }
 
-/// Six of twenty used, by a key with twice the rule's limits.
+/// Six of twenty are used, by a key with twice the rule's limits.
 #[test]
 fn a_key_with_a_scale_keeps_what_it_used_when_limits_come_go_and_move() -> Result<()> {
     for carry in ["keep", "proportional"] {
@@ -84,7 +84,7 @@ fn a_key_with_a_scale_keeps_what_it_used_when_limits_come_go_and_move() -> Resul
     Ok(())
 }
 
-/// Of ten, four are left: an override for a second changes nothing of that.
+/// Four of ten are left, and an override for a second does not change that.
 #[test]
 fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     let (envoy, mut ops) = start(&window(10))?;
@@ -95,7 +95,7 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
         Ok((left(&mut ops, "dave")? == [4]).then_some(()))
     })?;
     ensure!(admitted(&mut envoy.data(), "dave")? == 4);
-    // It comes back and is raised: nothing that was used is forgotten, nor used twice.
+    // It begins again and is raised: nothing that was used is forgotten, nor counted twice.
     for (scale, of) in [(2, 10), (3, 19), (2, 8)] {
         ops.set_override("r", "dave", "", &json!({ "scale": scale }))?;
         takes_one_of(&envoy, &mut ops, "dave", of)?;
@@ -103,7 +103,7 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     ops.drop_override("r", "dave")?;
     ensure!(admitted(&mut envoy.data(), "dave")? == 0);
     ensure!(left(&mut ops, "dave")? == [0]);
-    // Own numbers, a beginning of keys, unlimited for a while, banned for a while.
+    // Special numbers, a beginning of keys, unlimited for a while, banned for a while.
     take(&envoy, "erin", 6)?;
     let own = json!({ "limits": [window(50)] });
     for (pattern, gives, of) in [
@@ -121,8 +121,8 @@ fn an_override_that_ends_leaves_what_was_left() -> Result<()> {
     envoy.stop()
 }
 
-/// One of ten used, and then raises by one, far more than anybody would: an untouched bucket has undergone
-/// them all, and the rule does not remember all of them.
+/// One of ten is used, then come hundreds of raises by one: an untouched bucket has missed all of them,
+/// and the rule does not remember all of them.
 #[test]
 fn hundreds_of_edits_carry_what_was_used() -> Result<()> {
     let (envoy, mut ops) = start(&window(10))?;
@@ -142,7 +142,7 @@ fn hundreds_of_edits_carry_what_was_used() -> Result<()> {
     envoy.stop()
 }
 
-/// Seven of ten used: a slower rate leaves three, and so does a faster one.
+/// Seven of ten are used: a slower rate leaves three, and so does a faster one.
 #[test]
 fn another_rate_hands_out_nothing() -> Result<()> {
     for carry in ["keep", "proportional"] {
@@ -171,7 +171,7 @@ fn a_smaller_capacity_forgets_nothing() -> Result<()> {
     ensure!(admitted(&mut envoy.data(), "alice")? == 0);
     ops.edit("r", "carry=keep", &keep(100))?;
     ensure!(left(&mut ops, "alice")? == [30]);
-    // The same numbers again, as new.
+    // The same numbers again, on a new bucket.
     ops.edit("r", "carry=reset", &keep(100))?;
     ensure!(left(&mut ops, "alice")? == [100]);
     envoy.stop()
@@ -207,25 +207,25 @@ fn queue(rate: &str) -> Value {
     json!({ "name": "l", "algorithm": "leaky_queue", "capacity": 50, "rate": rate })
 }
 
-/// Three wait in line when the rate becomes a hundred times as fast, and one comes after them.
+/// Three requests wait when the rate becomes a hundred times as fast, and one comes after them.
 #[test]
-fn nobody_passes_before_those_who_wait() -> Result<()> {
+fn new_requests_do_not_pass_waiting_ones() -> Result<()> {
     let (envoy, mut ops) = start(&queue("1/s"))?;
     take(&envoy, "alice", 1)?;
     let (done, order) = mpsc::channel();
     let address = envoy.data_address();
-    let asks = |who: &'static str| {
+    let asks = |name: &'static str| {
         let done = done.clone();
         thread::spawn(move || {
             let status = Http::new(address)
                 .send(&user("alice"))
                 .map(|answer| answer.status);
-            done.send((who, status))
+            done.send((name, status))
         })
     };
     let mut clients = Vec::new();
-    for (waiting, who) in (1..).zip(["first", "second", "third"]) {
-        clients.push(asks(who));
+    for (waiting, name) in (1..).zip(["first", "second", "third"]) {
+        clients.push(asks(name));
         eventually(SOON, "another one to wait", || {
             Ok((ops.waiting()? == waiting).then_some(()))
         })?;
@@ -233,9 +233,9 @@ fn nobody_passes_before_those_who_wait() -> Result<()> {
     ops.edit("r", "carry=keep", &json!({ "limits": [queue("100/s")] }))?;
     clients.push(asks("last"));
     for expected in ["first", "second", "third", "last"] {
-        let (who, status) = order.recv()?;
-        ensure!(who == expected, "{who} instead of {expected}");
-        ensure!(status? == 200, "{who}");
+        let (name, status) = order.recv()?;
+        ensure!(name == expected, "{name} instead of {expected}");
+        ensure!(status? == 200, "{name}");
     }
     for client in clients {
         ensure!(client.join().is_ok_and(|sent| sent.is_ok()));
@@ -243,9 +243,9 @@ fn nobody_passes_before_those_who_wait() -> Result<()> {
     envoy.stop()
 }
 
-/// Limits that hold nobody refuse who comes after those who wait, and say for how long.
+/// Limits that hold no requests refuse those that come after held ones, and report for how long.
 #[test]
-fn limits_that_hold_nobody_let_those_pass_first_who_wait() -> Result<()> {
+fn limits_without_holding_admit_waiting_requests_first() -> Result<()> {
     let (envoy, mut ops) = start(&queue("1/10s"))?;
     take(&envoy, "alice", 1)?;
     let mut waits = TcpStream::connect(envoy.data_address())?;

@@ -1,4 +1,4 @@
-//! Many editors at once: of those who have seen the same, one wins; and nobody's requests suffer.
+//! Many concurrent editors: of those with the same `ETag` one wins, and requests are not disturbed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const EDITORS: u64 = 12;
 const ROUNDS: u64 = 20;
-/// Requests that are answered in each round, at least.
+/// The minimum number of requests answered in each round.
 const BESIDE: u64 = 10;
 const SOON: Duration = Duration::from_secs(10);
 
@@ -23,7 +23,7 @@ fn config() -> Config {
     Config::new(json!([rule("r"), rule("s")])).concurrency(4)
 }
 
-/// Requests of fifty users without pause, until told to stop.
+/// Sends requests of fifty users without pause until stopped.
 fn traffic(envoy: &Envoy, done: &AtomicBool, answered: &AtomicU64) -> Result<()> {
     let mut http = envoy.data();
     for n in (0_u64..).take_while(|_| !done.load(Ordering::Acquire)) {
@@ -40,7 +40,7 @@ fn traffic(envoy: &Envoy, done: &AtomicBool, answered: &AtomicU64) -> Result<()>
     Ok(())
 }
 
-/// Runs the rounds while requests go on; each waits until some were answered since it began.
+/// Runs the rounds during traffic; each waits until some requests have been answered since it began.
 fn under_load(envoy: &Envoy, mut round: impl FnMut(u64) -> Result<()>) -> Result<()> {
     let (done, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -55,14 +55,14 @@ fn under_load(envoy: &Envoy, mut round: impl FnMut(u64) -> Result<()>) -> Result
         });
         done.store(true, Ordering::Release);
         let load = load.join();
-        // Why the load ended explains why a round waited in vain.
+        // The reason for which the load ended explains why a round waited in vain.
         load.map_err(|_panic| anyhow!("the load panicked"))??;
         outcome
     })
 }
 
-/// Everybody puts another capacity, on a connection of their own, with the same `If-Match`; the
-/// statuses by editor.
+/// Every editor sends a different capacity, on its own connection, with the same `If-Match`; returns
+/// the statuses by editor.
 fn all_put(
     envoy: &Envoy,
     rule: impl Fn(u64) -> &'static str + Sync,
@@ -88,7 +88,7 @@ fn all_put(
 }
 
 #[test]
-fn of_those_who_have_seen_the_same_one_wins() -> Result<()> {
+fn one_of_several_edits_with_the_same_etag_wins() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let mut ops = Operator::editor(&envoy);
     under_load(&envoy, |round| {

@@ -1,5 +1,5 @@
-//! Configurations: wrong ones are refused with every problem told, and updates of right ones keep
-//! what they do not touch.
+//! Configurations: wrong ones are refused with every problem reported, and updates keep what they do
+//! not change.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use loudou_rules::config;
 use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
 use serde_json::{Value, json};
 
-/// Longer than any worker takes to hear of an update.
+/// Longer than any worker takes to learn of an update.
 const SOON: Duration = Duration::from_secs(10);
 
 fn rule(name: &str, capacity: u32) -> Value {
@@ -25,7 +25,7 @@ fn status(http: &mut Http, rule: &str, user: &str) -> Result<u16> {
     Ok(http.send(&request)?.status)
 }
 
-/// Takes all of a fresh bucket, and one refusal.
+/// Empties a new bucket, and gets one refusal.
 fn exhaust(envoy: &Envoy, rule: &str, user: &str, capacity: u32) -> Result<()> {
     let mut http = envoy.data();
     for _ in 0..capacity {
@@ -35,7 +35,7 @@ fn exhaust(envoy: &Envoy, rule: &str, user: &str, capacity: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the admin API tells of a rule's capacity (nothing: of no such rule).
+/// Waits until the admin API shows a rule's capacity (`None`: no such rule).
 fn in_force(ops: &mut Operator, rule: &str, capacity: Option<u64>) -> Result<()> {
     eventually(SOON, "the configuration to be in force", || {
         let rules = ops.get("/v1/rules")?;
@@ -84,7 +84,7 @@ fn wrong_ones() -> Vec<Value> {
 }
 
 #[test]
-fn validation_tells_every_problem_in_the_same_words() -> Result<()> {
+fn validation_reports_every_problem_in_the_same_words() -> Result<()> {
     for document in wrong_ones() {
         let ours = config::parse(&document).problems;
         ensure!(!ours.is_empty(), "no problem: {document}");
@@ -175,7 +175,7 @@ fn a_good_update_keeps_the_buckets_it_does_not_touch() -> Result<()> {
         .and_then(Value::as_str)
         .unwrap_or_default();
     ensure!(detail == "added c; removed b", "{configured}");
-    // Back: what b held is still there, for it is the same rule.
+    // Back: b's used amount is still there, because it is the same rule.
     ensure!(envoy.push(&Config::new(json!([rule("b", 2), rule("a", 3)])))? == Update::Accepted);
     in_force(&mut ops, "b", Some(2))?;
     ensure!(status(&mut envoy.data(), "b", "alice")? == 429);
@@ -258,7 +258,7 @@ fn a_rollback_is_in_force_like_any_configuration() -> Result<()> {
     ensure!(envoy.push(&b)? == Update::Accepted);
     in_force(&mut ops, "a", Some(5))?;
     exhaust(&envoy, "a", "bob", 5)?;
-    // While the first listener drains, Envoy would take its plugin up again as it is.
+    // While the first listener drains, Envoy would use its plugin again unchanged.
     eventually(SOON, "the first configuration to be gone", || {
         let draining = envoy.stats(r"^listener_manager\.total_.*_draining$")?;
         Ok(draining.values().all(|count| *count == 0).then_some(()))

@@ -1,4 +1,4 @@
-//! What requests cost in a real Envoy: by a header, by the length of the body.
+//! Costs of requests in a real Envoy: by a header, and by the length of the body.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Request};
@@ -16,7 +16,7 @@ fn rule(name: &str, cost: &Value) -> Value {
 }
 
 #[test]
-fn headers_and_bodies_say_what_a_request_costs() -> Result<()> {
+fn headers_and_bodies_set_the_cost_of_a_request() -> Result<()> {
     let rules = json!([
         rule(
             "header",
@@ -34,7 +34,7 @@ fn headers_and_bodies_say_what_a_request_costs() -> Result<()> {
         (0, named(b"7"), 7),
         (0, named(b"51"), 50),
         (0, named(b"99999999999999999999999"), 50),
-        // Nonsense costs the default, and is counted.
+        // An invalid value costs the default, and is counted.
         (0, named(b"0"), 2),
         (0, named(b"-5"), 2),
         (0, named(b"\xff\xfe"), 2),
@@ -43,7 +43,7 @@ fn headers_and_bodies_say_what_a_request_costs() -> Result<()> {
         (1, sent(1024), 1),
         (1, sent(1025), 2),
         (1, sent(10 * 1024), 10),
-        // A length that is not said.
+        // A body without a content length.
         (1, sent(10 * 1024).chunked(1024), 1),
     ] {
         let answer = http.send(&request)?;

@@ -1,4 +1,4 @@
-//! A sandbox that dies: `FAIL_RELOAD` brings it back, and buckets, edits and counts are as they were.
+//! A sandbox that dies: `FAIL_RELOAD` brings it back, with the same buckets, edits and counts.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 /// Envoy waits for a second or more before it reloads a sandbox.
 const RELOADED: Duration = Duration::from_secs(30);
 const WORKERS: u32 = 2;
-/// Fresh connections in a row, so that every worker is met.
+/// The number of new connections in a row that reaches every worker.
 const CONNECTIONS: usize = 24;
-/// What a filter built for this test dies of.
+/// The header that makes a filter built for this test die.
 const TRAP: &str = "x-loudou-trap";
 const LAST_WORDS: &str = "a test asked for it";
 
@@ -50,7 +50,7 @@ fn recovered(envoy: &Envoy, exhausted: &str) -> Result<()> {
     })
 }
 
-/// Waits until the admin API answers again on a worker of its choice.
+/// Waits until the admin API answers again on any worker.
 fn back(ops: &mut Operator) -> Result<()> {
     eventually(RELOADED, "the admin API to be back", || {
         let answer = ops.send(Request::get("/v1/status"))?;
@@ -59,7 +59,7 @@ fn back(ops: &mut Operator) -> Result<()> {
     })
 }
 
-/// Whether a rule is in force as it was; its counts go on.
+/// Whether a rule is in force unchanged; its counts continue.
 fn unchanged(before: &Value, after: &Value) -> Result<()> {
     for field in ["generation", "rule", "base", "edit", "overrides"] {
         ensure!(
@@ -85,7 +85,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     let sandboxes = envoy.sandboxes()?;
     kill(&envoy)?;
     recovered(&envoy, "alice")?;
-    // Other tests rely on it that these numbers tell of a death.
+    // Other tests rely on these numbers to notice a death.
     let reloaded = envoy.sandboxes()?;
     ensure!(reloaded != sandboxes, "{reloaded:?}");
     let reloads = envoy.counter("wasm.loudou.vm_reload_success")?;
@@ -107,7 +107,7 @@ fn buckets_edits_and_counts_survive_a_dead_sandbox() -> Result<()> {
     ensure!(ops.events(0)? == events, "a reload is no new configuration");
     let totals = envoy.verdicts("admitted")?;
     ensure!(totals == 5 + 5 + 5 + 10, "{totals} admitted: counts go on");
-    // And it can be edited as before.
+    // And edits work as before.
     ops.drop_edit("r", "carry=keep")?;
     eventually(RELOADED, "the edit to be gone", || {
         let bucket = ops.bucket("r", "alice")?.context("a bucket")?;
@@ -134,9 +134,9 @@ fn a_dead_admin_call_takes_no_bucket_along() -> Result<()> {
     envoy.stop()
 }
 
-/// Nobody else would answer those who wait: Envoy leaves them paused until their clients go.
+/// Held requests need an answer from the filter: Envoy leaves them paused until their clients leave.
 #[test]
-fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
+fn held_requests_of_a_dead_sandbox_are_answered_and_not_counted() -> Result<()> {
     let rule = |name: &str, header: &str, capacity: u32, rate: &str| {
         let queue = json!({ "algorithm": "leaky_queue", "capacity": capacity, "rate": rate });
         json!({ "name": name, "key": [{ "header": header }], "limits": [queue] })
@@ -167,7 +167,7 @@ fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()>
         Ok(())
     })?;
     ensure!(waiting()? == 0);
-    // The next sandbox counts from there.
+    // The next sandbox continues the count.
     eventually(RELOADED, "the worker to serve again", || {
         Ok((envoy.data().send(&user("bob"))?.status == 200).then_some(()))
     })?;
@@ -175,12 +175,12 @@ fn those_who_wait_in_a_dead_sandbox_are_answered_and_not_counted() -> Result<()>
     socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
     waits("one to wait", |count| count == 1)?;
     drop(socket);
-    waits("nobody to wait", |count| count == 0)?;
+    waits("no request to wait", |count| count == 0)?;
     envoy.stop()
 }
 
-/// A sandbox that is loaded again for a listener that drains configures itself later than the one
-/// that replaced it, and is no newer for that.
+/// A sandbox that is reloaded for a draining listener configures itself later than the listener's
+/// replacement, but is not newer.
 #[test]
 fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
     let config = |capacity: u32| -> Result<Config> {
@@ -189,7 +189,7 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
             "respond": { "ratelimit_headers": "draft11" },
         }]);
         let config = Config::new(rules).concurrency(1);
-        // Long enough for Envoy to leave a connection to the old listener alone.
+        // Long enough that Envoy does not close a connection to the old listener.
         Ok(config.drain_s(600).wasm(trap_wasm_path()?))
     };
     let quota = |http: &mut Http| -> Result<Option<String>> {
@@ -216,7 +216,7 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
     let policy = eventually(RELOADED, "the old listener to serve again", || {
         quota(&mut old)
     })?;
-    // The newest configuration decides, and its edit, on the old connection, too.
+    // The newest configuration decides, with its edit, on the old connection too.
     ensure!(
         is_of(&Some(policy), 9),
         "the old connection is limited by itself"
@@ -232,7 +232,7 @@ fn a_dead_sandbox_does_not_bring_an_old_configuration_back() -> Result<()> {
 }
 
 #[test]
-fn the_filter_itself_does_not_die_of_it() -> Result<()> {
+fn the_real_filter_ignores_the_trap() -> Result<()> {
     let envoy = Envoy::start(&config(3))?;
     let status = envoy.data().send(&user("alice").header(TRAP, "1"))?.status;
     ensure!(status == 200, "{status}");

@@ -1,5 +1,5 @@
-//! Live edits: seen by their `If-Match`, in force on every worker at once, and gone again when
-//! they run out or are dropped.
+//! Live edits: conditional on `If-Match`, in force on every worker at once, and gone again when they
+//! expire or are dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,21 +10,21 @@ use loudou_tests::one_rule::{admitted, config, edit, limits, user};
 use loudou_tests::{Envoy, Http, Operator, Request, eventually, expect, expect_problem, now};
 use serde_json::{Value, json};
 
-/// Within this an edit is in force on every worker, counted from its answer.
+/// The time from its answer within which an edit is in force on every worker.
 const IN_FORCE: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(10);
 const LOADERS: usize = 16;
-/// Requests that are looked at after a change.
+/// The number of requests that are checked after a change.
 const ENOUGH: usize = 500;
 
-/// Far more than a test takes, and slow enough that what it takes stays taken.
+/// Far more than a test takes, and slow enough that nothing is refilled during it.
 fn plenty() -> Value {
     json!({ "limits": [
         { "name": "l", "algorithm": "funnel", "capacity": 1_000_000, "rate": "1000/d" },
     ] })
 }
 
-/// An edit to capacity 9 by somebody who has seen the generation `seen`.
+/// An edit to capacity 9 by an editor that has seen the generation `seen`.
 fn put(seen: Option<&str>) -> Request {
     let request = Request::new("PUT", "/v1/rules/r").json(&edit(9));
     match seen {
@@ -81,7 +81,7 @@ fn a_stale_or_unseen_edit_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn an_edit_says_what_it_has_seen() -> Result<()> {
+fn an_edit_names_the_version_it_has_seen() -> Result<()> {
     let envoy = Envoy::start(&config(3))?;
     let mut ops = Operator::editor(&envoy);
     let first = ops.etag()?;
@@ -158,7 +158,7 @@ fn a_dry_run_changes_nothing() -> Result<()> {
         after == before && ops.events(0)?.len() == 1,
         "{before:?} became {after:?}"
     );
-    // It is as strict as the real thing.
+    // It is as strict as a real edit.
     let stale = Request::new("PUT", "/v1/rules/r?dry_run=true").header("if-match", "\"7\"");
     expect_problem(&ops.send(stale.json(&edit(9)))?, 412)?;
     envoy.stop()
@@ -167,7 +167,7 @@ fn a_dry_run_changes_nothing() -> Result<()> {
 /// When a request went out, and its status.
 type Sent = (Instant, u16);
 
-/// Sends requests for one key without pause, until told to stop.
+/// Sends requests for one key without pause until stopped.
 fn refusals_until(done: &AtomicBool, count: &AtomicUsize, mut http: Http) -> Result<Vec<Sent>> {
     let mut own = Vec::new();
     while !done.load(Ordering::Acquire) {
@@ -178,19 +178,19 @@ fn refusals_until(done: &AtomicBool, count: &AtomicUsize, mut http: Http) -> Res
     Ok(own)
 }
 
-/// Waits until [`IN_FORCE`] has passed since `answered`, and enough has been sent after that.
+/// Waits until [`IN_FORCE`] has passed since `answered`, and enough was sent after that.
 fn enough_after(answered: Instant, count: &AtomicUsize) -> Result<()> {
     eventually(SOON, "the change to be in force", || {
         Ok((now() >= answered + IN_FORCE).then_some(()))
     })?;
-    // The first ones may have been on their way before.
+    // The first ones may have been sent before.
     let until = count.load(Ordering::Acquire) + LOADERS + ENOUGH;
     eventually(SOON, "requests after the change", || {
         Ok((count.load(Ordering::Acquire) >= until).then_some(()))
     })
 }
 
-/// Runs `change` under load on all workers; what was sent from [`IN_FORCE`] after its answer on.
+/// Runs `change` under load on all workers; returns the requests sent from [`IN_FORCE`] after its answer.
 fn after_the_change(envoy: &Envoy, change: impl FnOnce() -> Result<()>) -> Result<Vec<u16>> {
     let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (seen, answered) = thread::scope(|scope| {
@@ -238,14 +238,14 @@ fn an_edit_is_in_force_on_every_worker_at_once() -> Result<()> {
     let late = after_the_change(&envoy, shadow)?;
     ensure!(
         late.iter().all(|status| *status == 200),
-        "a shadow rule refuses nobody"
+        "a shadow rule refuses no request"
     );
     envoy.stop()
 }
 
 #[test]
-fn a_level_is_carried_over_as_asked() -> Result<()> {
-    // Of 10 at 1/d, 5 are taken; then there are others.
+fn a_level_is_carried_over_as_requested() -> Result<()> {
+    // Of 10 at 1/d, 5 are taken; then the numbers change.
     let cases = [
         ("carry=keep", 4, "1/d", 0),
         ("carry=keep", 20, "2/d", 15),
@@ -299,7 +299,7 @@ fn dropping_an_edit_goes_back_to_the_base() -> Result<()> {
     for _ in 0..30 {
         ensure!(
             http.send(&user("alice"))?.status == 200,
-            "a shadow refuses nobody"
+            "a shadow rule refuses no request"
         );
     }
     let answer = ops.drop_edit("r", "carry=proportional&reason=enough")?;
@@ -317,7 +317,7 @@ fn dropping_an_edit_goes_back_to_the_base() -> Result<()> {
         event["kind"] == "edit_dropped" && event["reason"] == "enough" && event["by"] == "ops",
         "{event}"
     );
-    // An edit to what the base says is none.
+    // An edit that equals the base is no edit.
     let same = ops.edit("r", "", &edit(10))?;
     ensure!(
         same["change"] == "" && same["after"].get("edit").is_none(),

@@ -1,4 +1,4 @@
-//! No request too many: exactness across Envoy's workers, first touch included.
+//! Not one request too many: exact counts across Envoy's workers, including the first request of a key.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Request};
@@ -11,7 +11,7 @@ fn rule(limits: &Value) -> Value {
     json!([{ "name": "per-user", "key": [{ "header": "x-user-id" }], "limits": limits }])
 }
 
-/// Sends a storm of requests for each of `keys` fresh keys in a row; each must admit `admitted`.
+/// Sends a storm of requests for each of `keys` new keys in turn; each must admit `admitted`.
 fn storms(limits: &Value, keys: u32, admitted: u64) -> Result<()> {
     let envoy = Envoy::start(&Config::new(rule(limits)).concurrency(4))?;
     for key in 0..keys {

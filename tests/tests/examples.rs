@@ -1,4 +1,4 @@
-//! Every example in `envoy/` does what its README prints: its commands are run against its `envoy.yaml`.
+//! The examples in `envoy/`: the commands of each README are run against its `envoy.yaml`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn jwt_plans() -> Result<()> {
     follow("jwt-plans", 9)
 }
 
-/// The script makes a key and tokens that belong together, and to no others.
+/// The script makes a key and tokens that match each other and no others.
 #[test]
 fn tokens_sh_makes_tokens_for_the_key_that_it_prints() -> Result<()> {
     let folder = workspace_root().join("envoy/jwt-plans");
@@ -45,8 +45,8 @@ fn tokens_sh_makes_tokens_for_the_key_that_it_prints() -> Result<()> {
     let made = Command::new("sh")
         .args([&folder.join("tokens.sh"), dir.path()])
         .output()?;
-    let said = String::from_utf8_lossy(&made.stderr);
-    ensure!(made.status.success(), "tokens.sh needs OpenSSL 3: {said}");
+    let errors = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "tokens.sh needs OpenSSL 3: {errors}");
     let key = String::from_utf8(made.stdout)?;
 
     let mut example = Example::read("jwt-plans")?;
@@ -93,8 +93,7 @@ fn grpc() -> Result<()> {
     follow("grpc", 8)
 }
 
-/// Side by side on one machine, found in the README, and run by a test of the same name.
-/// Each example's comment promises that `loudou check` reads the file that Envoy reads.
+/// `loudou check` reads the same file as Envoy, as each example's comment promises.
 #[test]
 fn loudou_checks_the_file_of_every_example() -> Result<()> {
     let mut checked = 0;
@@ -104,14 +103,14 @@ fn loudou_checks_the_file_of_every_example() -> Result<()> {
             .arg("check")
             .arg(&file)
             .output()?;
-        let told = String::from_utf8(output.stdout)?;
-        ensure!(output.status.success(), "{}: {told}", file.display());
+        let printed = String::from_utf8(output.stdout)?;
+        ensure!(output.status.success(), "{}: {printed}", file.display());
         for filter in [
             "listener data, filter loudou, data role",
             "listener admin, filter loudou-admin, admin role",
         ] {
             let line = format!("{}: {filter}: valid: ", file.display());
-            ensure!(told.contains(&line), "no {line:?} in {told}");
+            ensure!(printed.contains(&line), "no {line:?} in {printed}");
         }
         checked += 1;
     }
@@ -132,16 +131,17 @@ fn loudou_names_the_place_in_the_file_of_envoy() -> Result<()> {
         .arg("check")
         .arg(&file)
         .output()?;
-    let told = String::from_utf8(output.stdout)?;
-    ensure!(output.status.code() == Some(1), "{told}");
+    let printed = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1), "{printed}");
     let place = format!("envoy.yaml:{line}:");
     ensure!(
-        told.contains(&place) && told.contains("did you mean `capacity`?"),
-        "{told}"
+        printed.contains(&place) && printed.contains("did you mean `capacity`?"),
+        "{printed}"
     );
     Ok(())
 }
 
+/// The examples run side by side on one machine, are listed in the README, and have a test of their name.
 #[test]
 fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
     let mut seen = BTreeSet::new();
@@ -154,8 +154,8 @@ fn every_example_has_its_ports_a_line_and_a_test() -> Result<()> {
         }
         for port in [ports.data, ports.admin] {
             let address = format!("http://127.0.0.1:{port}");
-            let told = example.readme.contains(&address);
-            ensure!(told, "the README of {name} does not name {address}");
+            let printed = example.readme.contains(&address);
+            ensure!(printed, "the README of {name} does not name {address}");
         }
         let link = format!("(envoy/{name}/README.md)");
         ensure!(index.contains(&link), "README.md does not lead to {link}");

@@ -1,4 +1,4 @@
-//! Edits for a while: they run out, once, with traffic and without, and the base is back.
+//! Temporary edits: they expire once, with or without traffic, and the base is back.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Longer than fifty requests take on a busy machine.
 const LASTS: Duration = Duration::from_secs(3);
 
-/// The base is back, and one event tells of it.
+/// The base is back, and one event reports it.
 fn expires(envoy: &Envoy, ops: &mut Operator) -> Result<()> {
     eventually(SOON, "the edit to run out", || {
         let rule = ops.get("/v1/rules/r")?;
@@ -20,8 +20,9 @@ fn expires(envoy: &Envoy, ops: &mut Operator) -> Result<()> {
     // The event follows the change, from whichever worker made it.
     eventually(SOON, "an event that tells of it", || {
         let events = ops.events(0)?;
-        let told = |event: &&Value| event.get("kind").is_some_and(|kind| kind == "edit_expired");
-        let count = events.iter().filter(told).count();
+        let is_expiry =
+            |event: &&Value| event.get("kind").is_some_and(|kind| kind == "edit_expired");
+        let count = events.iter().filter(is_expiry).count();
         ensure!(count <= 1, "{events:?}");
         Ok((count == 1).then_some(()))
     })?;

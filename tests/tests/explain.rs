@@ -1,4 +1,4 @@
-//! What is explained of a request in a real Envoy, against what then happens to it.
+//! Explanations of requests in a real Envoy, compared with what then happens to them.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use loudou_tests::filters::header_to_metadata;
 use loudou_tests::{Config, Envoy, Operator, Request, Response, expect, expect_problem};
 use serde_json::{Map, Value, json};
 
-/// A request, as it is sent and as it is asked about.
+/// A request, as it is sent and as it is explained.
 struct Sample {
     method: &'static str,
     path: &'static str,
     headers: Vec<(&'static str, &'static str)>,
-    /// What Envoy adds to it.
+    /// The parts that Envoy adds.
     around: Value,
 }
 
@@ -34,7 +34,7 @@ fn get(path: &'static str, headers: &[(&'static str, &'static str)]) -> Sample {
 }
 
 impl Sample {
-    /// With the metadata that a filter before this one makes of the header `x-plan-from-jwt`.
+    /// With metadata, which an earlier filter makes from the header `x-plan-from-jwt`.
     fn with_plan(mut self, plan: &'static str) -> Self {
         self.headers.push(("x-plan-from-jwt", plan));
         if let Some(around) = self.around.as_object_mut() {
@@ -53,13 +53,13 @@ impl Sample {
     }
 
     /// The body of `POST /v1/explain`.
-    fn asked(&self) -> Value {
-        let mut asked = self.around.clone();
+    fn call(&self) -> Value {
+        let mut call = self.around.clone();
         let mut headers = Map::new();
         for (name, value) in &self.headers {
             match *name {
-                "host" => put(&mut asked, "host", json!(value)),
-                // The filter before this one has taken it away.
+                "host" => put(&mut call, "host", json!(value)),
+                // The earlier filter has removed it.
                 "x-plan-from-jwt" => {}
                 name => {
                     let values = headers.entry(name).or_insert_with(|| json!([]));
@@ -69,10 +69,10 @@ impl Sample {
                 }
             }
         }
-        put(&mut asked, "method", json!(self.method));
-        put(&mut asked, "path", json!(self.path));
-        put(&mut asked, "headers", Value::Object(headers));
-        asked
+        put(&mut call, "method", json!(self.method));
+        put(&mut call, "path", json!(self.path));
+        put(&mut call, "headers", Value::Object(headers));
+        call
     }
 }
 
@@ -82,11 +82,11 @@ fn put(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-fn explain(ops: &mut Operator, asked: &Value) -> Result<Value> {
-    expect(&ops.send(Request::post("/v1/explain").json(asked))?, 200)
+fn explain(ops: &mut Operator, call: &Value) -> Result<Value> {
+    expect(&ops.send(Request::post("/v1/explain").json(call))?, 200)
 }
 
-/// Rules of which each says something else of the requests below.
+/// Rules with different verdicts on the requests below.
 fn rules() -> Value {
     let rule = |name: &str, capacity: u32, more: Value| {
         let limit =
@@ -188,12 +188,12 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// What is left of each limit that admitted, by its rule.
+/// The remaining amount of each limit that admitted, by its rule.
 fn left(answer: &Value) -> Vec<(String, u64)> {
     let rules = answer.get("rules").and_then(Value::as_array);
     let admits = rules.into_iter().flatten().filter(|rule| {
         let counts = rule.get("mode").is_some_and(|mode| mode == "enforce");
-        counts && rule.get("says").is_some_and(|says| says == "admit")
+        counts && rule.get("says").is_some_and(|word| word == "admit")
     });
     let each = admits.filter_map(|rule| {
         let name = rule.get("rule")?.as_str()?;
@@ -205,17 +205,17 @@ fn left(answer: &Value) -> Vec<(String, u64)> {
     each.collect()
 }
 
-/// What each rule says.
-fn says(answer: &Value) -> Vec<String> {
+/// The verdict of each rule.
+fn verdict_words(answer: &Value) -> Vec<String> {
     let rules = answer.get("rules").and_then(Value::as_array);
-    let says = rules
+    let verdict_words = rules
         .into_iter()
         .flatten()
         .filter_map(|rule| rule.get("says")?.as_str());
-    says.map(str::to_owned).collect()
+    verdict_words.map(str::to_owned).collect()
 }
 
-/// Where the buckets stand: key, admitted, refused, and what is left.
+/// The state of the buckets: key, admitted, refused, and the remaining amount.
 fn levels(ops: &mut Operator) -> Result<Vec<String>> {
     let mut levels: Vec<String> = ops
         .buckets("")?
@@ -231,11 +231,11 @@ fn levels(ops: &mut Operator) -> Result<Vec<String>> {
     Ok(levels)
 }
 
-/// The response tells of the rules that admitted, and of what each has left, as was explained.
-fn agrees(told: &Value, answer: &Response) -> Result<()> {
+/// The response's rules that admitted, and their remaining amounts, are as explained.
+fn agrees(explained: &Value, answer: &Response) -> Result<()> {
     let state = answer.header("ratelimit").unwrap_or_default();
     let items: Vec<&str> = state.split(", ").collect();
-    let left = left(told);
+    let left = left(explained);
     ensure!(items.len() == left.len(), "{left:?} but {state}");
     for (item, (name, left)) in items.iter().zip(left) {
         let expected = format!("{name};r={left};");
@@ -247,37 +247,37 @@ fn agrees(told: &Value, answer: &Response) -> Result<()> {
     Ok(())
 }
 
-/// Explained and then sent, one after the other, so that buckets fill and run dry on the way.
+/// Requests are explained and then sent, one after the other, so that buckets fill and empty meanwhile.
 #[test]
-fn what_is_explained_happens() -> Result<()> {
+fn explanations_match_what_happens() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).filter_before(header_to_metadata()))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
     let samples = samples();
     ensure!(samples.len() >= 30);
     let mut refused = Vec::new();
-    let mut said = BTreeSet::new();
+    let mut verdicts = BTreeSet::new();
     for sample in &samples {
-        let asked = sample.asked();
-        let told = explain(&mut ops, &asked)?;
+        let call = sample.call();
+        let explained = explain(&mut ops, &call)?;
         let answer = http.send(&sample.request())?;
-        said.extend(says(&told));
-        let by = told.get("refused_by").and_then(Value::as_str);
+        verdicts.extend(verdict_words(&explained));
+        let by = explained.get("refused_by").and_then(Value::as_str);
         let verdict = if answer.status == 429 {
             "refuse"
         } else {
             "admit"
         };
         ensure!(
-            told.get("verdict").is_some_and(|told| told == verdict),
-            "{asked}: {told:#} but {answer:?}"
+            explained.get("verdict").is_some_and(|word| word == verdict),
+            "{call}: {explained:#} but {answer:?}"
         );
         if let Some(by) = by {
             refused.push(by.to_owned());
             let body = answer.text();
-            ensure!(body.contains(by), "{asked}: {by} but {body}");
+            ensure!(body.contains(by), "{call}: {by} but {body}");
             continue;
         }
-        agrees(&told, &answer).with_context(|| asked.to_string())?;
+        agrees(&explained, &answer).with_context(|| call.to_string())?;
     }
     let passed = samples.len().saturating_sub(refused.len());
     refused.sort();
@@ -295,8 +295,8 @@ fn what_is_explained_happens() -> Result<()> {
         "skip",
         "stopped",
     ];
-    ensure!(said.iter().eq(all), "{said:?}");
-    // The counts are those of the requests that were sent and passed, and of nothing else.
+    ensure!(verdicts.iter().eq(all), "{verdicts:?}");
+    // The counts are those of the sent and admitted requests only.
     let wide = ops.bucket("wide", "127.0.0.1")?.context("a bucket")?;
     let admitted = wide.get("admitted").and_then(Value::as_u64);
     ensure!(
@@ -316,12 +316,12 @@ fn explaining_takes_nothing() -> Result<()> {
     }
     let before = levels(&mut ops)?;
     let admitted = envoy.verdicts("admitted")?;
-    let first = explain(&mut ops, &posts.asked())?;
+    let first = explain(&mut ops, &posts.call())?;
     let stranger = sample("POST", "/reply", &[("x-user-id", "stranger")]);
     for _ in 0..50 {
-        let told = explain(&mut ops, &posts.asked())?;
-        ensure!(left(&told) == left(&first), "{told:#}");
-        explain(&mut ops, &stranger.asked())?;
+        let explained = explain(&mut ops, &posts.call())?;
+        ensure!(left(&explained) == left(&first), "{explained:#}");
+        explain(&mut ops, &stranger.call())?;
     }
     let after = levels(&mut ops)?;
     ensure!(after == before, "{before:#?} became {after:#?}");
@@ -335,7 +335,7 @@ fn explaining_takes_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_sample_is_told_in_full() -> Result<()> {
+fn every_problem_of_a_sample_is_reported() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     let mut ops = Operator::viewer(&envoy);
     let wrong = json!({ "metod": "GET", "source": "10.0.0.1:80", "headers": { "a b": "1" } });

@@ -1,7 +1,7 @@
-//! A flood of made-up keys through one rule frees nobody of another one.
+//! A flood of made-up keys through one rule frees no key of another rule.
 //!
-//! The flood is three times as large as the store. Every other of its keys is banned with its first
-//! request, so that it has the kind of bucket which is given up last.
+//! The flood is three times as large as the store. Every second key of it is banned with its first
+//! request, because such buckets are evicted last.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONNECTIONS: usize = 16;
-/// How many users of each kind must not notice; each has a page of his own, or nearly.
+/// The number of users of each kind that must not be affected; nearly each has its own page.
 const USERS: usize = 6;
 const PLACES: u64 = 5;
 
@@ -28,8 +28,8 @@ fn rule(name: &str, limit: &Value, penalty: &Value, cost: &Value) -> Value {
     })
 }
 
-/// Rules for a path each: three a day, five in flight, banned for ten minutes at the first refusal, and
-/// the one that is flooded, where a cost of 2 is too much and a ban for an hour.
+/// Rules with one path each: three a day, five in flight, banned for ten minutes at the first refusal, and
+/// the flooded rule, in which a cost of 2 is too much and leads to a ban for an hour.
 fn rules() -> Value {
     let a_day =
         |capacity: u64| json!({ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" });
@@ -45,7 +45,7 @@ fn rules() -> Value {
     ])
 }
 
-/// Flights go to an upstream that does not answer; everything else is answered by Envoy.
+/// Requests that stay in flight go to an upstream that does not answer; Envoy answers all others.
 fn config(upstream: &Upstream, buckets: u64) -> Config {
     let flights = json!({
         "match": { "prefix": "/flights" }, "route": { "cluster": "upstream", "timeout": "0s" },
@@ -64,7 +64,7 @@ fn users(what: &str) -> Vec<String> {
     (0..USERS).map(|n| format!("{what}-{n}")).collect()
 }
 
-/// Sends `count` requests, of which the last is answered with `last` and the others are admitted.
+/// Sends `count` requests; the last must get the status `last`, and the others must be admitted.
 fn spend(http: &mut Http, rule: &str, user: &str, count: u64, last: u16) -> Result<()> {
     for n in 1..=count {
         let status = http.send(&ask(rule, user))?.status;
@@ -74,7 +74,7 @@ fn spend(http: &mut Http, rule: &str, user: &str, count: u64, last: u16) -> Resu
     Ok(())
 }
 
-/// A request that does not end as long as its connection is open.
+/// A request that ends only with its connection.
 fn fly(envoy: &Envoy, user: &str) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
     let head = format!(
@@ -84,7 +84,7 @@ fn fly(envoy: &Envoy, user: &str) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// Waits until so many places of a user are left.
+/// Waits until a user has `left` slots left.
 fn left(ops: &mut Operator, user: &str, count: u64) -> Result<()> {
     eventually(SOON, &format!("{count} places of {user}"), || {
         let bucket = ops.bucket("flights", user)?;
@@ -148,7 +148,7 @@ fn flood(buckets: u64) -> Result<()> {
         }
     }
     ensure!(freed.is_empty(), "the flood has freed {freed:?}");
-    // What ends still makes room.
+    // Requests that end still make room.
     drop(flights);
     for user in &full {
         left(&mut ops, user, PLACES)?;
@@ -158,16 +158,16 @@ fn flood(buckets: u64) -> Result<()> {
 }
 
 #[test]
-fn a_flood_of_a_small_store_frees_nobody_of_another_rule() -> Result<()> {
+fn a_flood_of_a_small_store_frees_no_key_of_another_rule() -> Result<()> {
     flood(4_096)
 }
 
 #[test]
-fn a_flood_of_a_large_store_frees_nobody_of_another_rule() -> Result<()> {
+fn a_flood_of_a_large_store_frees_no_key_of_another_rule() -> Result<()> {
     flood(65_536)
 }
 
-/// Requests that do not end hold their buckets, but no more of a page than the share of their rule.
+/// Requests that do not end keep their buckets, but no more of a page than their rule's share.
 #[test]
 fn a_flood_of_slow_requests_leaves_others_their_share() -> Result<()> {
     const SLOW: u64 = 192;
@@ -176,7 +176,7 @@ fn a_flood_of_slow_requests_leaves_others_their_share() -> Result<()> {
     let mut http = envoy.data();
     let slow = (0..SLOW).map(|n| fly(&envoy, &n.to_string()));
     let slow = slow.collect::<Result<Vec<TcpStream>>>()?;
-    // Those that find no room pass uncounted, by their rule's `on_error`.
+    // Requests without room pass uncounted, by their rule's `on_error`.
     eventually(SOON, "all to be in flight", || {
         Ok((upstream.requests() == SLOW).then_some(()))
     })?;

@@ -1,5 +1,5 @@
-//! Several generations of one rule at work: connections of listeners that drain beside those of the newest
-//! one. One set of numbers decides for a bucket, so nobody gains by holding connections of both.
+//! Several generations of one rule in use: connections of draining listeners beside those of the newest
+//! one. One set of numbers decides for a bucket, so using connections of both gains nothing.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Http, Operator, Request, Update, eventually};
 use serde_json::{Map, Value, json};
 
-/// Longer than any worker takes to hear of an update.
+/// Longer than any worker takes to learn of an update.
 const SOON: Duration = Duration::from_secs(20);
 /// Longer than any test.
 const DRAIN_S: u32 = 3_600;
@@ -36,7 +36,7 @@ fn limit(algorithm: &str, capacity: u32) -> (Value, u32) {
     (limit, admits)
 }
 
-/// Those that pay later have no capacity: one passes, and is paid for a day long.
+/// Algorithms that pay later have no capacity: one request passes, and takes a day to pay.
 fn pays_later(algorithm: &str, capacity: u32) -> Value {
     let rate = format!("{capacity}/d");
     let more = match algorithm {
@@ -88,18 +88,18 @@ fn asks(http: &mut Http, algorithm: &str) -> Result<u32> {
     Ok(u32::from(status == 200))
 }
 
-/// Connections of the listener that is in force now.
+/// Connections of the current listener.
 fn connections(envoy: &Envoy) -> Result<Vec<Http>> {
     let mut all: Vec<Http> = (0..4).map(|_| envoy.data()).collect();
     for http in &mut all {
         http.connect()?;
-        // Its connection is accepted: the other worker may do that later.
+        // Its connection is accepted: the other worker may accept later.
         http.get("/nobody")?;
     }
     Ok(all)
 }
 
-/// Waits until the admin API tells of a configuration in force.
+/// Waits until the admin API shows that a configuration is in force.
 fn in_force(ops: &mut Operator, capacity: u32) -> Result<()> {
     eventually(SOON, "the configuration to be in force", || {
         let rule = ops.get("/v1/rules/funnel")?;
@@ -108,7 +108,7 @@ fn in_force(ops: &mut Operator, capacity: u32) -> Result<()> {
     })
 }
 
-/// How many requests of each algorithm were admitted.
+/// The number of admitted requests of each algorithm.
 #[derive(Debug, Default)]
 struct Admitted(Map<String, Value>);
 
@@ -141,7 +141,7 @@ impl Admitted {
     }
 }
 
-/// So it is for all, whatever their connections.
+/// All requests share it, whatever their connections.
 #[test]
 fn connections_of_several_generations_share_one_bucket() -> Result<()> {
     let envoy = Envoy::start(&config(100))?;
@@ -156,13 +156,13 @@ fn connections_of_several_generations_share_one_bucket() -> Result<()> {
         admitted.ask(&mut clients, 12)?;
     }
     admitted.is_that_of_one_bucket()?;
-    // The chains of both earlier configurations are still at work.
+    // The filter chains of both earlier configurations still serve requests.
     let draining = envoy.stats(r"^listener_manager\.total_filter_chains_draining$")?;
     ensure!(draining.values().all(|count| *count >= 2), "{draining:?}");
     envoy.stop()
 }
 
-/// The filter alone is replaced: its requests meet the new one on connections that stay open.
+/// Only the filter is replaced: requests on open connections meet the new one.
 #[test]
 fn generations_of_an_extension_share_one_bucket() -> Result<()> {
     let envoy = Envoy::start(&config(100).extension())?;
@@ -177,7 +177,7 @@ fn generations_of_an_extension_share_one_bucket() -> Result<()> {
         admitted.ask(&mut clients, 12)?;
     }
     admitted.is_that_of_one_bucket()?;
-    // And back, which Envoy may do without a word to the filter.
+    // And back, which Envoy may do without notifying the filter.
     ensure!(envoy.push_extension(&config(50).extension())? == Update::Accepted);
     eventually(SOON, "the rollback to be noticed", || {
         connections(&envoy)?;
@@ -197,7 +197,7 @@ fn flights(capacity: u32) -> Config {
     Config::new(json!([{ "name": "flights", "key": key, "limits": limits }])).drain_s(DRAIN_S)
 }
 
-/// Sends a request on a connection of its own and does not wait for an answer.
+/// Sends a request on its own connection and does not wait for an answer.
 fn takes_off(envoy: &Envoy) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(envoy.data_address())?;
     socket.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: alice\r\n\r\n")?;
@@ -212,15 +212,15 @@ fn flying(ops: &mut Operator, count: u64) -> Result<()> {
     })
 }
 
-/// Four of five are in flight when there may be but two: nobody takes off from any connection until one is
-/// left, and each one that ends gives its place back, whichever numbers it took it under.
+/// Four of five are in flight when the limit becomes two: no connection admits another one until one is
+/// left, and each one that ends gives its slot back, whatever the numbers when it took it.
 #[test]
-fn places_in_flight_are_those_of_all_generations() -> Result<()> {
+fn slots_in_flight_are_shared_by_all_generations() -> Result<()> {
     let envoy = Envoy::start(&flights(5))?;
     let mut ops = Operator::editor(&envoy);
-    let (mut old, nobody) = (envoy.data(), Request::get("/"));
+    let (mut old, anonymous) = (envoy.data(), Request::get("/"));
     let alice = Request::get("/").header("x-user-id", "alice");
-    old.send(&nobody)?;
+    old.send(&anonymous)?;
     // The only one that does not wait.
     ensure!(old.send(&alice)?.status == 200);
     let mut first = (0..4)
@@ -233,7 +233,7 @@ fn places_in_flight_are_those_of_all_generations() -> Result<()> {
         Ok((rule.pointer("/rule/limits/0/capacity") == Some(&json!(2))).then_some(()))
     })?;
     let mut new = envoy.data();
-    new.send(&nobody)?;
+    new.send(&anonymous)?;
     for left in [4, 3, 2] {
         for http in [&mut old, &mut new] {
             ensure!(http.send(&alice)?.status == 429, "{left} in flight");

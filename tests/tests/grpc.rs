@@ -14,7 +14,7 @@ use tonic_types::StatusExt as _;
 
 const SEND: &str = "/reply.v1.Replies/Send";
 
-/// Messages without a field.
+/// Messages without fields.
 struct Empty;
 
 impl Codec for Empty {
@@ -50,7 +50,7 @@ impl Decoder for Empty {
     }
 }
 
-/// What `count` calls of a method in a row are answered. There is no gRPC server: admitted ones fail with
+/// The answers to `count` calls of a method in a row. There is no gRPC server: admitted calls fail with
 /// another status.
 fn call(envoy: &Envoy, method: &str, count: usize) -> Result<Vec<Status>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -66,7 +66,7 @@ fn call(envoy: &Envoy, method: &str, count: usize) -> Result<Vec<Status>> {
             let mut request = Request::new(());
             request.metadata_mut().insert("x-user-id", "alice".parse()?);
             let answer = client.unary(request, path, Empty).await;
-            statuses.push(answer.err().context("nobody could have answered")?);
+            statuses.push(answer.err().context("an answer without a server")?);
         }
         Ok(statuses)
     })
@@ -88,7 +88,7 @@ fn of<'a>(status: &'a Status, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_grpc_client_is_told_resource_exhausted_and_its_retry_delay() -> Result<()> {
+fn a_grpc_client_gets_resource_exhausted_and_its_retry_delay() -> Result<()> {
     let envoy = start(&json!({ "headers": { "x-refused-by": "loudou" } }))?;
     let statuses = call(&envoy, SEND, 2)?;
     let [admitted, refused] = statuses.as_slice() else {
@@ -101,13 +101,13 @@ fn a_grpc_client_is_told_resource_exhausted_and_its_retry_delay() -> Result<()> 
     let info = refused.get_details_retry_info().context("no RetryInfo")?;
     let delay = info.retry_delay.context("no delay")?;
     ensure!(delay > nearly && delay <= hour, "{delay:?}");
-    let told: u64 = of(refused, "grpc-retry-pushback-ms").concat().parse()?;
-    let pushback = Duration::from_millis(told);
+    let pushback_ms: u64 = of(refused, "grpc-retry-pushback-ms").concat().parse()?;
+    let pushback = Duration::from_millis(pushback_ms);
     ensure!(pushback >= delay && pushback <= hour, "{pushback:?}");
     let wait = of(refused, "retry-after").concat();
     let message = format!("over the limit of r.l: try again in {wait} s");
     ensure!(refused.message() == message, "{refused:?}");
-    // Each header once, also through HTTP/2 and Envoy's own making of the answer.
+    // Each header appears once, also through HTTP/2 and Envoy's own answer.
     for name in [
         "retry-after",
         "ratelimit",
@@ -126,7 +126,7 @@ fn a_grpc_client_is_told_resource_exhausted_and_its_retry_delay() -> Result<()> 
 }
 
 #[test]
-fn a_grpc_client_is_told_unavailable_without_words() -> Result<()> {
+fn a_grpc_client_gets_unavailable_without_a_message() -> Result<()> {
     let envoy = start(&json!({ "status": 503, "body": "none", "grpc": "unavailable" }))?;
     let statuses = call(&envoy, SEND, 2)?;
     let refused = statuses.last().context("two")?;
@@ -136,7 +136,7 @@ fn a_grpc_client_is_told_unavailable_without_words() -> Result<()> {
     envoy.stop()
 }
 
-/// What its README says of curl's calls holds for those of a gRPC client.
+/// The README's results for curl are the same for a gRPC client.
 #[test]
 fn the_example_serves_a_grpc_client() -> Result<()> {
     let running = Example::read("grpc")?.start()?;

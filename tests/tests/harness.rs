@@ -12,7 +12,7 @@ fn config() -> Config {
     }]))
 }
 
-/// No rule has this field.
+/// A rule with an unknown field.
 fn wrong() -> Config {
     config().data_plugin(json!({ "version": 1, "rulez": [] }))
 }
@@ -35,7 +35,7 @@ fn load_reaches_the_upstream_and_is_counted() -> Result<()> {
 }
 
 #[test]
-fn updates_are_taken_or_refused() -> Result<()> {
+fn updates_are_accepted_or_rejected() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     ensure!(envoy.push(&wrong())? == Update::Rejected);
     ensure!(
@@ -66,7 +66,7 @@ fn a_filter_of_its_own_is_updated_under_open_connections() -> Result<()> {
     ensure!(envoy.push_extension(&closed.extension())? == Update::Accepted);
     let statuses = [http.send(&alice)?.status, http.send(&alice)?.status];
     ensure!(statuses == [200, 429], "{statuses:?}");
-    // Envoy may read the listeners again that lie beside it, and finds them as they are.
+    // Envoy may read the listeners beside it again, and finds them unchanged.
     ensure!(envoy.counter("listener_manager.listener_modified")? == listeners);
     envoy.stop()
 }

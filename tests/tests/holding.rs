@@ -1,5 +1,5 @@
-//! Requests that wait: spaced by the rate, in order, never early, and gone without a trace when their
-//! client goes.
+//! Held requests: spaced by the rate, in order, never early, and without a trace after their client has
+//! left.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -29,8 +29,8 @@ fn of(user: &str) -> Request {
     Request::get("/").header("x-user-id", user)
 }
 
-/// Sends one request on each of `count` connections at once: the statuses, and how long after the
-/// beginning each answer came, in order.
+/// Sends one request on each of `count` connections at once; returns the statuses and, in order, the
+/// time of each answer since the beginning.
 fn at_once(envoy: &Envoy, count: usize, request: &Request) -> Result<Vec<(u16, Duration)>> {
     let (start, begun) = (Barrier::new(count), now());
     let one = || {
@@ -59,7 +59,7 @@ fn wait_for(ops: &mut Operator, count: u64) -> Result<()> {
     })
 }
 
-/// Sends a request on each of `count` new connections; nobody reads the answers.
+/// Sends a request on each of `count` new connections, without reading the answers.
 fn queued(envoy: &Envoy, count: usize) -> Result<Vec<TcpStream>> {
     let one = |_| {
         let mut socket = TcpStream::connect(envoy.data_address())?;
@@ -78,15 +78,15 @@ fn a_burst_leaves_at_the_rate() -> Result<()> {
         answers.iter().all(|(status, _)| *status == 200),
         "{answers:?}"
     );
-    // The n-th cannot leave before n slots have passed, wherever it was decided.
+    // The n-th cannot leave before n slots have passed, on whichever worker it was decided.
     let slots = (0..).map(|n| PERIOD * n);
     let late = answers.iter().zip(slots).map(|((_, after), slot)| {
         let late = after.checked_sub(slot);
         late.with_context(|| format!("{after:?}, before {slot:?}"))
     });
-    // Nor much later. A busy machine delays an answer and so shortens the gap behind it: single gaps
-    // tell nothing. Each answer is held against a line of slots instead, the one that touches the
-    // earliest of them; releases in lumps would leave most of them behind it.
+    // Nor much later. A busy machine delays an answer and so shortens the gap after it: single gaps
+    // prove nothing. Each answer is compared with a line of slots instead, the one that touches the
+    // earliest of them; releases in lumps would leave most answers later than it.
     let mut late = late.collect::<Result<Vec<Duration>>>()?;
     late.sort();
     let (least, median, most) = (late[0], late[100], late[199]);
@@ -103,9 +103,9 @@ fn a_burst_leaves_at_the_rate() -> Result<()> {
     envoy.stop()
 }
 
-/// One worker logs requests in the order in which it lets them go, however long clients take.
+/// One worker logs requests in the order of their release, however slow clients are.
 #[test]
-fn who_came_first_goes_first() -> Result<()> {
+fn requests_are_released_in_order_of_arrival() -> Result<()> {
     const COUNT: usize = 5;
     let config = Config::new(rules(&queue(20, "2/s"))).concurrency(1);
     let envoy = Envoy::start(&config.access_log("number=%REQ(x-number)%"))?;
@@ -131,14 +131,14 @@ fn who_came_first_goes_first() -> Result<()> {
 }
 
 #[test]
-fn a_full_line_refuses_at_once() -> Result<()> {
-    // The last one would wait for 50 minutes: almost as long as anybody may.
+fn a_full_queue_refuses_at_once() -> Result<()> {
+    // The last one would wait for 50 minutes: almost the longest possible wait.
     let envoy = Envoy::start(&Config::new(rules(&queue(200, "4/m"))))?;
     let mut ops = Operator::viewer(&envoy);
     ensure!(envoy.data().send(&of("alice"))?.status == 200);
     let line = queued(&envoy, 200)?;
     wait_for(&mut ops, 200)?;
-    // A refusal that waited would not be here before the line moves, in a quarter of a minute.
+    // A refusal that waited would not arrive before the queue moves, in a quarter of a minute.
     let counts = envoy.load(1_000, 8, |_| of("alice"))?;
     ensure!(counts.of(429) == 1_000, "{counts:?}");
     ensure!(ops.waiting()? == 200);
@@ -154,10 +154,10 @@ fn a_full_line_refuses_at_once() -> Result<()> {
     envoy.stop()
 }
 
-/// The last ones in line give their places back; those further ahead cannot, for those behind them
-/// were told when they pass.
+/// The last requests of the queue give their slots back; earlier ones cannot, because later requests
+/// already have their times.
 #[test]
-fn clients_that_go_leave_nothing_behind() -> Result<()> {
+fn clients_that_leave_free_their_slots() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules(&queue(60, "1/m"))))?;
     let mut ops = Operator::editor(&envoy);
     let mut http = envoy.data();
@@ -187,7 +187,7 @@ fn clients_that_go_leave_nothing_behind() -> Result<()> {
     wait_for(&mut ops, 35)?;
     ensure!(
         http.send(&of("alice"))?.status == 429,
-        "nobody fills a gap in the line"
+        "no request fills a gap in the queue"
     );
     drop((ahead, behind));
     wait_for(&mut ops, 0)?;
@@ -195,10 +195,10 @@ fn clients_that_go_leave_nothing_behind() -> Result<()> {
     envoy.stop()
 }
 
-/// Envoy resumes one request within the answer to the one before, which the stack of a sandbox bears
-/// a few hundred times.
+/// Envoy resumes one request within the answer to the previous one; the stack of a sandbox has room for
+/// a few hundred of these.
 #[test]
-fn many_may_be_due_at_one_instant() -> Result<()> {
+fn many_requests_may_be_due_at_one_instant() -> Result<()> {
     const LUMP: u64 = 600;
     let limit = json!({
         "algorithm": "token_bucket", "capacity": LUMP, "rate": format!("{LUMP}/3s"),
@@ -215,9 +215,9 @@ fn many_may_be_due_at_one_instant() -> Result<()> {
     envoy.stop()
 }
 
-/// A timer that sleeps for the minute that alice has to wait would be late for bob.
+/// A timer that sleeps for alice's whole minute would be late for bob.
 #[test]
-fn who_is_due_earlier_wakes_the_timer_earlier() -> Result<()> {
+fn earlier_requests_wake_the_timer_earlier() -> Result<()> {
     let slow = json!({
         "name": "slow", "key": [{ "header": "x-slow" }], "limits": [queue(1, "1/m")],
     });
@@ -271,7 +271,7 @@ fn a_body_waits_with_its_headers() -> Result<()> {
 }
 
 #[test]
-fn those_who_wait_are_released_under_a_new_configuration_too() -> Result<()> {
+fn held_requests_are_released_under_a_new_configuration() -> Result<()> {
     let limit = json!({ "algorithm": "funnel", "capacity": 1, "rate": "1/2s", "max_wait": "10s" });
     let old = Config::new(rules(&limit)).drain_s(20);
     let envoy = Envoy::start(&old)?;

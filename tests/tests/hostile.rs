@@ -1,5 +1,5 @@
-//! Hostile requests: whatever bytes arrive, the verdict is right, the sandbox lives, and what is
-//! shown of it is printable.
+//! Hostile requests: for any bytes the verdict is right, the sandbox lives, and everything shown is
+//! printable.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn unharmed(envoy: &Envoy, before: &BTreeMap<String, u64>) -> Result<()> {
     Ok(())
 }
 
-/// Values that HTTP lets through, with the key that the bucket must have.
+/// Values that HTTP allows, with the key that the bucket must have.
 fn values() -> Vec<(Vec<u8>, String)> {
     let all_high: Vec<u8> = (0x80..=0xff).step_by(3).collect();
     let high = escaped(&all_high);
@@ -89,7 +89,7 @@ fn values() -> Vec<(Vec<u8>, String)> {
     ]
 }
 
-/// What is printable ASCII, except `%`, `:` and `~`, as it is; everything else escaped.
+/// Keeps printable ASCII except `%`, `:` and `~`, and escapes everything else.
 fn escaped(bytes: &[u8]) -> String {
     let escape = |b: &u8| match *b {
         b if b.is_ascii_graphic() && !b"%:~".contains(&b) => char::from(b).to_string(),
@@ -99,7 +99,7 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn odd_keys_are_limited_and_shown_escaped() -> Result<()> {
+fn unusual_keys_are_limited_and_shown_escaped() -> Result<()> {
     let envoy = start()?;
     let before = envoy.sandboxes()?;
     let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
@@ -132,7 +132,7 @@ fn odd_keys_are_limited_and_shown_escaped() -> Result<()> {
         );
         ensure!(
             ops.bucket("refuse", key)?.is_some(),
-            "{key} cannot be asked for"
+            "{key} cannot be requested"
         );
         ensure!(
             ops.reset("refuse", key)?["existed"] == true,
@@ -154,7 +154,7 @@ fn control_characters_stop_at_envoy_or_are_escaped() -> Result<()> {
     let mut ops = Operator::editor(&envoy);
     for byte in (0..0x20_u8).chain([0x7f]) {
         let value = [b"a", &[byte][..], b"z"].concat();
-        // A fresh connection each: Envoy closes the one on which it met nonsense.
+        // A new connection each: Envoy closes the connection of a malformed request.
         let answer = envoy
             .data()
             .send(&Request::get("/refuse").header("x-user-id", &value))?;
@@ -195,7 +195,7 @@ fn huge_keys_get_a_verdict() -> Result<()> {
             );
         }
         ensure!(statuses == [200, 200, 429], "{byte:#04x}: {statuses:?}");
-        // One other byte at the far end is another user.
+        // One different byte at the far end is another user.
         if let Some(last) = long.last_mut() {
             *last = b'z';
         }
@@ -211,7 +211,7 @@ fn huge_keys_get_a_verdict() -> Result<()> {
             ensure!(key.len() <= 128 && key.contains('~'), "{key}");
             ensure!(
                 ops.bucket("refuse", key)?.is_some(),
-                "{key} cannot be asked for"
+                "{key} cannot be requested"
             );
         }
     }
@@ -273,7 +273,7 @@ fn of_two_headers_the_first_counts() -> Result<()> {
     );
     ensure!(ops.bucket("refuse", "mallory")?.is_some());
     ensure!(ops.buckets("rule=refuse")?.len() == 1);
-    // A hundred of them, and an empty one in front: a missing key, not the second value.
+    // A hundred of them after an empty one: a missing key, not the second value.
     ensure!(http.send(&twice("", "mallory"))?.status == 429);
     let mut many = Request::get("/skip");
     for n in 0..90 {
@@ -285,7 +285,7 @@ fn of_two_headers_the_first_counts() -> Result<()> {
 }
 
 #[test]
-fn odd_paths_and_methods_get_a_verdict() -> Result<()> {
+fn unusual_paths_and_methods_get_a_verdict() -> Result<()> {
     let by_path = json!({
         "name": "by-path", "key": ["path", "source", "route"],
         "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
@@ -311,7 +311,7 @@ fn odd_paths_and_methods_get_a_verdict() -> Result<()> {
         limited += u32::from(first == 200);
     }
     ensure!(limited >= 12, "only {limited} paths came through");
-    // The query is no part of the path: it does not make a fresh bucket.
+    // The query is not part of the path: it does not lead to a new bucket.
     ensure!(envoy.data().get("/a?other")?.status == 429);
     for bucket in ops.buckets("rule=by-path")? {
         let key = bucket["key"].as_str().context("a key")?;
@@ -321,7 +321,7 @@ fn odd_paths_and_methods_get_a_verdict() -> Result<()> {
         );
         ensure!(
             ops.bucket("by-path", key)?.is_some(),
-            "{key} cannot be asked for"
+            "{key} cannot be requested"
         );
     }
     for method in [

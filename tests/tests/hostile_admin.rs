@@ -1,4 +1,4 @@
-//! Hostile calls of the admin API, bodies apart: each gets its error as a problem document, and changes nothing.
+//! Hostile admin API calls, except bodies: each gets a problem document and changes nothing.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::one_rule::{config, edit, put, unharmed};
@@ -6,7 +6,7 @@ use loudou_tests::{Envoy, Operator, Request, expect_problem};
 use serde_json::json;
 
 #[test]
-fn paths_that_are_none() -> Result<()> {
+fn unknown_paths_are_refused() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let long = format!("/v1/buckets/r/{}", "k".repeat(5_000));
@@ -50,7 +50,7 @@ fn paths_that_are_none() -> Result<()> {
 }
 
 #[test]
-fn methods_that_do_not_fit() -> Result<()> {
+fn wrong_methods_are_refused() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let cases = [
@@ -75,7 +75,7 @@ fn methods_that_do_not_fit() -> Result<()> {
 }
 
 #[test]
-fn queries_that_are_not_understood() -> Result<()> {
+fn invalid_queries_are_refused() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let queries = [
@@ -107,7 +107,7 @@ fn queries_that_are_not_understood() -> Result<()> {
         expect_problem(&ops.send(Request::get(path))?, 400).context(path)?;
     }
     expect_problem(&ops.send(Request::get("/v1/buckets?rule=none"))?, 404)?;
-    // Far beyond the end is the end.
+    // Far beyond the end counts as the end.
     let beyond = ops.get("/v1/buckets?cursor=4294967295.ffffffffffffffff")?;
     ensure!(
         beyond["buckets"] == json!([]) && beyond.get("next_cursor").is_none(),

@@ -1,4 +1,4 @@
-//! `concurrency`: a place is taken while a request is in flight, and given back however it ends.
+//! `concurrency`: a request takes a slot while it is in flight, and gives it back however it ends.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Three in flight, of whom all but the first wait in a queue for minutes.
+/// Three in flight, of which all but the first wait in a queue for minutes.
 fn rules() -> Value {
     json!([{
         "name": "flights",
@@ -46,10 +46,10 @@ fn places_left(ops: &mut Operator) -> Result<Value> {
 }
 
 #[test]
-fn a_place_comes_back_when_its_request_ends() -> Result<()> {
+fn a_slot_is_free_again_when_its_request_ends() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     let (mut http, mut ops) = (envoy.data(), Operator::viewer(&envoy));
-    // It passes at once, ends, and is gone.
+    // It passes at once and ends.
     ensure!(http.send(&alice())?.status == 200);
     eventually(SOON, "its place to come back", || {
         Ok((places_left(&mut ops)? == 3).then_some(()))
@@ -63,7 +63,7 @@ fn a_place_comes_back_when_its_request_ends() -> Result<()> {
         for _ in 0..5 {
             let refused = http.send(&alice())?;
             ensure!(refused.status == 429, "{refused:?}");
-            // Nobody knows when one of the three ends.
+            // It is unknown when one of the three ends.
             ensure!(refused.header("retry-after").is_none(), "{refused:?}");
             let policies = refused.header("ratelimit-policy").unwrap_or_default();
             ensure!(
@@ -72,7 +72,7 @@ fn a_place_comes_back_when_its_request_ends() -> Result<()> {
             );
             ensure!(refused.text().contains("concurrency"), "{refused:?}");
         }
-        // Another key has places of its own.
+        // Another key has its own slots.
         let bob = Request::get("/").header("x-user-id", format!("bob-{round}"));
         ensure!(http.send(&bob)?.status == 200);
         drop(flights);
@@ -85,7 +85,7 @@ fn a_place_comes_back_when_its_request_ends() -> Result<()> {
     envoy.stop()
 }
 
-/// Routes to the upstream and to none, with little patience.
+/// Routes to the upstream and to none, with short time-outs.
 fn routes() -> Value {
     let to = |path: &str, cluster: &str| {
         json!({
@@ -103,7 +103,7 @@ fn routes() -> Value {
     json!([direct, to("/nowhere", "nowhere"), to("/", "upstream")])
 }
 
-/// An Envoy with three places for each user, on those routes.
+/// An Envoy with three slots for each user, on those routes.
 fn in_front_of(upstream: &Upstream) -> Result<Envoy> {
     let rules = json!([{
         "name": "flights",
@@ -117,9 +117,9 @@ fn in_front_of(upstream: &Upstream) -> Result<Envoy> {
     Envoy::start(&config)
 }
 
-/// Whoever answers, and whatever becomes of the connections.
+/// Whatever answers, and whatever happens to the connections.
 #[test]
-fn a_place_comes_back_however_its_request_ends() -> Result<()> {
+fn a_slot_is_free_again_however_its_request_ends() -> Result<()> {
     let upstream = Upstream::start()?;
     let envoy = in_front_of(&upstream)?;
     let mut ops = Operator::viewer(&envoy);
@@ -132,7 +132,7 @@ fn a_place_comes_back_however_its_request_ends() -> Result<()> {
         ("/nowhere", "200", Some(503)),
         ("/direct", "200", Some(418)),
     ] {
-        // One more than there are places, one after another.
+        // One more than there are slots, one after another.
         for _ in 0..4 {
             let request = Request::get(path).header("x-user-id", "alice");
             let answer = envoy.data().send(&request.header("x-answer-as", answer_as));
@@ -147,9 +147,9 @@ fn a_place_comes_back_however_its_request_ends() -> Result<()> {
     envoy.stop()
 }
 
-/// Who speaks another protocol by now is in flight until the connection ends.
+/// A request that has switched protocols is in flight until its connection ends.
 #[test]
-fn an_upgraded_request_keeps_its_place() -> Result<()> {
+fn an_upgraded_request_keeps_its_slot() -> Result<()> {
     let upstream = Upstream::start()?;
     let envoy = in_front_of(&upstream)?;
     let mut ops = Operator::viewer(&envoy);
@@ -173,9 +173,9 @@ fn an_upgraded_request_keeps_its_place() -> Result<()> {
     envoy.stop()
 }
 
-/// A request that a later rule refuses is over, and holds no place of an earlier one.
+/// A request that a later rule refuses is over, and takes no slot of an earlier one.
 #[test]
-fn a_later_refusal_gives_the_place_back() -> Result<()> {
+fn a_later_refusal_frees_the_slot() -> Result<()> {
     let later = json!({
         "name": "later",
         "key": [],

@@ -1,4 +1,4 @@
-//! Every part of a key in a real Envoy: which bucket a request goes to.
+//! Every key part in a real Envoy: the bucket that a request goes to.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Operator, Request};

@@ -1,14 +1,14 @@
-//! Every field of `match` in a real Envoy: which rules a request meets.
+//! Every field of `match` in a real Envoy: the rules that a request matches.
 //!
-//! All rules are in one Envoy and none refuses. Each names itself in the `RateLimit-Policy` of what it
-//! admitted, so one response tells all rules that matched.
+//! All rules are in one Envoy and none refuses. Each admitting rule names itself in `RateLimit-Policy`,
+//! so one response shows all rules that matched.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::filters::header_to_metadata;
 use loudou_tests::{Config, Envoy, Request};
 use serde_json::{Value, json};
 
-/// A match, requests that it is for, and requests that it is not for.
+/// A match, requests that it matches, and requests that it does not match.
 struct Case {
     matches: Value,
     hits: Vec<Request>,
@@ -267,7 +267,7 @@ fn every_field_of_a_match() -> Result<()> {
     envoy.stop()
 }
 
-/// More rules than are asked one by one: each finds its own.
+/// More rules than are evaluated one by one: each request finds its own.
 #[test]
 fn many_rules_each_for_a_path() -> Result<()> {
     let cases: Vec<Case> = (0..256)

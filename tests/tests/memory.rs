@@ -1,4 +1,4 @@
-//! The memory that `loudou check` says is the memory that Envoy uses.
+//! The memory that `loudou check` reports is the memory that Envoy uses.
 
 use std::process::Command;
 
@@ -8,22 +8,22 @@ use loudou_tests::{Config, Envoy, Operator, TempDir, loudou_bin};
 use serde_json::{Map, Value, json};
 
 const BUCKETS: u64 = 16_384;
-/// More keys than buckets, so that every page is full and names of evicted buckets are still there.
+/// More keys than buckets, so that every page is full and still has names of evicted buckets.
 const KEYS: u64 = 4 * BUCKETS;
 const CONNECTIONS: usize = 16;
 const WORKERS: u32 = 2;
-/// By how many percent what is said and what is used may differ.
+/// The allowed difference between the reported and the used memory, in percent.
 const TOLERANCE: u64 = 15;
 
-/// What `loudou check` says of a file, in bytes.
+/// The memory that `loudou check` reports for a file, in bytes.
 #[derive(Debug)]
-struct Said {
+struct Reported {
     full: u64,
     most: u64,
     worker: u64,
 }
 
-fn said(rules: &[Value], buckets: u64) -> Result<Said> {
+fn reported(rules: &[Value], buckets: u64) -> Result<Reported> {
     let dir = TempDir::new("memory")?;
     let document = json!({ "version": 1, "store": { "buckets": buckets }, "rules": rules });
     let file = dir.write("rules.json", &document.to_string())?;
@@ -37,21 +37,21 @@ fn said(rules: &[Value], buckets: u64) -> Result<Said> {
         let number = number.and_then(Value::as_u64);
         number.with_context(|| format!("no {name}"))
     };
-    Ok(Said {
+    Ok(Reported {
         full: number("memory_bytes")?,
         most: number("memory_bytes_at_most")?,
         worker: number("memory_bytes_per_worker")?,
     })
 }
 
-fn close(said: u64, used: u64) -> Result<()> {
-    let off = said.abs_diff(used) * 100;
-    ensure!(off <= used * TOLERANCE, "{said} said, {used} used");
+fn close(reported: u64, used: u64) -> Result<()> {
+    let off = reported.abs_diff(used) * 100;
+    ensure!(off <= used * TOLERANCE, "{reported} reported, {used} used");
     Ok(())
 }
 
 fn limits(count: u32, capacity: u32) -> Value {
-    // Levels with a part below a nanosecond: both words of a funnel are in use.
+    // Levels with a fraction of a nanosecond: both words of a funnel are in use.
     let rate = "3/86400000000001ns";
     let limit = |n| json!({ "name": format!("l{n}"), "algorithm": "funnel", "capacity": capacity, "rate": rate });
     (0..count).map(limit).collect()
@@ -61,12 +61,12 @@ fn rule(name: &str, limits: &Value) -> Value {
     json!({ "name": name, "key": [{ "header": "x-user-id" }], "limits": limits })
 }
 
-/// By how much Envoy's allocated memory grows when every bucket is in use, with keys of so many bytes that
-/// each come `times` times.
+/// The growth of Envoy's allocated memory when every bucket is in use, with keys of `bytes` bytes that
+/// are each sent `times` times.
 fn growth(rules: &[Value], key: usize, times: u64) -> Result<u64> {
     let config = Config::new(json!(rules)).buckets(BUCKETS);
     let envoy = Envoy::start(&config.concurrency(WORKERS))?;
-    // Envoy's own memory for connections and requests is there before.
+    // Envoy's own memory for connections and requests is allocated before.
     envoy.load(2_000, CONNECTIONS, |_| user("first"))?;
     let before = envoy.memory()?.allocated;
     envoy.load(KEYS * times, CONNECTIONS, |n| {
@@ -78,17 +78,17 @@ fn growth(rules: &[Value], key: usize, times: u64) -> Result<u64> {
 }
 
 #[test]
-fn a_full_store_takes_what_is_said() -> Result<()> {
+fn a_full_store_takes_the_reported_memory() -> Result<()> {
     for count in [1, 3] {
         let rules = [rule("r", &limits(count, 3))];
-        close(said(&rules, BUCKETS)?.full, growth(&rules, 24, 1)?)
+        close(reported(&rules, BUCKETS)?.full, growth(&rules, 24, 1)?)
             .with_context(|| format!("{count} limits"))?;
     }
     Ok(())
 }
 
 #[test]
-fn the_longest_keys_and_strikes_take_the_most_that_is_said() -> Result<()> {
+fn the_longest_keys_and_strikes_take_the_reported_maximum() -> Result<()> {
     // The second request of each key is refused, and a strike.
     let mut rule = rule("r", &limits(1, 1));
     if let Some(fields) = rule.as_object_mut() {
@@ -96,7 +96,7 @@ fn the_longest_keys_and_strikes_take_the_most_that_is_said() -> Result<()> {
         fields.insert("penalty".to_owned(), penalty);
     }
     let rules = [rule];
-    let (most, used) = (said(&rules, BUCKETS)?.most, growth(&rules, 128, 2)?);
+    let (most, used) = (reported(&rules, BUCKETS)?.most, growth(&rules, 128, 2)?);
     ensure!(used <= most, "{most} at most, {used} used");
     close(most, used)
 }
@@ -115,7 +115,7 @@ fn resident(rules: &[Value]) -> Result<u64> {
     Ok(resident)
 }
 
-/// Rules that give each of so many keys this.
+/// Rules that override each of `keys` keys with the same numbers.
 fn overridden(rules: usize, keys: u32, own: &Value) -> Vec<Value> {
     let keys: Map<String, Value> = (0..keys)
         .map(|n| (format!("{n:024}"), own.clone()))
@@ -131,17 +131,18 @@ fn overridden(rules: usize, keys: u32, own: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn overrides_take_what_is_said_in_each_worker() -> Result<()> {
+fn overrides_take_the_reported_memory_in_each_worker() -> Result<()> {
     let own = json!({ "limits": limits(1, 7) });
     for (rules, own) in [(16, json!({ "scale": 2 })), (7, own), (16, json!("banned"))] {
         let (none, all) = (overridden(rules, 0, &own), overridden(rules, 1_024, &own));
-        let (said_none, said_all) = (said(&none, 64)?, said(&all, 64)?);
+        let (said_none, said_all) = (reported(&none, 64)?, reported(&all, 64)?);
         // The main thread has a sandbox, too.
         let sandboxes = u64::from(WORKERS) + 1;
-        let said =
+        let reported =
             (said_all.full - said_none.full) + sandboxes * (said_all.worker - said_none.worker);
         let used = resident(&all)?.checked_sub(resident(&none)?);
-        close(said, used.context("it shrank")?).with_context(|| format!("{rules} rules, {own}"))?;
+        close(reported, used.context("it shrank")?)
+            .with_context(|| format!("{rules} rules, {own}"))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What single keys get instead of their rule's limits: by configuration, and live.
+//! Overrides of single keys: by configuration, and live.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(30);
 /// More connections than workers, so that every worker has some.
 const CONNECTIONS: usize = 16;
-/// As many as [`admitted`] counts.
+/// The number at which [`admitted`] stops.
 const NO_END: u32 = 100;
 
 fn with(overrides: &Value, capacity: u32) -> Config {
@@ -31,7 +31,7 @@ fn of_kind(ops: &mut Operator, kind: &str) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn keys_have_what_the_configuration_gives_them() -> Result<()> {
+fn configured_overrides_apply_to_their_keys() -> Result<()> {
     let overrides = json!({
         "alice": { "scale": 4 },
         "half": { "scale": 0.5 },
@@ -82,7 +82,7 @@ fn keys_have_what_the_configuration_gives_them() -> Result<()> {
 }
 
 #[test]
-fn one_set_live_holds_on_every_worker_for_the_next_request() -> Result<()> {
+fn a_live_override_applies_on_every_worker_from_the_next_request() -> Result<()> {
     let envoy = Envoy::start(&config(3).concurrency(4))?;
     let mut ops = Operator::editor(&envoy);
     let mut clients: Vec<Http> = (0..CONNECTIONS).map(|_| envoy.data()).collect();
@@ -106,9 +106,9 @@ fn one_set_live_holds_on_every_worker_for_the_next_request() -> Result<()> {
     expect(&ops.drop_override("r", "alice")?, 200)?;
     all(429)?;
     expect(&ops.drop_override("r", "al*")?, 200)?;
-    // Unlimited took nothing from what was left: none.
+    // Unlimited took nothing; nothing was left before it.
     all(429)?;
-    // What was used stays used under larger limits: three of thirty.
+    // Used amounts stay used under larger limits: three of thirty.
     ops.set_override("r", "alice", "", &json!({ "scale": 10 }))?;
     ensure!(admitted(&mut envoy.data(), "alice")? == 27);
     ops.reset("r", "alice")?;
@@ -117,7 +117,7 @@ fn one_set_live_holds_on_every_worker_for_the_next_request() -> Result<()> {
 }
 
 #[test]
-fn one_for_a_while_runs_out() -> Result<()> {
+fn a_temporary_override_expires() -> Result<()> {
     let envoy = Envoy::start(&config(3).concurrency(4))?;
     let mut ops = Operator::editor(&envoy);
     let answer = ops.set_override("r", "alice", "for=300ms", &json!("banned"))?;
@@ -143,7 +143,7 @@ fn one_for_a_while_runs_out() -> Result<()> {
         rule.get("overrides").is_none() && rule["rule"] == rule["base"],
         "{rule}"
     );
-    // Without a request of anybody, too.
+    // Also without any request.
     ops.set_override("r", "bob", "for=200ms", &json!("banned"))?;
     eventually(SOON, "the other to run out", || {
         Ok(ops
@@ -156,7 +156,7 @@ fn one_for_a_while_runs_out() -> Result<()> {
 }
 
 #[test]
-fn the_configurations_own_are_replaced_and_come_back() -> Result<()> {
+fn configured_overrides_are_replaced_and_come_back() -> Result<()> {
     let overrides = json!({ "alice": { "scale": 2 } });
     let envoy = Envoy::start(&with(&overrides, 5))?;
     let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
@@ -180,7 +180,7 @@ fn the_configurations_own_are_replaced_and_come_back() -> Result<()> {
 }
 
 #[test]
-fn others_who_edit_are_noticed_and_nonsense_is_refused() -> Result<()> {
+fn concurrent_edits_are_noticed_and_invalid_ones_refused() -> Result<()> {
     let envoy = Envoy::start(&config(5))?;
     let mut ops = Operator::editor(&envoy);
     let put = |key: &str| Request::new("PUT", &format!("/v1/overrides/r/{key}"));
@@ -201,7 +201,7 @@ fn others_who_edit_are_noticed_and_nonsense_is_refused() -> Result<()> {
     for key in ["a%20b", "%0A", "", "%F0%9F%92%A9"] {
         expect_problem(&ops.send(any(key).json(&twice))?, 400)?;
     }
-    // What does not fit the limits, now or after an edit of them.
+    // Overrides that do not fit the limits, now or after an edit of them.
     let answer = ops.send(any("alice").json(&json!({ "scale": 1000 })))?;
     ensure!(answer.status == 200, "{answer:?}");
     let wide =
@@ -218,7 +218,7 @@ fn others_who_edit_are_noticed_and_nonsense_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_configuration_that_changes_the_rule_ends_them() -> Result<()> {
+fn a_configuration_that_changes_the_rule_ends_overrides() -> Result<()> {
     let envoy = Envoy::start(&config(5))?;
     let mut ops = Operator::editor(&envoy);
     ops.set_override("r", "alice", "", &json!("unlimited"))?;
@@ -240,7 +240,7 @@ fn a_configuration_that_changes_the_rule_ends_them() -> Result<()> {
     envoy.stop()
 }
 
-/// A key over 128 bytes is cut, and its hash is the same in every process: what was copied from the
+/// A key over 128 bytes is cut, and its hash is the same in every process: a key copied from the
 /// screen of one Envoy applies in another.
 #[test]
 fn a_cut_key_is_the_same_in_every_envoy() -> Result<()> {

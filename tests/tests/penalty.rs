@@ -1,4 +1,4 @@
-//! Who is refused too often is banned, each time for longer, until it is forgotten.
+//! Automatic bans: a key that is refused too often is banned, each time for longer, until it is forgiven.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ const FORMAT: &str =
     "ACCESS %RESPONSE_CODE% | %RESPONSE_CODE_DETAILS% | %FILTER_STATE(wasm.loudou:PLAIN)%";
 const MS: u64 = 1_000_000;
 
-/// One request a day, and a ban for the twentieth refusal in a while: half a second, then four times as
-/// long, and three seconds at most.
+/// One request a day, and a ban for the twentieth refusal within a while: half a second, then four times
+/// as long, and three seconds at most.
 fn rules() -> Value {
     json!([{
         "name": "r",
@@ -26,7 +26,7 @@ fn eve() -> Request {
     Request::get("/").header("x-user-id", "eve")
 }
 
-/// What is there, or null.
+/// The value at a place, or null.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
@@ -39,7 +39,7 @@ fn is_ban(answer: &Response) -> Result<bool> {
     Ok(kind.ends_with("#abnormal-usage-detected"))
 }
 
-/// Is refused until a ban begins: how often, and what the last answer was.
+/// Sends requests until a ban begins; returns how many were refused, and the last answer.
 fn until_banned(http: &mut Http) -> Result<(u32, Response)> {
     for count in 1..100 {
         let answer = http.send(&eve())?;
@@ -50,14 +50,14 @@ fn until_banned(http: &mut Http) -> Result<(u32, Response)> {
     anyhow::bail!("never banned")
 }
 
-/// Waits for the ban to end; the refusal that shows it counts as the first one.
+/// Waits for the end of the ban; the refusal that shows it counts as the first one.
 fn ban_ends(http: &mut Http) -> Result<()> {
     eventually(SOON, "the ban to end", || {
         Ok((!is_ban(&http.send(&eve())?)?).then_some(()))
     })
 }
 
-/// How long the ban in force lasts from when it was imposed, and how many there were in a row.
+/// The full duration of the current ban, and the number of bans in a row.
 fn ban(ops: &mut Operator) -> Result<(u64, u64)> {
     let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
     ensure!(
@@ -92,7 +92,7 @@ fn bans_get_longer_and_are_forgotten() -> Result<()> {
         ensure!(times == number, "{times} in a row");
         ban_ends(&mut http)?;
     }
-    // Left alone for as long as the longest ban, it is as if nothing had been.
+    // After an idle time as long as the longest ban, everything is forgiven.
     eventually(SOON, "the bans to be forgotten", || {
         let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
         Ok(bucket.get("penalties").is_none().then_some(()))
@@ -104,7 +104,7 @@ fn bans_get_longer_and_are_forgotten() -> Result<()> {
 }
 
 #[test]
-fn a_ban_is_told_everywhere() -> Result<()> {
+fn a_ban_is_shown_everywhere() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).access_log(FORMAT))?;
     let mut http = envoy.data();
     ensure!(http.send(&eve())?.status == 200);
@@ -125,7 +125,7 @@ fn a_ban_is_told_everywhere() -> Result<()> {
         "{line}"
     );
     ensure!(line.ends_with(&format!(";{key:016x}")), "{line}");
-    // It is a refusal like others to who counts.
+    // It counts like any other refusal.
     ensure!(envoy.counter("wasmcustom.loudou.rule.r.refused")? == 20);
     envoy.stop()
 }
@@ -146,7 +146,7 @@ fn strikes_are_shown_and_forgiven() -> Result<()> {
     let bucket = ops.bucket("r", "eve")?.context("a bucket")?;
     ensure!(bucket.get("strikes").is_none(), "{bucket}");
     ensure!(until_banned(&mut http)?.0 == 20);
-    // Without a penalty nobody is banned any more; who is, stays it until it is over.
+    // Without a penalty there are no new bans; existing ones last until their end.
     ops.edit("r", "", &json!({ "penalty": null }))?;
     ban_ends(&mut http)?;
     for _ in 0..20 {

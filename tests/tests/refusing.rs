@@ -1,4 +1,4 @@
-//! What a rule says in `refuse` is what refused clients get, field by field.
+//! A rule's `refuse` decides what refused clients get, field by field.
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Request, Response};
@@ -19,7 +19,7 @@ fn refused(envoy: &Envoy, method: &str) -> Result<Response> {
     let request = Request::new(method, "/").header("x-user-id", method);
     ensure!(http.send(&request)?.status == 200);
     let answer = http.send(&request)?;
-    // The connection lives on, and the next answer is where it should be.
+    // The connection stays open, and the next answer is intact.
     ensure!(http.send(&request)?.status == answer.status);
     let mut names: Vec<&String> = answer.headers.iter().map(|(name, _)| name).collect();
     let count = names.len();
@@ -94,9 +94,9 @@ fn there_may_be_more_headers() -> Result<()> {
     envoy.stop()
 }
 
-/// The ways of gRPC are in `grpc.rs`; what only looks like it is plain HTTP.
+/// Real gRPC is in `grpc.rs`; requests that only look like it are plain HTTP.
 #[test]
-fn grpc_web_is_no_grpc() -> Result<()> {
+fn grpc_web_is_not_grpc() -> Result<()> {
     let envoy = start(&json!({}))?;
     let request = Request::post("/")
         .header("x-user-id", "alice")

@@ -1,4 +1,4 @@
-//! What a rule says in `respond` is what clients, upstreams and access logs get, field by field.
+//! A rule's `respond` decides what clients, upstreams and access logs get, field by field.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn header<'a>(answer: &'a Response, name: &str) -> Result<&'a str> {
     value.with_context(|| format!("no {name}: {answer:?}"))
 }
 
-/// How often a response has these headers, each as often.
+/// How many times a response has each of these headers; they must agree.
 fn times(answer: &Response, names: &[&str]) -> Result<usize> {
     let count = |name: &str| answer.headers.iter().filter(|(own, _)| own == name).count();
     let counts: Vec<usize> = names.iter().map(|name| count(name)).collect();
@@ -50,7 +50,7 @@ fn each_word_has_its_headers() -> Result<()> {
     let rules = words.map(|word| rule(word, &json!({ "ratelimit_headers": word })));
     let envoy = Envoy::start(&Config::new(json!(rules)))?;
     let mut http = envoy.data();
-    // Of the draft and legacy, when admitted and when refused.
+    // Of the draft and legacy headers, when admitted and when refused.
     for (word, admitted, refused) in [
         ("refused", (0, 0), (1, 0)),
         ("draft11", (1, 0), (1, 0)),
@@ -61,8 +61,8 @@ fn each_word_has_its_headers() -> Result<()> {
         for (status, expected) in [(200, admitted), (200, admitted), (429, refused)] {
             let answer = http.send(&of("alice", &format!("/{word}")))?;
             ensure!(answer.status == status, "{word}: {answer:?}");
-            let told = (times(&answer, &DRAFT)?, times(&answer, &LEGACY)?);
-            ensure!(told == expected, "{word}: {answer:?}");
+            let counts = (times(&answer, &DRAFT)?, times(&answer, &LEGACY)?);
+            ensure!(counts == expected, "{word}: {answer:?}");
             let waits = times(&answer, &["retry-after"])?;
             ensure!(waits == usize::from(status == 429), "{word}: {answer:?}");
         }
@@ -105,7 +105,7 @@ fn retry_after_differs_and_is_never_too_early() -> Result<()> {
     envoy.stop()
 }
 
-/// The lines of the access log, when there are that many.
+/// The lines of the access log, once there are `count`.
 fn lines(envoy: &Envoy, count: usize) -> Result<Vec<String>> {
     eventually(SOON, "the access log", || {
         let log = envoy.log()?;
@@ -180,7 +180,7 @@ fn a_rule_explains_itself_to_upstreams_clients_and_logs() -> Result<()> {
 }
 
 #[test]
-fn refusals_are_logged_without_being_asked_for() -> Result<()> {
+fn refusals_are_logged_by_default() -> Result<()> {
     let rules = json!([rule("r", &json!({}))]);
     let envoy = Envoy::start(&Config::new(rules).access_log(FORMAT))?;
     let mut http = envoy.data();

@@ -1,5 +1,5 @@
-//! What a refused client is told, and that it can rely on it: `Retry-After` honoured means admitted,
-//! one second earlier means refused.
+//! `Retry-After` is reliable: a request that waits for it is admitted, and one a second earlier is
+//! refused.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Http, Request, Response, eventually, now};
 use serde_json::{Value, json};
 
-/// Longer than any wait a test here is told.
+/// Longer than any wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn config(limits: &Value) -> Config {
@@ -18,8 +18,8 @@ fn alice() -> Request {
     Request::get("/").header("x-user-id", "alice")
 }
 
-/// An answer, when the request went out, and when the answer was there. The filter decided in
-/// between.
+/// An answer, with the instants at which the request went out and the answer arrived. The filter decided
+/// between them.
 struct Probe {
     answer: Response,
     sent: Instant,
@@ -39,8 +39,8 @@ fn retry_after(answer: &Response) -> Result<u64> {
     value.parse().context("retry-after in whole seconds")
 }
 
-/// Asks until admitted. Whatever is asked too early for certain must be refused, whatever is asked
-/// late enough for certain must be admitted; how many of each were seen.
+/// Sends requests until one is admitted. A request that is certainly too early must be refused, and one
+/// that is certainly late enough must be admitted; returns how many of each there were.
 fn ask_until_admitted(http: &mut Http, refused: &Probe) -> Result<(u32, u32)> {
     let wait = Duration::from_secs(retry_after(&refused.answer)?);
     let (mut early, mut late) = (0, 0);
@@ -61,9 +61,9 @@ fn ask_until_admitted(http: &mut Http, refused: &Probe) -> Result<(u32, u32)> {
     Ok((early, late))
 }
 
-/// Empties a fresh bucket of `capacity`, and asks without pause until it admits again, three times.
-/// The refusals in between are many, so that any that consumed something would show.
-fn hammering_waits_as_told(limits: &Value, capacity: u32) -> Result<()> {
+/// Empties a new bucket of `capacity`, and sends requests without pause until it admits again, three times.
+/// The refusals in between are many, so that any consumption by them would show.
+fn constant_requests_wait_for_retry_after(limits: &Value, capacity: u32) -> Result<()> {
     let envoy = Envoy::start(&config(limits))?;
     let mut http = envoy.data();
     for _ in 0..capacity {
@@ -72,20 +72,20 @@ fn hammering_waits_as_told(limits: &Value, capacity: u32) -> Result<()> {
     let mut early_in_all = 0;
     for _ in 0..3 {
         let mut refused = probe(&mut http, &alice())?;
-        // A lump of several: the rest of it goes at once.
+        // A lump of several: the rest of it is used at once.
         while refused.answer.status == 200 {
             refused = probe(&mut http, &alice())?;
         }
         let (early, _) = ask_until_admitted(&mut http, &refused)?;
         early_in_all += early;
     }
-    // The first wait may be a short one: lumps come at multiples of the period, whenever we start. The
-    // others begin right after one, and are whole.
+    // The first wait may be short: lumps come at multiples of the period, whenever the test starts. The
+    // others begin right after a lump, and are whole.
     ensure!(early_in_all > 10, "only {early_in_all} requests came early");
     envoy.stop()
 }
 
-/// Waits as told without asking; then one request must be admitted, and no other.
+/// Waits for `Retry-After` without requests; then one request must be admitted, and no other.
 fn patience_is_rewarded(limits: &Value) -> Result<()> {
     let envoy = Envoy::start(&config(limits))?;
     let mut http = envoy.data();
@@ -103,25 +103,25 @@ fn patience_is_rewarded(limits: &Value) -> Result<()> {
 }
 
 #[test]
-fn a_funnel_waits_as_told() -> Result<()> {
+fn a_funnel_keeps_its_retry_after() -> Result<()> {
     let limits = json!([{ "algorithm": "funnel", "capacity": 2, "rate": "1/3s" }]);
-    hammering_waits_as_told(&limits, 2)?;
+    constant_requests_wait_for_retry_after(&limits, 2)?;
     patience_is_rewarded(&limits)
 }
 
 #[test]
-fn a_greedy_token_bucket_waits_as_told() -> Result<()> {
+fn a_greedy_token_bucket_keeps_its_retry_after() -> Result<()> {
     let limits = json!([{ "algorithm": "token_bucket", "capacity": 2, "rate": "1/3s" }]);
-    hammering_waits_as_told(&limits, 2)?;
+    constant_requests_wait_for_retry_after(&limits, 2)?;
     patience_is_rewarded(&limits)
 }
 
 #[test]
-fn a_token_bucket_in_lumps_waits_as_told() -> Result<()> {
+fn a_token_bucket_in_lumps_keeps_its_retry_after() -> Result<()> {
     let limits = json!([{
         "algorithm": "token_bucket", "capacity": 3, "rate": "2/3s", "refill": "interval",
     }]);
-    hammering_waits_as_told(&limits, 3)?;
+    constant_requests_wait_for_retry_after(&limits, 3)?;
     patience_is_rewarded(&limits)
 }
 
@@ -131,6 +131,6 @@ fn two_limits_wait_for_the_slower() -> Result<()> {
         { "name": "fast", "algorithm": "funnel", "capacity": 2, "rate": "1/2s" },
         { "name": "slow", "algorithm": "token_bucket", "capacity": 2, "rate": "1/3s" },
     ]);
-    hammering_waits_as_told(&limits, 2)?;
+    constant_requests_wait_for_retry_after(&limits, 2)?;
     patience_is_rewarded(&limits)
 }

@@ -1,5 +1,5 @@
-//! Rollbacks within the drain time: Envoy uses the sandboxes of the first configuration again as they are
-//! and tells nobody. What is enforced, what the admin API shows and what it edits are the same all the same.
+//! Rollbacks within the drain time: Envoy reuses the sandboxes of the first configuration without any
+//! notice. What is enforced, what the admin API shows and what it edits must still agree.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use loudou_tests::one_rule::{admitted, config, edit, user};
 use loudou_tests::{Config, Envoy, Http, Operator, Update, eventually};
 use serde_json::{Value, json};
 
-/// Longer than any worker takes to hear of an update.
+/// Longer than any worker takes to learn of an update.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Drains for longer than any test.
@@ -16,7 +16,7 @@ fn with(capacity: u32) -> Config {
     config(capacity).drain_s(3_600)
 }
 
-/// The capacity that the admin API shows.
+/// The capacity shown by the admin API.
 fn shown(ops: &mut Operator) -> Result<Option<u64>> {
     let rule = ops.get("/v1/rules/r")?;
     Ok(rule
@@ -33,7 +33,7 @@ fn update(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
 }
 
 /// Sends requests of one user over new connections until the admin API shows this capacity: the workers
-/// go over to a listener one after the other, and a rollback is noticed by a connection after that.
+/// switch to a listener one after the other, and only a connection after that notices a rollback.
 fn noticed(envoy: &Envoy, ops: &mut Operator, capacity: u32) -> Result<()> {
     eventually(SOON, "the rollback to be noticed", || {
         match envoy.data().send(&user("somebody"))?.status {
@@ -78,9 +78,9 @@ fn a_rollback_is_in_force_shown_and_edited() -> Result<()> {
     envoy.stop()
 }
 
-/// No connection came to the second configuration, and what was edited in ignorance stays in force.
+/// No connection reached the second configuration, so edits made in between stay in force.
 #[test]
-fn a_rollback_of_what_nobody_used_keeps_the_edits() -> Result<()> {
+fn a_rollback_of_an_unused_configuration_keeps_the_edits() -> Result<()> {
     let envoy = Envoy::start(&with(3))?;
     let mut ops = Operator::editor(&envoy);
     ensure!(admitted(&mut envoy.data(), "first")? == 3);
@@ -97,7 +97,7 @@ fn a_rollback_of_what_nobody_used_keeps_the_edits() -> Result<()> {
     envoy.stop()
 }
 
-/// Connections of a listener that drains are no rollback, however busy they are.
+/// Connections of a draining listener are not a rollback, however busy they are.
 #[test]
 fn connections_that_drain_do_not_roll_back() -> Result<()> {
     let envoy = Envoy::start(&with(3))?;
@@ -108,7 +108,7 @@ fn connections_that_drain_do_not_roll_back() -> Result<()> {
     }
     update(&envoy, &mut ops, 5)?;
     let before = ops.generation()?;
-    // Longer than workers may take to go over to a new configuration.
+    // Longer than workers may take to switch to a new configuration.
     let mut now = || -> Result<u64> {
         let status = ops.get("/v1/status")?;
         status

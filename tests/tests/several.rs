@@ -1,4 +1,4 @@
-//! Several rules on one request: all have to admit, and what a refused request took is given back.
+//! Several rules on one request: all have to admit, and a refused request gets its cost back.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn per_day(capacity: u32) -> Value {
     json!([{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }])
 }
 
-/// A limit of every way to count what may be given back, each with room for all.
+/// One limit for each way of counting returnable cost, each with room for all.
 fn every_way() -> Value {
     json!([
         { "name": "funnel", "algorithm": "funnel", "capacity": 250, "rate": "1/d" },
@@ -40,7 +40,7 @@ fn alice(path: &str) -> Request {
     Request::get(path).header("x-user-id", "alice")
 }
 
-/// What the bucket of alice has left, limit by limit, and how many requests it has admitted.
+/// The remaining amounts of alice's bucket, limit by limit, and the number of admitted requests.
 fn bucket(ops: &mut Operator, rule: &str) -> Result<(Vec<u64>, u64)> {
     let bucket = ops.get(&format!("/v1/buckets/{rule}/alice"))?;
     let limits = bucket.get("limits").and_then(Value::as_array);
@@ -57,7 +57,7 @@ fn counted(envoy: &Envoy, rule: &str, what: &str) -> Result<u64> {
     envoy.counter(&format!("wasmcustom.loudou.rule.{rule}.{what}"))
 }
 
-/// The statuses of so many requests.
+/// The statuses of `count` requests.
 fn statuses(envoy: &Envoy, path: &str, count: usize) -> Result<Vec<u16>> {
     let mut http = envoy.data();
     let answers = (0..count).map(|_| Ok(http.send(&alice(path))?.status));
@@ -65,7 +65,7 @@ fn statuses(envoy: &Envoy, path: &str, count: usize) -> Result<Vec<u16>> {
 }
 
 #[test]
-fn a_refusal_gives_back_what_was_taken_before_it() -> Result<()> {
+fn a_refusal_gives_back_what_earlier_rules_took() -> Result<()> {
     let rules = json!([
         rule("loose", &every_way(), &json!({})),
         rule("strict", &per_day(3), &json!({})),
@@ -95,7 +95,7 @@ fn a_refusal_gives_back_what_was_taken_before_it() -> Result<()> {
 
 /// The strictest rule decides how many pass, and the looser one is charged for exactly those.
 #[test]
-fn a_storm_is_charged_for_what_passes() -> Result<()> {
+fn a_storm_is_charged_for_admitted_requests() -> Result<()> {
     let rules = json!([
         rule("loose", &every_way(), &json!({})),
         rule("strict", &per_day(100), &json!({})),
@@ -126,7 +126,7 @@ fn a_storm_is_charged_for_what_passes() -> Result<()> {
 }
 
 #[test]
-fn a_rule_that_stops_is_the_last_one() -> Result<()> {
+fn rules_after_one_that_stops_are_skipped() -> Result<()> {
     let first = json!({ "match": { "path": { "prefix": "/first" } }, "stop": true });
     let rules = json!([
         rule("first", &per_day(4), &first),
@@ -170,9 +170,9 @@ fn a_shadow_rule_behaves_as_if_alone() -> Result<()> {
     Ok(())
 }
 
-/// Who leaves the end of a line makes room for the next one; in a limit without a line, always.
+/// A request that leaves the end of a queue makes room for the next one; in a limit without a queue, always.
 #[test]
-fn a_client_that_leaves_gives_its_place_back() -> Result<()> {
+fn a_client_that_leaves_frees_its_slot() -> Result<()> {
     let queue = json!([{ "algorithm": "leaky_queue", "capacity": 40, "rate": "1/m" }]);
     let rules = json!([
         rule("quota", &per_day(9), &json!({})),
@@ -198,9 +198,9 @@ fn a_client_that_leaves_gives_its_place_back() -> Result<()> {
     envoy.stop()
 }
 
-/// A rule is tried out on the requests that the one before it keeps for itself, too.
+/// A shadow rule is evaluated even for requests on which an earlier rule stops.
 #[test]
-fn a_shadow_rule_behind_one_that_stops_is_evaluated() -> Result<()> {
+fn a_shadow_rule_after_one_that_stops_is_evaluated() -> Result<()> {
     let envoy = Envoy::start(&Config::new(json!([
         rule("stops", &per_day(2), &json!({ "stop": true })),
         rule(

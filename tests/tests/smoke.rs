@@ -1,5 +1,5 @@
-//! The shortest proof that everything meets: Envoy runs the filter, the filter limits, and says so
-//! in the standard's words.
+//! The shortest end-to-end proof: Envoy runs the filter, the filter limits, and reports it in the
+//! standard headers.
 
 use anyhow::{Result, ensure};
 use loudou_tests::{Config, Envoy, Request, Response};

@@ -1,4 +1,4 @@
-//! Heavy hitters: the lists are what was sent, over all workers, and a flood pushes nobody out.
+//! Top keys: the lists match the sent requests, over all workers, and a flood displaces no key.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const CONNECTIONS: usize = 16;
 const WORKERS: u32 = 3;
-/// As long as all that is sent in a test may take: then it is in the answer, whenever halves change.
+/// At least the duration of a test's traffic: then it is in the answer, whenever halves change.
 const SOON: Duration = Duration::from_secs(20);
 const COUNTERS: u64 = 256;
 
@@ -50,7 +50,7 @@ fn entries(top: &Value) -> Result<&Vec<Value>> {
     entries.with_context(|| format!("no list: {top}"))
 }
 
-/// Waits until as much is counted as was sent, though no request comes any more; the answer.
+/// Waits until everything sent is counted, without further requests; returns the answer.
 fn settled(ops: &mut Operator, query: &str, sent: u64) -> Result<Value> {
     let path = format!("/v1/top?limit=256&{query}");
     eventually(SOON, "all workers to tell what they counted", || {
@@ -61,7 +61,7 @@ fn settled(ops: &mut Operator, query: &str, sent: u64) -> Result<Value> {
     })
 }
 
-/// The counts of a list of `rule`, which must be exact and in order.
+/// The counts in a list of `rule`, which must be exact and in order.
 fn exact(top: &Value, rule: &str) -> Result<Counts> {
     ensure!(number(top, "missing_at_most")? == 0, "{top}");
     let window = number(top, "window_ns")?;
@@ -85,7 +85,7 @@ fn exact(top: &Value, rule: &str) -> Result<Counts> {
     Ok(counts)
 }
 
-/// What of so much sent by each user is beyond `capacity`, and what is not.
+/// Of `sent` requests of each user, those beyond `capacity`, and the others.
 fn split(sent: &Counts, capacity: u64) -> (Counts, Counts) {
     let part = |of: fn(u64, u64) -> u64| {
         let counts = sent
@@ -96,13 +96,13 @@ fn split(sent: &Counts, capacity: u64) -> (Counts, Counts) {
     (part(u64::saturating_sub), part(u64::min))
 }
 
-/// The user of request `n`: some come much more often than others, and there are 96 of them.
+/// The user of request `n`: some are much more frequent than others, and there are 96 of them.
 fn skewed(n: u64) -> String {
     format!("user-{}", (n % 97) * (n % 89) % 96)
 }
 
 #[test]
-fn the_lists_are_what_was_sent() -> Result<()> {
+fn the_lists_match_the_sent_requests() -> Result<()> {
     let rules = json!([
         rule("enforced", 9, &json!({})),
         rule("tried", 30, &json!({ "mode": "shadow" })),
@@ -142,12 +142,12 @@ fn the_lists_are_what_was_sent() -> Result<()> {
     envoy.stop()
 }
 
-/// One user among 20 000 who come once each, in a store whose buckets do not last.
+/// One user among 20 000 who each send once, in a store whose buckets do not last.
 #[test]
-fn a_flood_does_not_push_out_the_heavy_one() -> Result<()> {
+fn a_flood_does_not_displace_a_frequent_key() -> Result<()> {
     const FLOOD: u64 = 20_000;
     const EVERY: u64 = 40;
-    // Shadow, and never admitted: all that is sent is refused.
+    // In shadow mode, and never admitted: everything sent is refused.
     let rules = json!([rule("r", 1, &json!({ "mode": "shadow", "cost": 2 }))]);
     let config = Config::new(rules).concurrency(WORKERS).buckets(256);
     let envoy = Envoy::start(&config)?;

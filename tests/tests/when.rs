@@ -1,4 +1,4 @@
-//! Rules that apply only while an upstream fails: what counts as an error, for whom, and until when.
+//! Rules that apply only while an upstream fails: the errors that count, their subject, and the end.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use loudou_tests::{Config, Envoy, Http, Operator, Request, Upstream, eventually}
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
-/// The status of our refusals, which no upstream has here.
+/// The status of the filter's refusals, which no upstream uses here.
 const OURS: u16 = 418;
 
 /// A rule that refuses everything for `/limited` while its upstream fails: when over a half of at least
@@ -37,7 +37,7 @@ fn field<'a>(object: &'a Value, name: &str) -> &'a Value {
     object.get(name).unwrap_or(&Value::Null)
 }
 
-/// What is told of the upstreams of the rule `brake`.
+/// The upstreams shown for the rule `brake`.
 fn upstreams(ops: &mut Operator) -> Result<Vec<Value>> {
     let status = ops.get("/v1/status")?;
     let mut rules = field(&status, "rules").as_array().into_iter().flatten();
@@ -55,7 +55,7 @@ fn upstream(ops: &mut Operator, cluster: &str) -> Result<Value> {
     Ok(found.unwrap_or_default())
 }
 
-/// Waits until so many errors of so many responses are counted, and says whether the rule applies.
+/// Waits until this many errors and responses are counted; returns whether the rule applies.
 fn counted(ops: &mut Operator, cluster: &str, errors: u64, responses: u64) -> Result<bool> {
     let what = format!("{errors} of {responses} responses of {cluster} to be errors");
     let found = eventually(SOON, &what, || {
@@ -72,7 +72,7 @@ fn answer_as(path: &str, what: &str) -> Request {
     Request::get(path).header(AS, what)
 }
 
-/// The status that a request for `/limited` gets.
+/// The status of a request for `/limited`.
 fn limited(http: &mut Http) -> Result<u16> {
     Ok(http.send(&Request::get("/limited"))?.status)
 }
@@ -125,9 +125,9 @@ fn on_and_off_at_two_thresholds() -> Result<()> {
     ensure!(turns == [4, 13, 23], "{turns:?}");
     let events = ops.events(0)?.into_iter();
     let turned: Vec<Value> = events.filter(|e| e["rule"] == "brake").collect();
-    let told: Vec<&Value> = turned.iter().map(|e| &e["kind"]).collect();
+    let kinds: Vec<&Value> = turned.iter().map(|e| &e["kind"]).collect();
     ensure!(
-        told == ["upstream_fails", "upstream_heals", "upstream_fails"],
+        kinds == ["upstream_fails", "upstream_heals", "upstream_fails"],
         "{turned:?}"
     );
     let detail = &turned[0]["detail"];
@@ -138,7 +138,7 @@ fn on_and_off_at_two_thresholds() -> Result<()> {
     envoy.stop()
 }
 
-/// With nothing left to count, the rule is off by itself.
+/// With nothing left to count, the rule switches off by itself.
 #[test]
 fn it_ends_with_the_window() -> Result<()> {
     let server = Upstream::start()?;
@@ -158,9 +158,9 @@ fn it_ends_with_the_window() -> Result<()> {
     envoy.stop()
 }
 
-/// Every way in which an upstream fails, each in a cluster of its own.
+/// Every way in which an upstream fails, each in its own cluster.
 #[test]
-fn what_is_an_error() -> Result<()> {
+fn responses_that_count_as_errors() -> Result<()> {
     let server = Upstream::start()?;
     let gone = Upstream::start()?.address();
     let clusters = [
@@ -206,9 +206,9 @@ fn what_is_an_error() -> Result<()> {
     envoy.stop()
 }
 
-/// Neither what is right, nor what was never an upstream's, nor a client that left.
+/// Successes, answers that no upstream gave, and clients that left are not errors.
 #[test]
-fn what_is_no_error() -> Result<()> {
+fn responses_that_do_not_count_as_errors() -> Result<()> {
     let server = Upstream::start()?;
     let always = json!({
         "name": "always", "match": { "path": { "prefix": "/up/limited" } }, "key": [], "cost": 2,
@@ -217,7 +217,7 @@ fn what_is_no_error() -> Result<()> {
     let direct = json!({ "match": { "prefix": "/direct" }, "direct_response": { "status": 500 } });
     let config = Config::new(json!([brake("1h"), always]));
     let config = config.cluster("up", Some(server.address()));
-    // A filter behind ours that answers instead of the upstream.
+    // A later filter that answers instead of the upstream.
     let config = config.filter_behind(json!({ "name": "fault", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
         "abort": { "header_abort": {}, "percentage": { "numerator": 100 } },
@@ -255,8 +255,8 @@ fn what_is_no_error() -> Result<()> {
     envoy.stop()
 }
 
-/// Of two clusters behind one route, only what Envoy would send to the failing one is refused, also where
-/// the route is chosen again.
+/// Of two clusters of one route, only requests that Envoy would send to the failing one are refused, also
+/// when the route is chosen again.
 #[test]
 fn each_cluster_has_its_own_switch() -> Result<()> {
     for explain in [false, true] {
@@ -294,7 +294,7 @@ fn each_cluster_has_its_own_switch() -> Result<()> {
     Ok(())
 }
 
-/// What several workers see comes together, to the response.
+/// The counts of several workers add up, to the response.
 #[test]
 fn workers_agree() -> Result<()> {
     let server = Upstream::start()?;
@@ -314,7 +314,7 @@ fn workers_agree() -> Result<()> {
     envoy.stop()
 }
 
-/// Each of as many clusters as are promised a place has its own count; none is lost.
+/// As many clusters as are promised a slot each have their own count; none is lost.
 #[test]
 fn a_thousand_clusters_are_counted() -> Result<()> {
     const CLUSTERS: u64 = 1_000;

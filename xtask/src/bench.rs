@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures, and prints what it found. Nothing is asserted: machines differ.
+//! `cargo xtask bench`: measures and prints the results. It asserts nothing, because machines differ.
 
 use std::fs;
 
@@ -10,21 +10,21 @@ use crate::command::{cargo, run};
 mod replay;
 mod waiting;
 
-/// What is measured.
+/// A benchmark.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Bench {
-    /// 5 million requests of 100 000 users through one rule, off line
+    /// Replay 5 million requests of 100 000 users through one rule
     Replay,
-    /// What 10 000 requests that wait cost others, in Loudou and in Envoy's own fault filter
+    /// Measure what 10 000 held requests cost other requests, in Loudou and in Envoy's own fault filter
     Waiting,
-    /// What it costs a request that its key is counted for heavy hitters, natively
+    /// Measure what counting a request's key for the top keys costs, natively
     Top,
 }
 
-/// The unit of `/proc/PID/stat`, on every Linux there is.
+/// The unit of `/proc/PID/stat` on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Measures.
+/// Runs a benchmark.
 pub(crate) fn bench(what: Bench) -> Result<()> {
     match what {
         Bench::Replay => replay::run_all(),
@@ -39,14 +39,14 @@ pub(crate) fn bench(what: Bench) -> Result<()> {
 /// The processor time of a process so far, in seconds.
 fn processor_time(process: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in brackets may have anything in it.
+    // The name in parentheses may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let times = fields.split(' ').skip(11).take(2);
     let ticks: f64 = times.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
     Some(ticks / TICKS_PER_SECOND)
 }
 
-/// A count as a floating-point number, through a text: there is no other conversion.
+/// A count as a floating-point number, by way of text: there is no other lossless conversion.
 fn float(n: u64) -> f64 {
     u32::try_from(n).map_or(f64::MAX, f64::from)
 }

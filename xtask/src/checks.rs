@@ -1,4 +1,4 @@
-//! `cargo xtask test` and `cargo xtask ci`: the steps, cheap ones first, each announced.
+//! `cargo xtask test` and `cargo xtask ci`: the steps in order of cost, each announced.
 
 use anyhow::{Context as _, Result};
 use loudou_tests::paths::{find_on_path, target_dir};
@@ -10,31 +10,31 @@ use crate::filter;
 use crate::setup::{self, WASM_TARGET};
 use crate::soak;
 
-/// What is announced, and what is done.
+/// A step's title and action.
 type Step = (&'static str, fn() -> Result<()>);
 
 const SETUP: Step = ("setup", || setup::run().map(drop));
 const UNIT: Step = ("unit tests", unit);
 const FILTER: Step = ("the filter (wasm)", || filter::build().map(drop));
-const TRAP: Step = ("the filter that panics for a test", || {
+const TRAP: Step = ("the filter that can panic, for tests", || {
     filter::build_trap().map(drop)
 });
 const LOUDOU: Step = ("the loudou command", || loudou().map(drop));
 const SOAK: Step = ("a soak of two minutes", || soak::run(2, None, Vec::new()));
 const END_TO_END: Step = ("tests in a real Envoy", end_to_end);
 
-/// Everything a contributor must pass.
+/// The checks that a commit must pass.
 pub(crate) fn test() -> Result<()> {
     steps(&[SETUP, UNIT, FILTER, TRAP, LOUDOU, END_TO_END])
 }
 
-/// Everything that must pass before a merge.
+/// The checks that a merge must pass.
 pub(crate) fn ci() -> Result<()> {
     steps(&[
         SETUP,
         ("formatting", formatting),
         ("import circles", circles::run),
-        ("links of the documents", docs::check),
+        ("links in the documents", docs::check),
         ("clippy (host)", clippy),
         ("clippy (wasm32)", clippy_wasm),
         UNIT,
@@ -107,14 +107,14 @@ fn unit() -> Result<()> {
 }
 
 fn documentation() -> Result<()> {
-    // Private items too: the readers are those who change them.
+    // Private items too, for contributors.
     let mut doc = cargo(&[
         "doc",
         "--workspace",
         "--no-deps",
         "--document-private-items",
     ]);
-    // With them, links to private items lead somewhere.
+    // With private items included, links to them resolve.
     run(doc.env(
         "RUSTDOCFLAGS",
         "-D warnings -A rustdoc::private_intra_doc_links",

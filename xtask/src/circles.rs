@@ -1,8 +1,8 @@
-//! `cargo xtask circles`: no files of a crate may use each other in a circle.
+//! `cargo xtask circles`: checks that no files of a crate use each other in a circle.
 //!
-//! A file uses another when it names an item of it, in a `use` or in a path, through re-exports too. A
-//! `use` that only passes a name on is no use, and neither is what a module takes from one that it is
-//! nested in. Tests are left out.
+//! A file uses another when it names one of its items, in a `use` or in a path, also through re-exports.
+//! Re-exports do not count as uses, and neither does what a module takes from one that encloses it.
+//! Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ mod text;
 #[derive(Debug, PartialEq, Eq)]
 struct Circle(BTreeMap<(PathBuf, PathBuf), BTreeSet<String>>);
 
-/// For each file the files that it uses, with the names.
+/// The files that each file uses, with the names.
 type Uses<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<&'a str>>>;
 
 /// Checks every crate of the workspace.

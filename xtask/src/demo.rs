@@ -1,7 +1,7 @@
-//! `cargo xtask demo`: Loudou at work, from nothing, in one command.
+//! `cargo xtask demo`: builds and runs everything, in one command.
 //!
 //! It builds the filter and `loudou`, starts Envoy with an upstream and a dozen users, and opens
-//! the terminal app. Without a terminal it prints one table. What it started, it stops.
+//! the terminal app. Without a terminal it prints one table. It stops every process that it started.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -22,11 +22,11 @@ mod traffic;
 
 const RULES: &str = include_str!("demo/rules.json");
 const TOKEN: &str = "demo";
-/// By then every user but the late ones has been seen.
+/// By this many refusals every user but the late ones has sent a request.
 const FIRST_REFUSALS: Duration = Duration::from_mins(1);
 const ENOUGH_REFUSALS: u64 = 50;
 
-/// Runs the demo until the terminal app is left, or until the table is printed.
+/// Runs the demo until the user leaves the terminal app, or until the table is printed.
 pub(crate) fn run() -> Result<()> {
     println!("Loudou demo: building (the first time takes a few minutes)…");
     setup::run()?;
@@ -53,7 +53,7 @@ pub(crate) fn run() -> Result<()> {
         print(&loudou, &envoy)
     };
     drop(traffic);
-    // An Envoy that died is the better explanation of a `loudou` that failed, and comes first.
+    // An Envoy that died explains the failure of `loudou`, so its error comes first.
     envoy.stop()?;
     shown
 }
@@ -64,7 +64,7 @@ fn configuration() -> Result<Config> {
     Ok(Config::new(rules).tokens(json!([token])))
 }
 
-/// The live screen, until the user leaves it.
+/// Runs the live screen until the user leaves it.
 fn show(loudou: &Path, envoy: &Envoy) -> Result<()> {
     let mut app = Guarded::spawn("loudou", &mut command(loudou, envoy), Group::Foreground)?;
     let status = app.wait()?;
@@ -72,7 +72,7 @@ fn show(loudou: &Path, envoy: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// One table, once there is something in it, and how to see more.
+/// Prints one table once it has rows, and how to see more.
 fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
     eventually(FIRST_REFUSALS, "the first refusals", || {
         Ok((envoy.verdicts("refused")? >= ENOUGH_REFUSALS).then_some(()))
@@ -84,7 +84,7 @@ fn print(loudou: &Path, envoy: &Envoy) -> Result<()> {
     println!(
         "In a terminal, `cargo xtask demo` opens the live screen, where limits can be edited."
     );
-    println!("For an Envoy of your own, see envoy/quickstart/README.md.");
+    println!("To use your own Envoy, see envoy/quickstart/README.md.");
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! `cargo xtask docs`: the documents as a site, and the check of their links.
+//! `cargo xtask docs`: builds the documents as a site and checks their links.
 //!
-//! The check reads every Markdown file of the repository and needs nothing else, so `ci` runs it. The site is
-//! built by mdBook, which is installed into the build directory at first use; that takes minutes, so `ci`
-//! does not. It is made of a copy of the pages in `docs/SUMMARY.md` in the folders that they have here, so
-//! that the same links work in both.
+//! The check reads every Markdown file of the repository and needs nothing else, so `ci` runs it. mdBook
+//! builds the site; at first use it is installed into the build directory, which takes minutes, so `ci`
+//! does not build it. The source is a copy of the pages in `docs/SUMMARY.md`, in the same folders as here,
+//! so that the same links work in both.
 
 mod links;
 
@@ -22,7 +22,7 @@ use crate::command::{cargo, run as run_command};
 const SUMMARY: &str = "docs/SUMMARY.md";
 const MDBOOK: &str = "0.5.4";
 
-/// Checks the links, and builds the site unless that is all that is asked for.
+/// Checks the links, and builds the site unless `check_only` is set.
 pub(crate) fn run(check_only: bool) -> Result<()> {
     check()?;
     if check_only { Ok(()) } else { site() }
@@ -54,7 +54,7 @@ fn summary(pages: &[Page]) -> Result<&Page> {
         .with_context(|| format!("no {SUMMARY}"))
 }
 
-/// The documents for users that no reader of the site would find.
+/// The user documents that the site does not list.
 fn unlisted(pages: &[Page]) -> Result<Vec<String>> {
     let listed: BTreeSet<String> = linked(summary(pages)?);
     let is_public = |path: &str| {

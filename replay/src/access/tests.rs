@@ -11,7 +11,7 @@ fn text(value: Option<Cow<'_, [u8]>>) -> Option<String> {
     value.map(|value| String::from_utf8(value.into_owned()).expect("UTF-8"))
 }
 
-/// Time, method, path, source, route, and the headers in question.
+/// Time, method, path, source, route, and the headers called `names`.
 fn seen(mut record: LoggedRequest<'_>, names: &[&str]) -> (u64, Vec<Option<String>>) {
     let mut values = vec![
         text(record.request.method()),
@@ -30,7 +30,7 @@ fn some<const N: usize>(values: [&str; N]) -> Vec<Option<String>> {
 }
 
 #[test]
-fn envoys_default() {
+fn envoys_default_format() {
     let record = envoy(ENVOY.as_bytes()).expect("a line");
     assert_eq!(record.duration, Some(Nanos::from_millis(226)));
     let names = [
@@ -57,7 +57,7 @@ fn envoys_default() {
 }
 
 #[test]
-fn istios() {
+fn istios_format() {
     let record = envoy(ISTIO.as_bytes()).expect("a line");
     assert_eq!(record.duration, Some(Nanos::from_millis(3)));
     let (_, values) = seen(record, &["host", "user-agent", "x-forwarded-for"]);
@@ -74,7 +74,7 @@ fn istios() {
 }
 
 #[test]
-fn what_was_not_there_is_a_dash() {
+fn a_dash_is_a_missing_value() {
     let line = r#"[2016-04-15T20:17:00.310Z] "- - HTTP/1.1" 400 DPE 0 11 0 - "-" "-" "-" "-" "-""#;
     let (_, values) = seen(
         envoy(line.as_bytes()).expect("a line"),
@@ -84,7 +84,7 @@ fn what_was_not_there_is_a_dash() {
 }
 
 #[test]
-fn a_client_may_send_quotes() {
+fn quotes_in_a_user_agent_are_kept() {
     let line = ENVOY.replace("nsq2http", r#"x" "y" "z"#);
     let names = ["user-agent", ":authority", "x-forwarded-for"];
     let (_, values) = seen(envoy(line.as_bytes()).expect("a line"), &names);
@@ -122,7 +122,7 @@ fn escapes_of_nginx() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn malformed_lines_are_reported() {
     for line in [
         "",
         "[",
@@ -131,7 +131,7 @@ fn what_is_wrong_is_said() {
     ] {
         assert!(envoy(line.as_bytes()).is_err(), "{line}");
     }
-    // The TLS handshake that a plain port got.
+    // A TLS handshake on a plain-text port.
     let handshake = r#"1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "\x16\x03\x01" 400 157 "-" "-""#;
     let error = nginx(handshake.as_bytes()).expect_err("no request");
     assert!(error.contains("METHOD PATH PROTOCOL"), "{error}");
@@ -139,7 +139,7 @@ fn what_is_wrong_is_said() {
 
 proptest! {
     #[test]
-    fn no_line_is_too_strange(cuts in prop::collection::vec((0_usize..300, any::<u8>()), 0..6)) {
+    fn arbitrary_lines_never_panic(cuts in prop::collection::vec((0_usize..300, any::<u8>()), 0..6)) {
         for line in [ENVOY, ISTIO, NGINX] {
             let mut line = line.as_bytes().to_vec();
             for (at, byte) in &cuts {

@@ -1,11 +1,12 @@
-//! Collects the document from the structures of a run.
+//! Builds the document from the structures of a run.
 
 use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::rule::Rule;
 
 use super::{
     ChangedKey, ChangesSummary, Compare, RefusedKey, RefusedKeys, Requests, RuleSummary,
-    RunSummary, SideSummary, Slot, StoreSummary, TimelineSummary, Trace, WaitStep, WaitsSummary,
+    RunSummary, SideSummary, StoreSummary, TimelineSummary, Trace, VerdictCounts, WaitStep,
+    WaitsSummary,
 };
 use crate::changes::Changes;
 use crate::format::LogFormat;
@@ -13,11 +14,10 @@ use crate::input::Intake;
 use crate::notes::notes;
 use crate::run::{Run, Side};
 use crate::tally::{RuleCounts, SideTally};
-use crate::timeline::VerdictCounts;
 
-/// How many keys are named.
+/// The maximum number of keys in a list.
 const KEYS: usize = 10;
-/// How many slots of time the document has.
+/// The maximum number of time slots in the document.
 const SLOTS: usize = 64;
 
 impl From<VerdictCounts> for Requests {
@@ -136,15 +136,10 @@ fn refused_keys(side: &Side) -> RefusedKeys {
 
 fn timeline(tally: &SideTally) -> TimelineSummary {
     let (slot_ns, slots) = tally.timeline.slots(SLOTS);
-    let slots = slots.into_iter().map(|counts| Slot {
-        admitted: counts.admitted,
-        held: counts.held,
-        refused: counts.refused,
-    });
     TimelineSummary {
         start_ns: tally.timeline.start().get(),
         slot_ns,
-        slots: slots.collect(),
+        slots,
     }
 }
 
@@ -164,7 +159,7 @@ fn waits(tally: &SideTally) -> WaitsSummary {
 impl ChangesSummary {
     fn new(changes: &Changes) -> Self {
         use Verdict::{Admit, Hold, Refuse};
-        let of = |from, to| changes.turned(from, to);
+        let of = |from, to| changes.count_of(from, to);
         let (admit_hold, admit_refuse) = (of(Admit, Hold), of(Admit, Refuse));
         let (hold_admit, hold_refuse) = (of(Hold, Admit), of(Hold, Refuse));
         let (refuse_admit, refuse_hold) = (of(Refuse, Admit), of(Refuse, Hold));

@@ -40,7 +40,7 @@ pub(super) fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
             "runtime": "envoy.wasm.runtime.v8",
             "code": { "local": { "filename": wasm } },
         },
-        // Not a Struct: Envoy hands that over in protobuf's own encoding, not as JSON.
+        // Not a Struct: Envoy passes that on in protobuf's own encoding, not as JSON.
         "configuration": {
             "@type": format!("{TYPE}google.protobuf.StringValue"),
             "value": configuration.to_string(),
@@ -55,14 +55,14 @@ pub(super) fn limiter(plugin: &Value) -> Value {
     } })
 }
 
-/// The same, delivered through a file of its own.
+/// The same filter, delivered through its own file.
 pub(super) fn discovered_limiter(ecds: &Path) -> Value {
     json!({ "name": LIMITER, "config_discovery": {
         "config_source": watched(ecds), "type_urls": [format!("{HTTP}wasm.v3.Wasm")],
     } })
 }
 
-/// A source of configuration: a file that is read again when it is replaced.
+/// A configuration source: a file that Envoy reads again when it is replaced.
 pub(super) fn watched(file: &Path) -> Value {
     let directory = file.parent().unwrap_or(file);
     json!({
@@ -92,7 +92,7 @@ pub(super) fn listener(
         "@type": format!("{NETWORK}http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": name,
         "access_log": access_log.into_iter().collect::<Vec<_>>(),
-        // HTTP/1.1, or HTTP/2 where a client begins with that.
+        // HTTP/1.1, or HTTP/2 where a client starts with that.
         "codec_type": "AUTO",
         "use_remote_address": true,
         // Room for the 60 KiB header values of the hostile-input tests.

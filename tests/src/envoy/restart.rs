@@ -1,4 +1,4 @@
-//! Stopping Envoy and starting it again where it was.
+//! Stopping Envoy and starting it again on the same ports.
 
 use anyhow::Result;
 
@@ -6,8 +6,8 @@ use super::{Envoy, wasm_of};
 use crate::config::Config;
 
 impl Envoy {
-    /// Stops it, and starts another one with this configuration on the same ports: what a restart is to
-    /// clients.
+    /// Stops it and starts another one with this configuration on the same ports, which clients see as a
+    /// restart.
     pub fn restart(self, config: &Config) -> Result<Self> {
         let ports = [self.data.port(), self.admin.port()];
         self.stop()?;

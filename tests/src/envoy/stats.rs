@@ -1,4 +1,4 @@
-//! What Envoy tells about itself: counters, gauges, the Prometheus page, memory.
+//! Envoy's own statistics: counters, gauges, the Prometheus page, memory.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use super::Envoy;
 use crate::http::{Http, Request};
 use crate::operator::percent;
 
-/// Envoy's memory, in bytes, as its allocator sees it.
+/// Envoy's memory in bytes, as reported by its allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// In use: shared data counts here, and so do the sandboxes' tables.
+    /// In use, including shared data and the sandboxes' tables.
     pub allocated: u64,
     /// Taken from the system.
     pub heap_size: u64,
-    /// Resident in the process, the sandboxes' own memory included.
+    /// Resident in the process, including the sandboxes' own memory.
     pub resident: u64,
 }
 
 impl Envoy {
-    /// The body of an answer of Envoy's own admin interface.
+    /// The body of an answer of Envoy's admin interface.
     pub fn ask(&self, path: &str) -> Result<String> {
         let answer = Http::new(self.envoy_admin_address()).send(&Request::get(path))?;
         ensure!(
@@ -37,13 +37,13 @@ impl Envoy {
     pub fn stats(&self, filter: &str) -> Result<BTreeMap<String, u64>> {
         let text = self.ask(&format!("/stats?filter={}", percent(filter)))?;
         let lines = text.lines().filter_map(|line| line.split_once(": "));
-        // A histogram's value is no number; it has no place here.
+        // A histogram's value is not a number and is left out.
         let numbers =
             lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
         Ok(numbers.collect())
     }
 
-    /// One counter or gauge by its full name; 0 while Envoy has not made it yet.
+    /// One counter or gauge by its full name; 0 until Envoy has created it.
     pub fn counter(&self, name: &str) -> Result<u64> {
         let pattern = format!("^{}$", name.replace('.', r"\."));
         Ok(self.stats(&pattern)?.get(name).copied().unwrap_or(0))
@@ -57,11 +57,11 @@ impl Envoy {
             .sum())
     }
 
-    /// What Envoy counts about sandboxes: equal before and after means that none came, went or died.
+    /// Envoy's statistics of sandboxes: equal before and after means that none was created, ended or died.
     pub fn sandboxes(&self) -> Result<BTreeMap<String, u64>> {
         let mut stats = self.stats(r"^wasm\.|\.wasm\.|vm_reload|vm_failed")?;
         stats.retain(|name, _| !name.contains("cache"));
-        ensure!(!stats.is_empty(), "Envoy tells nothing about sandboxes");
+        ensure!(!stats.is_empty(), "Envoy reports nothing about sandboxes");
         Ok(stats)
     }
 

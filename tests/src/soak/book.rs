@@ -1,5 +1,5 @@
-//! What everybody writes down while a soak runs: keys in use with their requests, rules with what was done
-//! to them, and counts.
+//! The record of a running soak: keys in use with their requests, rules with the actions on them, and
+//! counts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use crate::clock;
 
 /// A second.
 pub const SECOND: u64 = 1_000_000_000;
-/// The actions that a violation tells.
+/// The number of actions in a violation's report.
 const LAST: usize = 8;
-/// The requests that it tells.
+/// The number of requests in a violation's report.
 const LAST_REQUESTS: usize = 16;
 
 /// A key in use.
@@ -25,36 +25,36 @@ const LAST_REQUESTS: usize = 16;
 pub struct Key {
     /// The index of its rule.
     pub rule: usize,
-    /// Its name; no other key of this soak has the same.
+    /// Its name, unique within the soak.
     pub name: String,
-    /// When its place goes to another.
+    /// When its slot goes to another key.
     until: At,
     record: Mutex<Record>,
 }
 
 impl Key {
-    /// What is known about it.
+    /// Its recorded requests and actions.
     pub fn record(&self) -> MutexGuard<'_, Record> {
         lock(&self.record)
     }
 }
 
-/// A promise that was broken, with what one needs to look into it.
+/// A broken promise, with what is needed to investigate it.
 #[derive(Debug, Clone)]
 pub struct Violation {
     /// The rule.
     pub rule: String,
-    /// The key, or what else it is about.
+    /// The key, or another subject.
     pub key: String,
-    /// What was broken.
+    /// The promise.
     pub breach: Breach,
-    /// The last actions that touched the rule and no other key.
+    /// The last actions that affected the rule and no other key.
     pub actions: Vec<Deed>,
     /// The key's last requests.
     pub requests: Vec<Event>,
 }
 
-/// One place for a key of a rule.
+/// One slot for a key of a rule.
 #[derive(Debug)]
 struct Slot {
     key: Mutex<Arc<Key>>,
@@ -63,7 +63,7 @@ struct Slot {
     rests_until: Mutex<At>,
 }
 
-/// Everything that is written down.
+/// The whole record.
 #[derive(Debug)]
 pub struct Book {
     start: Instant,
@@ -77,7 +77,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// A book of these rules with these numbers, which begins now.
+    /// A new record of these rules with these numbers, which begins now.
     pub fn new(rules: Vec<Rule>, numbers: &[Numbers], random: &mut Random) -> Self {
         let timeline = |&numbers: &Numbers| {
             let mut timeline = Timeline::default();
@@ -108,12 +108,12 @@ impl Book {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// What was done to a rule; `None` for one that there is not.
+    /// The actions on a rule; `None` for an unknown one.
     pub fn timeline(&self, rule: usize) -> Option<MutexGuard<'_, Timeline>> {
         self.timelines.get(rule).map(lock)
     }
 
-    /// Writes down what is about to be done to a rule.
+    /// Records an action that is about to be done to a rule.
     pub fn note(&self, rule: usize, at: At, what: &str) {
         if let Some(mut timeline) = self.timeline(rule) {
             timeline.history.push(Deed {
@@ -124,7 +124,7 @@ impl Book {
         }
     }
 
-    /// Writes down what is about to be done to a key.
+    /// Records an action that is about to be done to a key.
     pub fn note_key(&self, key: &Key, at: At, what: String) {
         if let Some(mut timeline) = self.timeline(key.rule) {
             let key = Some(key.name.clone());
@@ -132,12 +132,12 @@ impl Book {
         }
     }
 
-    /// Writes down what is about to be done to all rules.
+    /// Records an action that is about to be done to all rules.
     pub fn note_all(&self, at: At, what: &str) {
         (0..self.rules.len()).for_each(|rule| self.note(rule, at, what));
     }
 
-    /// The key in a slot, whether it rests or not.
+    /// The key in a slot, also while it rests.
     pub fn key(&self, rule: usize, slot: usize) -> Option<Arc<Key>> {
         let slot = self.slots.get(rule)?.get(slot)?;
         Some(Arc::clone(&lock(&slot.key)))
@@ -155,18 +155,18 @@ impl Book {
         key.filter(|_| !rests.load(Ordering::Relaxed))
     }
 
-    /// Whether the requests of a rule are to be held, by [`holders`](super::holders).
+    /// Whether the requests of a rule are to stay in flight, by [`holders`](super::holders).
     pub fn is_held(&self, rule: usize) -> bool {
         let rule = self.rules.get(rule);
         rule.is_some_and(|rule| rule.kind == Kind::Concurrency)
     }
 
-    /// Counts something.
+    /// Adds to a count.
     pub fn count(&self, what: &'static str, times: u64) {
         *lock(&self.counts).entry(what).or_default() += times;
     }
 
-    /// How often something was counted.
+    /// The value of a count.
     pub fn counted(&self, what: &str) -> u64 {
         lock(&self.counts).get(what).copied().unwrap_or(0)
     }
@@ -176,7 +176,7 @@ impl Book {
         lock(&self.counts).clone()
     }
 
-    /// Writes a request down, and counts it; its place among those of the key.
+    /// Records and counts a request; returns its index among those of the key.
     pub fn event(&self, key: &Key, event: Event) -> usize {
         let mut record = key.record();
         let index = record.events.len();
@@ -191,7 +191,7 @@ impl Book {
         index
     }
 
-    /// Gives places to new keys, lets some rest, and checks those that nobody uses any more.
+    /// Gives slots to new keys, lets some keys rest, and checks those that are no longer used.
     pub fn turn(&self, random: &mut Random) {
         let now = self.now();
         for (rule, slots) in self.slots.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Book {
         self.check(|key| Arc::strong_count(key) == 1);
     }
 
-    /// Checks all keys that are left. Nobody may use them any more.
+    /// Checks all remaining keys, which must no longer be used.
     pub fn finish(&self) {
         for slot in self.slots.iter().flatten() {
             lock(&self.retired).push(Arc::clone(&lock(&slot.key)));
@@ -230,7 +230,7 @@ impl Book {
             let (Some(rule), Some(timeline)) = (self.rules.get(key.rule), timeline) else {
                 continue;
             };
-            // A copy: whoever does something to the rule need not wait.
+            // A copy, so that actions on the rule need not wait.
             let copy = timeline.clone();
             drop(timeline);
             for breach in check(rule, &copy, &record) {
@@ -246,12 +246,12 @@ impl Book {
         }
     }
 
-    /// Writes a violation down.
+    /// Records a violation.
     pub fn violated(&self, violation: Violation) {
         lock(&self.violations).push(violation);
     }
 
-    /// Writes down a violation that is about no single key.
+    /// Records a violation that concerns no single key.
     pub fn broke(&self, rule: &str, promise: Promise, what: String) {
         let at = self.now();
         let index = self.rules.iter().position(|own| own.name == rule);

@@ -13,11 +13,11 @@ use super::rules::KEY;
 use super::timeline::At;
 use crate::http::{Http, Request};
 
-/// Connections of a thread that stay open for as long as Envoy lets them, across listeners that drain.
+/// Connections of a thread that stay open as long as Envoy allows, across listeners that drain.
 const KEPT: usize = 6;
-/// Connections of a thread that are opened anew all the time.
+/// Connections of a thread that are reopened all the time.
 const FRESH: usize = 2;
-/// One in so many requests of a kept connection is its last.
+/// A kept connection's request is its last with a probability of one in this many.
 const LAST: u64 = 400;
 
 struct Connection {
@@ -44,7 +44,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
         let Some(key) = key.filter(|_| !book.is_held(rule)) else {
             continue;
         };
-        // Sometimes all that a key may have is taken in one go, over all connections in turn.
+        // Sometimes everything that a key may have is taken at once, over all connections in turn.
         let times = if random.percent(4) { 30 } else { 1 };
         for _ in 0..times {
             let is_kept = random.percent(70);

@@ -1,4 +1,4 @@
-//! Carries the plan out, and writes down between which instants each change came into force.
+//! Carries the plan out, and records the instants between which each change came into force.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::operator::Operator;
 mod keys;
 
 /// A sandbox is reloaded within a second or two, and a configuration is in force at the next tick of a
-/// worker; the rest is for a busy machine.
+/// worker; the rest is a margin for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MS: u64 = 1_000_000;
-/// What a filter built for tests dies of.
+/// The header that makes a filter built for tests die.
 const TRAP: &str = "x-loudou-trap";
-/// What a violation names that is about no rule under test.
+/// The subject of a violation that concerns no rule under test.
 const ALL: &str = "all rules";
 
-/// The operator and what he has done so far.
+/// The operator, with the actions so far.
 #[derive(Debug)]
 pub struct Driver<'a> {
     book: &'a Book,
@@ -37,9 +37,9 @@ pub struct Driver<'a> {
     ops: Operator,
     variants: &'a [Vec<Numbers>],
     base: &'a Config,
-    /// The configuration that was pushed last.
+    /// The last pushed configuration.
     current: usize,
-    /// Rules of which it is not known whether the last configuration is in force.
+    /// Rules for which it is unknown whether the last configuration is in force.
     doubtful: Vec<bool>,
     floods: Sender<u64>,
 }
@@ -53,8 +53,8 @@ pub fn configuration(rules: &[Rule], numbers: &[Numbers]) -> Value {
 }
 
 impl<'a> Driver<'a> {
-    /// One who changes things in this Envoy, which runs the first of the variants on top of `base`.
-    /// Floods are left to whoever listens.
+    /// A driver of this Envoy, which runs the first of the variants on top of `base`. The receiver of
+    /// `floods` sends the floods.
     pub fn new(
         book: &'a Book,
         envoy: &'a Envoy,
@@ -74,7 +74,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Does what the plan says until `stop` is closed.
+    /// Carries out the plan until `stop` is closed.
     pub fn run(&mut self, plan: Plan, stop: &Receiver<()>) -> Result<()> {
         for (wait, action) in plan {
             let wait = Duration::from_millis(wait);
@@ -83,7 +83,7 @@ impl<'a> Driver<'a> {
             }
             self.act(action).with_context(|| format!("{action:?}"))?;
         }
-        // A plan without actions has an end; nobody sends anything, so this waits for the other's.
+        // A plan without actions ends; nothing is ever sent, so this waits for the other end.
         while stop.recv().is_ok() {}
         Ok(())
     }
@@ -117,12 +117,14 @@ impl<'a> Driver<'a> {
             Action::Flood { keys } => {
                 self.book.note_all(self.book.now(), "a flood");
                 self.book.count("floods", 1);
-                self.floods.send(keys).context("nobody floods")
+                self.floods
+                    .send(keys)
+                    .context("nothing receives the floods")
             }
         }
     }
 
-    /// The answer of the admin API, asked again while its sandbox is dead.
+    /// The answer of the admin API; the call is repeated while its sandbox is dead.
     fn call(&mut self, request: &Request) -> Result<Response> {
         eventually(PATIENCE, "the admin API to answer", || {
             let answer = self.ops.send(request.clone())?;
@@ -130,7 +132,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Whether a change was taken up. One that is declined for a reason is none; anything else is wrong.
+    /// Whether a change was adopted. A change may be declined for a reason; any other failure is an error.
     fn taken(&self, rule: usize, answer: &Response) -> bool {
         match answer.status {
             200 => return true,
@@ -187,7 +189,7 @@ impl<'a> Driver<'a> {
         }
         let numbers = self.variants.get(variant).context("a variant")?;
         let update = self.push(configuration(&book.rules, numbers), way)?;
-        ensure!(update == Update::Accepted, "Envoy refuses an update");
+        ensure!(update == Update::Accepted, "Envoy rejects an update");
         self.current = variant;
         let shown = self.in_force(variant)?;
         let answered = book.now();
@@ -215,8 +217,8 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// A configuration is in force that changed a rule. One that is loaded retires what was edited; one that
-    /// was rolled back to keeps it, and which of the two it was is Envoy's affair: what is shown holds.
+    /// Records a configuration in force that changed a rule. Loading it retires the edits; rolling back to
+    /// it keeps them. Envoy decides which of the two it is, so the shown state counts.
     fn settle(&self, rule: usize, shown: &Value, (sent, answered): (At, At)) {
         let (Some(own), Some(mut timeline)) = (self.book.rules.get(rule), self.book.timeline(rule))
         else {
@@ -227,7 +229,7 @@ impl<'a> Driver<'a> {
         match edit.map(|edit| edit.get("expires_at_ns")) {
             None => timeline.settle(sent, answered),
             Some(None) => timeline.withdraw(sent, answered),
-            // It may end at any time, and then this configuration's numbers are in force.
+            // The edit may end at any time, and then this configuration's numbers are in force.
             Some(Some(_)) => {}
         }
         drop(timeline);
@@ -241,7 +243,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits until the admin API shows a configuration; its answer, if it did.
+    /// Waits until the admin API shows a configuration; returns its answer, if it did.
     fn in_force(&mut self, variant: usize) -> Result<Option<Value>> {
         let shown = eventually(PATIENCE, "the configuration to be in force", || {
             let answer = self.ops.send(Request::get("/v1/rules"))?;
@@ -347,7 +349,7 @@ impl<'a> Driver<'a> {
         let request = Request::new("DELETE", &path).header("if-match", "*");
         let answer = self.call(&request)?;
         let answered = book.now();
-        // There was none.
+        // There was no edit.
         let taken = answer.status == 404 || self.taken(rule, &answer);
         if let Some(mut timeline) = book.timeline(rule) {
             if taken {
@@ -372,19 +374,19 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What an answer shows of a rule.
+/// The state of a rule in an answer.
 fn view<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
     let mut views = answer.pointer("/rules")?.as_array()?.iter();
     views.find(|view| view.get("name").is_some_and(|own| own == name))
 }
 
-/// The capacity of a limit; where it has none, the amount of its rate is what [`Rule::limits`] made of it.
+/// The capacity of a limit; without one, the amount of its rate, as [`Rule::limits`] set it.
 fn capacity(limit: &Value) -> Option<u64> {
     let amount = || limit.get("rate")?.as_str()?.split('/').next()?.parse().ok();
     limit.get("capacity").map_or_else(amount, Value::as_u64)
 }
 
-/// When something that lasts so many milliseconds ends at the earliest, and at the latest.
+/// The earliest and the latest end of a change that lasts `lasts` milliseconds.
 const fn ends_between(sent: At, answered: At, lasts: u64) -> (At, At) {
     let lasts = lasts.saturating_mul(MS);
     let latest = answered.saturating_add(lasts).saturating_add(MARGIN);

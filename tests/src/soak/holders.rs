@@ -1,6 +1,6 @@
 //! Requests that stay in flight for a while, for the rules with `concurrency`.
 //!
-//! The upstream sends half an answer and waits until the client leaves. The connections are opened long
+//! The upstream sends half an answer and waits until the client leaves. Connections are opened long
 //! before they are used, so that many of them belong to listeners that drain.
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::http::{Request, open};
 use crate::upstream::AS;
 use crate::wire::Wire;
 
-/// Connections that are open and not used yet.
+/// Open connections that are not used yet.
 const SPARE: usize = 40;
 /// Requests of one thread that are in flight.
 const MOST: usize = 60;
@@ -34,12 +34,12 @@ struct Spare {
 struct Held {
     _wire: Wire,
     key: Arc<Key>,
-    /// Its place among those of the key.
+    /// Its index among those of the key.
     index: usize,
     until: At,
 }
 
-/// Holds requests until `stop` is closed.
+/// Keeps requests in flight until `stop` is closed.
 pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver<()>) {
     let rules: Vec<usize> = (0..book.rules.len())
         .filter(|rule| book.is_held(*rule))
@@ -65,7 +65,7 @@ pub fn run(book: &Book, address: SocketAddr, mut random: Random, stop: &Receiver
         let (Some(key), true) = (key, held.len() < MOST && !spare.is_empty()) else {
             continue;
         };
-        // Sometimes more than there are places.
+        // Sometimes more than the rule allows.
         let times = if random.percent(10) { 10 } else { 1 };
         for _ in 0..times.min(spare.len()) {
             let next = spare.swap_remove(random.below(spare.len()));
@@ -81,7 +81,7 @@ fn hold(book: &Book, spare: Spare, key: &Arc<Key>, lasts: u64) -> Option<Held> {
     let request = Request::get(&format!("/{rule}")).header(KEY, &key.name);
     let sent = book.now();
     drop(wire.send(&request.header(AS, "hold").encode()));
-    // The head of the answer only: the rest never comes.
+    // The head of the answer only: the rest never arrives.
     let head = wire.receive(true).ok().flatten();
     let answered = book.now();
     let status = head.and_then(|head| head.start_line.split(' ').nth(1)?.parse::<u16>().ok());
@@ -106,7 +106,7 @@ fn hold(book: &Book, spare: Spare, key: &Arc<Key>, lasts: u64) -> Option<Held> {
     })
 }
 
-/// Writes down that a client is about to leave; it does when this is dropped.
+/// Records on drop that a client is about to leave.
 fn leave(book: &Book, held: &Held) {
     let now = book.now();
     if let Some(event) = held.key.record().events.get_mut(held.index) {

@@ -1,23 +1,23 @@
-//! Whether Envoy's memory stays flat.
+//! The check that Envoy's memory stays flat.
 
 use crate::envoy::Memory;
 
 const MIB: u64 = 1 << 20;
-/// What may be added between the sixth of the time after the warm-up and the last one. Every listener that
-/// drains keeps its filter chain, and no soak is long enough to see their number settle.
+/// The allowed growth between the sixth of the time after the warm-up and the last sixth. Every listener
+/// that drains keeps its filter chain, and no soak is long enough to see their number settle.
 const ALLOWED: u64 = 48 * MIB;
 
-/// Samples of Envoy's memory at equal distances.
+/// Samples of Envoy's memory at equal intervals.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<Memory>);
 
 impl Samples {
-    /// Adds one.
+    /// Adds a sample.
     pub fn add(&mut self, memory: Memory) {
         self.0.push(memory);
     }
 
-    /// The median resident set in so many of the sixths of the time, in bytes.
+    /// The median resident set in the `sixth`-th sixth of the time (from 0), in bytes.
     fn median(&self, sixth: usize) -> u64 {
         let length = self.0.len();
         let (from, until) = (length * sixth / 6, length * (sixth + 1) / 6);
@@ -27,8 +27,8 @@ impl Samples {
         sizes.get(sizes.len() / 2).copied().unwrap_or(0)
     }
 
-    /// How it went, in words.
-    pub fn told(&self) -> String {
+    /// The course of the memory, as text.
+    pub fn summary(&self) -> String {
         let sixths: Vec<String> = (0..6).map(|n| (self.median(n) / MIB).to_string()).collect();
         format!(
             "{} MiB (medians of six parts; the last at most {} MiB above the third)",
@@ -37,10 +37,10 @@ impl Samples {
         )
     }
 
-    /// What is wrong, if it grew after the warm-up, which is the first third.
+    /// An error text if it grew after the warm-up, which is the first third.
     pub fn growth(&self) -> Option<String> {
         let (warm, last) = (self.median(2), self.median(5));
-        (last > warm + ALLOWED).then(|| format!("the resident set grew: {}", self.told()))
+        (last > warm + ALLOWED).then(|| format!("the resident set grew: {}", self.summary()))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The model: what a key may get at most and has to get at least, from outside of Envoy.
+//! The model: the maximum and minimum that a key can get, seen from outside of Envoy.
 //!
-//! It knows of each request when it was sent, when it was answered, and what the answer was, and of each
-//! change the same. Wherever time leaves two possibilities it takes the one in the limiter's favour, so
-//! a machine that stalls cannot make it cry wolf. All of it is in whole numbers.
+//! For each request and each change it knows when it was sent, when it was answered, and the answer.
+//! Where the timing leaves two possibilities it takes the one in the limiter's favour, so a machine that
+//! stalls causes no false alarm. It calculates in whole numbers.
 
 mod bound;
 mod flight;
@@ -15,19 +15,19 @@ use super::timeline::{At, Gives, KeySpan, Segment, State, Timeline, segments};
 /// One part or unit; the fractions of it are counted.
 const ONE: u128 = 1_000_000_000_000_000_000;
 
-/// Less than any limiter can tell from nothing, and more than the divisions here are rounded by.
+/// Less than any limiter can distinguish from 0, and more than the rounding error of the divisions here.
 const NOTHING: u128 = ONE / 1_000_000_000;
-/// What an exact level may be rounded up by when it is carried over, in parts.
+/// The maximum rounding up of an exact level when it is carried over, in parts.
 const DROP: u128 = ONE / 1_000_000;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was let through.
+    /// It was admitted.
     Admitted,
     /// 429.
     Refused,
-    /// Nobody knows whether it took something: its sandbox died.
+    /// Unknown, whether or not it took anything: its sandbox died.
     Unknown,
 }
 
@@ -38,15 +38,15 @@ pub struct Event {
     pub sent: At,
     /// When it was answered.
     pub answered: At,
-    /// How.
+    /// Its outcome.
     pub outcome: Outcome,
     /// When its connection was opened.
     pub opened: At,
-    /// Until when it was certainly in flight after it was admitted: when its client was about to leave.
+    /// Until when it was certainly in flight once admitted: when its client was about to leave.
     pub held_until: Option<At>,
 }
 
-/// Everything about a key.
+/// All records of a key.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
     /// Its requests.
@@ -57,20 +57,20 @@ pub struct Record {
     pub resets: Vec<(At, At)>,
 }
 
-/// Which promise was broken.
+/// A kind of broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
-    /// More than the largest numbers in force allow.
+    /// More admitted than the largest numbers in force allow.
     AtMost,
-    /// Less than a key that has used that little has to get.
+    /// Less admitted than a key with so little use must get.
     AtLeast,
-    /// A banned key got in.
+    /// A banned key was admitted.
     Banned,
     /// An unlimited key was refused.
     Unlimited,
     /// A change is not in force, or was refused without a reason.
     Change,
-    /// The store lost or gave up something, so that the model's bounds would not hold.
+    /// The store lost or gave up something, so that the model's bounds do not apply.
     Store,
     /// Envoy's memory grew.
     Memory,
@@ -83,11 +83,11 @@ pub struct Breach {
     pub promise: Promise,
     /// When.
     pub at: At,
-    /// What was admitted, and the bound.
+    /// The admitted amount, and the bound.
     pub what: String,
 }
 
-/// Compares what a key got with what it may and has to get; the first breach of each promise.
+/// Compares what a key got with its bounds; returns the first breach of each promise.
 pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
     let mut events = record.events.clone();
     events.sort_unstable_by_key(|event| (event.answered, event.sent));
@@ -103,7 +103,7 @@ pub fn check(rule: &Rule, timeline: &Timeline, record: &Record) -> Vec<Breach> {
         last.answered,
     );
     let states = || segments.iter().flat_map(|segment| &segment.states);
-    // A ban makes a bucket before there are requests.
+    // A ban creates a bucket before the first request.
     let is_new = !record.spans.iter().any(|own| own.is_ban);
     let fewest = states().map(|state| state.most).min().filter(|_| is_new);
     let case = Case {
@@ -140,17 +140,17 @@ struct Case<'a> {
     events: &'a [Event],
     /// When the first request was sent.
     first: At,
-    /// Parts that a new bucket of a limiter with a debt does not have, at least; 0 where the bucket may be
-    /// older than the first request.
+    /// The minimum number of parts that a new bucket of a limiter with a debt lacks; 0 where the bucket may
+    /// be older than the first request.
     starts_with: u64,
     /// The earliest end of a window that begins with the first request.
     first_window_until: At,
-    /// How long a key has to be left alone until nothing of what it used is left, by the slowest numbers.
+    /// How long a key must be idle until nothing of its use is left, at the slowest numbers.
     rest: u64,
 }
 
 impl Case<'_> {
-    /// What is banned or unlimited is that from the answer to the earliest end.
+    /// A ban or an unlimited override counts from its answer to its earliest end.
     fn words(&self) -> Option<Breach> {
         self.events.iter().find_map(|event| {
             let all = |gives: Gives| {
@@ -177,7 +177,7 @@ impl Case<'_> {
         spans.any(|own| own.gives == gives && own.touches(event.sent, event.answered))
     }
 
-    /// In every interval: the largest capacity in it, what time gives, and one capacity for each reset.
+    /// In every interval: the largest capacity in it, the refill over time, and one capacity for each reset.
     fn at_most(&self) -> Option<Breach> {
         let counts = |event: &&Event| {
             event.outcome == Outcome::Admitted && !self.maybe(Gives::Unlimited, event)
@@ -227,7 +227,7 @@ impl Case<'_> {
     /// The most units between two instants, in fractions of [`ONE`].
     fn most(&self, from: At, until: At, bound: &Bound) -> u128 {
         let base = u128::from(bound.base);
-        // What pays later takes a unit more than there is; a unit may be larger at one time than at another.
+        // A limiter that pays later takes a unit more than there is; a unit's size may vary over time.
         let unit = (base * ONE).div_ceil(bound.least_base.into());
         let last = if self.kind.pays_later() { unit } else { 0 };
         let most = match self.kind {
@@ -249,10 +249,10 @@ impl Case<'_> {
             | Kind::LeakyQueue
             | Kind::SmoothBursty
             | Kind::SmoothWarmup => base * bound.gave,
-            // What is in flight is counted elsewhere.
+            // Requests in flight are counted elsewhere.
             Kind::Concurrency => 0,
             Kind::SlidingLog => full * whole(bound.shortest),
-            // An entry counts for nine of the ten slots at least.
+            // An entry counts for at least nine of the ten slots.
             Kind::SlidingWindow => full * whole(bound.shortest / 10 * 9),
             // The first window begins with the first request.
             Kind::FixedWindow if until < self.first_window_until => 0,
@@ -261,7 +261,7 @@ impl Case<'_> {
         full + by_time + by_resets
     }
 
-    /// A key that has used little enough, or was left alone for long enough, is admitted.
+    /// A key with little enough use, or idle for long enough, is admitted.
     fn at_least(&self) -> Option<Breach> {
         self.events.iter().find_map(|event| {
             let is_in_doubt = event.outcome != Outcome::Refused || self.maybe(Gives::Banned, event);
@@ -297,7 +297,7 @@ impl Case<'_> {
         segments.flat_map(|segment| &segment.states)
     }
 
-    /// What may have been taken and not have come back when `of` was decided.
+    /// The maximum that was taken and not returned when `of` was decided.
     fn taken_before(&self, of: &Event) -> Taken {
         let may_take = |event: &&Event| {
             event.outcome != Outcome::Refused && event.sent <= of.answered && *event != of
@@ -327,13 +327,13 @@ impl Case<'_> {
         }
     }
 
-    /// The most parts that a unit can be between two instants.
+    /// The maximum number of parts in a unit between two instants.
     fn part_of_a_unit(&self, from: At, until: At) -> u128 {
         let least = self.states(from, until).map(|state| state.base).min();
         ONE.div_ceil(least.unwrap_or(1).max(1).into())
     }
 
-    /// What rounding may have added with each change of the numbers: up to a unit where levels are counts.
+    /// The maximum that rounding adds with each change of the numbers: a unit where levels are counts.
     fn changes(&self, from: At, of: &Event) -> u128 {
         let begun = |segment: &&Segment| segment.from > from && segment.from <= of.answered;
         let changes = self.segments.iter().filter(begun);
@@ -348,8 +348,8 @@ impl Case<'_> {
             .sum()
     }
 
-    /// Whether nothing of what was taken until `from` can be left at `until`. A counter whose window becomes
-    /// another one counts what is left in that one.
+    /// Whether nothing that was taken until `from` can remain at `until`. A counter whose window changes
+    /// counts the remainder in the new one.
     fn is_empty_again(&self, from: At, until: At) -> bool {
         let begun = |segment: &&Segment| segment.from > from && segment.from <= until;
         let changes = match self.kind {

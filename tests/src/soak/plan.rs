@@ -1,67 +1,67 @@
-//! What is done to the limiter while the load runs: a function of the seed and of nothing else. When it
-//! is done depends on the machine.
+//! The actions on the limiter during the load: a function of the seed alone. Their instants depend on
+//! the machine.
 
 use super::random::Random;
 use super::rules::{Family, Numbers, Rule};
 
-/// The configurations among which updates choose.
+/// The configurations that updates choose from.
 pub const VARIANTS: usize = 4;
 /// The keys of a rule that are in use at a time.
 pub const SLOTS: usize = 3;
 
-/// How a configuration gets to Envoy.
+/// The way in which a configuration gets to Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// A new listener with the filter in it.
     Listener,
-    /// A new listener whose filter is delivered by itself, at the same time.
+    /// A new listener and, at the same time, its separately delivered filter.
     Both,
-    /// A new filter for the listener as it is.
+    /// A new filter for the existing listener.
     Extension,
 }
 
-/// What a key is to get for a while.
+/// The temporary numbers of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// So many times the rule's numbers.
+    /// A multiple of the rule's numbers.
     Scale(u64),
-    /// Numbers of its own.
+    /// Its own numbers.
     Own(Numbers),
-    /// Everything.
+    /// Unlimited.
     Unlimited,
-    /// Nothing.
+    /// Banned.
     Banned,
 }
 
-/// One thing to do. Rules and slots are indices; durations are in milliseconds.
+/// One action. Rules and slots are indices; durations are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Another configuration, by its index; a rollback goes back to the one before.
+    /// Another configuration, by its index; a rollback returns to the previous one.
     Update {
-        /// Which.
+        /// The configuration.
         variant: usize,
-        /// How.
+        /// The way.
         way: Way,
-        /// Whether it is the one before.
+        /// Whether it is the previous one.
         rollback: bool,
     },
-    /// A configuration that has to be refused.
+    /// A configuration that Envoy has to reject.
     BadUpdate {
-        /// How.
+        /// The way.
         way: Way,
     },
     /// An edit of a rule's limits.
     Edit {
         /// The rule.
         rule: usize,
-        /// Its limits from now on.
+        /// Its new limits.
         numbers: Numbers,
         /// Whether all buckets start anew, instead of the carry of the rule's family.
         reset: bool,
-        /// How long, if it ends by itself.
+        /// The duration, if it ends by itself.
         lasts: Option<u64>,
     },
-    /// Back to the configuration.
+    /// Drops the edit of a rule.
     DropEdit {
         /// The rule.
         rule: usize,
@@ -72,12 +72,12 @@ pub enum Action {
         rule: usize,
         /// The slot.
         slot: usize,
-        /// What the key gets.
+        /// The key's numbers.
         special: Special,
-        /// How long.
+        /// The duration.
         lasts: u64,
     },
-    /// An end of that before its time.
+    /// Ends that override early.
     DropOverride {
         /// The rule.
         rule: usize,
@@ -90,31 +90,31 @@ pub enum Action {
         rule: usize,
         /// The slot.
         slot: usize,
-        /// How long.
+        /// The duration.
         lasts: u64,
     },
-    /// An end of that before its time.
+    /// Ends that ban early.
     Unban {
         /// The rule.
         rule: usize,
         /// The slot.
         slot: usize,
     },
-    /// The bucket of the key in a slot is forgotten.
+    /// Resets the bucket of the key in a slot.
     Reset {
         /// The rule.
         rule: usize,
         /// The slot.
         slot: usize,
     },
-    /// So many sandboxes are asked to die.
+    /// Crashes of sandboxes.
     Crash {
-        /// How many requests ask for it, each on a connection of its own.
+        /// The number of requests that cause one, each on its own connection.
         requests: u64,
     },
-    /// So many made-up keys.
+    /// A flood of made-up keys.
     Flood {
-        /// How many.
+        /// The number of keys.
         keys: u64,
     },
 }
@@ -125,14 +125,14 @@ pub struct Plan {
     random: Random,
     rules: Vec<Rule>,
     round: Vec<Word>,
-    /// Indices into [`ROUND`] of what is not done.
+    /// Indices into [`ROUND`] of the actions left out.
     without: Vec<bool>,
     variant: usize,
     before: usize,
     extension: bool,
 }
 
-/// What an action is about, before its details are drawn.
+/// The kind of an action, before its details are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Update,
@@ -149,7 +149,7 @@ enum Word {
     Flood,
 }
 
-/// The names by which a plan leaves actions out.
+/// The names of actions for leaving them out.
 pub const WORDS: [&str; 12] = [
     "update",
     "rollback",
@@ -165,7 +165,7 @@ pub const WORDS: [&str; 12] = [
     "flood",
 ];
 
-/// In the order of [`WORDS`]. In each round everything is done, in random order: also a short soak has seen all of it.
+/// In the order of [`WORDS`]. Each round contains everything in random order, so a short soak covers it all.
 const ROUND: [(Word, usize); 12] = [
     (Word::Update, 3),
     (Word::Rollback, 2),
@@ -182,7 +182,7 @@ const ROUND: [(Word, usize); 12] = [
 ];
 
 impl Plan {
-    /// The plan of a seed for these rules, without the actions of these names ([`WORDS`]).
+    /// The plan of a seed for these rules, without the actions named in `without` ([`WORDS`]).
     pub fn new(seed: u64, rules: Vec<Rule>, without: &[String]) -> Self {
         let is_left_out = |word: &str| without.iter().any(|name| name == word);
         Self {

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed. Different streams of one seed have nothing in common.
+    /// The numbers of this seed. Different streams of one seed are unrelated.
     pub const fn new(seed: u64, stream: u64) -> Self {
         Self(seed.wrapping_add(stream.wrapping_mul(0xd1b5_4a32_d192_ed03)))
     }
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of `least..=most`.
+    /// A number in `least..=most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         let span = most.saturating_sub(least).saturating_add(1);
         least + self.next().checked_rem(span).unwrap_or(0)
@@ -32,7 +32,7 @@ impl Random {
         usize::try_from(index).unwrap_or(0)
     }
 
-    /// True in so many of a hundred cases.
+    /// True with this probability in percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.between(0, 99) < share
     }

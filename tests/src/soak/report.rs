@@ -1,4 +1,4 @@
-//! What a soak says: a line now and then, and a table in the end.
+//! The output of a soak: a progress line at times, and a table at the end.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::memory::Samples;
 use super::model::{Event, Outcome};
 use super::timeline::At;
 
-/// A line about how it goes.
+/// A progress line.
 pub fn progress(book: &Book, now: At) -> String {
     let counted = |what| book.counted(what);
     let updates = counted("updates by listener")
@@ -24,12 +24,12 @@ pub fn progress(book: &Book, now: At) -> String {
     )
 }
 
-/// What was done, the first violation of each kind in full, and how many there are of each.
+/// The actions done, the first violation of each kind in full, and the number of each kind.
 pub fn table(book: &Book, samples: &Samples, seed: u64, say: &mut dyn FnMut(&str)) {
     for (what, count) in book.counts() {
         say(&format!("{count:>9}  {what}"));
     }
-    say(&format!("   memory  {}", samples.told()));
+    say(&format!("   memory  {}", samples.summary()));
     let violations = book.violations();
     let mut kinds = BTreeMap::<_, Vec<&Violation>>::new();
     for violation in &violations {
@@ -62,11 +62,11 @@ fn tell(violation: &Violation, seed: u64, say: &mut dyn FnMut(&str)) {
     say(&format!(
         "VIOLATION of {:?}: seed {seed}, at {}, rule {rule}, key {key}: {}",
         breach.promise,
-        told(breach.at),
+        seconds(breach.at),
         breach.what
     ));
     for deed in actions {
-        say(&format!("    {}  {}", told(deed.at), deed.what));
+        say(&format!("    {}  {}", seconds(deed.at), deed.what));
     }
     let requests: Vec<String> = requests.iter().map(request).collect();
     if !requests.is_empty() {
@@ -74,17 +74,17 @@ fn tell(violation: &Violation, seed: u64, say: &mut dyn FnMut(&str)) {
     }
 }
 
-/// When it was answered and how, and since when its connection is open.
+/// The answer's time and outcome, and since when its connection is open.
 fn request(event: &Event) -> String {
     let outcome = match event.outcome {
         Outcome::Admitted => "admitted",
         Outcome::Refused => "refused",
         Outcome::Unknown => "unknown",
     };
-    let (answered, opened) = (told(event.answered), told(event.opened));
+    let (answered, opened) = (seconds(event.answered), seconds(event.opened));
     format!("{answered} {outcome} (connection of {opened})")
 }
 
-fn told(at: At) -> String {
+fn seconds(at: At) -> String {
     format!("{}.{:03} s", at / SECOND, at % SECOND / 1_000_000)
 }

@@ -1,8 +1,8 @@
 //! The rules under test, and the numbers that they may have.
 //!
-//! A rule's numbers change either by carrying shares (configurations, edits with `proportional`) or by
-//! carrying units (edits with `keep`), never by both in turn: a capacity that is raised in units and
-//! lowered in shares gives something each time, as asked for, and then no bound would hold.
+//! A rule's numbers change either by carrying fractions (configurations, edits with `proportional`) or by
+//! carrying units (edits with `keep`), never by both: a capacity that is raised in units and lowered in
+//! fractions adds something each time, by design, and then no bound would apply.
 
 use serde_json::{Value, json};
 
@@ -22,22 +22,22 @@ pub enum Kind {
     FixedWindow,
     /// `sliding_log`
     SlidingLog,
-    /// `sliding_window` with ten slots, each of which may take all of the capacity
+    /// `sliding_window` with ten slots, each of which may take the whole capacity
     SlidingWindow,
     /// `sliding_counter`
     SlidingCounter,
-    /// `leaky_queue` of which nobody waits
+    /// `leaky_queue` in which no request waits
     LeakyQueue,
     /// `smooth_bursty` without waiting
     SmoothBursty,
     /// `smooth_warmup` without waiting
     SmoothWarmup,
-    /// `concurrency`, whose lease is what refills it
+    /// `concurrency`, which refills by its lease
     Concurrency,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::Funnel,
         Self::TokenBucket,
@@ -67,8 +67,8 @@ impl Kind {
         }
     }
 
-    /// Whether a request passes as soon as what came before is paid for, so that the last one may take more
-    /// than there is.
+    /// Whether a request passes as soon as everything before it is paid for, so that the last one may
+    /// exceed the capacity.
     pub const fn pays_later(self) -> bool {
         matches!(
             self,
@@ -76,7 +76,7 @@ impl Kind {
         )
     }
 
-    /// Whether the level is a whole number of units, so that a share of it is rounded.
+    /// Whether the level is a whole number of units, so that a fraction of it is rounded.
     pub const fn rounds(self) -> bool {
         matches!(
             self,
@@ -85,10 +85,10 @@ impl Kind {
     }
 }
 
-/// How what a key has used is carried over when the numbers of its rule change.
+/// The way in which a key's use is carried over when the numbers of its rule change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// As a share: by configurations and edits.
+    /// As a fraction: by configurations and edits.
     Share,
     /// In units: by edits only; every configuration has the same numbers.
     Units,
@@ -104,8 +104,8 @@ impl Family {
     }
 }
 
-/// The numbers of a limit: a capacity, and the nanoseconds in which all of it comes back (for windows,
-/// their length).
+/// The numbers of a limit: a capacity, and the nanoseconds in which all of it is refilled (the length
+/// of windows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
     /// In cost units.
@@ -121,10 +121,10 @@ pub struct Rule {
     pub name: String,
     /// The algorithm of its only limit.
     pub kind: Kind,
-    /// How its numbers change.
+    /// The way in which its numbers change.
     pub family: Family,
-    /// Whether so little comes back in the life of a key that its count is all but exact. The others come
-    /// back within seconds: their keys show that nobody is locked out.
+    /// Whether it refills so little in the life of a key that its count is almost exact. The other rules
+    /// refill within seconds: their keys show that no client is locked out.
     pub slow: bool,
 }
 
@@ -149,7 +149,7 @@ impl Rule {
         rules
     }
 
-    /// How its levels are carried over whatever an edit says: places that are taken are no share.
+    /// The way in which its levels are carried over, whatever an edit requests: taken slots are no fraction.
     pub fn levels(&self) -> Family {
         match self.kind {
             Kind::Concurrency => Family::Units,
@@ -184,7 +184,7 @@ impl Rule {
             Kind::SlidingWindow => {
                 json!({ "capacity": capacity, "window": time, "slot_capacity": capacity })
             }
-            // More than any capacity here, scaled ones too.
+            // More than any capacity here, including scaled ones.
             Kind::LeakyQueue => json!({ "capacity": capacity, "rate": rate, "immediate": 1_000 }),
             Kind::SmoothBursty => {
                 let seconds = format!("{}.{:03}", ms / 1_000, ms % 1_000);
@@ -207,7 +207,7 @@ impl Rule {
             "name": self.name,
             "match": { "path": { "exact": format!("/{}", self.name) } },
             "key": [{ "header": KEY }],
-            // A store that gives up would admit without counting, and blame the limiter for it.
+            // A store that gives up would admit without counting, and the limiter would be blamed.
             "on_error": "refuse",
             "limits": self.limits(numbers),
         })
@@ -219,7 +219,7 @@ pub const KEY: &str = "x-user-id";
 /// The rule of the made-up keys, and its path.
 pub const FLOOD: &str = "flood";
 
-/// The rule of the made-up keys: they are refused and remembered.
+/// The rule of the made-up keys, which are refused and remembered.
 pub fn flood() -> Value {
     let limits = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/10s" }]);
     json!({

@@ -1,14 +1,14 @@
-//! What may have been in force when, as seen from outside of Envoy: a change is in force from some
+//! The possible states over time, seen from outside of Envoy: a change comes into force at some
 //! instant between the one at which it was sent and the one at which it was answered. So spans of old
-//! and new numbers overlap, and the model takes whichever of them suits the limiter.
+//! and new numbers overlap, and the model takes the one in the limiter's favour.
 
 use super::rules::{Family, Numbers};
 
 /// Nanoseconds since the soak began.
 pub type At = u64;
-/// An end that has not come.
+/// An end that has not been reached.
 pub const OPEN: At = At::MAX;
-/// Instants are told to the millisecond in places, and an end is noticed with a request.
+/// Some instants are only known to the millisecond, and an end is noticed only with a request.
 pub const MARGIN: u64 = 100_000_000;
 
 /// Numbers that may have been in force for a rule.
@@ -22,16 +22,16 @@ pub struct Span {
     pub numbers: Numbers,
 }
 
-/// What a key gets instead of its rule's numbers.
+/// The numbers of a key that replace its rule's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gives {
-    /// So many times the capacity and the rate.
+    /// A multiple of the capacity and the rate.
     Scale(u64),
-    /// Numbers of its own.
+    /// Its own numbers.
     Own(Numbers),
-    /// Everything.
+    /// Unlimited.
     Unlimited,
-    /// Nothing: by an override, or by an operator's ban.
+    /// Banned: by an override, or by an operator.
     Banned,
 }
 
@@ -46,9 +46,9 @@ pub struct KeySpan {
     pub sure_until: At,
     /// The latest end.
     pub until: At,
-    /// What it gives.
+    /// Its effect.
     pub gives: Gives,
-    /// Whether it stands in the bucket, as an operator's ban, and not in the rules.
+    /// Whether it is stored in the bucket, as an operator's ban, and not in the rules.
     pub is_ban: bool,
 }
 
@@ -64,30 +64,30 @@ impl KeySpan {
     }
 }
 
-/// Something that was done to a rule.
+/// An action on a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deed {
     /// When it was sent.
     pub at: At,
-    /// The key that it was done to, if it was done to one.
+    /// Its key, if it was on one.
     pub key: Option<String>,
-    /// What, in words.
+    /// The action, as text.
     pub what: String,
 }
 
-/// Everything that was done to a rule.
+/// All records of a rule.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
     /// Its numbers.
     pub spans: Vec<Span>,
-    /// Edits that made buckets as new, once each: from when to when that may have happened.
+    /// Edits that reset buckets, once each: the interval in which that may have happened.
     pub resets: Vec<(At, At)>,
-    /// What was done, in words.
+    /// The actions, as text.
     pub history: Vec<Deed>,
 }
 
 impl Timeline {
-    /// These numbers may be in force from now on; what was before may be, too, until [`Self::settle`].
+    /// These numbers may be in force from now on, and so may the previous ones until [`Self::settle`].
     pub fn propose(&mut self, from: At, until: At, numbers: Numbers) {
         self.spans.push(Span {
             from,
@@ -96,17 +96,17 @@ impl Timeline {
         });
     }
 
-    /// Nothing but what was proposed at `sent` is in force after `answered`.
+    /// Only the numbers proposed at `sent` are in force after `answered`.
     pub fn settle(&mut self, sent: At, answered: At) {
         self.end(answered, |span| span.from != sent);
     }
 
-    /// What was proposed at `sent` is not in force after `answered`: it was refused.
+    /// The numbers proposed at `sent` are not in force after `answered`: they were refused.
     pub fn withdraw(&mut self, sent: At, answered: At) {
         self.finish(sent, answered);
     }
 
-    /// What was proposed at `sent` ends by itself.
+    /// The numbers proposed at `sent` end by themselves.
     pub fn finish(&mut self, sent: At, until: At) {
         self.end(until, |span| span.from == sent);
     }
@@ -120,7 +120,7 @@ impl Timeline {
         self.spans.retain(|span| span.from <= span.until);
     }
 
-    /// The last things that were done until then to a key or to all of them.
+    /// The last actions until then on a key or on all keys.
     pub fn last(&self, until: At, key: &str, count: usize) -> Vec<Deed> {
         let touches = |deed: &&Deed| {
             let is_other = deed.key.as_ref().is_some_and(|other| other != key);
@@ -133,21 +133,21 @@ impl Timeline {
     }
 }
 
-/// Numbers as the model counts: the level of a key is told in *parts*, of which a unit is `1 / base`. What
-/// is carried as a share keeps its parts with the base the capacity; what is carried in units, with base 1.
-/// Room is for `most` parts, and they come back within `refill`.
+/// Numbers in the units of the model: the level of a key is in *parts*, of which a unit is `1 / base`. A
+/// level that is carried as a fraction keeps its parts, and its base is the capacity; one that is carried in
+/// units has base 1. There is room for `most` parts, and they are refilled within `refill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
     /// Units in a part.
     pub base: u64,
     /// The largest level, in parts.
     pub most: u64,
-    /// The nanoseconds in which all of them come back.
+    /// The nanoseconds in which all parts are refilled.
     pub refill: u64,
 }
 
 impl State {
-    /// The most units at once.
+    /// The maximum number of units at once.
     pub const fn capacity(&self) -> u64 {
         self.base.saturating_mul(self.most)
     }
@@ -169,18 +169,18 @@ impl State {
     }
 }
 
-/// A time within which the possible states are the same.
+/// A time in which the possible states do not change.
 #[derive(Debug, Clone)]
 pub struct Segment {
     /// Its first instant.
     pub from: At,
-    /// The instant behind its last.
+    /// The instant after its last.
     pub until: At,
-    /// Each may have been in force.
+    /// Each of these may have been in force.
     pub states: Vec<State>,
 }
 
-/// The times between `from` and `until` and what may have been in force for a key, without gaps.
+/// The times between `from` and `until`, without gaps, with the possible states of a key.
 pub fn segments(
     family: Family,
     spans: &[Span],

@@ -1,7 +1,7 @@
 //! Every field of the rule file has a test in a real Envoy.
 //!
-//! [`TESTED`] says which, and is held to the schema: a field without a test fails, and so does a test
-//! that is gone or does not have the field. What no other test looks at is tested in [`rest`].
+//! [`TESTED`] lists the tests and is compared with the schema: a field without a test fails, and so
+//! does a test that is missing or does not use the field. [`rest`] tests the remaining fields.
 
 #![cfg(test)]
 
@@ -18,7 +18,7 @@ mod tested;
 
 use tested::TESTED;
 
-/// The fields below `schema`, by their places, each without where it may also stand.
+/// The fields below `schema`, by their first places only.
 fn fields(
     place: &str,
     schema: &Value,
@@ -35,7 +35,7 @@ fn fields(
         .as_str()
         .and_then(|path| path.rsplit('/').next())
     {
-        // `not` is a match, and limits stand in overrides, too.
+        // `not` is a match, and overrides contain limits, too.
         if within.contains(&name) || (name == "limits" && place != "limits") {
             return;
         }
@@ -76,7 +76,7 @@ fn all_fields() -> BTreeSet<String> {
     }
     let top = schema["$defs"]["rule_file"]["properties"].as_object();
     found.extend(top.into_iter().flatten().map(|(name, _)| name.clone()));
-    // A part of a key is also a word.
+    // A part of a key may also be a word.
     let words = &schema["$defs"]["key"]["items"]["oneOf"][0]["enum"];
     let words = words.as_array().into_iter().flatten();
     found.extend(

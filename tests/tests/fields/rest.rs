@@ -25,7 +25,7 @@ fn status(http: &mut Http, path: &str) -> Result<u16> {
 }
 
 #[test]
-fn defaults_hold_where_a_rule_is_silent() -> Result<()> {
+fn defaults_apply_where_a_rule_has_no_value() -> Result<()> {
     let limit = json!([{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }]);
     let config = Config::new(json!([])).data_plugin(json!({
         "version": 1,
@@ -73,7 +73,7 @@ fn clients_of_one_network_share_a_bucket() -> Result<()> {
     envoy.stop()
 }
 
-/// What can hold a request, at a rate: who waits, and for how long at most.
+/// The algorithms that can hold a request, at a rate: which requests wait, and the longest wait.
 fn holding(rate: &str, max_wait: &str) -> [(&'static str, Value); 5] {
     [
         ("funnel", json!({ "capacity": 1 })),
@@ -91,7 +91,7 @@ fn holding(rate: &str, max_wait: &str) -> [(&'static str, Value); 5] {
 }
 
 #[test]
-fn max_wait_is_how_long_a_request_is_held() -> Result<()> {
+fn max_wait_bounds_the_wait_of_a_request() -> Result<()> {
     let patient = holding("20/s", "1m").map(|(name, limit)| rule(name, &json!([limit])));
     let hasty =
         holding("1/h", "1s").map(|(name, limit)| rule(&format!("hasty-{name}"), &json!([limit])));
@@ -112,9 +112,9 @@ fn max_wait_is_how_long_a_request_is_held() -> Result<()> {
     envoy.stop()
 }
 
-/// Who does not stop asking is let in again, but not where refusals count.
+/// A client that keeps asking is admitted again, except where refusals count.
 #[test]
-fn refusals_count_where_a_log_says_so() -> Result<()> {
+fn refusals_count_where_a_log_includes_them() -> Result<()> {
     let log = |count: bool| {
         json!([{
             "algorithm": "sliding_log", "capacity": 1, "window": "500ms", "count_refused": count,
@@ -129,7 +129,7 @@ fn refusals_count_where_a_log_says_so() -> Result<()> {
     while lenient < 3 {
         let sent = now();
         if status(&mut http, "/strict")? == 200 {
-            // Only after a pause of a whole window, if this machine made one.
+            // Only after a pause of a whole window, if this machine was that slow.
             let pause = now() - last;
             ensure!(pause >= Duration::from_millis(500), "after {pause:?}");
         }
@@ -172,9 +172,9 @@ fn sent(envoy: &Envoy, path: &str) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// A place whose request does not end is free again when its lease is over.
+/// The slot of a request that does not end is free again after its lease.
 #[test]
-fn a_lease_ends_what_does_not() -> Result<()> {
+fn a_lease_ends_requests_that_do_not() -> Result<()> {
     let places =
         |lease: &str| json!([{ "algorithm": "concurrency", "capacity": 1, "lease": lease }]);
     let rules = json!([rule("short", &places("1s")), rule("long", &places("1h"))]);
@@ -201,9 +201,9 @@ fn a_lease_ends_what_does_not() -> Result<()> {
     envoy.stop()
 }
 
-/// In a store that operators' bans have filled, nobody else finds room for a bucket.
+/// In a store full of operators' bans, no other key gets a bucket.
 #[test]
-fn who_finds_no_room_gets_what_on_error_says() -> Result<()> {
+fn requests_without_room_fall_back_to_on_error() -> Result<()> {
     let of = |name: &str, on_error: &str| {
         let mut rule = rule(
             name,

@@ -1,10 +1,10 @@
-//! Which test looks at which field: the file, the test, and the fields.
+//! The test of each field: the file, the test, and the fields.
 
 /// Files are those of `tests/tests`.
 pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     (
         "harness.rs",
-        "updates_are_taken_or_refused",
+        "updates_are_accepted_or_rejected",
         &["version", "rules"],
     ),
     (
@@ -31,7 +31,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "fields/rest.rs",
-        "defaults_hold_where_a_rule_is_silent",
+        "defaults_apply_where_a_rule_has_no_value",
         &["defaults"],
     ),
     (
@@ -121,7 +121,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "costs.rs",
-        "headers_and_bodies_say_what_a_request_costs",
+        "headers_and_bodies_set_the_cost_of_a_request",
         &[
             "cost",
             "cost.header",
@@ -132,12 +132,12 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "fields/rest.rs",
-        "who_finds_no_room_gets_what_on_error_says",
+        "requests_without_room_fall_back_to_on_error",
         &["on_error"],
     ),
     (
         "overrides.rs",
-        "keys_have_what_the_configuration_gives_them",
+        "configured_overrides_apply_to_their_keys",
         &["overrides", "overrides.scale", "overrides.limits"],
     ),
     (
@@ -157,10 +157,14 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         "a_shadow_rule_behaves_as_if_alone",
         &["mode", "shadows"],
     ),
-    ("several.rs", "a_rule_that_stops_is_the_last_one", &["stop"]),
+    (
+        "several.rs",
+        "rules_after_one_that_stops_are_skipped",
+        &["stop"],
+    ),
     (
         "algorithms.rs",
-        "each_admits_what_it_promises_and_not_one_more",
+        "each_algorithm_admits_exactly_its_capacity",
         &[
             "limits.funnel.name",
             "limits.funnel.algorithm",
@@ -216,12 +220,12 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "retry.rs",
-        "a_token_bucket_in_lumps_waits_as_told",
+        "a_token_bucket_in_lumps_keeps_its_retry_after",
         &["limits.token_bucket.refill"],
     ),
     (
         "in_flight.rs",
-        "a_place_comes_back_when_its_request_ends",
+        "a_slot_is_free_again_when_its_request_ends",
         &[
             "limits.concurrency.name",
             "limits.concurrency.algorithm",
@@ -230,12 +234,12 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "fields/rest.rs",
-        "a_lease_ends_what_does_not",
+        "a_lease_ends_requests_that_do_not",
         &["limits.concurrency.lease"],
     ),
     (
         "fields/rest.rs",
-        "max_wait_is_how_long_a_request_is_held",
+        "max_wait_bounds_the_wait_of_a_request",
         &[
             "limits.funnel.max_wait",
             "limits.token_bucket.max_wait",
@@ -246,7 +250,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "fields/rest.rs",
-        "refusals_count_where_a_log_says_so",
+        "refusals_count_where_a_log_includes_them",
         &["limits.sliding_log.count_refused"],
     ),
     (
@@ -275,7 +279,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "grpc.rs",
-        "a_grpc_client_is_told_unavailable_without_words",
+        "a_grpc_client_gets_unavailable_without_a_message",
         &["refuse.grpc"],
     ),
     (

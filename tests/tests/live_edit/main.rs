@@ -115,7 +115,7 @@ fn capacity_in_force(envoy: &Envoy) -> Result<u64> {
 }
 
 #[test]
-fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> {
+fn a_raised_limit_applies_on_every_worker_until_undone() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()).concurrency(WORKERS))?;
     under_load(&envoy, |traffic| {
         traffic.wait_for(now(), 429)?;
@@ -126,9 +126,9 @@ fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> 
         fill_in(&mut terminal, "1000000", "1000000/s")?;
         terminal.shows("sent")?;
         // The screen shows the edit later than the answer arrived, so this is the harder test.
-        let told = now();
-        traffic.wait_for(told + SOON, 200)?;
-        let refused = traffic.count(told + SOON, 429);
+        let shown = now();
+        traffic.wait_for(shown + SOON, 200)?;
+        let refused = traffic.count(shown + SOON, 429);
         ensure!(refused == 0, "{refused} refusals after the edit");
 
         terminal.press("u")?;
@@ -149,7 +149,7 @@ fn a_raised_limit_holds_on_every_worker_and_undo_brings_it_back() -> Result<()> 
 }
 
 #[test]
-fn a_second_editor_sees_what_the_first_one_did() -> Result<()> {
+fn a_second_editor_sees_the_first_ones_change() -> Result<()> {
     let envoy = Envoy::start(&Config::new(rules()))?;
     envoy
         .data()

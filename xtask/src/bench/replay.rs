@@ -1,6 +1,6 @@
-//! `cargo xtask bench replay`: how fast `loudou replay` is, and how much memory it takes.
+//! `cargo xtask bench replay`: the speed of `loudou replay`, and its memory.
 //!
-//! The trace is the same every time. Nothing is asserted: machines differ.
+//! The trace is the same every time. The benchmark asserts nothing, because machines differ.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read as _, Write as _};
@@ -21,13 +21,13 @@ use crate::command::{cargo, run};
 
 const REQUESTS: u64 = 5_000_000;
 const USERS: u64 = 100_000;
-/// How often the memory of the child is looked at; Linux remembers the most.
+/// The interval at which the child's memory is read; Linux keeps the peak.
 const LOOK: Duration = Duration::from_millis(20);
 const RULES: &str = r#"{"version": 1, "rules": [{"name": "per-user", "key": [{"header": "x-user-id"}],
   "limits": [{"name": "burst", "algorithm": "funnel", "capacity": 15, "rate": "30/60s"}]}]}
 "#;
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run_all() -> Result<()> {
     run(&mut cargo(&["build", "--release", "--package", "loudou"]))?;
     let folder = TempDir::new("bench")?;
@@ -61,7 +61,7 @@ pub(super) fn run_all() -> Result<()> {
     Ok(())
 }
 
-/// A trace of requests at random times by random users, without a random number in it.
+/// Writes a trace of pseudo-random times and users, without a random number generator.
 fn write_trace(path: &Path) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let (mut random, mut at_ns) = (1_u64, 0_u64);
@@ -85,7 +85,7 @@ fn write_trace(path: &Path) -> Result<()> {
     out.flush().context("cannot write the trace")
 }
 
-/// What a child took.
+/// The resources that a child used.
 struct Used {
     seconds: f64,
     processor: f64,
@@ -101,7 +101,7 @@ fn measured(command: &mut Command) -> Result<Used> {
     let (done, ended) = channel::<()>();
     let reader = thread::spawn(move || {
         let output = read_out(output);
-        // The other end goes when this one does, sent or not.
+        // Dropping the sender ends the receiver's wait.
         drop(done);
         output
     });
@@ -122,7 +122,7 @@ fn measured(command: &mut Command) -> Result<Used> {
     })
 }
 
-/// Reads to the end, and keeps what a summary takes.
+/// Reads to the end and keeps as much as a summary needs.
 fn read_out(mut output: ChildStdout) -> Result<Vec<u8>> {
     let (mut kept, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
     loop {
@@ -136,7 +136,7 @@ fn read_out(mut output: ChildStdout) -> Result<Vec<u8>> {
     }
 }
 
-/// The most memory a child has had, in kB.
+/// The peak memory of a child, in kB.
 fn peak(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status

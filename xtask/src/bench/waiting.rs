@@ -1,8 +1,8 @@
-//! `cargo xtask bench waiting`: what requests that wait cost those of other users.
+//! `cargo xtask bench waiting`: what held requests cost the requests of other users.
 //!
-//! One Envoy with one worker has Loudou and, behind it, Envoy's own fault filter. By turns nobody
-//! waits, a crowd is held by Loudou, and as large a crowd is delayed by the fault filter; each time
-//! another user sends requests that pass both. So only who waits, and where, differs.
+//! One Envoy with one worker has Loudou and then Envoy's own fault filter. In turns, no request waits,
+//! Loudou holds a crowd, and the fault filter delays a crowd of the same size; each time another user sends
+//! requests that pass both. So the turns differ only in which requests wait, and where.
 
 use std::iter;
 use std::sync::mpsc::channel;
@@ -20,67 +20,67 @@ use crate::setup;
 
 const CROWD: usize = 10_000;
 const ROUNDS: usize = 12;
-/// What another user sends in one turn, on each of so many connections.
+/// The requests of the other user in one turn, on each of [`CONNECTIONS`] connections.
 const REQUESTS: usize = 3_000;
 const CONNECTIONS: usize = 2;
-/// How long nobody sends anything, to see what waiting alone costs.
+/// The time without any request, to measure what waiting alone costs.
 const IDLE: Duration = Duration::from_secs(1);
-/// A crowd comes and goes within seconds; the rest is for a busy machine.
+/// A crowd arrives and leaves within seconds; the rest is a margin for a busy machine.
 const SOON: Duration = Duration::from_mins(1);
 const HELD: &str = "x-held";
 const DELAYED: &str = "x-delayed";
 
-/// Who waits.
+/// The requests that wait in a turn.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
-    Nobody,
+    None,
     InLoudou,
     InFault,
 }
 
-const TURNS: [Turn; 3] = [Turn::Nobody, Turn::InFault, Turn::InLoudou];
+const TURNS: [Turn; 3] = [Turn::None, Turn::InFault, Turn::InLoudou];
 
 impl Turn {
     const fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "nobody",
+            Self::None => "no request",
             Self::InFault => "10 000 in Envoy's fault filter",
             Self::InLoudou => "10 000 in Loudou",
         }
     }
 }
 
-/// What was found while the same ones waited, in all rounds.
+/// The results of one kind of turn, over all rounds.
 #[derive(Debug, Default)]
 struct Found {
     latencies: Vec<Duration>,
-    /// Seconds of Envoy's processor time while another user sends, and while nobody does.
+    /// Seconds of Envoy's processor time while another user sends, and while no request arrives.
     busy: f64,
     idle: f64,
 }
 
-/// Measures.
+/// Runs the benchmark.
 pub(super) fn run_all() -> Result<()> {
     setup::run()?;
     let wasm = filter::build()?;
     let envoy = Envoy::start(&configuration().concurrency(1).wasm(wasm))?;
-    // What the first requests cost is another question.
-    turn(&envoy, Turn::Nobody, 0, &mut Found::default())?;
+    // The first requests set things up, so they are not measured.
+    turn(&envoy, Turn::None, 0, &mut Found::default())?;
     let mut found = TURNS.map(|turn| (turn, Found::default()));
     for round in 0..ROUNDS {
         println!("round {} of {ROUNDS}…", round + 1);
         for place in 0..TURNS.len() {
-            // None is always the first.
+            // The order rotates, so that no kind is always first.
             let next = found.get_mut((round + place) % TURNS.len());
-            let (who, found) = next.context("three turns")?;
-            turn(&envoy, *who, round, found).with_context(|| who.name())?;
+            let (kind, found) = next.context("three turns")?;
+            turn(&envoy, *kind, round, found).with_context(|| kind.name())?;
         }
     }
     print(&mut found);
     envoy.stop()
 }
 
-/// A line in which the last one waits for almost an hour, and a limit that nobody reaches.
+/// A queue in which the last request waits for almost an hour, and a limit that is never reached.
 fn configuration() -> Config {
     let rules = json!([
         {
@@ -104,13 +104,13 @@ fn configuration() -> Config {
     }))
 }
 
-/// Lets a crowd come, another user send requests, and the crowd go. Each round has a line of its own:
-/// a line is as long as before when those in it have gone.
+/// Lets a crowd arrive, another user send requests, and the crowd leave. Each round has its own queue:
+/// a queue keeps its length when the requests in it are gone.
 fn turn(envoy: &Envoy, turn: Turn, round: usize, found: &mut Found) -> Result<()> {
     let line = round.to_string();
     let crowd = |header| Crowd::send(envoy.data_address(), (header, &line), CROWD);
     let crowd = match turn {
-        Turn::Nobody => None,
+        Turn::None => None,
         Turn::InLoudou => Some(crowd(HELD)?),
         Turn::InFault => Some(crowd(DELAYED)?),
     };
@@ -121,11 +121,11 @@ fn turn(envoy: &Envoy, turn: Turn, round: usize, found: &mut Found) -> Result<()
         })
     };
     if crowd.is_some() {
-        // A few pass meanwhile.
+        // A few pass in the meantime.
         let in_loudou = waiting("the crowd to wait", |all| all > 9_900)?;
         ensure!((in_loudou > 0) == matches!(turn, Turn::InLoudou));
     }
-    // The worker is done with those who came and went when it has answered these.
+    // Once the worker has answered these, it has finished with the connections opened and closed before.
     others(envoy)?;
     let processor = || processor_time(envoy.pid()).context("no processor time");
     let before = processor()?;
@@ -138,19 +138,19 @@ fn turn(envoy: &Envoy, turn: Turn, round: usize, found: &mut Found) -> Result<()
     waiting("the crowd to go", |all| all == 0).map(drop)
 }
 
-/// How many wait, in Loudou and in the fault filter.
+/// The numbers of requests that wait in Loudou and in the fault filter.
 fn waiting(envoy: &Envoy) -> Result<(u64, u64)> {
     let loudou = envoy.counter("wasmcustom.loudou.waiting")?;
     Ok((loudou, envoy.counter("http.data.fault.active_faults")?))
 }
 
-/// Nothing is sent here; the end of the wait is a time-out.
+/// Waits for [`IDLE`] without sending anything.
 fn idle() {
     let (_sender, nothing) = channel::<()>();
     let _timeout = nothing.recv_timeout(IDLE);
 }
 
-/// How long each request of another user takes, sent one after the other on each connection.
+/// The latency of each request of the other user; each connection sends one after the other.
 fn others(envoy: &Envoy) -> Result<Vec<Duration>> {
     let one = || {
         let (mut http, request) = (envoy.data(), Request::get("/").header("x-user-id", "other"));
@@ -174,7 +174,7 @@ fn others(envoy: &Envoy) -> Result<Vec<Duration>> {
     Ok(parts.concat())
 }
 
-/// A column: its title, and its number.
+/// A column: its title and its value.
 type Column = (&'static str, fn(&Found) -> f64);
 
 const COLUMNS: [Column; 5] = [
@@ -190,24 +190,24 @@ const COLUMNS: [Column; 5] = [
     }),
 ];
 
-/// Each number, and its ratio to that with nobody waiting, which comes first.
+/// Prints each value and its ratio to the turn without waiting requests, which comes first.
 fn print(found: &mut [(Turn, Found); 3]) {
     for (_, found) in &mut *found {
         found.latencies.sort();
     }
     let titles = COLUMNS.map(|(title, _)| format!("{title:>22}"));
-    println!("{:32}{}", "who waits", titles.concat());
-    let [(_, nobody), ..] = &*found;
+    println!("{:32}{}", "waiting", titles.concat());
+    let [(_, unloaded), ..] = &*found;
     for (turn, found) in &*found {
         let cells = COLUMNS.map(|(_, number)| {
-            let (number, base) = (number(found), number(nobody));
+            let (number, base) = (number(found), number(unloaded));
             format!("{number:>13.1} ({:>5.2}x)", number / base)
         });
         println!("{:32}{}", turn.name(), cells.concat());
     }
 }
 
-/// The latency, in microseconds, that so many thousandths do not exceed.
+/// The latency in microseconds that `thousandths` of the requests do not exceed.
 fn percentile(found: &Found, thousandths: usize) -> f64 {
     let times = &found.latencies;
     let place = times.len() * thousandths / 1_000;

@@ -1,4 +1,4 @@
-//! The modules of a crate, and which definition a path in one of them leads to.
+//! The modules of a crate, and the definition that a path in one of them leads to.
 
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::text::{ALL, Import, Text};
 
-/// How many imports may lead to one another; more are a cycle of imports.
+/// The maximum number of imports that lead to one another; more are a cycle of imports.
 const MAX_HOPS: usize = 8;
 
 /// The modules of one crate; the first is its root.
@@ -22,7 +22,7 @@ struct Module {
     text: Text,
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, PartialEq, Eq)]
 struct Place<'a> {
     module: usize,
@@ -30,7 +30,7 @@ struct Place<'a> {
     name: Option<&'a str>,
 }
 
-/// One file's use of a name of another.
+/// One file's use of a name in another.
 #[derive(Debug)]
 pub(super) struct Tie<'a> {
     pub(super) from: &'a FilePath,
@@ -39,7 +39,7 @@ pub(super) struct Tie<'a> {
 }
 
 impl Modules {
-    /// Reads the crate whose root is `file`; `source` gives the text of a file that is there.
+    /// Reads the crate whose root is `file`; `source` returns the text of a file that exists.
     pub(super) fn read(
         file: &FilePath,
         source: &dyn Fn(&FilePath) -> Option<String>,
@@ -51,7 +51,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Adds a module with those in it, whose files are in `folder`.
+    /// Adds a module and its submodules, whose files are in `folder`.
     fn add(
         &mut self,
         parent: Option<usize>,
@@ -91,8 +91,8 @@ impl Modules {
         Ok(id)
     }
 
-    /// The uses of names of other files. What a module takes from one that it is nested in is none:
-    /// it belongs to that module, as a private item does.
+    /// The uses of names in other files. A module's uses of one that encloses it do not count: it belongs to
+    /// that module, as a private item does.
     pub(super) fn ties(&self) -> Vec<Tie<'_>> {
         let mut ties = Vec::new();
         for (id, module) in self.0.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Modules {
                 names,
                 ..
             } = &module.text;
-            // What is only passed on is no use.
+            // Re-exports do not count.
             let used = imports
                 .iter()
                 .filter(|import| !import.public || names.contains(&import.name));
@@ -124,7 +124,7 @@ impl Modules {
         ties
     }
 
-    /// Whether `file` holds this module or one around it.
+    /// Whether `file` contains this module or one that encloses it.
     fn encloses(&self, file: &FilePath, id: usize) -> bool {
         let mut around = self.0.get(id);
         while let Some(module) = around {
@@ -142,7 +142,7 @@ impl Modules {
         Some(Place { name, ..place })
     }
 
-    /// Where a path leads from a module; `None` out of the crate.
+    /// The target of a path from a module; `None` outside the crate.
     fn place<'a>(&'a self, from: usize, path: &'a [String], hops: usize) -> Option<Place<'a>> {
         let mut steps = path.iter();
         let first = steps.next()?;
@@ -173,7 +173,7 @@ impl Modules {
                     name: None,
                 }
             } else {
-                // A name that is nowhere to be found was made by a macro.
+                // A name without a definition comes from a macro.
                 let made = Place {
                     module,
                     name: Some(step),
@@ -185,7 +185,7 @@ impl Modules {
         Some(place)
     }
 
-    /// What a name is in a module. A module and another item may share a name: on the way of a path
+    /// The item that a name stands for in a module. A module and another item may share a name: within a path
     /// (`last` is false) it is the module.
     fn look_up<'a>(
         &'a self,

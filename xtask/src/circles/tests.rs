@@ -65,9 +65,9 @@ fn a_circle_names_its_ties() {
         files.next().map(|(_, text)| (*text).to_owned())
     };
     let circles = circles(Path::new("lib.rs"), &source).expect("readable");
-    let told: Vec<String> = circles.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = circles.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        lines,
         [
             "a circle of 3 files:\n  a.rs -> b.rs: f, g\n  b.rs -> c.rs: h\n  c.rs -> a.rs: made_by_a_macro\n"
         ]

@@ -1,6 +1,6 @@
-//! One module as it is written: its modules, names and imports, and every path in it.
+//! One module's source: its modules, names and imports, and every path in it.
 //!
-//! Read from tokens, because paths stand in macros and attributes too. Tests are left out.
+//! Read from tokens, because macros and attributes contain paths too. Tests are left out.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// A path as written, `crate`, `self` and `super` included.
 pub(super) type Path = Vec<String>;
 
-/// The name of an import of everything.
+/// The name of a glob import.
 pub(super) const ALL: &str = "*";
 
 /// Keywords that are followed by the name of what they define.
@@ -48,13 +48,13 @@ pub(super) struct Text {
     pub(super) names: BTreeSet<String>,
 }
 
-/// One name that a `use` brings in.
+/// One name that a `use` imports.
 #[derive(Debug)]
 pub(super) struct Import {
     pub(super) path: Path,
     /// The name in this module; [`ALL`] for `*`.
     pub(super) name: String,
-    /// Whether it is passed on to other modules.
+    /// Whether it is re-exported.
     pub(super) public: bool,
 }
 
@@ -67,14 +67,14 @@ impl Text {
         Ok(text)
     }
 
-    /// Reads what stands directly in the module, not inside of a function.
+    /// Reads the items directly in the module, not those inside functions.
     fn items(&mut self, tokens: &[TokenTree]) {
         let mut rest = tokens;
         let mut public = false;
         while let Some((token, after)) = rest.split_first() {
             rest = after;
             let TokenTree::Ident(word) = token else {
-                // The `(crate)` of `pub(crate)` stands between `pub` and what it is about.
+                // The `(crate)` of `pub(crate)` is between `pub` and the item.
                 public &= matches!(token, TokenTree::Group(_));
                 continue;
             };
@@ -89,7 +89,7 @@ impl Text {
                     let tokens: Vec<TokenTree> = body.stream().into_iter().collect();
                     text.items(&tokens);
                     self.modules.push((name.to_string(), Some(text)));
-                    // Its paths are read with its own names in reach.
+                    // Its paths are resolved with its own names in scope.
                     rest = after.get(2..).unwrap_or_default();
                 }
                 ("mod", [TokenTree::Ident(name), ..]) => {
@@ -111,7 +111,7 @@ impl Text {
         self.paths(tokens, true);
     }
 
-    /// Reads every path. In `mod` and `use` there is none of its own.
+    /// Reads every path, except those of `mod` and `use`.
     fn paths(&mut self, tokens: &[TokenTree], outside: bool) {
         let mut rest = tokens;
         let mut before: Option<&TokenTree> = None;
@@ -156,7 +156,7 @@ impl Text {
         }
     }
 
-    /// Reads an import from behind its `use`, and gives what follows it.
+    /// Reads an import from after its `use`, and returns the tokens that follow it.
     fn import<'a>(&mut self, tokens: &'a [TokenTree], public: bool) -> &'a [TokenTree] {
         let rest = skip_line(tokens);
         let tree = tokens.get(..tokens.len().saturating_sub(rest.len()));
@@ -195,7 +195,7 @@ impl Text {
     }
 }
 
-/// The tokens without what is compiled for tests alone.
+/// The tokens without items that are compiled only for tests.
 fn without_tests(stream: TokenStream) -> Vec<TokenTree> {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     let mut kept = Vec::with_capacity(tokens.len());
@@ -252,7 +252,7 @@ fn names_test(predicate: TokenStream) -> bool {
     false
 }
 
-/// What follows the item, statement, field or arm that `tokens` begin with.
+/// The tokens after the item, statement, field or arm that `tokens` begin with.
 fn skip_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let mut rest = tokens;
     let mut keyword = None;
@@ -282,7 +282,7 @@ fn begins_block(tokens: &[TokenTree]) -> bool {
     matches!(tokens, [TokenTree::Ident(word), ..] if BLOCKS.contains(&word.to_string().as_str()))
 }
 
-/// What follows the next `;`.
+/// The tokens after the next `;`.
 fn skip_line(tokens: &[TokenTree]) -> &[TokenTree] {
     let end = tokens.iter().position(|token| is(token, ';'));
     end.and_then(|end| tokens.get(end.saturating_add(1)..))

@@ -1,4 +1,4 @@
-//! A dozen users with habits of their own, so that every kind of bucket is on the screen within
+//! A dozen users with different habits, so that every kind of bucket is on the screen within
 //! seconds: nearly empty, filling and draining, full, and one that appears late.
 
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use loudou_tests::{Http, Request};
 
-/// What one user does: wait, then again and again send a burst and pause.
+/// The habit of one user: wait, then repeatedly send a burst and pause.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct User {
     pub(super) name: &'static str,
@@ -40,30 +40,30 @@ const SEARCH: (&str, &str) = ("GET", "/search?q=funnel");
 
 /// The limits are in `rules.json`: 15 and 30/60s for replies, 40 and 10/s for the API.
 pub(super) const USERS: &[User] = &[
-    // Steady, below her limit.
+    // Steady, below the limit.
     user("alice", REPLY, (0, 1, 2_500)),
     // Bursts that just fit, until the funnel has not drained in time.
     user("bob", REPLY, (0, 6, 9_000)),
-    // Never stops; refused all the time.
+    // Never pauses; always refused.
     user("mallory", REPLY, (0, 1, 60)),
     // Steady and busy, still allowed.
     user("carol", API, (0, 1, 150)),
-    // More than the rate, in bursts: refused now and then.
+    // Bursts above the rate: refused occasionally.
     user("dave", API, (500, 25, 2_000)),
     user("erin", SEARCH, (0, 1, 700)),
     // Bursts that are larger than the second's limit.
     user("frank", SEARCH, (1_000, 8, 3_000)),
-    // Not there at the start; soon over her limit.
+    // Absent at the start; soon over the limit.
     user("nina-newcomer", REPLY, (4_000, 1, 300)),
     // A burst every ten seconds, larger than the bucket.
     user("batch-job", API, (1_500, 60, 10_000)),
-    // Comes seldom; the bucket is as good as new each time.
+    // Rare requests; the bucket is full again each time.
     user("night-owl", REPLY, (2_000, 1, 8_000)),
     user("scraper", SEARCH, (0, 1, 40)),
     user("mobile-app", API, (0, 1, 90)),
 ];
 
-/// The traffic; it stops when dropped.
+/// The traffic, which stops when this is dropped.
 #[derive(Debug)]
 pub(super) struct Traffic {
     bell: Arc<Bell>,
@@ -71,7 +71,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Lets every user begin.
+    /// Starts every user.
     pub(super) fn start(envoy: SocketAddr) -> Self {
         let bell = Arc::new(Bell::default());
         let begin = |user: &'static User| {
@@ -87,7 +87,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.bell.ring();
         for thread in self.threads.drain(..) {
-            // A user who panicked has nothing to tell that the end of the demo would change.
+            // A user thread that panicked reports nothing that would change the end of the demo.
             drop(thread.join());
         }
     }
@@ -98,14 +98,14 @@ fn live(user: &User, mut http: Http, bell: &Bell) {
     let mut pause_ms = user.wait_ms;
     while !bell.rings_within(Duration::from_millis(pause_ms)) {
         for _ in 0..user.burst {
-            // Without an answer Envoy is gone, which the demo itself notices and tells.
+            // No answer means that Envoy is gone, which the demo itself notices and reports.
             drop(http.send(&request));
         }
         pause_ms = user.pause_ms;
     }
 }
 
-/// Tells everybody at once to stop, also those who are pausing.
+/// Stops all users at once, including those that pause.
 #[derive(Debug, Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -149,7 +149,7 @@ mod tests {
         })?;
         drop(traffic);
         let at_the_end = upstream.requests();
-        // One more request of ours is the next one counted: nobody else sends any more.
+        // The next counted request is the test's own: all other traffic has stopped.
         Http::new(upstream.address()).get("/")?;
         assert_eq!(upstream.requests(), at_the_end + 1);
         Ok(())

@@ -1,4 +1,4 @@
-//! The links of Markdown files, and the headings that they may lead to.
+//! The links in Markdown files, and the headings that they may lead to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// Folders without documents of ours.
+/// Folders without documents of this project.
 const NOT_OURS: [&str; 2] = ["target", ".git"];
 
 /// A Markdown file.
@@ -21,16 +21,16 @@ pub(super) struct Page {
     anchors: BTreeSet<String>,
 }
 
-/// A link, as it is written.
+/// A link in the source.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Link {
     /// The line, from 1.
     line: usize,
-    /// The address.
+    /// Its address.
     pub(super) target: String,
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// To a file of the repository, at a heading or at its top.
@@ -43,7 +43,7 @@ pub(super) enum Place {
 }
 
 impl Link {
-    /// Where it leads from a file; `None` for a place on the web.
+    /// Its target, seen from a file; `None` for a place on the web.
     pub(super) fn place(&self, from: &str) -> Option<Place> {
         let scheme = self.target.split_once(':');
         if scheme.is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_alphabetic())) {
@@ -135,7 +135,7 @@ impl Page {
         page
     }
 
-    /// The second heading of a name has `-1` behind it, as on GitHub and in mdBook.
+    /// The second heading of a name ends with `-1`, as on GitHub and in mdBook.
     fn add_anchor(&mut self, heading: &str) {
         let anchor = anchor(heading);
         let mut unique = anchor.clone();
@@ -158,7 +158,7 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// The links that lead nowhere, one line for each.
+/// The broken links, one line for each.
 pub(super) fn broken(root: &Path, pages: &[Page]) -> Vec<String> {
     let by_path: BTreeMap<&str, &Page> = pages
         .iter()

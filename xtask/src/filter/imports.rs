@@ -1,8 +1,8 @@
-//! What a wasm module asks of its host, read from its import section by `wasmparser`.
+//! The functions that a wasm module imports, read from its import section by `wasmparser`.
 //!
-//! A function that the host does not have makes Envoy refuse the module, and one that only newer
-//! hosts have narrows where it runs. So every import must be on the list: proxy-wasm ABI 0.2.1,
-//! and the two WASI calls that stand in for what it lacks.
+//! Envoy refuses a module that imports a function the host does not have, and a function that only newer
+//! hosts have limits where the module runs. So every import must be on the list: proxy-wasm ABI 0.2.1,
+//! and two WASI calls for what that lacks.
 
 use anyhow::{Result, ensure};
 use wasmparser::{Encoding, Import, Parser, Payload, TypeRef};
@@ -51,7 +51,7 @@ const PROXY_WASM: &[&str] = &[
 
 const WASI: &[&str] = &["clock_time_get", "random_get"];
 
-/// Checks every import and gives their number.
+/// Checks every import and returns their number.
 pub(super) fn check(module: &[u8]) -> Result<usize> {
     let mut count: usize = 0;
     for payload in Parser::new(0).parse_all(module) {
@@ -75,7 +75,7 @@ fn allowed(import: &Import<'_>) -> Result<()> {
     let Import { module, name, ty } = import;
     ensure!(
         matches!(ty, TypeRef::Func(_)),
-        "the filter imports {module}.{name}, which is no function"
+        "the filter imports {module}.{name}, which is not a function"
     );
     let known = match *module {
         "env" => name
@@ -86,7 +86,7 @@ fn allowed(import: &Import<'_>) -> Result<()> {
     };
     ensure!(
         known,
-        "the filter imports {module}.{name}; allowed are proxy-wasm 0.2.1 and {WASI:?}"
+        "the filter imports {module}.{name}; only proxy-wasm 0.2.1 and {WASI:?} are allowed"
     );
     Ok(())
 }
@@ -145,7 +145,7 @@ mod tests {
             .expect_err("a memory")
             .to_string();
         assert!(
-            error.contains("env.memory, which is no function"),
+            error.contains("env.memory, which is not a function"),
             "{error}"
         );
     }

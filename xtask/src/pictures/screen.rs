@@ -1,7 +1,7 @@
 //! Pictures of the terminal's screens, drawn from the styled snapshots of its tests.
 //!
 //! A snapshot has one line for each run of cells of equal style: `ROW:COLUMN FOREGROUND on BACKGROUND
-//! MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they meet whatever the viewer's font is.
+//! MODIFIERS TEXT`. Blocks and lines are drawn as shapes, so that they join whatever the viewer's font is.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use loudou_tests::paths::workspace_root;
 use unicode_width::UnicodeWidthChar as _;
 
-/// The screens that are drawn: the snapshot, and what it shows.
+/// The screens to draw: the snapshot and its title.
 pub(super) const SCREENS: [(&str, &str); 2] = [
     ("buckets", "loudou: the buckets"),
     ("bucket", "loudou: one bucket"),
@@ -71,7 +71,7 @@ fn run(line: &str) -> Result<Run<'_>> {
         let (place, rest) = line.split_once(' ')?;
         let (row, column) = place.split_once(':')?;
         let (ink, rest) = rest.split_once(" on ")?;
-        // The last run of a snapshot has lost the spaces at its end.
+        // The last run of a snapshot has lost its trailing spaces.
         let (paper, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let (modifiers, text) = rest.split_once(' ').unwrap_or((rest, ""));
         Some(Run {
@@ -148,7 +148,7 @@ fn drawn(run: &Run<'_>) -> Result<String> {
     Ok(out)
 }
 
-/// A glyph that is drawn as a shape: blocks from the left, blocks from below, and lines.
+/// A glyph drawn as a shape: blocks from the left, blocks from below, and lines.
 fn shape(glyph: char, x: u32, y: u32) -> Option<String> {
     let (across, down) = CELL;
     let eighths = |first: char| u32::from(glyph).saturating_sub(u32::from(first));

@@ -1,4 +1,4 @@
-//! One picture as SVG: requests as they come and pass, and how many passed in all.
+//! One picture as SVG: arrivals and passes of requests, and the number that passed.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ const WIDTH: u64 = 760;
 const HEIGHT: u64 = 250;
 const LEFT: u64 = 70;
 const RIGHT: u64 = 20;
-/// Where the rows of marks are.
+/// The vertical positions of the rows of marks.
 const COME: u64 = 48;
 const PASS: u64 = 78;
 /// The bottom and the height of the plot.
@@ -113,7 +113,7 @@ fn marks(fates: &[Fate]) -> String {
     out
 }
 
-/// The requests that came, and those that passed, added up.
+/// The curves of arrived and passed requests, accumulated.
 fn curves(fates: &[Fate]) -> String {
     let most = fates.len();
     let mut came: Vec<u64> = Vec::new();

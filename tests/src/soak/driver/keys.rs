@@ -1,4 +1,4 @@
-//! What the driver does to single keys: overrides and bans that end, and resets.
+//! The driver's actions on single keys: overrides and bans that end, and resets.
 
 use anyhow::Result;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::soak::book::Key;
 use crate::soak::plan::Special;
 use crate::soak::timeline::{At, Gives, KeySpan, OPEN};
 
-/// Gives the key in a slot something else than its rule's numbers.
+/// Overrides the rule's numbers for the key in a slot.
 pub(super) fn set_override(
     driver: &mut Driver<'_>,
     rule: usize,
@@ -62,7 +62,7 @@ pub(super) fn drop_override(driver: &mut Driver<'_>, rule: usize, slot: usize) -
     book.note_key(&key, sent, "override dropped".to_owned());
     let request = Request::new("DELETE", &path).header("if-match", "*");
     let answer = driver.call(&request)?;
-    // There may have been none, or it has ended.
+    // There was none, or it has ended.
     if answer.status == 404 || driver.taken(rule, &answer) {
         end(&key, sent, book.now(), false);
     } else {
@@ -144,7 +144,7 @@ fn place(
     Some((key, path))
 }
 
-/// From now on it may be in force.
+/// From now on the last change may be in force.
 fn begin(key: &Key, sent: At, gives: Gives, is_ban: bool) {
     key.record().spans.push(KeySpan {
         from: sent,
@@ -156,7 +156,7 @@ fn begin(key: &Key, sent: At, gives: Gives, is_ban: bool) {
     });
 }
 
-/// What began last is in force, and ends by itself.
+/// The last change is in force, and ends by itself.
 fn settle(key: &Key, sent: At, answered: At, lasts: u64) {
     if let Some(span) = key.record().spans.last_mut() {
         span.sure_from = answered;
@@ -164,14 +164,14 @@ fn settle(key: &Key, sent: At, answered: At, lasts: u64) {
     }
 }
 
-/// What began last never was in force.
+/// The last change never was in force.
 fn withdraw(key: &Key, answered: At) {
     if let Some(span) = key.record().spans.last_mut() {
         span.until = answered;
     }
 }
 
-/// All that was in force before `sent` has ended.
+/// All changes in force before `sent` have ended.
 pub(super) fn end(key: &Key, sent: At, answered: At, bans: bool) {
     doubt(key, sent, bans);
     let mut record = key.record();
@@ -181,7 +181,7 @@ pub(super) fn end(key: &Key, sent: At, answered: At, bans: bool) {
     }
 }
 
-/// All that was in force before `sent` may have ended.
+/// All changes in force before `sent` may have ended.
 fn doubt(key: &Key, sent: At, bans: bool) {
     let mut record = key.record();
     let before = record.spans.iter_mut();

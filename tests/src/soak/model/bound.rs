@@ -1,18 +1,18 @@
-//! What an interval allows.
+//! The maximum that an interval allows.
 
 use super::super::timeline::{At, Segment};
 use super::ONE;
 
-/// The most that was in force at some time of an interval, and what time gave in it.
+/// The maximum in force at some time of an interval, and the refill over its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     pub(super) base: u64,
     pub(super) least_base: u64,
     pub(super) most: u64,
     pub(super) shortest: u64,
-    /// Parts that came back, in fractions of [`ONE`].
+    /// Parts refilled, in fractions of [`ONE`].
     pub(super) gave: u128,
-    /// Where all of that has come to.
+    /// The instant up to which the refill is counted.
     pub(super) until: At,
 }
 
@@ -28,7 +28,7 @@ impl Bound {
         }
     }
 
-    /// Takes in what a segment adds up to an instant within it.
+    /// Adds a segment's refill up to an instant within it.
     pub(super) fn extend(&mut self, segment: &Segment, until: At) {
         let mut fastest = 0;
         for state in &segment.states {

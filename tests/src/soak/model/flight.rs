@@ -1,13 +1,13 @@
-//! What is in flight at a time, for `concurrency`.
+//! The requests in flight at an instant, for `concurrency`.
 
 use super::super::timeline::State;
 use super::{Breach, Case, Event, Promise};
 
-/// No request is admitted while all places are certainly taken by others.
+/// No request is admitted while other requests certainly take all slots.
 pub(super) fn at_most(case: &Case<'_>, admitted: &[&Event]) -> Option<Breach> {
     let lease = case.segments.iter().flat_map(|segment| &segment.states);
     let lease = lease.map(|state| state.refill).min().unwrap_or(0);
-    // A reset forgets who is in flight.
+    // A reset forgets the requests in flight.
     let is_forgotten = |other: &Event, event: &Event| {
         let mut resets = case.resets.iter().flat_map(|list| list.iter());
         resets.any(|(sent, answered)| other.sent <= *answered && *sent <= event.answered)

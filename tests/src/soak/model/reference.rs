@@ -1,5 +1,5 @@
-//! The model against limiters in virtual time: nothing is found in one that is right, whatever happens,
-//! and every one that is wrong is found soon.
+//! The model against limiters in virtual time: it never accuses a correct one, and soon finds each
+//! broken one.
 
 use super::super::random::Random;
 use super::super::rules::{Family, Numbers};
@@ -9,13 +9,13 @@ use super::*;
 const MS: u64 = 1_000_000;
 const SEEDS: u64 = 200;
 
-/// What is wrong with a limiter.
+/// The defect of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
     /// One request in ten takes nothing.
     Free,
-    /// A change carries units where it has to carry a share, or the other way round.
+    /// A change carries units where it has to carry a fraction, or the other way round.
     OtherCarry,
     /// After a change a bucket is full.
     Full,
@@ -102,7 +102,7 @@ impl Limiter {
     }
 }
 
-/// Something that happens at an instant.
+/// An event at an instant.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Request,
@@ -133,12 +133,12 @@ fn steps(rule: &Rule, random: &mut Random) -> Vec<(At, Step)> {
     steps
 }
 
-/// The life of a key: what happened, and what one saw of it from outside.
+/// The life of a key: its events, and its view from outside.
 struct Life {
     limiter: Limiter,
     timeline: Timeline,
     record: Record,
-    /// A ban begins then.
+    /// The start of a ban.
     banned: Option<At>,
 }
 
@@ -193,7 +193,7 @@ impl Life {
     }
 }
 
-/// Runs a limiter through a random life of a key; what the model says of it.
+/// Runs a limiter through a random life of a key; returns the model's findings.
 fn live(rule: &Rule, flaw: Flaw, seed: u64) -> Vec<Promise> {
     let mut random = Random::new(seed, 0);
     let first = rule.numbers(&mut random);
@@ -267,7 +267,7 @@ fn what_is_wrong_is_found() {
             assert!(count > 3, "{flaw:?} in {}: {count} of {SEEDS}", rule.name);
         }
     }
-    // What units and shares give differs only where levels came before.
+    // Units and fractions differ only for limiters with earlier levels.
     let total: usize = slow()
         .map(|rule| found(Flaw::OtherCarry, &rule, Promise::AtMost))
         .sum();

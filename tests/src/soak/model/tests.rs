@@ -1,4 +1,4 @@
-//! The model finds what a broken limiter does, and nothing in what a right one does.
+//! The model finds the violations of a broken limiter, and none in a correct one.
 
 use super::super::rules::{Family, Numbers};
 use super::super::timeline::OPEN;
