@@ -4,7 +4,7 @@
 //! they share is the bucket that gave out the times. The timer runs only while somebody waits.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use loudou_limiter::Nanos;
@@ -27,7 +27,9 @@ pub(crate) struct Ticket {
     stream: u32,
 }
 
-type Line = RefCell<BTreeSet<Ticket>>;
+/// In order. A sorted queue and no tree: tickets mostly come in at its end and leave at its beginning, and
+/// a tree is some KiB of the filter.
+type Line = RefCell<VecDeque<Ticket>>;
 
 /// The streams that wait, the earliest due first. Shared with the sandbox's [`Will`].
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ pub(crate) struct Waiting(Rc<Line>);
 
 impl Waiting {
     /// Nobody is ever inside already: no method calls anybody.
-    fn line<T: Default>(&self, use_line: impl FnOnce(&mut BTreeSet<Ticket>) -> T) -> T {
+    fn line<T: Default>(&self, use_line: impl FnOnce(&mut VecDeque<Ticket>) -> T) -> T {
         match self.0.try_borrow_mut() {
             Ok(mut line) => use_line(&mut line),
             Err(_inside) => T::default(),
@@ -49,13 +51,17 @@ impl Waiting {
     /// Lets `stream` wait until `due`.
     pub(crate) fn enter(&self, stream: u32, due: Nanos) -> Ticket {
         let ticket = Ticket { due, stream };
-        self.line(|line| line.insert(ticket));
+        self.line(|line| {
+            if let Err(place) = line.binary_search(&ticket) {
+                line.insert(place, ticket);
+            }
+        });
         ticket
     }
 
     /// Who is due first.
     fn first(&self) -> Option<Ticket> {
-        self.line(|line| line.first().copied())
+        self.line(|line| line.front().copied())
     }
 
     /// When the next stream is due.
@@ -65,12 +71,15 @@ impl Waiting {
 
     /// Whether a stream still waits.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
-        self.line(|line| line.contains(&ticket))
+        self.line(|line| line.binary_search(&ticket).is_ok())
     }
 
     /// Takes a stream out that will not wait any longer. Whether it still did.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
-        self.line(|line| line.remove(&ticket))
+        self.line(|line| {
+            let place = line.binary_search(&ticket).ok();
+            place.and_then(|place| line.remove(place)).is_some()
+        })
     }
 
     /// The next stream whose time has come.
