@@ -3,6 +3,7 @@
 
 use loudou_api::EventKind;
 use loudou_limiter::{Clock, Nanos};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::{Rule, RuleFile};
 use loudou_store::Table;
 use loudou_store::top::Tally;
@@ -156,14 +157,14 @@ fn configured(taken: &TakenUp, generation: u64, at: Clock) -> loudou_api::Event 
     let mut event = events::event(at, EventKind::Configured, events::BY_ITSELF, generation);
     let part = |what: &str, names: &[String]| match names {
         [] => None,
-        names => Some(format!("{what} {}", names.join(", "))),
+        names => Some(format!("{what} {}", joined(names, ", "))),
     };
     let parts = [
         part("added", &taken.added),
         part("removed", &taken.removed),
         part("changed", &taken.changed),
     ];
-    event.detail = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    event.detail = joined(&parts.into_iter().flatten().collect::<Vec<_>>(), "; ");
     if event.detail.is_empty() {
         "the order of the rules changed".clone_into(&mut event.detail);
     }
