@@ -11,6 +11,7 @@ use crate::escaped::escaped;
 use crate::host::{Host, HostStore, LogLevel};
 use crate::json::{list, number, text};
 use crate::record::Ended;
+use loudou_rules::joined::joined;
 
 /// The number of events that are kept.
 const KEPT: usize = 256;
@@ -67,7 +68,7 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
         add(host, share, &event(over.edit.to_owned()));
     }
     let named: Vec<&str> = ended.keys.iter().map(String::as_str).take(NAMED).collect();
-    let mut named = named.join(", ");
+    let mut named = joined(&named, ", ");
     if let Some(more) = ended.keys.len().checked_sub(NAMED).filter(|more| *more > 0) {
         named = format!("{named} and {more} more");
     }

@@ -4,11 +4,11 @@
 //! offers; neither can panic, which would take this VM from every request of the worker. Both roles may
 //! share a VM, so a context is found by its number.
 
-use std::collections::HashMap;
 use std::mem;
 
 use self::abi::EnvoyHost;
 use crate::admin::{AdminPlane, Begin, Call, MAX_BODY};
+use crate::by_context::ByContext;
 use crate::data::{self, DataPlane, Fate, Stay};
 use crate::host::{Headers, Host, LogLevel};
 use crate::plugin::{self, Plugin};
@@ -31,7 +31,7 @@ enum Action {
 struct Vm {
     /// The plugins: few, so a list is searched as fast as a map.
     roots: Vec<(u32, Root)>,
-    streams: HashMap<u32, Stream>,
+    streams: ByContext<Stream>,
 }
 
 /// A plugin on this worker.
@@ -114,7 +114,7 @@ impl Vm {
 
     /// A stream and its plugin.
     fn find(&mut self, context: u32) -> Option<(&mut Stream, &mut Root)> {
-        let stream = self.streams.get_mut(&context)?;
+        let stream = self.streams.get_mut(context)?;
         let mut roots = self.roots.iter_mut();
         let (_, root) = roots.find(|(other, _)| *other == stream.root)?;
         Some((stream, root))
@@ -161,7 +161,7 @@ impl Vm {
     }
 
     fn response_headers(&mut self, context: u32) -> Action {
-        if let Some(stream) = self.streams.get_mut(&context) {
+        if let Some(stream) = self.streams.get_mut(context) {
             data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
         }
         Action::Continue
@@ -172,7 +172,7 @@ impl Vm {
         if let Some((stream, Root::Data(plane))) = self.find(context) {
             plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
         }
-        if self.streams.remove(&context).is_none() {
+        if self.streams.remove(context).is_none() {
             self.roots.retain(|(own, _)| *own != context);
             abi::set_tick_period_ms(0);
         }

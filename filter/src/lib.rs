@@ -4,6 +4,8 @@
 //! trait and runs natively in tests; only `glue` knows proxy-wasm.
 
 pub mod admin;
+#[cfg(any(test, target_arch = "wasm32"))]
+mod by_context;
 mod current;
 pub mod data;
 mod escaped;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
+use loudou_rules::joined::joined;
 use loudou_rules::request::{Request, bare_address};
 
 use crate::host::Host;
@@ -87,7 +88,7 @@ impl Request for HostRequest<'_> {
     }
 
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
-        let path = format!("metadata\0filter_metadata\0{}", path.join("\0"));
+        let path = format!("metadata\0filter_metadata\0{}", joined(path, "\0"));
         self.value(&path, &|host| host.property(&path))
     }
 

@@ -7,6 +7,7 @@
 
 use loudou_api::{Event, EventKind};
 use loudou_limiter::{Clock, Nanos};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::{Mode, Rule};
 use loudou_store::health::Health;
 use loudou_store::{StoreStats, Table, When};
@@ -102,7 +103,7 @@ impl Watch {
         );
         if let Some(others) = rules.get(1..).filter(|others| !others.is_empty()) {
             event.detail.push_str("; also for ");
-            event.detail.push_str(&others.join(", "));
+            event.detail.push_str(&joined(others, ", "));
         }
         event
     }

@@ -24,6 +24,7 @@ pub mod evaluate;
 pub mod explain;
 pub mod hex;
 mod index;
+pub mod joined;
 pub mod request;
 pub mod rule;
 pub mod rule_set;

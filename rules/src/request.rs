@@ -5,6 +5,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::joined::joined;
 use loudou_limiter::Nanos;
 
 /// One request. Every value is as the client or the network sent it: any bytes, of any length up to
@@ -122,7 +123,7 @@ impl Request for Sample<'_> {
         if self.metadata.is_empty() {
             return None;
         }
-        let path = path.join(".");
+        let path = joined(path, ".");
         let found = self.metadata.iter().find(|(own, _)| *own == path);
         found.map(|(_, value)| Cow::Borrowed(&**value))
     }

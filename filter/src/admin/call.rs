@@ -13,6 +13,7 @@ use super::auth::Caller;
 use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, Reply};
+use loudou_rules::joined::joined;
 
 /// The longest path with query, in bytes.
 const MAX_PATH: usize = 4096;
@@ -111,7 +112,7 @@ impl Target {
                 let known = if known.is_empty() {
                     "none".to_owned()
                 } else {
-                    known.join(", ")
+                    joined(known, ", ")
                 };
                 let name = escaped(name);
                 return Err(Failure::bad(format!(
@@ -219,7 +220,7 @@ impl Call {
     }
 
     pub(super) fn carry(&self) -> Result<Carry, Failure> {
-        let carry = self.parsed("carry", &Carry::NAMES.join(", "), Carry::parse)?;
+        let carry = self.parsed("carry", &joined(&Carry::NAMES, ", "), Carry::parse)?;
         Ok(carry.unwrap_or_default())
     }
 
@@ -251,7 +252,7 @@ impl Call {
         choices: &[&str],
         meaning: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        self.parsed(name, &choices.join(", "), meaning)
+        self.parsed(name, &joined(choices, ", "), meaning)
     }
 }
 

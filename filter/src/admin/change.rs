@@ -2,6 +2,7 @@
 
 use loudou_limiter::{Limit, Penalty};
 use loudou_rules::config::{limit_fields, spoken, written};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::{Override, Overrides, Rule};
 use serde_json::{Map, Value};
 
@@ -42,7 +43,7 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
     if more > 0 {
         parts.push(format!("{more} more overrides"));
     }
-    parts.join("; ")
+    joined(&parts, "; ")
 }
 
 /// `penalty: after 20 → 10, ban 5m → 10m`.
@@ -61,7 +62,7 @@ fn describe_penalty(before: Option<&Penalty>, after: Option<&Penalty>) -> Option
                 .iter()
                 .filter(|name| was.get(**name) != is.get(**name));
             let changed: Vec<String> = differ.map(|name| change(name, &was, &is, "")).collect();
-            (!changed.is_empty()).then(|| format!("penalty: {}", changed.join(", ")))
+            (!changed.is_empty()).then(|| format!("penalty: {}", joined(&changed, ", ")))
         }
     }
 }
@@ -97,7 +98,7 @@ fn gives(value: &Override) -> String {
             let limits = limits.iter();
             let limits = limits.map(|limit| format!("{} {}", limit.name(), in_words(limit)));
             let limits: Vec<String> = limits.collect();
-            limits.join(" and ")
+            joined(&limits, " and ")
         }
     }
 }
@@ -121,7 +122,7 @@ fn describe_limit(old: &Limit, new: &Limit) -> Option<String> {
             changed.push(change(field.name, &was, &is, default));
         }
     }
-    Some(format!("{name}: {}", changed.join(", ")))
+    Some(format!("{name}: {}", joined(&changed, ", ")))
 }
 
 /// `capacity 15 → 30`; `default` is the value of a field that is not written at all.
@@ -146,7 +147,7 @@ fn listed(names: &[&str], fields: &Fields) -> String {
             listed.push(format!("{name} {}", text(value)));
         }
     }
-    listed.join(", ")
+    joined(&listed, ", ")
 }
 
 fn text(value: &Value) -> String {

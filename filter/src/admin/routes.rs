@@ -7,6 +7,7 @@ use super::AdminPlane;
 use super::answer::Failure;
 use super::call::{Handler, Route, Target};
 use crate::escaped::escaped;
+use loudou_rules::joined::joined;
 
 const EDIT: &[&str] = &["carry", "for", "reason", "dry_run"];
 const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
@@ -115,10 +116,10 @@ pub(super) fn not_here(target: &Target) -> Failure {
     if methods.is_empty() {
         let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
         paths.dedup();
-        let detail = format!("the calls are: {}", paths.join(", "));
+        let detail = format!("the calls are: {}", joined(&paths, ", "));
         return Failure::new(404, "Not found", detail);
     }
-    let allow = methods.join(", ");
+    let allow = joined(&methods, ", ");
     let method = escaped(&target.method);
     let detail = format!("{method} is not allowed on this path; allowed: {allow}");
     Failure::not_allowed(detail, allow)

@@ -4,6 +4,7 @@ use std::slice;
 
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
 use loudou_rules::config::RuleEdit;
+use loudou_rules::joined::joined;
 use loudou_rules::rule::{Rule, RuleFile};
 use loudou_store::upstreams::Upstream;
 
@@ -112,7 +113,7 @@ pub(super) fn find<'a>(record: &'a Record, name: &str) -> Result<&'a RuleRecord,
         let name = escaped(name);
         let detail = format!(
             "no rule is called `{name}`; the rules are: {}",
-            names.join(", ")
+            joined(&names, ", ")
         );
         Failure::new(404, "Not found", detail)
     })

@@ -3,6 +3,7 @@
 
 use loudou_api::EventKind;
 use loudou_limiter::{Clock, Nanos};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::{Rule, RuleFile};
 use loudou_store::Table;
 use loudou_store::top::Tally;
@@ -156,14 +157,14 @@ fn configured(adopted: &Adopted, generation: u64, at: Clock) -> loudou_api::Even
     let mut event = events::event(at, EventKind::Configured, events::BY_ITSELF, generation);
     let part = |what: &str, names: &[String]| match names {
         [] => None,
-        names => Some(format!("{what} {}", names.join(", "))),
+        names => Some(format!("{what} {}", joined(names, ", "))),
     };
     let parts = [
         part("added", &adopted.added),
         part("removed", &adopted.removed),
         part("changed", &adopted.changed),
     ];
-    event.detail = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    event.detail = joined(&parts.into_iter().flatten().collect::<Vec<_>>(), "; ");
     if event.detail.is_empty() {
         "the order of the rules changed".clone_into(&mut event.detail);
     }

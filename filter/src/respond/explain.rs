@@ -9,6 +9,7 @@
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::Mode;
 
 use super::headers::reported;
@@ -36,7 +37,7 @@ pub(crate) fn explain(
         return None;
     }
     let decisions: Vec<String> = explained.iter().map(|one| decision(one)).collect();
-    host.set_request_header(DECISION, &decisions.join(", "));
+    host.set_request_header(DECISION, &joined(&decisions, ", "));
     log(host, explained, now);
     let wait = Some(due.since(now)).filter(|wait| *wait > Nanos::ZERO)?;
     Some((WAIT_MS, wait.millis_ceil().to_string()))
@@ -55,7 +56,7 @@ pub(crate) fn log<'a>(
 ) {
     let lines = outcomes.into_iter().map(|outcome| for_log(outcome, now));
     let lines: Vec<String> = lines.collect();
-    host.set_property(PROPERTY, &lines.join(", "));
+    host.set_property(PROPERTY, &joined(&lines, ", "));
 }
 
 /// `<rule>;<limit>;<verdict>`.

@@ -6,6 +6,7 @@
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::Rule;
 
 use crate::host::Headers;
@@ -25,7 +26,7 @@ fn policies(rule: &Rule, limits: &Limits) -> String {
             window.unwrap_or_default()
         )
     };
-    limits.iter().map(policy).collect::<Vec<_>>().join(", ")
+    joined(&limits.iter().map(policy).collect::<Vec<_>>(), ", ")
 }
 
 /// The `RateLimit` of a decision: the reported limit.
@@ -100,8 +101,8 @@ impl<'a> RateLimitHeaders<'a> {
     pub(super) fn finish(self) -> Headers {
         let mut headers = Vec::new();
         if !self.policies.is_empty() {
-            headers.push(("ratelimit-policy", self.policies.join(", ")));
-            headers.push(("ratelimit", self.states.join(", ")));
+            headers.push(("ratelimit-policy", joined(&self.policies, ", ")));
+            headers.push(("ratelimit", joined(&self.states, ", ")));
         }
         if let Some(decision) = self.tightest {
             headers.push(("x-ratelimit-limit", decision.capacity.to_string()));

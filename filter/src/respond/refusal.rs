@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use loudou_api::ProblemAnswer;
 use loudou_limiter::{Ban, BucketDecision, Nanos};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
+use loudou_rules::joined::joined;
 use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
@@ -65,7 +66,7 @@ impl<'a> Refusal<'a> {
             rule,
             kind: QUOTA_EXCEEDED,
             cause: "over_limit",
-            detail: format!("over the limit of {}: {words}", violated.join(" and ")),
+            detail: format!("over the limit of {}: {words}", joined(&violated, " and ")),
             violated,
             headers,
             wait,

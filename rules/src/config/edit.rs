@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
 use super::{limits, mode, overrides};
+use crate::joined::joined;
 use crate::rule::{Mode, Override, Overrides, Rule};
 
 /// The parts of a rule that an edit may replace.
@@ -123,7 +124,7 @@ fn edit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleEdit> {
         .map(|own| overrides::overrides(&own, limits.as_ref(), report));
     let has = |name: &&str| cursor.value.get(*name).is_some_and(|v| !v.is_null());
     if penalty.is_none() && !FIELDS.iter().any(has) {
-        report.error(cursor, "nothing to change", &FIELDS.join(", "));
+        report.error(cursor, "nothing to change", &joined(FIELDS, ", "));
     }
     Some(RuleEdit {
         limits,

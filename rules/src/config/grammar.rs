@@ -6,6 +6,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use crate::joined::joined;
 use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
 use loudou_limiter::{DURATION_FORM, Decimal, Nanos, RATE_FORM};
 
@@ -273,13 +274,13 @@ impl Form {
             Self::Decimal(least, most) => decimal_form(least, most),
             Self::Rate => format!("{RATE_FORM}; at most {MAX_AMOUNT} per {MAX_PERIOD}"),
             Self::Duration(bounds) => duration_form(*bounds),
-            Self::Word(words) => words.join(", "),
+            Self::Word(words) => joined(words, ", "),
             Self::Boolean => "true, false".to_string(),
             Self::Only(number) => number.to_string(),
             Self::Text(text) if text.some => format!("a text of 1 to {} bytes", text.longest),
             Self::Text(_) => "a text".to_string(),
             Self::List(_) => "a list".to_string(),
-            Self::Object(object) => format!("an object with {}", object.names.join(", ")),
+            Self::Object(object) => format!("an object with {}", joined(object.names, ", ")),
             Self::Map(_) | Self::Defined(_) => "an object".to_string(),
             Self::Or(_) | Self::OneOf(_) | Self::Null => String::new(),
         }

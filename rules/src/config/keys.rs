@@ -10,6 +10,7 @@ use super::named::{
 };
 use super::reader::{Cursor, Report, several};
 use super::suggest::nearest;
+use crate::joined::joined;
 use crate::rule::{KeyPart, SourcePrefix};
 
 /// The longest literal of a key, in bytes.
@@ -136,8 +137,8 @@ fn word(word: &str, cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyP
         _ => {
             let allowed = alloc::format!(
                 "{}, or an object with {}",
-                WORDS.join(", "),
-                PARTS.names.join(", ")
+                joined(WORDS, ", "),
+                joined(PARTS.names, ", ")
             );
             let problem = cursor.wrong("unknown key part");
             report.add(problem.allowed(allowed).suggest(nearest(word, WORDS)));

@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::reader::{Cursor, Report};
 use super::suggest::nearest;
 use super::{NameKind, name};
+use crate::joined::joined;
 
 mod concurrency;
 mod leaks;
@@ -190,7 +191,7 @@ fn allowed(entry: &Entry) -> Vec<&'static str> {
 
 /// The algorithm, read first because the other fields depend on it.
 fn entry(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<&'static Entry> {
-    let names = Algorithm::NAMES.join(", ");
+    let names = joined(Algorithm::NAMES, ", ");
     let Some(object) = cursor.value.as_object() else {
         cursor.object(&["name", "algorithm", "…"], report)?;
         return None;

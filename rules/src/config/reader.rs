@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::grammar::{Field, Form, alias_of, decimal_form, written_as};
 use super::problem::{Path, Problem, Severity, Step};
 use super::suggest::nearest;
+use crate::joined::joined;
 
 /// A value and its place: the parent value, and so on. The place becomes a [`Path`] only if the value
 /// has a problem.
@@ -119,7 +120,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         report: &mut Report,
     ) -> Option<Fields<'a, 'c>> {
         let Some(map) = self.value.as_object() else {
-            let allowed = format!("an object with {}", allowed.join(", "));
+            let allowed = format!("an object with {}", joined(allowed, ", "));
             self.misplaced("an object", &allowed, report);
             return None;
         };
@@ -132,7 +133,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
                 }
                 let problem = field.wrong("unknown field");
                 let problem = problem
-                    .allowed(allowed.join(", "))
+                    .allowed(joined(allowed, ", "))
                     .suggest(nearest(name, allowed));
                 report.add(Problem {
                     at_name: true,
@@ -272,7 +273,7 @@ impl<'a, 'c> Cursor<'a, 'c> {
         };
         let place = names.iter().position(|name| found == Some(name));
         if place.is_none() {
-            let problem = self.wrong("unknown value").allowed(names.join(", "));
+            let problem = self.wrong("unknown value").allowed(joined(names, ", "));
             report.add(problem.suggest(found.and_then(|found| nearest(found, names))));
         }
         place
@@ -328,7 +329,7 @@ impl<'a, 'c> Fields<'a, 'c> {
         } else {
             "more than one of the fields is given"
         };
-        let allowed = format!("exactly one of {}", names.join(", "));
+        let allowed = format!("exactly one of {}", joined(names, ", "));
         report.error(&self.of.with(&Value::Null), message, &allowed);
         None
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::impossible::impossible_keys;
 use super::problem::{Path, Problem};
+use crate::joined::joined;
 use crate::rule::{Rule, RuleFile};
 
 mod contradictions;
@@ -92,7 +93,7 @@ pub(super) fn never_admits(rule: &Rule, at: &Path) -> Option<Problem> {
     }
     let message = format!(
         "no request is ever admitted: the cost is above the capacity of {}",
-        small.join(", ")
+        joined(&small, ", ")
     );
     let value = Value::from(rule.cost.least());
     Some(Problem::error(at.field("cost"), &value, message).warning())
