@@ -237,8 +237,7 @@ proptest! {
     ) {
         let mut world = World::new(16);
         let limits = ActiveRule::new(rule(&pick).rule().clone(), History::new(VERSION));
-        // The receipt of an earlier bucket in the slot: the first one of its page.
-        let elsewhere = World::new(16).receipt(&limits, "k", slots[0].last);
+        let first_touched = slots[0].last;
         slots[0].fingerprint = world.table.id(super::tag(), "k").fingerprint;
         slots[0].tags.1 = version;
         if version == VERSION {
@@ -252,7 +251,8 @@ proptest! {
         prop_assert_eq!(written, Ok(Written::Done));
         for key in ["k", "new"] {
             let take = take(&limits, key, now);
-            let mut receipts = vec![elsewhere.clone()];
+            // The receipt of an earlier bucket in the slot: the first one of its page.
+            let mut receipts = vec![World::new(16).receipt(&limits, key, first_touched)];
             match world.table.charge(&mut world.store, &take, &mut world.stats) {
                 Ok(charge) => {
                     receipts.push(charge.receipt);

@@ -72,7 +72,7 @@ fn a_return_of_nothing_is_no_write() {
         Ok(())
     );
     assert!(world.slot("k").is_none());
-    let receipt = world.admitted(&limits, "k", 10);
+    world.admitted(&limits, "k", 10);
     let mut before = Vec::new();
     let cas = world.store.get(&page_key(0), &mut before).expect("works");
     // Taken before the bucket existed, and from a limit without returns.
@@ -80,7 +80,8 @@ fn a_return_of_nothing_is_no_write() {
         world.release(&give(&limits, "k", &elsewhere(9), 30)),
         Ok(())
     );
-    assert_eq!(world.release(&give(&limits, "other", &receipt, 30)), Ok(()));
+    let other = World::new(16).admitted(&limits, "other", 9);
+    assert_eq!(world.release(&give(&limits, "other", &other, 30)), Ok(()));
     let mut after = Vec::new();
     assert_eq!(world.store.get(&page_key(0), &mut after), Ok(cas));
     let rate = per_day(1);
