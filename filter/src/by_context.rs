@@ -106,7 +106,7 @@ impl<T> ByContext<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     use super::*;
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn it_does_what_a_map_does() {
         for (seed, below) in [(1, 12), (2, 40), (3, 300), (4, 5_000)] {
-            let (mut table, mut map) = (ByContext::default(), HashMap::new());
+            let (mut table, mut map) = (ByContext::default(), BTreeMap::new());
             let mut contexts = numbers(seed, below);
             for (value, action) in (0_u32..20_000).zip(numbers(seed + 100, 3)) {
                 // Multiples of a large power of two all begin at the same slot.

@@ -19,6 +19,37 @@ fn with(fields: &Value, more: &Value) -> Value {
     limit
 }
 
+/// The algorithms that have a capacity and a time.
+fn windows(capacity: u64, span: &str) -> Vec<Value> {
+    let window = json!({ "capacity": capacity, "window": span });
+    vec![
+        with(&window, &json!({ "algorithm": "fixed_window" })),
+        with(
+            &window,
+            &json!({ "algorithm": "fixed_window", "align": "clock" }),
+        ),
+        with(
+            &window,
+            &json!({ "algorithm": "sliding_window", "slots": 2 }),
+        ),
+        with(
+            &window,
+            &json!({ "algorithm": "sliding_window", "slots": 64 }),
+        ),
+        with(
+            &window,
+            &json!({ "algorithm": "sliding_window", "align": "clock", "slots": 7 }),
+        ),
+        with(
+            &window,
+            &json!({ "algorithm": "sliding_counter", "align": "clock" }),
+        ),
+        with(&window, &json!({ "algorithm": "sliding_log" })),
+        with(&window, &json!({ "algorithm": "sliding_counter" })),
+        json!({ "algorithm": "concurrency", "capacity": capacity, "lease": span }),
+    ]
+}
+
 /// Of each algorithm the smallest and the largest numbers that are valid.
 fn all() -> Vec<Limits> {
     let amounts = [1, 255, u64::from(MAX_AMOUNT)];
@@ -29,7 +60,6 @@ fn all() -> Vec<Limits> {
             let rate = format!("{amount}/{span}");
             for capacity in amounts {
                 let leak = json!({ "capacity": capacity, "rate": rate, "max_wait": "1h" });
-                let window = json!({ "capacity": capacity, "window": span });
                 all.extend([
                     with(&leak, &json!({ "algorithm": "funnel" })),
                     with(&leak, &json!({ "algorithm": "token_bucket", "initial": 1 })),
@@ -49,32 +79,7 @@ fn all() -> Vec<Limits> {
                     ),
                 ]);
                 if amount == 1 {
-                    all.extend([
-                        with(&window, &json!({ "algorithm": "fixed_window" })),
-                        with(
-                            &window,
-                            &json!({ "algorithm": "fixed_window", "align": "clock" }),
-                        ),
-                        with(
-                            &window,
-                            &json!({ "algorithm": "sliding_window", "slots": 2 }),
-                        ),
-                        with(
-                            &window,
-                            &json!({ "algorithm": "sliding_window", "slots": 64 }),
-                        ),
-                        with(
-                            &window,
-                            &json!({ "algorithm": "sliding_window", "align": "clock", "slots": 7 }),
-                        ),
-                        with(
-                            &window,
-                            &json!({ "algorithm": "sliding_counter", "align": "clock" }),
-                        ),
-                        with(&window, &json!({ "algorithm": "sliding_log" })),
-                        with(&window, &json!({ "algorithm": "sliding_counter" })),
-                        json!({ "algorithm": "concurrency", "capacity": capacity, "lease": span }),
-                    ]);
+                    all.extend(windows(capacity, span));
                 }
             }
             for seconds in [json!(0), json!(0.001), json!(86_400)] {
