@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::grammar::{Field, Form, List, Object, Text, object};
+use super::grammar::{Field, Form, List, Object, Text, object, words, written_as};
 use super::matches::MAX_PARTS;
 use super::named::{
     COOKIE_NAME, HEADER_NAME, METADATA_PATH, Named, QUERY_NAME, metadata_path, name,
@@ -16,7 +16,7 @@ use crate::rule::{KeyPart, SourcePrefix};
 /// The longest literal of a key, in bytes.
 const MAX_LITERAL: usize = 64;
 /// The parts of a key that are one word.
-const WORDS: &[&str] = &["source", "path", "route", "method", "host", "client_cert"];
+const WORDS: &[&str] = &words(&KeyPart::WORDS);
 /// The parts of a key that are objects.
 const PARTS: Object = object!(
     [
@@ -127,24 +127,18 @@ fn part(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
 }
 
 fn word(word: &str, cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
-    match word {
-        "source" => Some(KeyPart::Source(SourcePrefix::default())),
-        "path" => Some(KeyPart::Path { segments: None }),
-        "route" => Some(KeyPart::Route),
-        "method" => Some(KeyPart::Method),
-        "host" => Some(KeyPart::Host),
-        "client_cert" | "peer" => Some(KeyPart::ClientCert),
-        _ => {
-            let allowed = alloc::format!(
-                "{}, or an object with {}",
-                joined(WORDS, ", "),
-                joined(PARTS.names, ", ")
-            );
-            let problem = cursor.wrong("unknown key part");
-            report.add(problem.allowed(allowed).suggest(nearest(word, WORDS)));
-            None
-        }
+    let found = KeyPart::of_word(written_as(word).unwrap_or(word));
+    if found.is_some() {
+        return found;
     }
+    let allowed = alloc::format!(
+        "{}, or an object with {}",
+        joined(WORDS, ", "),
+        joined(PARTS.names, ", ")
+    );
+    let problem = cursor.wrong("unknown key part");
+    report.add(problem.allowed(allowed).suggest(nearest(word, WORDS)));
+    None
 }
 
 fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {

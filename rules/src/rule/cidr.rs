@@ -92,11 +92,14 @@ pub struct SourcePrefix {
 
 impl Default for SourcePrefix {
     fn default() -> Self {
-        Self { v4: 32, v6: 64 }
+        Self::DEFAULT
     }
 }
 
 impl SourcePrefix {
+    /// The whole address for IPv4, the /64 for IPv6.
+    pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
+
     /// The network of a client as text; anything but an IP address (such as a Unix socket) stays unchanged.
     pub(super) fn apply(self, source: &[u8]) -> Option<String> {
         let address = address(source)?;

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use super::cidr::SourcePrefix;
 use super::part::KeyPart;
 use super::text::object;
 
@@ -20,6 +19,14 @@ pub(super) fn of_key(parts: &[KeyPart]) -> Vec<u8> {
 
 impl KeyPart {
     fn identity(&self) -> Value {
+        if let Some(word) = self.word() {
+            // The word that this part had when its buckets got their tags.
+            return text(if *self == Self::ClientCert {
+                "peer"
+            } else {
+                word
+            });
+        }
         let (kind, value) = match self {
             Self::Header(name) => ("header", text(name)),
             Self::Query(name) => ("query", text(name)),
@@ -29,24 +36,17 @@ impl KeyPart {
                 let path = path.iter().map(|step| text(step)).collect();
                 ("metadata", Value::Array(path))
             }
-            Self::Source(prefix) if *prefix == SourcePrefix::default() => ("source", Value::Null),
             Self::Source(prefix) => {
                 let v4 = ("v4_prefix", prefix.v4.into());
                 ("source", object(Some(v4), ("v6_prefix", prefix.v6.into())))
             }
-            Self::Path { segments: None } => ("path", Value::Null),
-            Self::Path {
-                segments: Some(segments),
-            } => ("path", object(None, ("segments", (*segments).into()))),
-            Self::Route => ("route", Value::Null),
-            Self::Method => ("method", Value::Null),
-            Self::Host => ("host", Value::Null),
-            Self::ClientCert => ("peer", Value::Null),
+            Self::Path { segments } => {
+                let segments = segments.unwrap_or_default().into();
+                ("path", object(None, ("segments", segments)))
+            }
+            _ => return Value::Null,
         };
-        match value {
-            Value::Null => text(kind),
-            value => object(None, (kind, value)),
-        }
+        object(None, (kind, value))
     }
 }
 

@@ -38,34 +38,50 @@ pub enum KeyPart {
     ClientCert,
 }
 
+impl KeyPart {
+    /// The parts that are one word in rule files.
+    pub const WORDS: [(&str, Self); 6] = [
+        ("source", Self::Source(SourcePrefix::DEFAULT)),
+        ("path", Self::Path { segments: None }),
+        ("route", Self::Route),
+        ("method", Self::Method),
+        ("host", Self::Host),
+        ("client_cert", Self::ClientCert),
+    ];
+
+    /// Its word in rule files; `None` for a part that is an object there.
+    pub fn word(&self) -> Option<&'static str> {
+        let mut words = Self::WORDS.into_iter();
+        words.find_map(|(word, part)| (part == *self).then_some(word))
+    }
+
+    /// The part of that word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let mut words = Self::WORDS.into_iter();
+        words.find_map(|(other, part)| (other == word).then_some(part))
+    }
+}
+
 impl Serialize for KeyPart {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(word) = self.word() {
+            return serializer.serialize_str(word);
+        }
         let (name, text) = match self {
-            Self::Source(prefix) if *prefix == SourcePrefix::default() => {
-                return serializer.serialize_str("source");
-            }
-            Self::Path { segments: None } => return serializer.serialize_str("path"),
-            Self::Route => return serializer.serialize_str("route"),
-            Self::Method => return serializer.serialize_str("method"),
-            Self::Host => return serializer.serialize_str("host"),
-            Self::ClientCert => return serializer.serialize_str("client_cert"),
             Self::Source(prefix) => return one(serializer, "source", prefix),
-            Self::Path {
-                segments: Some(segments),
-            } => {
-                return one(
-                    serializer,
-                    "path",
-                    &Segments {
-                        segments: *segments,
-                    },
-                );
+            Self::Path { segments } => {
+                let segments = segments.unwrap_or_default();
+                return one(serializer, "path", &Segments { segments });
             }
             Self::Metadata(path) => return one(serializer, "metadata", path),
             Self::Header(name) => ("header", name),
             Self::Query(name) => ("query", name),
             Self::Cookie(name) => ("cookie", name),
             Self::Literal(text) => ("literal", text),
+            // Words.
+            Self::Route | Self::Method | Self::Host | Self::ClientCert => {
+                return serializer.serialize_unit();
+            }
         };
         one(serializer, name, text)
     }
