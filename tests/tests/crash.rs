@@ -19,7 +19,7 @@ const WORKERS: u32 = 2;
 const CONNECTIONS: usize = 24;
 /// The header that makes a filter built for this test die.
 const TRAP: &str = "x-loudou-trap";
-const LAST_WORDS: &str = "a test asked for it";
+const LAST_WORDS: &str = "a test requested it";
 
 fn start() -> Result<Envoy> {
     Envoy::start(&config(3).concurrency(WORKERS).wasm(trap_wasm_path()?))
