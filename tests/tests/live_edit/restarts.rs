@@ -256,7 +256,7 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
     let generation = ops.generation()?;
     for document in [&document, &kept] {
         let done = printed(&loudou(&envoy, &["import", "-"], document)?)?;
-        ensure!(done.contains("5 so already"), "{done}");
+        ensure!(done.contains("5 already in effect"), "{done}");
     }
     ensure!(ops.generation()? == generation);
     drop(follower);
