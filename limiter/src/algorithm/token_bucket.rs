@@ -221,7 +221,7 @@ impl TokenBucket {
         self.at(new, &place).after(wait)
     }
 
-    /// As [`Level::give_back`](super::leak::Level::give_back) does it, in lumps.
+    /// As [`Level::give_back`](crate::leak::Level::give_back) does it, in lumps.
     fn give_back_interval(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let place = self.place(words, back.last);
         let used = self.used_tokens(words, &place);
