@@ -80,9 +80,9 @@ impl Change {
         self.resend(|change| change.verb().send(client, dry_run))
     }
 
-    /// The one rule for conflicts (HTTP 412): if the rule and the process are the same as before, only the
-    /// generation moved. The change is then still valid and is sent again with the new generation.
-    /// Otherwise the operator has to decide again.
+    /// The one rule for conflicts (HTTP 412): a change is still valid if nothing that it was decided on has
+    /// moved, only the generation, and is sent again with the new one. Otherwise the operator has to decide
+    /// again.
     fn resend<T>(
         &mut self,
         send: impl Fn(&Self) -> Result<T, ClientError>,
@@ -93,13 +93,34 @@ impl Change {
                 answer => return answer,
             };
             match error.current() {
-                Some(now) if self.seen().is_some_and(|seen| is_as_seen(seen, now)) => {
+                Some(now) if self.is_as_seen(now) => {
                     self.see(now.clone());
                 }
                 _ => return Err(error),
             }
         }
         send(self)
+    }
+
+    /// Whether all that it was decided on is as it was seen, in the same process: for an edit the rule with
+    /// its edit, for an override the rule's limits and that key.
+    fn is_as_seen(&self, now: &RuleView) -> bool {
+        let is_same = |seen: &RuleView| seen.instance == now.instance;
+        match self {
+            Self::Edit(Edit { seen, .. }) => {
+                is_same(seen) && seen.rule == now.rule && seen.edit == now.edit
+            }
+            Self::Override(Override { seen, key, .. }) => {
+                let of = |view: &RuleView| {
+                    let edited = view.overrides.iter().find(|edited| edited.key == *key);
+                    let gives = view.rule.get("overrides").and_then(|all| all.get(key));
+                    let limits = view.rule.get("limits");
+                    (limits.cloned(), gives.cloned(), edited.cloned())
+                };
+                is_same(seen) && of(seen) == of(now)
+            }
+            Self::Ban(_) | Self::Reset(_) => false,
+        }
     }
 
     /// Its undo, if it had an effect that can be undone.
@@ -114,10 +135,6 @@ impl Change {
             Self::Reset(_) => None,
         }
     }
-}
-
-fn is_as_seen(seen: &RuleView, now: &RuleView) -> bool {
-    seen.instance == now.instance && seen.rule == now.rule
 }
 
 /// The undo of a change that this program made.

@@ -9,8 +9,10 @@ use super::msg::Failure;
 use super::question::Pending;
 use super::state::{Mode, State};
 use crate::change::edit::Edit;
+use crate::change::key_override::Override;
 use crate::change::verb::{Answer, Question};
 use crate::change::{Change, Undo};
+use crate::text::escape;
 
 /// The most changes that can be undone.
 const MOST_UNDOS: usize = 50;
@@ -104,8 +106,24 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
     let Sending { change, is_undo } = sending;
-    let Change::Edit(edit) = change else {
-        return refused(state, &Sending { change, is_undo }, failure);
+    let edit = match change {
+        Change::Edit(edit) => edit,
+        Change::Override(change) if is_undo => {
+            let question = Question {
+                title: format!(
+                    "{}: the limits or the override changed since. Undo anyway?",
+                    escape(&change.key)
+                ),
+                ..Question::default()
+            };
+            let again = Change::Override(Override {
+                seen: Box::new(current),
+                ..change
+            });
+            state.mode = Mode::Confirm(Box::new(Pending::undo(question, again)));
+            return;
+        }
+        change => return refused(state, &Sending { change, is_undo }, failure),
     };
     if is_undo {
         let by = match &current.edit {

@@ -115,6 +115,25 @@ fn a_rule_that_is_not_as_seen_is_not_changed() {
     }
 }
 
+/// An override is decided on the limits and its own key, an edit on the edit before it, too.
+#[test]
+fn only_what_a_change_was_decided_on_makes_a_conflict() {
+    let mut other_key = rule(12);
+    other_key.rule["overrides"]["bob"] = json!("unlimited");
+    let mut edited = rule(12);
+    edited.edit = Some(loudou_api::EditView {
+        by: "another".to_owned(),
+        ..loudou_api::EditView::default()
+    });
+    for (now, resent) in [(other_key, [false, true]), (edited, [false, true])] {
+        for change in changes() {
+            let is_override = matches!(change, Change::Override(_));
+            let (answer, _etags) = sent(change, vec![stale(now.clone()), made()]);
+            assert_eq!(answer.is_ok(), resent[usize::from(is_override)], "{now:?}");
+        }
+    }
+}
+
 #[test]
 fn resends_are_bounded() {
     for change in changes() {

@@ -13,6 +13,10 @@ use super::kind::Kind;
 use super::read_as;
 use super::tree::{Document, Fault, Inside, Node, Position};
 
+/// The longest name of a listener or a filter in a title, in characters.
+const MAX_NAME: usize = 100;
+/// A title with more bytes gets no further names.
+const MAX_TITLE: usize = 1_000;
 /// The type of an HTTP filter that runs wasm.
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 /// Types that carry another type's fields.
@@ -121,11 +125,12 @@ impl Search<'_> {
         } else {
             "data"
         };
-        let listener = listener.map(|name| format!("listener {name}, "));
+        let short = |name: &str| -> String { name.chars().take(MAX_NAME).collect() };
+        let listener = listener.map(|name| format!("listener {}, ", short(name)));
         let title = format!(
             "{}filter {}, {role} role",
             listener.unwrap_or_default(),
-            name.unwrap_or("without a name")
+            name.map_or_else(|| "without a name".to_owned(), short)
         );
         let path = match (payload, content) {
             (_, Some(_)) => path.field("configuration").field("value"),
@@ -134,7 +139,10 @@ impl Search<'_> {
         };
         let at = self.file.locate(&path, false);
         if let Some(same) = self.found.iter_mut().find(|found| found.at == at) {
-            same.title = format!("{} and {title}", same.title);
+            // Each alias of a filter is one more name, and names may be long.
+            if same.title.len() < MAX_TITLE {
+                same.title = format!("{} and {title}", same.title);
+            }
             return;
         }
         let document = self.document(content, &path, at);

@@ -238,6 +238,28 @@ fn an_override_that_changed_meanwhile_is_not_made() {
     assert!(messages(&state).contains("not applied: 412 stale"));
 }
 
+/// An undo that met a change by others can be sent all the same, and does not block those before it.
+#[test]
+fn an_undo_of_an_override_asks_again_after_a_conflict() {
+    let mut state = state(SIZE, 3);
+    let change = sending_of(type_keys(&mut state, "o<left><ret><ret>"));
+    taken(&mut state, change);
+    let undo = sending_of(type_keys(&mut state, "u<ret>"));
+    let mut current = rules()[0].clone();
+    current.generation = 12;
+    current.rule["limits"][0]["capacity"] = json!(40);
+    let effects = send(&mut state, Msg::Changed(undo, Err(stale(current))));
+    assert!(effects.is_empty());
+    let Mode::Confirm(pending) = &state.mode else {
+        panic!("{:?}", state.mode)
+    };
+    assert!(pending.question.ends_with("Undo anyway?"), "{pending:?}");
+    let again = sending_of(type_keys(&mut state, "<ret>"));
+    assert_eq!((body(&again), again.is_undo), ((None, None), true));
+    taken(&mut state, again);
+    assert!(state.undos.is_empty());
+}
+
 #[test]
 fn a_key_whose_name_was_lost_cannot_be_named() {
     let mut state = state(SIZE, 3);

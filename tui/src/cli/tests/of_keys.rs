@@ -97,7 +97,7 @@ fn an_override_is_sent_and_printed() {
     let ran = Loudou::answers(answers).run("--read-only override per-user alice banned --dry-run");
     assert_eq!(ran.code, 0, "{}", ran.seen());
     let mut seen = canned::rule();
-    seen.rule["mode"] = json!("shadow");
+    seen.rule["limits"][0]["capacity"] = json!(1);
     let ran = Loudou::answers(vec![ok(&seen), canned::stale()]).run(line);
     assert_snapshot!("override_stale", ran.seen());
 }
