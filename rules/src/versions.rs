@@ -107,12 +107,18 @@ impl History {
 
     /// The limits that were in force before.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limits> {
-        self.changes
-            .iter()
-            .filter_map(|change| match &change.before {
-                Before::Limits(limits) => Some(limits),
-                Before::Overrides(_) | Before::Same => None,
-            })
+        self.changes.iter().flat_map(|change| {
+            let (of_rule, overrides) = match &change.before {
+                Before::Limits(limits) => (Some(limits), &[][..]),
+                Before::Overrides(replaced) => (None, replaced.as_slice()),
+                Before::Same => (None, &[][..]),
+            };
+            let of_keys = overrides.iter().filter_map(|(_, gives)| match gives {
+                Some(Override::Limits(limits)) => Some(limits),
+                _ => None,
+            });
+            of_rule.into_iter().chain(of_keys)
+        })
     }
 
     /// Forgets the changes up to `version`, which no bucket needs any more.

@@ -88,7 +88,7 @@ impl Configuration {
             self.announce(host, &adopted, first.generation, now);
             return Ok(());
         }
-        if self.is_reloaded(host, now) {
+        if self.is_reloaded(host) {
             return Ok(());
         }
         let adopt = |record: &mut Record| record.adopt(&self.file, self.configured_at, now);
@@ -112,13 +112,14 @@ impl Configuration {
     /// request, in place of one that died. Its configuration need not be the newest, since its listener
     /// may be draining; a new configuration is loaded before any request reaches it, and is adopted by
     /// the timer of the main thread at the latest.
-    fn is_reloaded(&self, host: &dyn Host, now: Nanos) -> bool {
+    fn is_reloaded(&self, host: &dyn Host) -> bool {
         let time = host.property("request\0time");
         let Some(time) = time.and_then(|time| time.try_into().ok()) else {
             return false;
         };
         let begun_ms = u64::from_le_bytes(time) / 1_000_000;
-        let own_age = now.since(self.configured_at);
+        // Read beside the wall clock: the start may have taken some milliseconds.
+        let own_age = host.now().since(self.configured_at);
         // Both times are truncated to milliseconds.
         let age_ms = host.unix_ms().saturating_sub(begun_ms).saturating_add(1);
         Nanos::from_millis(age_ms) >= own_age

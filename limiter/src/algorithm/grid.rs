@@ -59,14 +59,6 @@ pub(super) struct Place {
     ahead: u64,
 }
 
-impl Place {
-    /// The periods from the one in which a request took until this one; `None` when it is not known,
-    /// because the periods have moved since.
-    pub(super) fn since(&self, taken: &Self) -> Option<u128> {
-        (self.ahead == taken.ahead).then(|| self.number.saturating_sub(taken.number))
-    }
-}
-
 impl Periods {
     /// Periods that are not parts of anything.
     pub(super) const fn of(grid: Grid, window: Nanos) -> Self {
@@ -139,19 +131,28 @@ impl Periods {
             return fresh;
         }
         let (ends, would_end) = (self.until(&place, 1), self.until(&fresh, 1));
-        let half = Nanos::new(clamp(
-            div_rem(
-                self.window.get().into(),
-                u64::from(self.parts).saturating_mul(2),
-            )
-            .0,
-        ));
+        let half = self.half();
         if ends > would_end.saturating_add(half) {
             fresh.number = fresh.number.saturating_add(1);
         } else if would_end > ends.saturating_add(half) {
             fresh.number = fresh.number.saturating_sub(1);
         }
         fresh
+    }
+
+    /// Half the length of a period, rounded down.
+    fn half(self) -> Nanos {
+        let parts = u64::from(self.parts).saturating_mul(2);
+        Nanos::new(clamp(div_rem(self.window.get().into(), parts).0))
+    }
+
+    /// The periods from the one in which a request took until `place`; `None` when it is not known,
+    /// because the wall clock jumped since. By less than half a period, periods keep their numbers: the
+    /// two clocks drift, and are never read at one instant.
+    pub(super) fn since(self, place: &Place, taken: &Place) -> Option<u128> {
+        let moved = place.ahead.wrapping_sub(taken.ahead).cast_signed();
+        let is_same = moved.unsigned_abs() <= self.half().get();
+        is_same.then(|| place.number.saturating_sub(taken.number))
     }
 
     /// The time until the period begins that is `ahead` periods after the current one.

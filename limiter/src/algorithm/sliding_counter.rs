@@ -226,7 +226,7 @@ impl Meter for SlidingCounter {
     fn give_back(&self, words: &mut [u64], back: &Back<'_>) -> bool {
         let taken = self.taking(&self.read(back.before, back.ask.now), &back.ask);
         let mut state = self.read(words, back.last);
-        let counter = match state.place.since(&taken) {
+        let counter = match self.periods().since(&state.place, &taken) {
             Some(0) => &mut state.current,
             Some(1) => &mut state.previous,
             _ => return false,

@@ -284,7 +284,7 @@ impl Meter for SlidingWindow {
         let found = self.place(back.before, back.ask.now);
         let taken = self.taking(found, &self.read(back.before, &found), &back.ask);
         let place = self.place(words, back.last);
-        let Some(age) = place.since(&taken) else {
+        let Some(age) = self.periods().since(&place, &taken) else {
             return false;
         };
         let mut counts = self.read(words, &place);

@@ -231,7 +231,7 @@ impl TokenBucket {
         let found = self.place(back.before, back.ask.now);
         let used_before = self.used_tokens(back.before, &found);
         let taken = self.taking(found, used_before, &back.ask);
-        let Some(lumps) = place.since(&taken) else {
+        let Some(lumps) = self.periods().since(&place, &taken) else {
             return false;
         };
         let refilled = clamp(lumps).saturating_mul(self.rate.amount().into());

@@ -1,6 +1,6 @@
 //! Refills, slots and windows on the wall clock.
 
-use loudou_limiter::{Ask, Clock, Nanos};
+use loudou_limiter::{Ask, Clock, Nanos, Taken};
 use serde_json::{Value, json};
 
 use super::{Five, NONE, S, five, limits};
@@ -109,4 +109,30 @@ fn a_sliding_counter_has_its_windows_on_the_clock() {
             (113 * S, 20 * S, 0, (0, 10, 9, NONE, 10 * S)),
         ],
     );
+}
+
+/// The two clocks are not read at one instant, so they differ a little more or less each time. A request
+/// that came to nothing gets its units back nevertheless, if the wall clock did not jump.
+#[test]
+fn units_come_back_after_the_periods_moved_a_little() {
+    const MS: u64 = S / 1_000;
+    for document in [
+        json!([{ "algorithm": "sliding_window", "capacity": 9, "window": "60s", "slots": 6, "align": "clock" }]),
+        json!([{ "algorithm": "sliding_counter", "capacity": 9, "window": "10s", "align": "clock" }]),
+    ] {
+        for (wall, comes_back) in [(612 * S + MS, true), (612 * S, true), (672 * S, false)] {
+            let limits = limits(&document);
+            let clock = |now, wall| Clock {
+                now: Nanos::new(now),
+                wall: Nanos::new(wall),
+            };
+            let mut bucket = limits.start_at(clock(100 * S, 600 * S));
+            let first = Ask::new(2, Nanos::new(100 * S)).at_wall(Nanos::new(600 * S));
+            let taken = Taken::new(&bucket, &first);
+            assert!(!limits.answer(&mut bucket, &first).is_refused());
+            let later = Ask::new(1, Nanos::new(112 * S)).at_wall(Nanos::new(wall));
+            assert!(!limits.answer(&mut bucket, &later).is_refused());
+            assert_eq!(limits.give_back(&mut bucket, &taken), comes_back, "{wall}");
+        }
+    }
 }
