@@ -64,7 +64,7 @@ const MATCH: usize = 16;
 /// A compiled regular expression.
 const REGEX: usize = 6_000;
 /// Each override: `banned` and `unlimited` take no more.
-const WORD: usize = 260;
+const WORD: usize = 320;
 /// Each byte of an override's key: the number of its copies.
 const KEY: usize = 7;
 /// The additional memory of an override with a scale,

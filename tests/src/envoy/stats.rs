@@ -85,6 +85,45 @@ impl Envoy {
             resident: resident(self.pid())?,
         })
     }
+
+    /// The resident bytes of each sandbox's linear memory, the largest first.
+    pub fn linear_memories(&self) -> Result<Vec<u64>> {
+        let path = format!("/proc/{}/smaps", self.pid());
+        let smaps =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        Ok(linear_memories(&smaps))
+    }
+}
+
+/// The resident bytes of each sandbox's linear memory, from `/proc/PID/smaps`: V8 reserves gigabytes without
+/// access behind a linear memory, as guard pages.
+fn linear_memories(smaps: &str) -> Vec<u64> {
+    const GUARD: u64 = 4 << 30;
+    let mut sizes = Vec::new();
+    let (mut writable, mut resident) = (false, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(first), Some(second)) = (words.next(), words.next()) else {
+            continue;
+        };
+        if first == "Rss:" {
+            resident = second.parse().unwrap_or(0) * 1024;
+        } else if let Some(bytes) = mapped(first) {
+            if writable && second == "---p" && bytes > GUARD {
+                sizes.push(resident);
+            }
+            writable = second == "rw-p";
+        }
+    }
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes
+}
+
+/// The size of a mapping, whose line starts with its first and last address.
+fn mapped(addresses: &str) -> Option<u64> {
+    let (from, to) = addresses.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    address(to)?.checked_sub(address(from)?)
 }
 
 /// The resident set of a process.
