@@ -4,13 +4,15 @@
 //! All answers come from shared data and metrics, so they are the same on every worker. The calls are in
 //! one table ([`routes`]).
 
+use std::rc::Rc;
+
 use loudou_api::Access;
 use loudou_rules::config::AdminSettings;
 
 use crate::current;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
-use crate::record::Record;
+use crate::record::{Bases, Record, Records, Shelves};
 
 mod answer;
 mod auth;
@@ -38,6 +40,7 @@ pub const MAX_BODY: usize = 64 * 1024;
 pub struct AdminPlane {
     settings: AdminSettings,
     registry: Registry,
+    records: Records,
 }
 
 /// The next step for a request after its headers.
@@ -53,9 +56,17 @@ impl AdminPlane {
     /// An admin role with these settings.
     pub fn new(settings: AdminSettings) -> Self {
         Self {
+            records: Records::new(&settings.store.namespace, Bases::default()),
             settings,
             registry: Registry::default(),
         }
+    }
+
+    /// The same, sharing what it reads with the other plugins of the sandbox.
+    #[must_use]
+    pub fn sharing(mut self, shelves: &mut Shelves) -> Self {
+        self.records.sharing(shelves);
+        self
     }
 
     /// Reads the headers. A request that is not allowed is answered without its body.
@@ -110,10 +121,15 @@ impl AdminPlane {
     }
 
     /// The rules at the time of a call.
-    fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Record, Failure> {
+    fn record(&mut self, host: &dyn Host, call: &Call) -> Result<Rc<Record>, Failure> {
         let share = &self.settings.store.namespace;
         let metrics = StoreMetrics::define(host, &mut self.registry, share);
-        Ok(current::load(host, share, &metrics, call.clock.now)?)
+        Ok(current::recent(
+            host,
+            &self.records,
+            &metrics,
+            call.clock.now,
+        )?)
     }
 
     fn share(&self) -> &str {

@@ -1,21 +1,50 @@
 //! The current shared record: the first reader drops expired edits.
 
+use std::rc::Rc;
+
 use loudou_api::EventKind;
 use loudou_limiter::Nanos;
 
 use crate::events::{self, Over};
 use crate::host::Host;
 use crate::metrics::StoreMetrics;
-use crate::record::{self, Record, RecordError};
+use crate::record::{Record, RecordError, Records};
+
+/// The record as it was read last, unless a change was announced since; else as it is now. Who announced a
+/// change before the call, and so each caller whose edit was acknowledged, finds it in the answer.
+pub(crate) fn recent(
+    host: &dyn Host,
+    records: &Records,
+    metrics: &StoreMetrics,
+    now: Nanos,
+) -> Result<Rc<Record>, RecordError> {
+    let changes = metrics.changes(host);
+    if let Some(record) = records.kept(changes, now) {
+        return Ok(record);
+    }
+    load(host, records, metrics, now)
+}
 
 /// Reads the record; drops expired edits, announces the change and adds their events.
 pub(crate) fn load(
     host: &dyn Host,
-    share: &str,
+    records: &Records,
     metrics: &StoreMetrics,
     now: Nanos,
-) -> Result<Record, RecordError> {
-    let (record, expired) = record::change(host, share, |record| {
+) -> Result<Rc<Record>, RecordError> {
+    // The count is read before the record, so the record is at least as new as the count.
+    let changes = metrics.changes(host);
+    let known = records.generation_after(changes);
+    let record = records.read(host)?;
+    records.keep(&record, changes, now);
+    if known.is_some_and(|known| known != record.generation) {
+        // Who made this change has not announced it yet, or died before that.
+        metrics.announce_change(host);
+    }
+    if now < record.next_expiry() {
+        return Ok(record);
+    }
+    let (record, expired) = records.change(host, |record| {
         let expired = record.expire(now);
         (!expired.is_empty()).then_some(expired)
     })?;
@@ -31,7 +60,7 @@ pub(crate) fn load(
         keys: "expired",
     };
     for ended in expired {
-        events::add_ended(host, share, &over, &ended);
+        events::add_ended(host, records.share(), &over, &ended);
     }
     Ok(record)
 }

@@ -8,6 +8,7 @@ use loudou_limiter::Nanos;
 use loudou_rules::rule::RuleFile;
 
 use crate::host::{Headers, Host, LogLevel, Reply};
+use crate::record::Shelves;
 use crate::timer::Timer;
 use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
 
@@ -75,6 +76,13 @@ impl DataPlane {
         }
     }
 
+    /// The same, sharing what it reads with the other plugins of the sandbox.
+    #[must_use]
+    pub fn sharing(mut self, shelves: &mut Shelves) -> Self {
+        self.configuration.records.sharing(shelves);
+        self
+    }
+
     /// Makes the configuration active, unless it is already. Returns whether it is active now.
     pub fn start(&mut self, host: &dyn Host) -> bool {
         self.start_at(host, host.now()).is_some()
@@ -118,7 +126,7 @@ impl DataPlane {
             let configuration = &self.configuration;
             active.store_metrics.waited(host, resumed);
             active.keep_current(host, &configuration.file, now);
-            active.tick(host, configuration.share(), now);
+            active.tick(host, now);
         }
         self.timer.fired(host, self.next_tick(), now);
     }

@@ -7,6 +7,7 @@
 use std::mem;
 
 use self::abi::EnvoyHost;
+use crate::Shelves;
 use crate::admin::{AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
 use crate::data::{self, DataPlane, Fate, Stay};
@@ -32,6 +33,8 @@ struct Vm {
     /// The plugins: few, so a list is searched as fast as a map.
     roots: Vec<(u32, Root)>,
     streams: ByContext<Stream>,
+    /// What its plugins have read of the shared record.
+    shelves: Shelves,
 }
 
 /// A plugin on this worker.
@@ -88,7 +91,8 @@ impl Vm {
                 for warning in warnings {
                     host.log(LogLevel::Warn, &format!("configuration: {warning}"));
                 }
-                self.put(root, Root::new(plugin));
+                let configured = Root::new(plugin, &mut self.shelves);
+                self.put(root, configured);
                 true
             }
             Err(problems) => {
@@ -180,7 +184,7 @@ impl Vm {
 }
 
 impl Root {
-    fn new(plugin: Plugin) -> Self {
+    fn new(plugin: Plugin, shelves: &mut Shelves) -> Self {
         let host = EnvoyHost;
         let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
         match plugin {
@@ -192,7 +196,7 @@ impl Root {
                 );
                 host.log(LogLevel::Info, &line);
                 abi::set_tick_period_ms(data::START_TICK_MS);
-                let plane = DataPlane::new(file, host.now());
+                let plane = DataPlane::new(file, host.now()).sharing(shelves);
                 exports::deposit(plane.will());
                 Self::Data(Box::new(plane))
             }
@@ -202,7 +206,7 @@ impl Root {
                     LogLevel::Info,
                     &format!("{about}: admin role, {tokens} tokens"),
                 );
-                Self::Admin(Box::new(AdminPlane::new(settings)))
+                Self::Admin(Box::new(AdminPlane::new(settings).sharing(shelves)))
             }
         }
     }

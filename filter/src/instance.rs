@@ -5,17 +5,14 @@
 //! to a client that has seen an earlier process.
 
 use loudou_limiter::{Clock, Nanos};
-use serde::Serialize;
-use serde_json::Value;
 
 use crate::host::Host;
-use crate::json::{number, text};
 
 /// The number of hexadecimal digits in a name.
-const DIGITS: usize = 16;
+pub(crate) const DIGITS: usize = 16;
 
 /// A process with its shared data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
     /// 64 random bits, drawn only for this name: the seed of the store is a secret.
     pub(crate) id: String,
@@ -43,11 +40,12 @@ impl Instance {
         }
     }
 
-    /// The instance in a record.
-    pub(crate) fn read(instance: &Value) -> Option<Self> {
+    /// The instance in a record, unless its name is damaged.
+    pub(crate) fn of(id: &[u8], started_unix_ms: u64) -> Option<Self> {
+        let id = str::from_utf8(id).ok().filter(|id| is_id(id))?;
         Some(Self {
-            id: text(instance, "id").filter(|id| is_id(id))?,
-            started_unix_ms: number(instance, "started_unix_ms")?,
+            id: id.to_owned(),
+            started_unix_ms,
         })
     }
 
@@ -87,25 +85,16 @@ fn is_id(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
-    use serde_json::json;
 
     #[test]
     fn a_process_is_read_back_unless_it_is_damaged() {
         let host = FakeHost::default();
         let started = Instance::start(&host);
-        let written = json!({ "id": "0707070707070707", "started_unix_ms": 1_700_000_000_000_u64 });
-        assert_eq!(serde_json::to_value(&started).expect("JSON"), written);
-        assert_eq!(Instance::read(&written), Some(started));
-        for id in [
-            json!("07"),
-            json!("0707070707070-07"),
-            json!(7),
-            json!(null),
-        ] {
-            let damaged = json!({ "id": id, "started_unix_ms": 7 });
-            assert_eq!(Instance::read(&damaged), None, "{damaged}");
+        let id = b"0707070707070707";
+        assert_eq!(Instance::of(id, 1_700_000_000_000), Some(started));
+        for id in [&b"07"[..], b"0707070707070-07", b"\xff707070707070707", b""] {
+            assert_eq!(Instance::of(id, 7), None, "{id:?}");
         }
-        assert_eq!(Instance::read(&json!({ "id": "0707070707070707" })), None);
         let other = FakeHost::default();
         other.chance.set(1);
         assert_ne!(Instance::start(&other).id, Instance::start(&host).id);

@@ -26,6 +26,8 @@ mod timer;
 mod upstream;
 pub mod waiting;
 
+pub use record::Shelves;
+
 /// The version of this filter.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit it was built from, set by `cargo xtask build`.

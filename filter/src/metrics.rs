@@ -18,21 +18,31 @@ use loudou_store::StoreStats;
 
 use crate::host::{Host, MetricId, MetricKind};
 
-/// Defines each metric once; Envoy gives a new number at every definition and never forgets one.
+/// Defines each metric once; Envoy gives a new number at every definition and never forgets one. Both lists
+/// are in the order of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     known: Vec<(String, MetricId)>,
+    rules: Vec<(String, RuleMetrics)>,
 }
 
 impl Registry {
     fn get(&mut self, host: &dyn Host, kind: MetricKind, name: String) -> Option<MetricId> {
-        if let Some((_, id)) = self.known.iter().find(|(known, _)| *known == name) {
-            return Some(*id);
+        match find(&self.known, &name) {
+            Ok(id) => Some(id),
+            Err(place) => {
+                let id = host.define_metric(kind, &name)?;
+                self.known.insert(place, (name, id));
+                Some(id)
+            }
         }
-        let id = host.define_metric(kind, &name)?;
-        self.known.push((name, id));
-        Some(id)
     }
+}
+
+/// The value of a name, or the place to insert it.
+fn find<T: Copy>(list: &[(String, T)], name: &str) -> Result<T, usize> {
+    let place = list.binary_search_by(|(other, _)| other.as_str().cmp(name))?;
+    list.get(place).map(|(_, value)| *value).ok_or(place)
 }
 
 fn add(host: &dyn Host, id: Option<MetricId>, count: u64) {
@@ -73,12 +83,24 @@ pub(crate) enum Counted {
 }
 
 impl RuleMetrics {
+    /// The metrics of a rule; a registry is for one namespace.
     pub(crate) fn define(
         host: &dyn Host,
         registry: &mut Registry,
         share: &str,
         rule: &str,
     ) -> Self {
+        match find(&registry.rules, rule) {
+            Ok(known) => known,
+            Err(place) => {
+                let new = Self::new(host, registry, share, rule);
+                registry.rules.insert(place, (rule.to_owned(), new));
+                new
+            }
+        }
+    }
+
+    fn new(host: &dyn Host, registry: &mut Registry, share: &str, rule: &str) -> Self {
         let names = [
             "admitted",
             "refused",

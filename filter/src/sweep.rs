@@ -9,7 +9,7 @@ use loudou_rules::rule_set::RuleSet;
 use loudou_store::{CAS_ABSENT, Cas, GaveUp, LiveRule, Table, Written};
 
 use crate::host::{Host, HostStore};
-use crate::record::{self, Record};
+use crate::record::{Record, Records};
 
 /// The pages of one run of the timer.
 const PAGES: u32 = 16;
@@ -78,7 +78,7 @@ impl Sweep {
     pub(crate) fn run(
         &mut self,
         host: &dyn Host,
-        share: &str,
+        records: &Records,
         (table, rules): (&Table, &RuleSet),
         clock: Clock,
     ) -> bool {
@@ -95,7 +95,7 @@ impl Sweep {
         self.due = clock.now.saturating_add(PAUSE);
         let known = [first].into_iter().chain(known);
         let known: Vec<&ActiveRule> = known.map(|rule| &**rule).collect();
-        step(host, share, (table, &known), PAGES, clock)
+        step(host, records, (table, &known), PAGES, clock)
     }
 }
 
@@ -103,7 +103,7 @@ impl Sweep {
 /// record has changed.
 pub(crate) fn step(
     host: &dyn Host,
-    share: &str,
+    records: &Records,
     (table, rules): (&Table, &[&ActiveRule]),
     pages: u32,
     clock: Clock,
@@ -111,7 +111,7 @@ pub(crate) fn step(
     let Some(first) = rules.first() else {
         return false;
     };
-    let key = [share.as_bytes(), b":sweep"].concat();
+    let key = [records.share().as_bytes(), b":sweep"].concat();
     let (progress, cas) = load(host, &key);
     let under_way = progress.and_then(|progress| {
         let rule = rules.iter().find(|rule| rule.tag() == progress.rule_tag)?;
@@ -141,7 +141,7 @@ pub(crate) fn step(
     if host.shared_set(&key, &progress.bytes(), cas) != Ok(Written::Done) || end < table.pages() {
         return false;
     }
-    let forgotten = record::tidy(host, share, &|record| {
+    let forgotten = records.tidy(host, &|record| {
         record.forget(progress.rule_tag, progress.version);
     });
     progress = Progress {

@@ -1,29 +1,30 @@
 //! A rule at work: its limits through time, for each of its keys.
 
-use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, Nanos, Penalty};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use loudou_limiter::{Ask, Bucket, Carry, Clock, Decimal, Limits, Nanos, Penalty};
 use loudou_store::{Age, Give, LiveRule, Receipt, SharedData, Table, Take, Why};
 
-use crate::config::RuleEdit;
+use crate::config::{RuleEdit, scaled};
 use crate::request::Request;
-use crate::rule::{KeyMap, Override, Rule};
-use crate::versions::{History, limits_of};
+use crate::rule::{Override, Rule};
+use crate::versions::History;
 
 /// A rule in force, with the changes that its live buckets may still need.
 #[derive(Clone, Debug)]
 pub struct ActiveRule {
-    rule: Rule,
-    history: History,
-    overrides: KeyMap<KeyOverride>,
+    rule: Arc<Rule>,
+    history: Arc<History>,
+    /// Shared with the rule that it replaces, if the limits are the same.
+    scales: Arc<Scales>,
+    reads_wall: bool,
     tag: u32,
 }
 
-/// The override of a key, with its limits worked out.
-#[derive(Clone, Debug)]
-enum KeyOverride {
-    Limits(Limits),
-    Unlimited,
-    Banned,
-}
+/// The rule's limits by each scale among its overrides, in the order of the scales: many keys have the same.
+#[derive(Debug, Default)]
+struct Scales(Vec<(Decimal, Limits)>);
 
 /// The grant for a key.
 #[derive(Clone, Copy, Debug)]
@@ -38,50 +39,86 @@ pub enum Grant<'a> {
 
 impl ActiveRule {
     /// A rule with its history.
-    pub fn new(rule: Rule, history: History) -> Self {
-        let overrides = rule.overrides.map(|given| KeyOverride::new(given, &rule));
-        let tag = rule.tag();
-        Self {
-            rule,
-            history,
-            overrides,
-            tag,
-        }
+    pub fn new(rule: impl Into<Arc<Rule>>, history: impl Into<Arc<History>>) -> Self {
+        Self::build(rule.into(), history.into(), None, None)
+    }
+
+    /// The same rule after a change of its limits, overrides or history. What they have in common is shared.
+    #[must_use]
+    pub fn replaced_by(&self, rule: Arc<Rule>, history: Arc<History>) -> Self {
+        Self::build(rule, history, Some(self), None)
     }
 
     /// A rule that shares its buckets only with rules equal to it in every field.
     pub fn alone(rule: Rule) -> Self {
         let tag = rule.whole_tag();
+        Self::build(Arc::new(rule), Arc::default(), None, Some(tag))
+    }
+
+    fn build(
+        rule: Arc<Rule>,
+        history: Arc<History>,
+        before: Option<&Self>,
+        tag: Option<u32>,
+    ) -> Self {
+        let same_limits = before.filter(|before| before.rule.limits == rule.limits);
+        let known = same_limits.map(|before| &before.scales);
+        let same_overrides =
+            same_limits.filter(|before| before.rule.overrides.is_same(&rule.overrides));
+        let scales = same_overrides.map_or_else(
+            || Arc::new(Scales::of(&rule, known)),
+            |before| Arc::clone(&before.scales),
+        );
+        let mut all = rule.overrides.values().filter_map(|own| match own {
+            Override::Limits(limits) => Some(limits),
+            _ => None,
+        });
+        let reads_wall = rule.limits.reads_wall()
+            || all.any(Limits::reads_wall)
+            || history.limits().any(Limits::reads_wall);
+        let same_key =
+            before.filter(|before| before.rule.name == rule.name && before.rule.key == rule.key);
+        let tag = tag.or_else(|| Some(same_key?.tag));
         Self {
-            tag,
-            ..Self::new(rule, History::default())
+            tag: tag.unwrap_or_else(|| rule.tag()),
+            rule,
+            history,
+            scales,
+            reads_wall,
         }
     }
 
     /// Applies `edit` from `at`: live buckets are converted when they are next touched.
     pub fn edit(&mut self, edit: &RuleEdit, carry: Carry, at: Nanos) {
-        let before = self.rule.clone();
-        edit.apply(&mut self.rule);
-        let version = self.history.version.saturating_add(1);
-        let note = (carry, at, version);
-        if self.history.note(&before, &self.rule, note) {
-            let rule = &self.rule;
-            self.overrides = rule.overrides.map(|given| KeyOverride::new(given, rule));
-        }
+        let mut rule = Rule::clone(&self.rule);
+        edit.apply(&mut rule);
+        let mut history = History::clone(&self.history);
+        let version = history.version.saturating_add(1);
+        history.note(&self.rule, &rule, (carry, at, version));
+        *self = self.replaced_by(Arc::new(rule), Arc::new(history));
     }
 
     /// The rule.
-    pub const fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The rule, to keep it.
+    pub fn shared_rule(&self) -> &Arc<Rule> {
         &self.rule
     }
 
     /// The grant for a key.
     pub fn grant(&self, key: &str) -> Grant<'_> {
-        match self.overrides.get(key) {
+        match self.rule.overrides.get(key) {
             None => Grant::Limits(&self.rule.limits),
-            Some(KeyOverride::Limits(limits)) => Grant::Limits(limits),
-            Some(KeyOverride::Unlimited) => Grant::Unlimited,
-            Some(KeyOverride::Banned) => Grant::Banned,
+            Some(Override::Limits(limits)) => Grant::Limits(limits),
+            // An edit whose limits cannot be scaled is rejected earlier.
+            Some(Override::Scale(scale)) => {
+                Grant::Limits(self.scales.get(*scale).unwrap_or(&self.rule.limits))
+            }
+            Some(Override::Unlimited) => Grant::Unlimited,
+            Some(Override::Banned) => Grant::Banned,
         }
     }
 
@@ -91,13 +128,8 @@ impl ActiveRule {
     }
 
     /// Whether the limits of any key need the wall clock, or needed it before an edit.
-    pub fn reads_wall(&self) -> bool {
-        let own = self.overrides.values().filter_map(|own| match own {
-            KeyOverride::Limits(limits) => Some(limits),
-            KeyOverride::Unlimited | KeyOverride::Banned => None,
-        });
-        let all = own.chain([&self.rule.limits]).chain(self.history.limits());
-        all.into_iter().any(Limits::reads_wall)
+    pub const fn reads_wall(&self) -> bool {
+        self.reads_wall
     }
 
     /// A request to the rule's bucket `key`.
@@ -189,14 +221,32 @@ impl LiveRule for ActiveRule {
     }
 }
 
-impl KeyOverride {
-    fn new(gives: &Override, rule: &Rule) -> Self {
-        match gives {
-            Override::Unlimited => Self::Unlimited,
-            Override::Banned => Self::Banned,
-            Override::Limits(_) | Override::Scale(_) => {
-                Self::Limits(limits_of(gives, &rule.limits).into_owned())
+impl Scales {
+    /// Those of a rule; `known` are of the same limits.
+    fn of(rule: &Rule, known: Option<&Arc<Self>>) -> Self {
+        let mut scales = Self::default();
+        for own in rule.overrides.values() {
+            let Override::Scale(scale) = own else {
+                continue;
+            };
+            if let Err(place) = scales.place(*scale) {
+                let known = known.and_then(|known| known.get(*scale)).cloned();
+                if let Some(limits) = known.or_else(|| scaled(&rule.limits, *scale)) {
+                    scales.0.insert(place, (*scale, limits));
+                }
             }
         }
+        scales
+    }
+
+    fn place(&self, scale: Decimal) -> Result<usize, usize> {
+        let number = scale.thousandths();
+        self.0
+            .binary_search_by(|(other, _)| other.thousandths().cmp(&number))
+    }
+
+    fn get(&self, scale: Decimal) -> Option<&Limits> {
+        let (_, limits) = self.0.get(self.place(scale).ok()?)?;
+        Some(limits)
     }
 }

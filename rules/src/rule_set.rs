@@ -30,6 +30,20 @@ impl RuleSet {
         true
     }
 
+    /// Replaces rules by their places. The index stays unless the match of one has changed.
+    pub fn replace(&mut self, changes: impl IntoIterator<Item = (usize, Arc<ActiveRule>)>) {
+        let mut is_stale = false;
+        for (place, new) in changes {
+            if let Some(old) = self.rules.get_mut(place) {
+                is_stale |= old.rule().matches != new.rule().matches;
+                *old = new;
+            }
+        }
+        if is_stale {
+            self.index = Index::new(self.rules.iter().map(|active| &active.rule().matches));
+        }
+    }
+
     /// The rules that may match.
     pub(crate) fn candidates(&self, request: &mut dyn Request) -> Mask {
         self.index.candidates(request)

@@ -7,6 +7,7 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use loudou_limiter::{Bucket, Carry, Clock, Limits, Nanos, convert};
@@ -34,7 +35,7 @@ pub enum Before {
     /// Its limits.
     Limits(Limits),
     /// Some of the overrides; `None` for a key without one.
-    Overrides(Vec<(String, Option<Override>)>),
+    Overrides(Arc<[(String, Option<Override>)]>),
     /// Nothing: only the levels were reset.
     Same,
 }
@@ -92,7 +93,7 @@ impl History {
         at: Nanos,
         version: u32,
     ) {
-        self.push(Before::Overrides(replaced), carry, at, version);
+        self.push(Before::Overrides(replaced.into()), carry, at, version);
     }
 
     fn push(&mut self, before: Before, carry: Carry, at: Nanos, version: u32) {
@@ -110,7 +111,7 @@ impl History {
         self.changes.iter().flat_map(|change| {
             let (of_rule, overrides) = match &change.before {
                 Before::Limits(limits) => (Some(limits), &[][..]),
-                Before::Overrides(replaced) => (None, replaced.as_slice()),
+                Before::Overrides(replaced) => (None, &**replaced),
                 Before::Same => (None, &[][..]),
             };
             let of_keys = overrides.iter().filter_map(|(_, gives)| match gives {
@@ -206,6 +207,9 @@ impl History {
 /// The overrides of `before` that `after` lacks or changes; `None` for keys that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
     let (before, after) = (&before.overrides, &after.overrides);
+    if before.is_same(after) {
+        return Vec::new();
+    }
     let gone = before
         .iter()
         .filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));

@@ -1,5 +1,7 @@
 //! `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
 
+use std::sync::Arc;
+
 use loudou_api::{BanAnswer, BanView, EventKind};
 use loudou_limiter::Nanos;
 use loudou_limiter::ban::Conduct;
@@ -86,7 +88,7 @@ impl AdminPlane {
 struct Setting<'a> {
     call: &'a Call,
     generation: u64,
-    active: ActiveRule,
+    active: Arc<ActiveRule>,
     table: Table,
 }
 
@@ -104,7 +106,7 @@ impl Setting<'_> {
         ban: SetTo,
     ) -> Result<Option<Slot>, Failure> {
         let set = SetBan {
-            rule: &self.active,
+            rule: &*self.active,
             key: self.call.key(),
             ban,
             clock: self.call.clock,

@@ -1,5 +1,8 @@
 //! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}` and `POST …/reset`.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use loudou_api::{
     BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
 };
@@ -18,7 +21,7 @@ use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{Record, RuleRecord};
+use crate::record::Record;
 
 /// The most work of one answer, so that it fits well into a millisecond: a page that was never
 /// written costs 1, one with buckets [`FULL_PAGE_WORK`].
@@ -30,7 +33,7 @@ impl AdminPlane {
         let record = self.record(host, call)?;
         let search = Search::read(call, &record)?;
         let table = self.table(host)?;
-        let rules: Vec<ActiveRule> = record.rules.iter().map(RuleRecord::activate).collect();
+        let rules = record.rule_set();
         let clock = call.clock;
         let mut page = BucketsPage {
             instance: record.instance.id.clone(),
@@ -39,7 +42,7 @@ impl AdminPlane {
             ..BucketsPage::default()
         };
         page.next_cursor = search
-            .run(host, &table, &rules, clock, &mut page.buckets)
+            .run(host, &table, rules, clock, &mut page.buckets)
             .map(|c| c.to_string());
         Ok(ok_at(&record, &page))
     }
@@ -86,7 +89,7 @@ impl AdminPlane {
         &mut self,
         host: &dyn Host,
         call: &Call,
-    ) -> Result<(Record, ActiveRule), Failure> {
+    ) -> Result<(Rc<Record>, Arc<ActiveRule>), Failure> {
         let record = self.record(host, call)?;
         let active = find(&record, call.rule())?.activate();
         Ok((record, active))
@@ -168,7 +171,7 @@ impl Search {
         &self,
         host: &dyn Host,
         table: &Table,
-        rules: &[ActiveRule],
+        rules: &[Arc<ActiveRule>],
         clock: Clock,
         found: &mut Vec<BucketView>,
     ) -> Option<Cursor> {
@@ -200,7 +203,7 @@ impl Search {
     /// Searches one page after the bucket `after`; returns the last bucket seen once there are enough.
     fn search_page(
         &self,
-        rules: &[ActiveRule],
+        rules: &[Arc<ActiveRule>],
         page: &Page,
         names: &Names,
         after: Option<u64>,

@@ -1,6 +1,8 @@
 //! `PUT` and `DELETE` of `/v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`: edits of a rule or of the
 //! override of a key, with protection against concurrent edits.
 
+use std::sync::Arc;
+
 use loudou_api::{EditAnswer, Event, EventKind};
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
@@ -17,7 +19,7 @@ use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{self, Author, MAX_EDITED, Record, RecordError, RuleRecord};
+use crate::record::{Author, MAX_EDITED, Record, RecordError, RuleRecord};
 use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
@@ -86,7 +88,8 @@ impl AdminPlane {
         self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
-        let record = record::edit(host, &share, &mut |record| {
+        let records = self.records.clone();
+        let record = records.edit(host, &mut |record| {
             // Checked again in every try: another edit may have come in between.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
@@ -108,7 +111,7 @@ impl AdminPlane {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
         let rule = find(&record, call.rule())?;
-        let change = describe(&before, &rule.effective());
+        let change = describe(&before, rule.effective());
         if !edited.dry_run {
             events::add(host, &share, &edited.event(record.generation, &change));
         }
@@ -124,13 +127,17 @@ impl AdminPlane {
 
     /// Brings some buckets of often edited rules forward. The next edit repeats steps that fail.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
-        let rules: Vec<ActiveRule> = record.to_sweep().map(RuleRecord::activate).collect();
-        let Some(table) = self.table(host).ok().filter(|_| !rules.is_empty()) else {
+        let rules: Vec<Arc<ActiveRule>> = record.to_sweep().map(|rule| rule.activate()).collect();
+        if rules.is_empty() {
+            return;
+        }
+        let Ok(table) = self.table(host) else {
             return;
         };
         let share = self.share().to_owned();
-        let rules: Vec<&ActiveRule> = rules.iter().collect();
-        if sweep::step(host, &share, (&table, &rules), PAGES_OF_EDIT, call.clock) {
+        let rules: Vec<&ActiveRule> = rules.iter().map(|rule| &**rule).collect();
+        let records = &self.records;
+        if sweep::step(host, records, (&table, &rules), PAGES_OF_EDIT, call.clock) {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
     }
@@ -146,8 +153,8 @@ impl AdminPlane {
         let right = record.instance.etag(record.generation);
         let seen = call.if_match.as_deref().map(str::trim);
         let (status, title, detail) = match seen {
-            Some("*") => return Ok(rule.effective()),
-            Some(seen) if seen == right => return Ok(rule.effective()),
+            Some("*") => return Ok(rule.effective().clone()),
+            Some(seen) if seen == right => return Ok(rule.effective().clone()),
             Some(seen) => {
                 let detail = if record.instance.is_other(seen) {
                     let age = record.instance.age(call.clock);
@@ -224,7 +231,7 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
 /// Checks a rule after an edit.
 fn check(rule: &RuleRecord) -> Result<(), Failure> {
     let effective = rule.effective();
-    let misfits = config::misfits(&effective);
+    let misfits = config::misfits(effective);
     if !misfits.is_empty() {
         return Err(Failure::wrong_body("a valid edit", &misfits));
     }

@@ -4,13 +4,11 @@
 use loudou_api::ExplainAnswer;
 use loudou_rules::config;
 use loudou_rules::explain::explain;
-use loudou_rules::rule_set::RuleSet;
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};
 use super::call::Call;
 use crate::host::{Host, HostStore, Reply};
-use crate::record::RuleRecord;
 
 impl AdminPlane {
     pub(super) fn explain(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -19,10 +17,10 @@ impl AdminPlane {
             .map_err(|problems| Failure::wrong_body("a valid request", &problems))?;
         let record = self.record(host, call)?;
         let table = self.table(host)?;
-        let rules: RuleSet = record.rules.iter().map(RuleRecord::activate).collect();
+        let rules = record.rule_set();
         let mut store = HostStore(host);
-        let explained = explain(&rules, &table, &mut store, &mut sample, call.clock);
-        let answer = ExplainAnswer::new(&explained, &rules, call.clock.now, record.generation);
+        let explained = explain(rules, &table, &mut store, &mut sample, call.clock);
+        let answer = ExplainAnswer::new(&explained, rules, call.clock.now, record.generation);
         Ok(ok_at(&record, &answer))
     }
 }

@@ -1,6 +1,6 @@
 //! `GET /v1/rules`, `GET /v1/rules/{rule}` and `GET /v1/export`.
 
-use std::slice;
+use std::iter;
 
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
 use loudou_rules::config::RuleEdit;
@@ -18,7 +18,7 @@ use crate::record::{Origin, Record, RuleRecord};
 impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let record = self.record(host, call)?;
-        let seen = self.seen(host, &record.rules);
+        let seen = self.seen(host, record.rules.iter().map(|rule| &**rule));
         let rules = record
             .rules
             .iter()
@@ -47,7 +47,11 @@ impl AdminPlane {
         if let Ok(buckets) = u32::try_from(self.table(host)?.buckets()) {
             store.buckets = buckets;
         }
-        let rules = record.rules.iter().map(RuleRecord::effective).collect();
+        let rules = record
+            .rules
+            .iter()
+            .map(|rule| rule.effective().clone())
+            .collect();
         let file = RuleFile {
             store,
             rules,
@@ -63,7 +67,7 @@ impl AdminPlane {
         record: &Record,
         rule: &RuleRecord,
     ) -> RuleView<Rule, RuleEdit> {
-        let seen = self.seen(host, slice::from_ref(rule));
+        let seen = self.seen(host, iter::once(rule));
         self.view_with(host, call, (record, rule), &seen)
     }
 
@@ -82,8 +86,8 @@ impl AdminPlane {
             name: rule.base.name.clone(),
             instance: record.instance.id.clone(),
             generation: record.generation,
-            rule: rule.effective(),
-            base: rule.base.clone(),
+            rule: rule.effective().clone(),
+            base: Rule::clone(&rule.base),
             edit: rule.edit.as_ref().map(|edit| edit_view(&edit.who)),
             edit_body: rule.edit.as_ref().map(|edit| edit.change.clone()),
             overrides: own.collect(),

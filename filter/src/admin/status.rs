@@ -29,7 +29,7 @@ impl AdminPlane {
         };
         let Clock { now, wall } = call.clock;
         sample_idle(host, &table, now, &mut store);
-        let seen = self.seen(host, &record.rules);
+        let seen = self.seen(host, record.rules.iter().map(|rule| &**rule));
         let rules: Vec<RuleTotals> = record
             .rules
             .iter()
@@ -58,7 +58,10 @@ impl AdminPlane {
         let place = call.choice("after", &forms, parse_place)?;
         let (of, after) = place.unwrap_or_default();
         // Without a record the process is unknown, but there may be events.
-        let here = self.record(host, call).ok().map(|record| record.instance);
+        let here = self
+            .record(host, call)
+            .ok()
+            .map(|record| record.instance.clone());
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
         let mut events =
@@ -101,8 +104,12 @@ impl AdminPlane {
     }
 
     /// The upstreams that were seen, sorted by name; none are read if no rule has a `when`.
-    pub(super) fn seen(&self, host: &dyn Host, rules: &[RuleRecord]) -> Vec<Upstream> {
-        if rules.iter().all(|rule| rule.base.when.is_none()) {
+    pub(super) fn seen<'a>(
+        &self,
+        host: &dyn Host,
+        mut rules: impl Iterator<Item = &'a RuleRecord>,
+    ) -> Vec<Upstream> {
+        if rules.all(|rule| rule.base.when.is_none()) {
             return Vec::new();
         }
         let table = self.table(host).ok();

@@ -15,6 +15,7 @@ mod restart;
 mod slips;
 mod storms;
 mod top;
+mod work;
 
 const EDIT: &str = "edit-token";
 const VIEW: &str = "view-token";
@@ -54,11 +55,18 @@ impl Bench {
     }
 
     fn on(host: FakeHost, buckets: u32) -> Self {
-        let rules = json!([{
-            "name": "per-user",
-            "key": [{ "header": "x-user-id" }],
-            "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
-        }]);
+        Self::with(
+            host,
+            buckets,
+            &json!([{
+                "name": "per-user",
+                "key": [{ "header": "x-user-id" }],
+                "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 2, "rate": "1/d" }],
+            }]),
+        )
+    }
+
+    fn with(host: FakeHost, buckets: u32, rules: &Value) -> Self {
         let file = config::parse(
             &json!({ "version": 1, "store": { "buckets": buckets }, "rules": rules }),
         )

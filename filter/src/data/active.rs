@@ -1,5 +1,8 @@
 //! A configuration in force: the current rules, the table of buckets, and the decision on one request.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
@@ -13,7 +16,7 @@ use crate::current;
 use crate::events;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
 use crate::metrics::StoreMetrics;
-use crate::record::{RecordError, RuleRecord};
+use crate::record::{RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
@@ -44,7 +47,10 @@ pub(super) struct Decided {
 #[derive(Debug)]
 pub(super) struct Active {
     table: Table,
+    records: Records,
     rules: RuleSet,
+    /// The records of these rules; `None` for a rule that the record does not know.
+    sources: Vec<Option<Rc<RuleRecord>>>,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
     /// Whether any rule explains its decisions.
@@ -62,9 +68,16 @@ pub(super) struct Active {
 
 impl Active {
     /// A table without rules yet; the counts belong to the rules that follow.
-    pub(super) fn new(table: Table, counts: Counts, store_metrics: StoreMetrics) -> Self {
+    pub(super) fn new(
+        table: Table,
+        records: Records,
+        counts: Counts,
+        store_metrics: StoreMetrics,
+    ) -> Self {
         Self {
             table,
+            records,
+            sources: Vec::new(),
             rules: RuleSet::default(),
             reads_wall: false,
             explains: false,
@@ -85,12 +98,12 @@ impl Active {
     }
 
     /// The timer's work here: flushes counts, and brings old buckets forward.
-    pub(super) fn tick(&mut self, host: &dyn Host, share: &str, now: Nanos) {
+    pub(super) fn tick(&mut self, host: &dyn Host, now: Nanos) {
         self.counts.flush(host, now);
         let clock = self.clock(host, now);
         let swept = self
             .sweep
-            .run(host, share, (&self.table, &self.rules), clock);
+            .run(host, &self.records, (&self.table, &self.rules), clock);
         if swept {
             self.store_metrics.announce_change(host);
         }
@@ -132,28 +145,53 @@ impl Active {
     ) -> Result<(), RecordError> {
         // The count is read before the record, so the record is at least as new as the count.
         let changes = self.store_metrics.changes(host);
-        let record = match current::load(host, &file.store.namespace, &self.store_metrics, now) {
+        let record = match current::load(host, &self.records, &self.store_metrics, now) {
             // Another version wrote it: it stays, and this configuration applies alone.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
         };
         // The record decides even if this configuration is older and its listener drains: each bucket has
         // one set of numbers in the whole process.
-        let in_force = |own: &Rule| {
-            let shared = record.as_ref().and_then(|record| record.of_buckets(own));
-            shared.map_or_else(|| ActiveRule::alone(own.clone()), RuleRecord::activate)
-        };
-        self.rules = file.rules.iter().map(in_force).collect();
-        self.reads_wall = self.rules.iter().any(|rule| rule.reads_wall());
-        let mut rules = self.rules.iter().map(|active| active.rule());
-        self.explains = rules.any(|rule| rule.respond.explain_header);
+        let bases = self.records.bases().rules.iter().enumerate();
+        let sources = bases.map(|(place, base)| {
+            let record = record.as_ref()?;
+            record.of_buckets(place, base).cloned()
+        });
+        let sources = sources.collect();
+        self.put(file, sources);
         let generation = record.as_ref().map_or(0, |record| record.generation);
         self.watch = Watch::new(self.rules.iter().map(|active| active.rule()), generation);
-        self.connections.is_in_force = record.as_ref().is_none_or(|record| record.is_of(file));
-        self.sweep = record.as_ref().map(Sweep::of).unwrap_or_default();
+        self.connections.is_in_force = record
+            .as_ref()
+            .is_none_or(|record| record.is_of(self.records.bases()));
+        self.sweep = record.as_deref().map(Sweep::of).unwrap_or_default();
         self.next_expiry = record.map_or(Nanos::MAX, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
+    }
+
+    /// Puts rules in force, by their records. Those that did not change stay.
+    fn put(&mut self, file: &RuleFile, sources: Vec<Option<Rc<RuleRecord>>>) {
+        let in_force = |(own, source): (&Rule, &Option<Rc<RuleRecord>>)| match source {
+            Some(source) => source.activate(),
+            None => Arc::new(ActiveRule::alone(own.clone())),
+        };
+        let rules = file.rules.iter().zip(&sources);
+        if self.sources.len() == sources.len() {
+            let same = |old: &Option<Rc<RuleRecord>>, new: &Option<Rc<RuleRecord>>| {
+                old.as_ref().map(Rc::as_ptr) == new.as_ref().map(Rc::as_ptr)
+            };
+            let changed = rules.zip(&self.sources).enumerate();
+            let changed = changed.filter(|(_, ((_, new), old))| !same(old, new));
+            self.rules
+                .replace(changed.map(|(place, (new, _))| (place, in_force(new))));
+        } else {
+            self.rules = rules.map(in_force).collect();
+        }
+        self.reads_wall = self.rules.iter().any(|rule| rule.reads_wall());
+        let mut rules = self.rules.iter().map(|active| active.rule());
+        self.explains = rules.any(|rule| rule.respond.explain_header);
+        self.sources = sources;
     }
 
     /// Decides on the current request at `now`. Unless it `may_wait`, it is refused instead of held.

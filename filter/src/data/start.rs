@@ -15,12 +15,13 @@ use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
 use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
-use crate::record::{self, Adopted, Record, RecordError};
+use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
 /// A configuration that may not be in force yet.
 #[derive(Debug)]
 pub(super) struct Configuration {
     pub(super) file: RuleFile,
+    pub(super) records: Records,
     configured_at: Nanos,
     registry: Registry,
 }
@@ -28,6 +29,7 @@ pub(super) struct Configuration {
 impl Configuration {
     pub(super) fn new(file: RuleFile, configured_at: Nanos) -> Self {
         Self {
+            records: Records::new(&file.store.namespace, Bases::of(&file)),
             file,
             configured_at,
             registry: Registry::default(),
@@ -64,7 +66,7 @@ impl Configuration {
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
         let of_rules = self.file.rules.iter().map(&mut define).collect();
         let counts = Counts::new(of_rules, Tally::new(&share));
-        let mut active = Active::new(table, counts, store_metrics);
+        let mut active = Active::new(table, self.records.clone(), counts, store_metrics);
         active.refresh(host, &self.file, now)?;
         Ok(active)
     }
@@ -76,9 +78,8 @@ impl Configuration {
         metrics: &StoreMetrics,
         now: Nanos,
     ) -> Result<(), RecordError> {
-        let share = self.share();
-        let first = Record::new(&self.file, self.configured_at).of(Instance::start(host));
-        if record::create(host, share, &first)? {
+        let first = Record::new(self.records.bases(), self.configured_at).of(Instance::start(host));
+        if self.records.create(host, &first)? {
             metrics.announce_change(host);
             let names = first.rules.iter().map(|rule| rule.base.name.clone());
             let adopted = Adopted {
@@ -91,8 +92,9 @@ impl Configuration {
         if self.is_reloaded(host) {
             return Ok(());
         }
-        let adopt = |record: &mut Record| record.adopt(&self.file, self.configured_at, now);
-        let (record, adopted) = match record::change(host, share, adopt) {
+        let adopt =
+            |record: &mut Record| record.adopt(self.records.bases(), self.configured_at, now);
+        let (record, adopted) = match self.records.change(host, adopt) {
             Err(RecordError::Unreadable) => {
                 let line = "another version of Loudou wrote the rules in shared data: this configuration \
                             applies without edits until Envoy restarts";
@@ -127,8 +129,8 @@ impl Configuration {
 
     /// Adopts this configuration again, since new connections are accepted for it.
     pub(super) fn roll_back(&self, host: &dyn Host, active: &mut Active, now: Nanos) {
-        let roll_back = |record: &mut Record| record.roll_back(&self.file, now);
-        let Ok((record, Some(adopted))) = record::change(host, self.share(), roll_back) else {
+        let roll_back = |record: &mut Record| record.roll_back(self.records.bases(), now);
+        let Ok((record, Some(adopted))) = self.records.change(host, roll_back) else {
             return;
         };
         active.store_metrics.announce_change(host);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::host::fake::FakeHost;
-use crate::record;
+use crate::record::{Bases, Records};
 
 mod answers;
 mod generations;
@@ -156,10 +156,15 @@ fn nothing_is_shared_before_the_first_tick_or_request() {
     assert!(!host.store.borrow().is_empty());
 }
 
+/// The record, for a worker that knows nothing of it yet.
+fn records() -> Records {
+    Records::new("loudou", Bases::default())
+}
+
 /// The capacity that the record has for the rule.
 fn in_force(host: &FakeHost) -> String {
-    let read = record::change(host, "loudou", |_| None::<()>);
-    let (record, _) = read.expect("a record");
+    let record = records().read(host);
+    let record = record.expect("a record");
     format!("{:?}", record.rules[0].base.limits)
 }
 

@@ -1,8 +1,13 @@
 //! Moves the record to another configuration: a newly loaded one, or one that was rolled back to.
 
-use loudou_limiter::{Carry, Nanos};
-use loudou_rules::rule::{KeyMap, Rule, RuleFile};
+use std::rc::Rc;
 
+use loudou_limiter::{Carry, Nanos};
+use loudou_rules::rule::KeyMap;
+
+use super::base::{Base, Bases};
+use super::part::Part;
+use super::rule::Parts;
 use super::{Ended, Record, RuleRecord};
 
 /// The time in which workers switch to a new configuration.
@@ -31,43 +36,42 @@ pub(crate) struct Adopted {
 
 impl RuleRecord {
     /// Replaces the base, unless it is the same.
-    fn rebase(&mut self, base: &Rule, note: (Carry, Nanos, u32), edits: Edits) {
-        if self.is_of(base) {
-            return;
-        }
-        self.change(note, |rule| {
-            rule.base.clone_from(base);
+    fn rebase(&mut self, base: &Part<Base>, note: (Carry, Nanos, u32), edits: Edits) {
+        self.change(note, |parts| {
+            parts.base = base.clone();
             if edits == Edits::Retire {
-                rule.drop_edits();
+                parts.drop_edits();
             }
         });
     }
+}
 
+impl Parts {
     fn drop_edits(&mut self) {
-        self.edit = None;
-        self.own = KeyMap::default();
+        self.edit = Part::new(None);
+        self.own = Part::new(KeyMap::default());
     }
 }
 
 impl Record {
     /// Adopts a configuration loaded at `since`. `None` if it is already in force, or if it is an older
     /// one of a draining listener.
-    pub(crate) fn adopt(&mut self, file: &RuleFile, since: Nanos, now: Nanos) -> Option<Adopted> {
-        if self.is_of(file) || since.get() < self.since_ns {
+    pub(crate) fn adopt(&mut self, bases: &Bases, since: Nanos, now: Nanos) -> Option<Adopted> {
+        if self.is_of(bases) || since.get() < self.since_ns {
             return None;
         }
         self.rollbacks = 0;
-        Some(self.put_on(file, since, now, Edits::Retire))
+        Some(self.put_on(bases, since, now, Edits::Retire))
     }
 
     /// Adopts a configuration again whose rules were in force before. It was in use for some time before
     /// that was noticed, so edits made meanwhile stay in force.
-    pub(crate) fn roll_back(&mut self, file: &RuleFile, now: Nanos) -> Option<Adopted> {
-        if self.is_of(file) || !self.may_roll_back(now) {
+    pub(crate) fn roll_back(&mut self, bases: &Bases, now: Nanos) -> Option<Adopted> {
+        if self.is_of(bases) || !self.may_roll_back(now) {
             return None;
         }
         self.rollbacks = self.rollbacks.saturating_add(1);
-        Some(self.put_on(file, now, now, Edits::Keep))
+        Some(self.put_on(bases, now, now, Edits::Keep))
     }
 
     /// Whether a newer connection of another configuration means a rollback. It does not while the workers
@@ -83,7 +87,7 @@ impl Record {
         self.rollbacks >= MAX_ROLLBACKS
     }
 
-    fn put_on(&mut self, file: &RuleFile, since: Nanos, now: Nanos, edits: Edits) -> Adopted {
+    fn put_on(&mut self, bases: &Bases, since: Nanos, now: Nanos, edits: Edits) -> Adopted {
         let version = self.next_version();
         let note = (Carry::default(), now, version);
         let mut adopted = Adopted::default();
@@ -91,28 +95,30 @@ impl Record {
             adopted.retired = self.retire_gone(note);
         }
         let mut old = core::mem::take(&mut self.rules);
-        for base in &file.rules {
+        for base in &bases.rules {
             let place = old.iter().position(|rule| rule.base.name == base.name);
             let known = place.map(|place| old.remove(place));
             match &known {
                 None => adopted.added.push(base.name.clone()),
-                Some(rule) if rule.is_of(base) => {}
+                Some(rule) if rule.base.is_same(base) => {}
                 Some(rule) => {
                     adopted.changed.push(base.name.clone());
-                    if edits == Edits::Retire && rule.shares_buckets_with(base) {
+                    if edits == Edits::Retire && rule.base.shares_buckets_with(base) {
                         adopted.retired.extend(rule.all_ended());
                     }
                 }
             }
             let mut rule = match known {
-                Some(rule) if rule.shares_buckets_with(base) => rule,
+                Some(rule) if rule.base.shares_buckets_with(base) => rule,
                 other => {
                     self.gone.extend(other);
                     self.come_back(base)
-                        .unwrap_or_else(|| RuleRecord::new(base.clone(), version))
+                        .unwrap_or_else(|| Rc::new(RuleRecord::new(base.clone(), version)))
                 }
             };
-            rule.rebase(base, note, edits);
+            if !rule.base.is_same(base) {
+                Rc::make_mut(&mut rule).rebase(base, note, edits);
+            }
             self.rules.push(rule);
         }
         adopted.removed = old.iter().map(|rule| rule.base.name.clone()).collect();
@@ -130,18 +136,18 @@ impl Record {
     /// Retires the edits of removed rules.
     fn retire_gone(&mut self, note: (Carry, Nanos, u32)) -> Vec<Ended> {
         let edited = self.gone.iter_mut().filter(|rule| rule.is_edited());
-        let retire = |rule: &mut RuleRecord| {
+        let retire = |rule: &mut Rc<RuleRecord>| {
             let ended = rule.all_ended();
-            rule.change(note, RuleRecord::drop_edits);
+            Rc::make_mut(rule).change(note, Parts::drop_edits);
             ended
         };
         edited.filter_map(retire).collect()
     }
 
     /// Takes a removed rule back, with the history of its buckets.
-    fn come_back(&mut self, base: &Rule) -> Option<RuleRecord> {
+    fn come_back(&mut self, base: &Base) -> Option<Rc<RuleRecord>> {
         let mut gone = self.gone.iter();
-        let place = gone.position(|rule| rule.shares_buckets_with(base))?;
+        let place = gone.position(|rule| rule.base.shares_buckets_with(base))?;
         Some(self.gone.remove(place))
     }
 }

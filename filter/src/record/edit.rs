@@ -2,10 +2,11 @@
 
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
-use loudou_rules::rule::{KeyMap, Override, Rule};
+use loudou_rules::rule::{KeyMap, Override};
 use serde::Serialize;
 
 use super::RuleRecord;
+use super::part::Part;
 
 /// The most edited overrides of one rule. More belong into the configuration.
 pub(crate) const MAX_EDITED: usize = 256;
@@ -92,32 +93,14 @@ impl Ended {
 }
 
 impl RuleRecord {
-    /// The rule in force.
-    pub(crate) fn effective(&self) -> Rule {
-        let mut rule = self.edited();
-        for (pattern, own) in self.own.iter() {
-            rule.overrides.set(&pattern, Some(own.gives.clone()));
-        }
-        rule
-    }
-
-    /// The rule without the edited overrides.
-    fn edited(&self) -> Rule {
-        let mut rule = self.base.clone();
-        if let Some(edit) = &self.edit {
-            edit.change.apply(&mut rule);
-        }
-        rule
-    }
-
     /// Applies `change` on top of an earlier edit. Parts that equal the base are no edit, and replacing the
     /// overrides as a whole drops those that were edited one by one.
     pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
-        self.change((author.carry, author.at, version), |record| {
+        self.change((author.carry, author.at, version), |parts| {
             if change.overrides.is_some() {
-                record.own = KeyMap::default();
+                parts.own = Part::new(KeyMap::default());
             }
-            let mut rule = record.edited();
+            let mut rule = parts.edited();
             change.apply(&mut rule);
             let all = RuleEdit {
                 limits: Some(rule.limits),
@@ -125,18 +108,18 @@ impl RuleRecord {
                 penalty: Some(rule.penalty),
                 overrides: Some(rule.overrides),
             };
-            let change = all.beyond(&record.base);
-            record.edit = (!change.is_empty()).then(|| Edit {
+            let change = all.beyond(&parts.base);
+            parts.edit = Part::new((!change.is_empty()).then(|| Edit {
                 change,
                 carry: author.carry,
                 who: author.origin(),
-            });
+            }));
         });
     }
 
     /// Goes back to the base.
     pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos, version: u32) {
-        self.change((carry, at, version), |rule| rule.edit = None);
+        self.change((carry, at, version), |parts| parts.edit = Part::new(None));
     }
 
     /// Edits the override of a pattern; a value that already applies without an edit is no edit.
@@ -182,12 +165,10 @@ impl RuleRecord {
         version: u32,
     ) {
         let before = self.override_of(pattern).cloned();
-        self.own.set(pattern, own);
+        self.parts_mut().own.set(pattern, own);
         if self.override_of(pattern) != before.as_ref() {
             let replaced = Vec::from([(pattern.to_owned(), before)]);
-            self.history
-                .note_overrides(replaced, Carry::Keep, at, version);
-            self.bound_history();
+            self.note(|history| history.note_overrides(replaced, Carry::Keep, at, version));
         }
     }
 
@@ -208,6 +189,9 @@ impl RuleRecord {
             rule: self.base.name.clone(),
             ..Ended::default()
         };
+        if now < self.next_expiry() {
+            return ended;
+        }
         while let Some((at, pattern)) = self.first_to_expire(now) {
             if let Some(pattern) = pattern {
                 self.drop_override(&pattern, at, version);

@@ -1,6 +1,8 @@
 //! The changes that buckets may still have to follow: the record writes and reads them, and bounds their
 //! number.
 
+use std::rc::Rc;
+
 use loudou_limiter::{Carry, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override};
 use loudou_rules::rule::Override;
@@ -9,6 +11,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::part::Text;
 use super::{Record, RuleRecord};
 use crate::json::{carry, list, number, optional};
 
@@ -49,35 +52,44 @@ impl Serialize for Replaced<'_> {
     }
 }
 
-pub(super) fn serialize<S: Serializer>(history: &History, to: S) -> Result<S::Ok, S::Error> {
-    let changes = history.changes.iter().map(|change| {
-        let (limits, overrides) = match &change.before {
-            Before::Limits(limits) => (Some(limits), None),
-            Before::Overrides(replaced) => (None, Some(Replaced(replaced))),
-            Before::Same => (None, None),
-        };
-        ChangeRecord {
-            version: change.version,
-            at_ns: change.at.get(),
-            carry: change.carry,
-            limits,
-            overrides,
-        }
-    });
-    let record = HistoryRecord {
-        since: history.since,
-        version: history.version,
-        changes: changes.collect(),
-    };
-    record.serialize(to)
+impl Text for History {
+    fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(&HistoryRecord::of(self)).unwrap_or_default()
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let history: Value = serde_json::from_slice(text).ok()?;
+        let changes = optional(&history, "changes", |changes| list(changes, change))?;
+        Some(Self {
+            since: version(&history, "since")?,
+            version: version(&history, "version")?,
+            changes: changes.unwrap_or_default(),
+        })
+    }
 }
 
-pub(super) fn read(history: &Value) -> Option<History> {
-    Some(History {
-        since: version(history, "since")?,
-        version: version(history, "version")?,
-        changes: optional(history, "changes", |changes| list(changes, change))?.unwrap_or_default(),
-    })
+impl<'a> HistoryRecord<'a> {
+    fn of(history: &'a History) -> Self {
+        let changes = history.changes.iter().map(|change| {
+            let (limits, overrides) = match &change.before {
+                Before::Limits(limits) => (Some(limits), None),
+                Before::Overrides(replaced) => (None, Some(Replaced(replaced))),
+                Before::Same => (None, None),
+            };
+            ChangeRecord {
+                version: change.version,
+                at_ns: change.at.get(),
+                carry: change.carry,
+                limits,
+                overrides,
+            }
+        });
+        Self {
+            since: history.since,
+            version: history.version,
+            changes: changes.collect(),
+        }
+    }
 }
 
 fn version(object: &Value, name: &str) -> Option<u32> {
@@ -88,7 +100,7 @@ fn change(change: &Value) -> Option<Change> {
     let limits = optional(change, "limits", |limits| parse_limits(limits).ok())?;
     let before = match (limits, change.get("overrides")) {
         (Some(limits), _) => Before::Limits(limits),
-        (None, Some(replaced)) => Before::Overrides(overrides(replaced)?),
+        (None, Some(replaced)) => Before::Overrides(overrides(replaced)?.into()),
         (None, None) => Before::Same,
     };
     Some(Change {
@@ -111,16 +123,17 @@ fn overrides(replaced: &Value) -> Option<Vec<(String, Option<Override>)>> {
     Some(all)
 }
 
-impl RuleRecord {
-    /// Forgets changes above the bound even before a sweep: buckets that have not followed them start anew.
-    pub(super) fn bound_history(&mut self) {
-        let changes = &self.history.changes;
-        let surplus = changes.len().checked_sub(MAX_CHANGES);
-        if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
-            self.history.forget(last.version);
-        }
+/// Forgets changes above the bound even before a sweep: buckets that have not followed them start anew.
+pub(super) fn bound(history: &mut History) {
+    let changes = &history.changes;
+    let surplus = changes.len().checked_sub(MAX_CHANGES);
+    if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
+        let version = last.version;
+        history.forget(version);
     }
+}
 
+impl RuleRecord {
     /// Whether an edit has to wait for a sweep.
     pub(crate) fn is_full(&self) -> bool {
         self.history.changes.len() >= MAX_CHANGES
@@ -129,16 +142,15 @@ impl RuleRecord {
 
 impl Record {
     /// The rules whose buckets a sweep has to bring forward.
-    pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &RuleRecord> {
-        let all = self.rules.iter().chain(&self.gone);
-        all.filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
+    pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &Rc<RuleRecord>> {
+        self.all()
+            .filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
     }
 
     /// Forgets the changes of a rule up to `version`, which all of its buckets have followed.
     pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
-        let all = self.rules.iter_mut().chain(&mut self.gone);
-        for rule in all.filter(|rule| rule.base.tag() == rule_tag) {
-            rule.history.forget(version);
+        for rule in self.all_mut(|rule| rule.base.tag() == rule_tag) {
+            rule.note(|history| history.forget(version));
         }
     }
 }

@@ -1,61 +1,132 @@
-//! Reads the record back. The code is written by hand, not derived: code that can report a problem with
-//! any field is several times as large, and there is no reader of such reports.
+//! Reads the record back: the parts that are not known yet. The code is written by hand, not derived: code
+//! that can report a problem with any field is several times as large, and there is no reader of such
+//! reports.
 
-use loudou_rules::config::{parse_edit, parse_override, parse_rule};
+use std::rc::Rc;
+
+use loudou_rules::config::{parse_edit, parse_override};
 use loudou_rules::rule::KeyMap;
 use serde_json::Value;
 
-use super::{Edit, FORMAT, Origin, OverrideEdit, Record, RuleRecord, history};
-use crate::instance::Instance;
-use crate::json::{carry, list, number, optional, text};
+use super::layout::{Layout, Stored, StoredRule};
+use super::part::{Id, Part, Text};
+use super::rule::Parts;
+use super::{Base, Bases, Edit, Origin, OverrideEdit, Record, RuleRecord};
+use crate::json::{carry, number, optional, text};
 
 impl Record {
-    /// The record, unless it is damaged or of another format.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let record: Value = serde_json::from_slice(bytes).ok()?;
-        if number(&record, "format")? != u64::from(FORMAT) {
-            return None;
-        }
+    /// The record of a layout, unless a part is damaged. Parts that `last` or `bases` have are taken from
+    /// there, unread.
+    pub(super) fn read(layout: Layout<'_>, last: Option<&Self>, bases: &Bases) -> Option<Self> {
+        let known = Known { last, bases };
+        let rules = |stored: &[StoredRule<'_>], of: fn(&Self) -> &[Rc<RuleRecord>]| {
+            let last = last.map(of).unwrap_or_default();
+            let rules = stored.iter().enumerate();
+            let rules = rules.map(|(place, stored)| known.rule(stored, last.get(place)));
+            rules.collect::<Option<Vec<_>>>()
+        };
         Some(Self {
-            format: FORMAT,
-            instance: Instance::read(record.get("instance")?)?,
-            generation: number(&record, "generation")?,
-            since_ns: number(&record, "since_ns")?,
-            taken_ns: number(&record, "taken_ns")?,
-            rollbacks: u32::try_from(number(&record, "rollbacks")?).ok()?,
-            rules: list(record.get("rules")?, rule)?,
-            gone: optional(&record, "gone", |gone| list(gone, rule))?.unwrap_or_default(),
+            rules: rules(&layout.rules, |record| &record.rules)?,
+            gone: rules(&layout.gone, |record| &record.gone)?,
+            ..layout.head
         })
     }
 }
 
-fn rule(rule: &Value) -> Option<RuleRecord> {
-    Some(RuleRecord {
-        base: parse_rule(rule.get("base")?).ok()?,
-        edit: optional(rule, "edit", edit)?,
-        own: optional(rule, "own", own)?.unwrap_or_default(),
-        history: history::read(rule.get("history")?)?,
-    })
+/// The parts that a worker knows.
+struct Known<'a> {
+    last: Option<&'a Record>,
+    bases: &'a Bases,
 }
 
-fn edit(edit: &Value) -> Option<Edit> {
-    Some(Edit {
-        change: parse_edit(edit.get("change")?).ok()?,
-        carry: carry(edit)?,
-        who: who(edit)?,
-    })
-}
-
-/// The edited overrides of a rule.
-fn own(own: &Value) -> Option<KeyMap<OverrideEdit>> {
-    let mut all = KeyMap::default();
-    for (pattern, edit) in own.as_object()? {
-        // The scale was checked when it was edited.
-        let gives = parse_override(pattern, edit.get("gives")?, None).ok()?;
-        let who = who(edit)?;
-        all.set(pattern, Some(OverrideEdit { gives, who }));
+impl Known<'_> {
+    /// A rule; `near` was at its place.
+    fn rule(
+        &self,
+        stored: &StoredRule<'_>,
+        near: Option<&Rc<RuleRecord>>,
+    ) -> Option<Rc<RuleRecord>> {
+        let [base, edit, own, history] = stored;
+        let is_base = |rule: &&Rc<RuleRecord>| rule.base.id() == Some(base.id);
+        let elsewhere = || self.last?.all().find(is_base);
+        let near = near.filter(is_base).or_else(elsewhere);
+        let parts = Parts {
+            base: self.base(base, near)?,
+            edit: part(edit.id, edit.text, near.map(|near| &near.edit))?,
+            own: part(own.id, own.text, near.map(|near| &near.own))?,
+            history: part(history.id, history.text, near.map(|near| &near.history))?,
+        };
+        let Some(near) = near else {
+            return Some(Rc::new(RuleRecord::of(parts)));
+        };
+        if parts.is_same(near) {
+            return Some(Rc::clone(near));
+        }
+        Some(Rc::new(near.replaced_by(parts)))
     }
-    Some(all)
+}
+
+impl Known<'_> {
+    fn base(&self, stored: &Stored<'_>, near: Option<&Rc<RuleRecord>>) -> Option<Part<Base>> {
+        let mut own = self.bases.rules.iter();
+        let known = near.map(|near| &near.base);
+        let known = known.or_else(|| own.find(|own| own.id() == Some(stored.id)));
+        part(stored.id, stored.text, known)
+    }
+}
+
+/// The part of this text; the known one if that is the same.
+fn part<T: Text>(id: Id, text: &[u8], known: Option<&Part<T>>) -> Option<Part<T>> {
+    match known.filter(|known| known.id() == Some(id)) {
+        Some(known) => Some(known.clone()),
+        None => Part::read(id, text),
+    }
+}
+
+fn json(text: &[u8]) -> Option<Value> {
+    serde_json::from_slice(text).ok()
+}
+
+impl Text for Option<Edit> {
+    fn write(&self) -> Vec<u8> {
+        let text = self.as_ref().map(serde_json::to_vec);
+        text.and_then(Result::ok).unwrap_or_default()
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        let edit = json(text)?;
+        Some(Some(Edit {
+            change: parse_edit(edit.get("change")?).ok()?,
+            carry: carry(&edit)?,
+            who: who(&edit)?,
+        }))
+    }
+}
+
+impl Text for KeyMap<OverrideEdit> {
+    fn write(&self) -> Vec<u8> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let mut all = Self::default();
+        if text.is_empty() {
+            return Some(all);
+        }
+        for (pattern, edit) in json(text)?.as_object()? {
+            // The scale was checked when it was edited.
+            let gives = parse_override(pattern, edit.get("gives")?, None).ok()?;
+            let who = who(edit)?;
+            all.set(pattern, Some(OverrideEdit { gives, who }));
+        }
+        Some(all)
+    }
 }
 
 fn who(edit: &Value) -> Option<Origin> {

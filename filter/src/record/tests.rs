@@ -1,20 +1,30 @@
 //! The shared record with configurations and edits.
 
-use loudou_limiter::Decimal;
+use loudou_limiter::{Carry, Decimal};
 use loudou_rules::config::{self, RuleEdit};
 use loudou_rules::rule::Override;
 use serde_json::json;
 
+use super::layout::Layout;
+use super::part::Id;
 use super::*;
 use crate::host::fake::FakeHost;
 
 mod configurations;
 
-fn file(rules: &serde_json::Value) -> RuleFile {
+fn file(rules: &serde_json::Value) -> Bases {
     let parsed = config::parse(&json!({ "version": 1, "rules": rules }));
-    parsed
-        .file
-        .unwrap_or_else(|| panic!("{:?}", parsed.problems))
+    let file = parsed.file;
+    Bases::of(&file.unwrap_or_else(|| panic!("{:?}", parsed.problems)))
+}
+
+/// The record in these bytes, for a worker that knows nothing yet.
+fn read(bytes: &[u8]) -> Option<Record> {
+    Record::read(Layout::read(bytes)?, None, &Bases::default())
+}
+
+fn written(record: &Record) -> Vec<u8> {
+    layout::write(record, None)
 }
 
 fn rule(name: &str, capacity: u32) -> serde_json::Value {
@@ -68,8 +78,7 @@ fn a_rule_with_a_warning_is_read_back() {
     let mut dear = rule("dear", 3);
     dear["cost"] = json!(5);
     let record = Record::new(&file(&json!([dear])), Nanos::from_secs(1));
-    let bytes = serde_json::to_vec(&record).expect("JSON");
-    let read = Record::read(&bytes).expect("a warning is no error");
+    let read = read(&written(&record)).expect("a warning is no error");
     assert_eq!(read, record);
 }
 
@@ -90,8 +99,7 @@ fn survives_its_own_serialisation() {
         &author(3, Some(Nanos::from_secs(60))),
         2,
     );
-    let bytes = serde_json::to_vec(&record).expect("JSON");
-    assert_eq!(Record::read(&bytes).expect("back"), record);
+    assert_eq!(read(&written(&record)).expect("back"), record);
 }
 
 #[test]
@@ -106,47 +114,75 @@ fn damaged_records_are_not_read() {
     let newer = file(&json!([rule("a", 5)]));
     let since = Nanos::from_secs(2);
     assert!(record.adopt(&newer, since, since).is_some());
-    let whole = serde_json::to_value(&record).expect("JSON");
-    let read = |record: &serde_json::Value| Record::read(record.to_string().as_bytes());
-    assert_eq!(read(&whole), Some(record));
-    for place in [
-        "/format",
-        "/generation",
-        "/since_ns",
-        "/rules",
-        "/rules/0/base",
-        "/rules/0/base/limits/0/capacity",
-        "/rules/0/edit",
-        "/rules/0/edit/change",
-        "/rules/0/edit/change/limits",
-        "/rules/0/edit/carry",
-        "/rules/0/edit/who",
-        "/rules/0/edit/who/by",
-        "/rules/0/own",
-        "/rules/0/own/alice",
-        "/rules/0/own/alice/gives",
-        "/rules/0/own/alice/gives/scale",
-        "/rules/0/own/alice/who",
-        "/rules/0/history",
-        "/rules/0/history/since",
-        "/rules/0/history/version",
-        "/rules/0/history/changes",
-        "/rules/0/history/changes/0/version",
-        "/rules/0/history/changes/0/at_ns",
-        "/rules/0/history/changes/0/carry",
-        "/rules/0/history/changes/0/limits",
-        "/rules/0/history/changes/1/overrides",
-        "/rules/0/history/changes/3/overrides/alice",
-        "/gone",
-        "/gone/0/base",
+    let bytes = written(&record);
+    assert_eq!(read(&bytes).as_ref(), Some(&record));
+    for (rule, part, place) in [
+        (0, 0, ""),
+        (0, 0, "/name"),
+        (0, 0, "/limits/0/capacity"),
+        (0, 1, "/change"),
+        (0, 1, "/change/limits"),
+        (0, 1, "/carry"),
+        (0, 1, "/who"),
+        (0, 1, "/who/by"),
+        (0, 2, "/alice"),
+        (0, 2, "/alice/gives"),
+        (0, 2, "/alice/gives/scale"),
+        (0, 2, "/alice/who"),
+        (0, 3, ""),
+        (0, 3, "/since"),
+        (0, 3, "/version"),
+        (0, 3, "/changes"),
+        (0, 3, "/changes/0/version"),
+        (0, 3, "/changes/0/at_ns"),
+        (0, 3, "/changes/0/carry"),
+        (0, 3, "/changes/0/limits"),
+        (0, 3, "/changes/1/overrides"),
+        (0, 3, "/changes/3/overrides/alice"),
+        (1, 0, "/limits"),
     ] {
-        let mut damaged = whole.clone();
-        *damaged.pointer_mut(place).expect(place) = json!(-1);
-        assert_eq!(read(&damaged), None, "{place}");
+        let damaged = with_text(&record, rule, part, |text| {
+            let mut json: serde_json::Value = serde_json::from_slice(text).expect("JSON");
+            *json.pointer_mut(place).expect(place) = json!(-1);
+            json.to_string().into_bytes()
+        });
+        assert_eq!(read(&damaged), None, "{rule} {part} {place}");
     }
-    let newer = json!({ "format": 4, "generation": 1, "since_ns": 0, "rules": [] });
-    assert_eq!(read(&newer), None);
-    assert_eq!(Record::read(b"{"), None);
+    for part in [0, 1, 2, 3] {
+        let cut = with_text(&record, 0, part, |text| text[1..].to_vec());
+        assert_eq!(read(&cut), None, "{part}");
+    }
+    assert_eq!(read(b"{\"format\":3}"), None);
+    // Whatever a byte is changed to, reading ends, without a panic.
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1 << (place % 8);
+        let _read = read(&damaged);
+        assert_eq!(read(&bytes[..place]), None, "cut at {place}");
+    }
+}
+
+/// The bytes of a record in which one text is another.
+fn with_text(
+    record: &Record,
+    rule: usize,
+    part: usize,
+    change: impl Fn(&[u8]) -> Vec<u8>,
+) -> Vec<u8> {
+    let bytes = written(record);
+    let layout = Layout::read(&bytes).expect("a layout");
+    let mut parts: Vec<_> = layout.rules.iter().chain(&layout.gone).flatten().collect();
+    let text = change(parts[rule * layout::PARTS + part].text);
+    let other = layout::Stored {
+        id: Id::of(&text),
+        text: &text,
+    };
+    parts[rule * layout::PARTS + part] = &other;
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|part| (part.id, part.text.into()))
+        .collect();
+    layout::assemble(record, &parts)
 }
 
 #[test]
@@ -304,7 +340,8 @@ fn edits_do_not_grow_without_bound() {
     let host = FakeHost::default();
     let rules: Vec<_> = (0..9).map(|n| rule(&format!("r{n}"), 5)).collect();
     let first = Record::new(&file(&json!(rules)), Nanos::ZERO);
-    assert_eq!(create(&host, "loudou", &first), Ok(true));
+    let records = Records::new("loudou", Bases::default());
+    assert_eq!(records.create(&host, &first), Ok(true));
     let limits = json!([{ "algorithm": "funnel", "capacity": 9, "rate": "1/s" }]);
     let large = json!({ "limits": limits });
     let gives = config::parse_override("k", &large, None).expect("an override");
@@ -313,33 +350,34 @@ fn edits_do_not_grow_without_bound() {
         ..author(1, None)
     };
     let fill = |record: &mut Record, rules: usize| {
-        for rule in record.rules.iter_mut().take(rules) {
+        for rule in record.rules.iter_mut().take(rules).map(Rc::make_mut) {
             for n in 0..1_000 {
                 rule.set_override(&format!("{n:0128}"), gives.clone(), &long, 2);
             }
         }
         true
     };
-    assert!(edit_record(&host, &mut |record| fill(record, 1)).is_ok());
+    assert!(edit_record(&records, &host, &mut |record| fill(record, 1)).is_ok());
     assert_eq!(
-        edit_record(&host, &mut |record| fill(record, 9)),
+        edit_record(&records, &host, &mut |record| fill(record, 9)),
         Err(RecordError::TooLarge)
     );
-    let kept = change(&host, "loudou", |_| None::<()>).expect("readable").0;
+    let kept = records.change(&host, |_| None::<()>).expect("readable").0;
     assert_eq!(kept.generation, 2);
     // Configurations have no such bound, and edits that make the record smaller are always accepted.
-    let filled = change(&host, "loudou", |record| fill(record, 9).then_some(()));
+    let filled = records.change(&host, |record| fill(record, 9).then_some(()));
     filled.expect("changed");
     let mut fewer = |record: &mut Record| {
         let rule = record.rule_mut("r0").expect("r0");
         rule.drop_override(&format!("{:0128}", 0), Nanos::from_secs(9), 3)
     };
-    assert!(edit_record(&host, &mut fewer).is_ok());
+    assert!(edit_record(&records, &host, &mut fewer).is_ok());
 }
 
 fn edit_record(
+    records: &Records,
     host: &FakeHost,
     change: &mut dyn FnMut(&mut Record) -> bool,
 ) -> Result<(), RecordError> {
-    super::edit(host, "loudou", change).map(|_| ())
+    records.edit(host, change).map(|_| ())
 }

@@ -186,7 +186,7 @@ fn an_edit_of_limits_and_overrides_is_two_changes() {
     );
     assert_eq!(
         first.before,
-        Before::Overrides(vec![(String::from("k*"), None)])
+        Before::Overrides(vec![(String::from("k*"), None)].into())
     );
     assert_eq!(second.before, Before::Limits(funnel(10, "1/h")));
     // Five of ten are five of twenty, and then ten of forty.

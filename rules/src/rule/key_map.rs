@@ -2,14 +2,18 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Values by key. An exact key takes precedence over any prefix, and a longer prefix over a shorter one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Clones share their contents until one of them changes: a rule has up to a thousand overrides, and exists
+/// as configured, as edited and as it is in force.
+#[derive(Debug, PartialEq, Eq)]
 pub struct KeyMap<T> {
-    patterns: Patterns,
+    patterns: Arc<Patterns>,
     /// In the order of the patterns.
-    values: Vec<T>,
+    values: Arc<Vec<T>>,
 }
 
 /// Exact keys and prefixes of keys. Separate from the values, so that the code has one copy for all types.
@@ -26,8 +30,17 @@ struct Patterns {
 impl<T> Default for KeyMap<T> {
     fn default() -> Self {
         Self {
-            patterns: Patterns::default(),
-            values: Vec::new(),
+            patterns: Arc::default(),
+            values: Arc::default(),
+        }
+    }
+}
+
+impl<T> Clone for KeyMap<T> {
+    fn clone(&self) -> Self {
+        Self {
+            patterns: Arc::clone(&self.patterns),
+            values: Arc::clone(&self.values),
         }
     }
 }
@@ -63,38 +76,18 @@ impl<T> KeyMap<T> {
     }
 
     /// Whether the map is empty.
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
     /// The number of values.
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.values.len()
     }
 
     /// The value of exactly that pattern: a key, or a prefix followed by `*`.
     pub fn of_pattern(&self, pattern: &str) -> Option<&T> {
         self.values.get(self.patterns.place(pattern).ok()?)
-    }
-
-    /// Sets the value of a pattern, or removes it.
-    pub fn set(&mut self, pattern: &str, value: Option<T>) {
-        match (self.patterns.place(pattern), value) {
-            (Ok(place), Some(value)) => {
-                if let Some(old) = self.values.get_mut(place) {
-                    *old = value;
-                }
-            }
-            (Ok(place), None) => {
-                self.patterns.remove(place);
-                self.values.remove(place);
-            }
-            (Err(place), Some(value)) => {
-                self.patterns.insert(place, pattern);
-                self.values.insert(place, value);
-            }
-            (Err(_), None) => {}
-        }
     }
 
     /// The patterns and their values: keys first, then prefixes, each in order.
@@ -107,16 +100,35 @@ impl<T> KeyMap<T> {
         self.values.iter()
     }
 
-    /// The values, mutable.
-    pub fn values_mut(&mut self) -> core::slice::IterMut<'_, T> {
-        self.values.iter_mut()
+    /// Whether both are the same map, without looking at the contents: clones of which neither has changed.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.patterns, &other.patterns) && Arc::ptr_eq(&self.values, &other.values)
     }
+}
 
-    /// The same keys with other values.
-    pub fn map<U>(&self, f: impl FnMut(&T) -> U) -> KeyMap<U> {
-        KeyMap {
-            patterns: self.patterns.clone(),
-            values: self.values.iter().map(f).collect(),
+impl<T: Clone> KeyMap<T> {
+    /// Sets the value of a pattern, or removes it.
+    pub fn set(&mut self, pattern: &str, value: Option<T>) {
+        let place = self.patterns.place(pattern);
+        if place.is_err() && value.is_none() {
+            return;
+        }
+        let values = Arc::make_mut(&mut self.values);
+        match (place, value) {
+            (Ok(place), Some(value)) => {
+                if let Some(old) = values.get_mut(place) {
+                    *old = value;
+                }
+            }
+            (Ok(place), None) => {
+                Arc::make_mut(&mut self.patterns).remove(place);
+                values.remove(place);
+            }
+            (Err(place), Some(value)) => {
+                Arc::make_mut(&mut self.patterns).insert(place, pattern);
+                values.insert(place, value);
+            }
+            (Err(_), None) => {}
         }
     }
 }
@@ -160,26 +172,27 @@ impl Patterns {
             Some(beginning) => {
                 let behind = place.saturating_sub(self.exact.len());
                 self.beginnings.insert(behind, String::from(beginning));
+                self.measure(beginning.len());
             }
         }
-        self.measure();
     }
 
     fn remove(&mut self, place: usize) {
         match place.checked_sub(self.exact.len()) {
-            None => self.exact.remove(place),
-            Some(behind) => self.beginnings.remove(behind),
-        };
-        self.measure();
+            None => drop(self.exact.remove(place)),
+            Some(behind) => {
+                let length = self.beginnings.remove(behind).len();
+                if self.beginnings.iter().all(|other| other.len() != length) {
+                    self.lengths.retain(|other| *other != length);
+                }
+            }
+        }
     }
 
-    /// Recomputes the lengths. There are few, and a sort takes some KiB of the filter.
-    fn measure(&mut self) {
-        self.lengths.clear();
-        for length in self.beginnings.iter().map(String::len) {
-            if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
-                self.lengths.insert(place, length);
-            }
+    /// Adds the length of a beginning.
+    fn measure(&mut self, length: usize) {
+        if let Err(place) = self.lengths.binary_search_by(|other| length.cmp(other)) {
+            self.lengths.insert(place, length);
         }
     }
 }

@@ -3,7 +3,7 @@
 use loudou_limiter::Carry;
 
 use super::*;
-use crate::record::{self, Author};
+use crate::record::{Author, Bases, Records};
 
 const RULE: &str = "/v1/rules/per-user?carry=keep";
 
@@ -25,12 +25,9 @@ fn put(bench: &mut Bench, capacity: u64) -> (u16, Value) {
 
 /// The number of changes that the rule remembers.
 fn remembered(bench: &Bench) -> usize {
-    let mut bytes = Vec::new();
-    let read = bench.host.shared_get(b"loudou:rules", &mut bytes);
-    assert!(read.is_ok_and(|version| version.is_some()));
-    let record: Value = serde_json::from_slice(&bytes).expect("JSON");
-    let changes = record.pointer("/rules/0/history/changes");
-    changes.and_then(Value::as_array).map_or(0, Vec::len)
+    let records = Records::new("loudou", Bases::default());
+    let record = records.read(&bench.host).expect("a record");
+    record.rules[0].history.changes.len()
 }
 
 /// There are no requests, so the edits themselves bring the buckets forward.
@@ -59,7 +56,7 @@ fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
         at_unix_ms: 0,
         expires_after: None,
     };
-    let flood = record::edit(&bench.host, "loudou", &mut |record| {
+    let flood = Records::new("loudou", Bases::default()).edit(&bench.host, &mut |record| {
         for n in 0..1_024 {
             let edit = config::parse_edit(&limits(10 + n % 2)).expect("an edit");
             let version = record.next_version();

@@ -36,7 +36,7 @@ fn edit_in_silence(host: &FakeHost, capacity: u32) {
         at_unix_ms: 0,
         expires_after: None,
     };
-    let edited = record::edit(host, "loudou", &mut |record| {
+    let edited = records().edit(host, &mut |record| {
         let version = record.next_version();
         let rule = record.rule_mut("second").expect("the rule");
         rule.apply(&edit, &author, version);
@@ -96,7 +96,7 @@ fn a_newer_connection_is_a_rollback() {
     let capacity = |host: &FakeHost| {
         let store_metrics = StoreMetrics::define(host, &mut Registry::default(), "loudou");
         let record =
-            crate::current::load(host, "loudou", &store_metrics, host.now()).expect("a record");
+            crate::current::load(host, &records(), &store_metrics, host.now()).expect("a record");
         let rule = record.rule("second").expect("the rule").effective();
         rule.limits
             .iter()

@@ -22,10 +22,10 @@ fn a_rule_that_comes_back_knows_its_buckets() {
     assert!(record.rule("a").is_none());
     let old = with(5).rules.remove(0);
     let gone = record
-        .of_buckets(&old)
+        .of_buckets(0, &old)
         .expect("connections of the old listener");
     assert_eq!(gone.history.changes.len(), 2);
-    assert_eq!(gone.effective(), old);
+    assert_eq!(*gone.effective(), **old);
     record.generation = 3;
     record.adopt(&with(6), at(4), at(4)).expect("newer");
     let back = record.rule("a").expect("a");
@@ -33,7 +33,7 @@ fn a_rule_that_comes_back_knows_its_buckets() {
     assert_eq!(back.history.changes.len(), 3);
     assert!(record.gone.is_empty());
     assert_eq!(
-        record.of_buckets(&old).map(|rule| &rule.base),
+        record.of_buckets(0, &old).map(|rule| &rule.base),
         Some(&back.base)
     );
 }
@@ -49,8 +49,8 @@ fn a_rule_with_another_key_has_buckets_of_its_own() {
     let at = Nanos::from_secs(2);
     let adopted = record.adopt(&newer, at, at).expect("newer");
     assert_eq!(adopted.changed, ["a"]);
-    assert_eq!(record.of_buckets(&old).expect("gone").base, old);
-    let new = record.of_buckets(&newer.rules[0]).expect("a");
+    assert_eq!(record.of_buckets(0, &old).expect("gone").base, old);
+    let new = record.of_buckets(0, &newer.rules[0]).expect("a");
     assert_eq!(new.base, newer.rules[0]);
     assert_ne!(new.activate().tag(), old.tag());
     assert!(new.history.changes.is_empty());
@@ -149,7 +149,7 @@ fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
     assert_eq!(adopted.retired, [ended("b", false, &["alice"])]);
     assert!(
         record
-            .of_buckets(&second.rules[1])
+            .of_buckets(1, &second.rules[1])
             .is_some_and(|b| !b.is_edited())
     );
 }

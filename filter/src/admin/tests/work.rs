@@ -1,0 +1,124 @@
+//! The work of a call does not grow with the configuration: what is read again, and what is made ready
+//! again, is what was changed.
+
+use super::*;
+use crate::Shelves;
+use crate::record::work::{self, Work};
+
+const RULES: usize = 16;
+const OVERRIDES: usize = 64;
+
+/// A bench with many overrides, whose roles share a sandbox, or not, and have read everything.
+fn large(shares: bool) -> Bench {
+    let overrides: serde_json::Map<String, Value> = (0..OVERRIDES)
+        .map(|n| (format!("user-{n:03}"), json!({ "scale": n + 1 })))
+        .collect();
+    let rules: Vec<Value> = (0..RULES)
+        .map(|n| {
+            json!({
+                "name": format!("r{n}"),
+                "key": [{ "header": "x-user-id" }],
+                "limits": [{ "name": "burst", "algorithm": "funnel", "capacity": 9, "rate": "1/d" }],
+                "overrides": overrides,
+            })
+        })
+        .collect();
+    let mut bench = Bench::with(FakeHost::default(), 64, &json!(rules));
+    if shares {
+        let mut shelves = Shelves::default();
+        bench.data = bench.data.sharing(&mut shelves);
+        bench.admin = bench.admin.sharing(&mut shelves);
+    }
+    for path in CALLS {
+        bench.get(path);
+    }
+    explain(&mut bench);
+    assert!(bench.passes("bob"));
+    work::take();
+    bench
+}
+
+const CALLS: [&str; 7] = [
+    "/v1/status",
+    "/v1/rules",
+    "/v1/rules/r3",
+    "/v1/export",
+    "/v1/buckets",
+    "/v1/top",
+    "/v1/events",
+];
+
+fn explain(bench: &mut Bench) {
+    let token = format!("Bearer {VIEW}");
+    let headers: [(&str, &[u8]); 2] = [
+        ("authorization", token.as_bytes()),
+        ("content-type", b"application/json"),
+    ];
+    let request = json!({ "path": "/", "headers": { "x-user-id": "alice" } });
+    let (status, answer) = bench.call("POST", "/v1/explain", &headers, Some(&request));
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn put(bench: &mut Bench, path: &str, body: &Value) {
+    let token = format!("Bearer {EDIT}");
+    let headers: [(&str, &[u8]); 3] = [
+        ("authorization", token.as_bytes()),
+        ("if-match", b"*"),
+        ("content-type", b"application/json"),
+    ];
+    let (status, answer) = bench.call("PUT", path, &headers, Some(body));
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[test]
+fn a_call_that_changes_nothing_reads_nothing_again() {
+    for shares in [true, false] {
+        let mut bench = large(shares);
+        for path in CALLS {
+            bench.get(path);
+            assert_eq!(work::take(), Work::default(), "{path}");
+        }
+        explain(&mut bench);
+        assert_eq!(work::take(), Work::default());
+        // Also when the record itself is read again.
+        bench.host.pass(Nanos::from_secs(5));
+        for path in CALLS {
+            bench.get(path);
+            assert_eq!(work::take(), Work::default(), "{path}");
+        }
+        assert!(bench.passes("bob"));
+        assert_eq!(work::take(), Work::default());
+    }
+}
+
+#[test]
+fn an_edit_makes_every_worker_read_what_it_changed() {
+    let limits = json!([{ "name": "burst", "algorithm": "funnel", "capacity": 7, "rate": "1/d" }]);
+    for shares in [true, false] {
+        let mut bench = large(shares);
+        // One part is the edit, or the edited overrides; the other one is the history.
+        for (path, body) in [
+            ("/v1/rules/r3?carry=keep", json!({ "limits": limits })),
+            ("/v1/rules/r3?carry=keep", json!({ "mode": "shadow" })),
+            ("/v1/overrides/r9/user-003", json!({ "scale": 7 })),
+            ("/v1/overrides/r3/somebody", json!("banned")),
+        ] {
+            put(&mut bench, path, &body);
+            let of_edit = work::take();
+            assert_eq!(of_edit.parts, 0, "{path}");
+            assert!(of_edit.activated <= 1, "{path}: {of_edit:?}");
+            for _ in 0..2 {
+                assert!(bench.passes("alice"));
+                for path in CALLS {
+                    bench.get(path);
+                }
+                explain(&mut bench);
+            }
+            let after = work::take();
+            let sandboxes = if shares { 1 } else { 2 };
+            assert!(after.parts <= 2 * sandboxes, "{path}: {after:?}");
+            assert!(after.bytes <= 1_000 * sandboxes, "{path}: {after:?}");
+            assert!(after.activated <= sandboxes, "{path}: {after:?}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The bytes of the record: a head of fixed size, for each rule the identities of its parts, and then their
+//! texts in the same order. So a reader finds out what has changed without reading any text.
+
+use std::borrow::Cow;
+
+use super::part::{Id, Text};
+use super::rule::Parts;
+use super::{FORMAT, Record, RuleRecord};
+use crate::instance::{DIGITS, Instance};
+
+/// The first bytes: a name, and the format. An earlier format began with a brace.
+const MAGIC: [u8; 8] = [b'l', b'o', b'u', b'd', b'o', b'u', b':', FORMAT];
+/// The bytes of an identity.
+const ID: usize = size_of::<u128>() + size_of::<u32>();
+/// The bytes of the head.
+const HEAD: usize = MAGIC.len() + DIGITS + 4 * size_of::<u64>() + 3 * size_of::<u32>();
+/// The parts of a rule.
+pub(super) const PARTS: usize = 4;
+
+/// A part as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored<'a> {
+    pub(super) id: Id,
+    pub(super) text: &'a [u8],
+}
+
+/// A rule as it is stored: base, edit, edited overrides, and history.
+pub(super) type StoredRule<'a> = [Stored<'a>; PARTS];
+
+/// The record as it is stored.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    /// The record without its rules.
+    pub(super) head: Record,
+    pub(super) rules: Vec<StoredRule<'a>>,
+    pub(super) gone: Vec<StoredRule<'a>>,
+}
+
+/// Bytes that are read from the front.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The number of rules in a list, each of which takes some bytes.
+    fn count(&mut self) -> Option<usize> {
+        let count = usize::try_from(self.u32()?).ok()?;
+        (count.checked_mul(PARTS * ID)? <= self.0.len()).then_some(count)
+    }
+
+    fn text(&mut self, bytes: u32) -> Option<&'a [u8]> {
+        let (text, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
+        self.0 = rest;
+        Some(text)
+    }
+
+    fn ids(&mut self, rules: usize) -> Option<Vec<StoredRule<'a>>> {
+        let mut all = Vec::with_capacity(rules);
+        for _ in 0..rules {
+            let mut rule = [Stored {
+                id: Id::default(),
+                text: &[],
+            }; PARTS];
+            for part in &mut rule {
+                let hash = u128::from_le_bytes(self.array()?);
+                let bytes = self.u32()?;
+                part.id = Id { hash, bytes };
+            }
+            all.push(rule);
+        }
+        Some(all)
+    }
+
+    fn texts(&mut self, rules: &mut [StoredRule<'a>]) -> Option<()> {
+        for part in rules.iter_mut().flatten() {
+            part.text = self.text(part.id.bytes)?;
+        }
+        Some(())
+    }
+}
+
+impl<'a> Layout<'a> {
+    /// The layout, unless it is damaged or of another format.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        if rest.array()? != MAGIC {
+            return None;
+        }
+        let id: [u8; DIGITS] = rest.array()?;
+        let head = Record {
+            instance: Instance::of(&id, rest.u64()?)?,
+            generation: rest.u64()?,
+            since_ns: rest.u64()?,
+            taken_ns: rest.u64()?,
+            rollbacks: rest.u32()?,
+            ..Record::default()
+        };
+        let rules = rest.count()?;
+        let gone = rest.count()?;
+        let mut rules = rest.ids(rules)?;
+        let mut gone = rest.ids(gone)?;
+        rest.texts(&mut rules)?;
+        rest.texts(&mut gone)?;
+        rest.0.is_empty().then_some(Self { head, rules, gone })
+    }
+
+    /// The text of a part, if it is stored; probably at `place`.
+    fn text(&self, place: usize, part: usize, id: Id) -> Option<&'a [u8]> {
+        let all = || self.rules.iter().chain(&self.gone);
+        let near = all().nth(place).into_iter();
+        let mut stored = near.chain(all()).filter_map(|rule| rule.get(part));
+        stored
+            .find(|stored| stored.id == id)
+            .map(|found| found.text)
+    }
+}
+
+/// The bytes of a record. Texts that `found`, the record before, has already are copied from there.
+pub(super) fn write(record: &Record, found: Option<&Layout<'_>>) -> Vec<u8> {
+    let rules = record.all().enumerate();
+    let parts: Vec<_> = rules
+        .flat_map(|(at, rule)| parts(at, rule, found))
+        .collect();
+    assemble(record, &parts)
+}
+
+/// The bytes of a record with the texts of its parts.
+pub(super) fn assemble(record: &Record, parts: &[(Id, Cow<'_, [u8]>)]) -> Vec<u8> {
+    let texts: usize = parts.iter().map(|(_, text)| text.len()).sum();
+    let mut bytes = Vec::with_capacity(HEAD + parts.len() * ID + texts);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(record.instance.id.as_bytes());
+    for number in [
+        record.instance.started_unix_ms,
+        record.generation,
+        record.since_ns,
+        record.taken_ns,
+    ] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    let count = |rules: &[_]| u32::try_from(rules.len()).unwrap_or(u32::MAX);
+    let (rules, gone) = (count(&record.rules), count(&record.gone));
+    for number in [record.rollbacks, rules, gone] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for (id, _) in parts {
+        bytes.extend_from_slice(&id.hash.to_le_bytes());
+        bytes.extend_from_slice(&id.bytes.to_le_bytes());
+    }
+    for (_, text) in parts {
+        bytes.extend_from_slice(text);
+    }
+    bytes
+}
+
+/// The texts of the parts of the rule at a place.
+fn parts<'a>(
+    place: usize,
+    rule: &RuleRecord,
+    found: Option<&Layout<'a>>,
+) -> [(Id, Cow<'a, [u8]>); PARTS] {
+    let parts: &Parts = rule;
+    let write = [
+        |parts: &Parts| parts.base.write(),
+        |parts: &Parts| parts.edit.write(),
+        |parts: &Parts| parts.own.write(),
+        |parts: &Parts| parts.history.write(),
+    ];
+    let ids = [
+        parts.base.id(),
+        parts.edit.id(),
+        parts.own.id(),
+        parts.history.id(),
+    ];
+    let mut known = ids.into_iter().enumerate();
+    write.map(|write| {
+        let stored = known.next().and_then(|(part, id)| {
+            let text = found?.text(place, part, id?)?;
+            Some((id?, Cow::Borrowed(text)))
+        });
+        stored.unwrap_or_else(|| {
+            let text = write(parts);
+            (Id::of(&text), Cow::Owned(text))
+        })
+    })
+}

@@ -1,0 +1,222 @@
+//! The record as a worker knows it: reads and changes it in shared data, and keeps what it has read.
+//!
+//! The plugins of a sandbox share what they keep, since most of it is the same for the data and the admin
+//! role.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use loudou_limiter::Nanos;
+use loudou_store::swap::{Swapped, swap};
+use loudou_store::{CAS_ABSENT, Written};
+
+use super::layout::{self, Layout};
+use super::{Bases, MAX_RECORD, Record, RecordError};
+use crate::host::{Host, HostStore};
+
+/// The longest time for which a record is used unread although nothing was announced. A sandbox that dies
+/// between a change and its announcement leaves a record that nobody knows of.
+const READ_EVERY: Nanos = Nanos::from_secs(1);
+
+/// The shared record of a namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    share: String,
+    /// The rules of this plugin's configuration, which are probably those of the record.
+    bases: Rc<Bases>,
+    shelf: Rc<Shelf>,
+}
+
+/// The record that was read last.
+#[derive(Debug, Default)]
+struct Shelf(RefCell<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    record: Option<Rc<Record>>,
+    /// The number of announced changes before it was read, and the time of that.
+    seen: Option<(u64, Nanos)>,
+}
+
+/// What the plugins of a sandbox keep, by namespace.
+#[derive(Debug, Default)]
+pub struct Shelves(Vec<(String, Weak<Shelf>)>);
+
+impl Records {
+    /// The record of a namespace, for a plugin with these rules.
+    pub(crate) fn new(share: &str, bases: Bases) -> Self {
+        Self {
+            share: share.to_owned(),
+            bases: Rc::new(bases),
+            shelf: Rc::default(),
+        }
+    }
+
+    /// Shares what is kept with the other plugins of the sandbox.
+    pub(crate) fn sharing(&mut self, shelves: &mut Shelves) {
+        shelves.0.retain(|(_, shelf)| shelf.strong_count() > 0);
+        let found = shelves.0.iter().find(|(share, _)| *share == self.share);
+        if let Some(shared) = found.and_then(|(_, shelf)| shelf.upgrade()) {
+            self.shelf = shared;
+        } else {
+            let own = (self.share.clone(), Rc::downgrade(&self.shelf));
+            shelves.0.push(own);
+        }
+    }
+
+    /// The namespace.
+    pub(crate) fn share(&self) -> &str {
+        &self.share
+    }
+
+    /// The rules of this plugin's configuration.
+    pub(crate) fn bases(&self) -> &Bases {
+        &self.bases
+    }
+
+    fn key(&self) -> Vec<u8> {
+        [self.share.as_bytes(), b":rules"].concat()
+    }
+
+    /// Writes the record unless there is one; returns whether this call wrote it.
+    pub(crate) fn create(&self, host: &dyn Host, record: &Record) -> Result<bool, RecordError> {
+        let bytes = layout::write(record, None);
+        Ok(host.shared_set(&self.key(), &bytes, CAS_ABSENT)? == Written::Done)
+    }
+
+    /// The record now.
+    pub(crate) fn read(&self, host: &dyn Host) -> Result<Rc<Record>, RecordError> {
+        let mut bytes = Vec::new();
+        let found = host.shared_get(&self.key(), &mut bytes)?;
+        found.ok_or(RecordError::Missing)?;
+        self.read_layout(Layout::read(&bytes))
+    }
+
+    /// The record that was read last, if it is at most `changes` announced changes old, and not too old to
+    /// rely on that.
+    pub(crate) fn kept(&self, changes: u64, now: Nanos) -> Option<Rc<Record>> {
+        let kept = self.shelf.0.borrow();
+        let (seen, at) = kept.seen?;
+        let is_fresh = seen == changes && now < at.saturating_add(READ_EVERY);
+        let record = kept.record.as_ref().filter(|_| is_fresh)?;
+        (now < record.next_expiry()).then(|| Rc::clone(record))
+    }
+
+    /// Notes that `record` was read at `now`, after `changes` announced changes. Returns whether it differs
+    /// from an earlier one although nothing was announced in between.
+    pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
+        let mut kept = self.shelf.0.borrow_mut();
+        let is_kept = kept.record.as_ref();
+        if is_kept.is_some_and(|kept| Rc::ptr_eq(kept, record)) {
+            kept.seen = Some((changes, now));
+        }
+    }
+
+    /// The generation of the record that was read last, if it was read after `changes` announced changes.
+    pub(crate) fn generation_after(&self, changes: u64) -> Option<u64> {
+        let kept = self.shelf.0.borrow();
+        let (seen, _) = kept.seen?;
+        let record = kept.record.as_ref().filter(|_| seen == changes)?;
+        Some(record.generation)
+    }
+
+    /// Reads what is not kept of a layout, and keeps it.
+    fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
+        let layout = layout.ok_or(RecordError::Unreadable)?;
+        let mut kept = self.shelf.0.borrow_mut();
+        let read = Record::read(layout, kept.record.as_deref(), &self.bases);
+        let read = read.ok_or(RecordError::Unreadable)?;
+        if let Some(record) = kept.record.as_ref().filter(|record| record.is_same(&read)) {
+            return Ok(Rc::clone(record));
+        }
+        let record = Rc::new(read);
+        *kept = Kept {
+            record: Some(Rc::clone(&record)),
+            seen: None,
+        };
+        Ok(record)
+    }
+
+    /// Changes the record. `change` returns whether it changed anything, and is called again on a fresh
+    /// record when another worker was faster. Each change raises the generation.
+    pub(crate) fn change<T>(
+        &self,
+        host: &dyn Host,
+        mut change: impl FnMut(&mut Record) -> Option<T>,
+    ) -> Result<(Rc<Record>, Option<T>), RecordError> {
+        let mut outcome = None;
+        let record = self.change_within(host, usize::MAX, &mut |record| {
+            outcome = change(record);
+            record.generation = record.generation.saturating_add(outcome.is_some().into());
+            outcome.is_some()
+        })?;
+        Ok((record, outcome))
+    }
+
+    /// Changes internal parts of the record: the generation stays the same.
+    pub(crate) fn tidy(
+        &self,
+        host: &dyn Host,
+        change: &dyn Fn(&mut Record),
+    ) -> Result<Rc<Record>, RecordError> {
+        self.change_within(host, usize::MAX, &mut |record| {
+            change(record);
+            true
+        })
+    }
+
+    /// The same as [`change`](Self::change) for an edit, which must not make the record too large.
+    pub(crate) fn edit(
+        &self,
+        host: &dyn Host,
+        change: &mut dyn FnMut(&mut Record) -> bool,
+    ) -> Result<Rc<Record>, RecordError> {
+        self.change_within(host, MAX_RECORD, &mut |record| {
+            let changes = change(record);
+            record.generation = record.generation.saturating_add(changes.into());
+            changes
+        })
+    }
+
+    fn change_within(
+        &self,
+        host: &dyn Host,
+        most: usize,
+        change: &mut dyn FnMut(&mut Record) -> bool,
+    ) -> Result<Rc<Record>, RecordError> {
+        let mut outcome = Err(RecordError::Missing);
+        let swapped = swap(&mut HostStore(host), &self.key(), &mut |found| {
+            let changed = self.changed(found, most, change);
+            let (record, bytes) = match changed {
+                Ok((record, bytes)) => (Ok(record), bytes),
+                Err(error) => (Err(error), None),
+            };
+            outcome = record;
+            bytes
+        })?;
+        if swapped == Swapped::Contended {
+            return Err(RecordError::Contended);
+        }
+        outcome
+    }
+
+    /// The record in these bytes after a change, and its new bytes if they differ.
+    fn changed(
+        &self,
+        found: Option<&[u8]>,
+        most: usize,
+        change: &mut dyn FnMut(&mut Record) -> bool,
+    ) -> Result<(Rc<Record>, Option<Vec<u8>>), RecordError> {
+        let found = found.ok_or(RecordError::Missing)?;
+        let before = self.read_layout(Layout::read(found))?;
+        let mut record = before.to_change();
+        if !change(&mut record) {
+            return Ok((Rc::new(record), None));
+        }
+        let bytes = layout::write(&record, Layout::read(found).as_ref());
+        if bytes.len() > most.max(found.len()) {
+            return Err(RecordError::TooLarge);
+        }
+        Ok((Rc::new(record), Some(bytes)))
+    }
+}

@@ -1,0 +1,200 @@
+//! One rule of the record: its parts, and the rule in force that follows from them.
+
+use std::cell::{OnceCell, RefCell};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use loudou_limiter::{Carry, Nanos};
+use loudou_rules::active_rule::ActiveRule;
+use loudou_rules::rule::{KeyMap, Rule};
+use loudou_rules::versions::History;
+
+use super::base::Base;
+use super::history::bound;
+use super::part::Part;
+use super::{Edit, OverrideEdit};
+
+/// The parts of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// The rule of the plugin configuration.
+    pub(crate) base: Part<Base>,
+    /// The edit that replaces parts of the base.
+    pub(crate) edit: Part<Option<Edit>>,
+    /// The edited overrides of single keys, on top of that.
+    pub(crate) own: Part<KeyMap<OverrideEdit>>,
+    /// The changes that its buckets may still have to follow.
+    pub(crate) history: Part<History>,
+}
+
+/// One rule. What follows from its parts is worked out when it is first needed, and kept until a part
+/// changes.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleRecord {
+    parts: Parts,
+    derived: Derived,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Derived {
+    rule: OnceCell<Arc<Rule>>,
+    active: OnceCell<Arc<ActiveRule>>,
+    next_expiry: OnceCell<Nanos>,
+    /// The parts and the rule in force before the last change, until the new one is made of it.
+    before: RefCell<Option<(Parts, Arc<ActiveRule>)>>,
+}
+
+impl Parts {
+    /// The rule in force.
+    fn effective(&self, before: Option<&(Self, Arc<ActiveRule>)>) -> Arc<Rule> {
+        if self.edit.is_none() && self.own.is_empty() {
+            return Arc::clone(self.base.rule());
+        }
+        let mut rule = self.edited();
+        match before.filter(|(before, _)| self.has_overrides_of(before)) {
+            Some((_, active)) => rule.overrides = active.rule().overrides.clone(),
+            None => {
+                for (pattern, own) in self.own.iter() {
+                    rule.overrides.set(&pattern, Some(own.gives.clone()));
+                }
+            }
+        }
+        Arc::new(rule)
+    }
+
+    /// The rule without the edited overrides.
+    pub(super) fn edited(&self) -> Rule {
+        let mut rule = Rule::clone(self.base.rule());
+        if let Some(edit) = self.edit.as_ref() {
+            edit.change.apply(&mut rule);
+        }
+        rule
+    }
+
+    /// Whether all parts are the same, without looking at their values.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.base.is_same(&other.base)
+            && self.edit.is_same(&other.edit)
+            && self.own.is_same(&other.own)
+            && self.history.is_same(&other.history)
+    }
+
+    /// Whether the overrides in force are certainly the same.
+    fn has_overrides_of(&self, other: &Self) -> bool {
+        let of_edit = |parts: &Self| {
+            let edit = parts.edit.as_ref();
+            edit.and_then(|edit| edit.change.overrides.clone())
+        };
+        self.base.is_same(&other.base)
+            && self.own.is_same(&other.own)
+            && of_edit(self) == of_edit(other)
+    }
+}
+
+impl RuleRecord {
+    /// A rule that is added at `version`.
+    pub(super) fn new(base: Part<Base>, version: u32) -> Self {
+        Self::of(Parts {
+            base,
+            edit: Part::new(None),
+            own: Part::new(KeyMap::default()),
+            history: Part::new(History::new(version)),
+        })
+    }
+
+    pub(super) fn of(parts: Parts) -> Self {
+        Self {
+            parts,
+            derived: Derived::default(),
+        }
+    }
+
+    /// The same rule with changed parts.
+    pub(super) fn replaced_by(&self, parts: Parts) -> Self {
+        let mut new = self.clone();
+        *new.parts_mut() = parts;
+        new
+    }
+
+    /// The parts, to change them.
+    pub(super) fn parts_mut(&mut self) -> &mut Parts {
+        let active = self.derived.active.take();
+        if let Some(active) = active {
+            *self.derived.before.get_mut() = Some((self.parts.clone(), active));
+        }
+        self.derived.rule.take();
+        self.derived.next_expiry.take();
+        &mut self.parts
+    }
+
+    /// The rule in force.
+    pub(crate) fn effective(&self) -> &Rule {
+        self.rule_in_force()
+    }
+
+    fn rule_in_force(&self) -> &Arc<Rule> {
+        let effective = || self.parts.effective(self.derived.before.borrow().as_ref());
+        self.derived.rule.get_or_init(effective)
+    }
+
+    /// The rule in force, ready to decide.
+    pub(crate) fn activate(&self) -> Arc<ActiveRule> {
+        Arc::clone(self.derived.active.get_or_init(|| {
+            #[cfg(test)]
+            super::work::activated();
+            let rule = Arc::clone(self.rule_in_force());
+            let history = Arc::clone(self.parts.history.shared());
+            let before = self.derived.before.take();
+            Arc::new(match before {
+                Some((_, before)) => before.replaced_by(rule, history),
+                None => ActiveRule::new(rule, history),
+            })
+        }))
+    }
+
+    /// Changes the rule, and notes the effect on its buckets.
+    pub(super) fn change(&mut self, note: (Carry, Nanos, u32), change: impl FnOnce(&mut Parts)) {
+        // What stays the same is shared with the rule in force.
+        self.activate();
+        let before = Arc::clone(self.rule_in_force());
+        change(self.parts_mut());
+        let after = Arc::clone(self.rule_in_force());
+        self.note(|history| {
+            history.note(&before, &after, note);
+        });
+    }
+
+    /// Changes the history: the rule in force stays, apart from the conversions of its buckets.
+    pub(super) fn note(&mut self, note: impl FnOnce(&mut History)) {
+        let rule = self.derived.rule.take();
+        let history = &mut *self.parts_mut().history;
+        note(history);
+        bound(history);
+        self.derived.rule = rule.map_or_else(OnceCell::new, OnceCell::from);
+    }
+
+    /// When the next edit of it expires.
+    pub(super) fn next_expiry(&self) -> Nanos {
+        *self.derived.next_expiry.get_or_init(|| {
+            let expiries = self.authors().filter_map(|who| who.expires_at_ns);
+            expiries.min().map_or(Nanos::MAX, Nanos::new)
+        })
+    }
+}
+
+impl Deref for RuleRecord {
+    type Target = Parts;
+
+    /// The parts, to read them only.
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl PartialEq for RuleRecord {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
+}
+
+impl Eq for RuleRecord {}
