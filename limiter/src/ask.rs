@@ -15,6 +15,8 @@ pub struct Ask {
     pub wall: Nanos,
     /// The longest wait that this request accepts, instead of that of the limits; at most [`MAX_WAIT`].
     pub max_wait: Option<Nanos>,
+    /// The longest wait that it accepts besides: it only shortens the others.
+    pub patience: Nanos,
 }
 
 impl Ask {
@@ -35,6 +37,7 @@ impl Ask {
             now,
             wall: now,
             max_wait: None,
+            patience: Nanos::MAX,
         }
     }
 
@@ -82,6 +85,23 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
+    /// The same that waits at most for `patience`, whatever the limits allow.
+    ///
+    /// ```
+    /// use loudou_limiter::{Ask, Limit, Limits, Nanos, Rate, Verdict, algorithm::LeakyQueue};
+    ///
+    /// let queue = LeakyQueue::new(9, Rate::parse("1/s").unwrap()).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("queue", queue)]).unwrap();
+    /// let mut bucket = limits.start(Nanos::ZERO);
+    /// let ask = Ask::new(1, Nanos::ZERO).within(Nanos::from_millis(500));
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Admit);
+    /// assert_eq!(limits.answer(&mut bucket, &ask).verdict(), Verdict::Refuse);
+    /// ```
+    #[must_use]
+    pub const fn within(self, patience: Nanos) -> Self {
+        Self { patience, ..self }
+    }
+
     /// The same at `earliest`, on both clocks, if it is earlier than that.
     pub(crate) fn not_before(self, earliest: Nanos) -> Self {
         let behind = earliest.since(self.now);
@@ -94,6 +114,7 @@ impl Ask {
 
     /// The longest wait it accepts from a limit whose own bound is `limit`.
     pub(crate) fn longest_wait(&self, limit: Nanos) -> Nanos {
-        self.max_wait.unwrap_or(limit).min(MAX_WAIT)
+        let longest = self.max_wait.unwrap_or(limit);
+        longest.min(MAX_WAIT).min(self.patience)
     }
 }

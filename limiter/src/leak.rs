@@ -64,6 +64,23 @@ pub(crate) fn check(capacity: u64, rate: Rate) -> Result<(), BadNumbers> {
     Ok(())
 }
 
+/// When the level of a state reaches zero, rounded up to a nanosecond.
+pub(crate) fn tail(words: &[u64]) -> Nanos {
+    let [tat_ns, drops, ..] = words else {
+        return Nanos::new(words.first().copied().unwrap_or(0));
+    };
+    Nanos::new(tat_ns.saturating_add(u64::from(*drops > 0)))
+}
+
+/// Lowers a level that reaches zero later than at `end`.
+pub(crate) fn cut(words: &mut [u64], end: Nanos) {
+    if tail(words) > end
+        && let [tat_ns, drops] = words
+    {
+        (*tat_ns, *drops) = (end.get(), 0);
+    }
+}
+
 /// A level that falls at `rate`, in drops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {

@@ -16,10 +16,12 @@ use crate::used::USED_ONE;
 
 mod answer;
 mod line;
+mod promises;
 mod surplus;
 
 pub use answer::BucketDecision;
 use answer::reported;
+pub(crate) use promises::is_queue;
 
 /// The most limits in one rule.
 pub const MAX_LIMITS: usize = 8;
@@ -235,6 +237,7 @@ impl Limits {
         let now = ask.now;
         let mut after = bucket.clone();
         after.last = now;
+        let settled = self.settle(&mut after, now).then(|| after.clone());
         let answer = self.decide_in_line(&mut after, &ask);
         if answer.is_refused() {
             bucket.last = now;
@@ -246,6 +249,11 @@ impl Limits {
                 Nanos::ZERO => wait,
                 _ => now.saturating_add(wait),
             };
+            self.promise(
+                settled.as_ref().unwrap_or(bucket),
+                &mut after,
+                wait > Nanos::ZERO,
+            );
             *bucket = after;
         }
         answer
@@ -296,13 +304,16 @@ impl Limits {
     /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
     /// Those that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
-        let refused = if self.note_refusal(bucket, ask) {
-            self.decide_in_line(&mut bucket.clone(), ask)
+        let is_noted = self.note_refusal(bucket, ask);
+        let mut settled = bucket.clone();
+        self.settle(&mut settled, ask.now);
+        let refused = if is_noted {
+            self.decide_in_line(&mut settled.clone(), ask)
         } else {
             *refused
         };
         let look = Ask { cost: 0, ..*ask };
-        let unchanged = self.decide_each(&mut bucket.clone(), &look);
+        let unchanged = self.decide_each(&mut settled, &look);
         let decisions = array::from_fn(|i| {
             let (refused, kept) = (refused.decisions.get(i)?, unchanged.decisions.get(i)?);
             if refused.is_some_and(|d| d.verdict == Verdict::Refuse) {

@@ -93,6 +93,10 @@ pub(crate) trait Meter: Any {
     ) -> bool {
         false
     }
+    /// Whether its state is a level as [`leak`](crate::leak) writes it.
+    fn is_level(&self) -> bool {
+        false
+    }
     /// Itself as a steady leak whose state is one, for another one to continue from.
     fn as_leak(&self) -> Option<Leak> {
         None

@@ -20,6 +20,8 @@ use crate::table::{BucketId, Table};
 pub enum Why {
     /// The request has passed and ended: the amount that it took only until its end.
     Ended,
+    /// The request was held and now passes: it keeps what it took, and is no longer waited for.
+    Passed,
     /// The request was admitted, but the client left while it was held: the whole amount.
     Left,
     /// The same, because another rule refused the request: it was not admitted after all.
@@ -109,7 +111,9 @@ impl<'a> Giving<'a> {
         };
         let is_current = brought.is_none();
         let is_same = is_current && slot.origin == receipt.origin;
-        if !limits.holds_until_end() && (why == Why::Ended || !is_same) {
+        let concerns_all = is_same && why != Why::Ended;
+        let concerns_some = limits.holds_until_end() && why != Why::Passed;
+        if !concerns_all && !concerns_some {
             return Ok(false);
         }
         let (words, admitted) = (slot.bucket.words.clone(), slot.admitted);
@@ -117,7 +121,9 @@ impl<'a> Giving<'a> {
             slot.bucket = bucket;
         }
         let taken = &receipt.taken;
-        if is_same && why != Why::Ended {
+        if is_same && why == Why::Passed {
+            limits.pass(&mut slot.bucket, taken);
+        } else if concerns_all {
             limits.give_back(&mut slot.bucket, taken);
         } else {
             limits.release(&mut slot.bucket, taken.cost(), taken.at(), now);

@@ -98,6 +98,10 @@ impl Meter for Funnel {
         self.max_wait
     }
 
+    fn is_level(&self) -> bool {
+        true
+    }
+
     fn drains(&self) -> bool {
         true
     }

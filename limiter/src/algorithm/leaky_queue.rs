@@ -158,6 +158,10 @@ impl Meter for LeakyQueue {
         }
     }
 
+    fn is_level(&self) -> bool {
+        true
+    }
+
     fn drains(&self) -> bool {
         true
     }

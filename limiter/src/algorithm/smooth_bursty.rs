@@ -137,6 +137,10 @@ impl Meter for SmoothBursty {
         self.max_wait
     }
 
+    fn is_level(&self) -> bool {
+        true
+    }
+
     fn drains(&self) -> bool {
         true
     }

@@ -266,6 +266,10 @@ impl Meter for TokenBucket {
         self.max_wait
     }
 
+    fn is_level(&self) -> bool {
+        self.refill == Refill::Greedy
+    }
+
     fn drains(&self) -> bool {
         self.refill == Refill::Greedy
     }

@@ -53,8 +53,11 @@ impl Limits {
             behind.extend_from_slice(over);
             room = room.saturating_sub(count);
         }
-        if behind.iter().any(|word| *word > 0) {
+        // What follows the surplus is no limit's: the promises.
+        surplus.reverse();
+        if !surplus.is_empty() || behind.iter().any(|word| *word > 0) {
             bucket.words.extend(behind);
+            bucket.words.extend(surplus);
         }
     }
 }

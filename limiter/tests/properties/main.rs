@@ -28,6 +28,7 @@ mod model;
 mod naive;
 mod neutral;
 mod pairs;
+mod promises;
 mod refunds;
 mod spec;
 mod windows;

@@ -202,7 +202,7 @@ proptest! {
             }
             for taken in &taken {
                 limits.give_back(&mut bucket, taken);
-                prop_assert!(bucket.words().len() <= limits.words());
+                prop_assert!(bucket.words().len() <= limits.words() + limits.promise_words());
             }
             let left = only(&limits.peek(&bucket, 0, Nanos::new(now)));
             prop_assert!(left.remaining <= left.capacity);

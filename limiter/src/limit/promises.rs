@@ -1,0 +1,297 @@
+//! Promises: how many requests still wait for their instants, so that the places of those that left come
+//! back when nobody waits any more.
+//!
+//! A request that waits took its cost when it arrived, and an instant was promised to it; later requests
+//! have later ones. One that leaves from the middle cannot give back its place, because the instants of
+//! those behind it stay. But when all promises are resolved, because the requests passed or left, the
+//! queue consists of empty places only: then it goes back to where the last one that passed left it.
+//!
+//! A promise is known by its *mark*: the instant from which nothing remains of what the bucket took until
+//! then. Marks rise with each promise. Those that are not resolved are counted in two groups, up to a mark
+//! and above it. A group expires when its last mark has passed: then nothing it took is left, whether its
+//! requests passed or a worker died with them. So a lost promise delays the return, and never prevents it.
+//!
+//! The count follows the words of the limits, and only while a request may wait:
+//!
+//! ```text
+//! early u32, late u32 | start ns | middle ns | line ns | tail ns of each queue…
+//! ```
+//! The early promises have marks above `start` and up to `middle`, the late ones above that; those up to
+//! `start` are no longer counted. `line` is [`Bucket::line`] when the count began. A tail is when the level
+//! of a limit reaches zero, as the last request left it that passed, or that took before the count began.
+//! Code that does not know the count drops it, and nothing comes back.
+
+use super::{Bucket, Limits, MAX_BUCKET_WORDS, Words};
+use crate::leak;
+use crate::meter::Meter;
+use crate::time::Nanos;
+
+/// The words before the tails.
+const HEAD: usize = 4;
+
+/// The count of promises that are not resolved.
+#[derive(Debug)]
+struct Promises {
+    early: u32,
+    late: u32,
+    start: Nanos,
+    middle: Nanos,
+    line: Nanos,
+    tails: Words,
+}
+
+impl Promises {
+    /// Reads a count; zeros at its end may be missing.
+    fn read(words: &[u64], queues: usize) -> Self {
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let half = |count: u64| u32::try_from(count & u64::from(u32::MAX)).unwrap_or(0);
+        Self {
+            early: half(word(0) >> 32),
+            late: half(word(0)),
+            start: Nanos::new(word(1)),
+            middle: Nanos::new(word(2)),
+            line: Nanos::new(word(3)),
+            tails: (0..queues)
+                .map(|at| word(HEAD.saturating_add(at)))
+                .collect(),
+        }
+    }
+
+    fn write(&self, words: &mut Words) {
+        words.push(u64::from(self.early) << 32 | u64::from(self.late));
+        words.extend([self.start, self.middle, self.line].map(Nanos::get));
+        words.extend_from_slice(&self.tails);
+    }
+
+    const fn group(&mut self, mark: Nanos) -> &mut u32 {
+        if mark.get() <= self.middle.get() {
+            &mut self.early
+        } else {
+            &mut self.late
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        self.early == 0 && self.late == 0
+    }
+
+    /// Notes that a request passed that left the queues with these tails.
+    fn keep(&mut self, tails: &[u64]) {
+        for (kept, tail) in self.tails.iter_mut().zip(tails) {
+            *kept = (*kept).max(*tail);
+        }
+    }
+}
+
+/// Whether the requests that wait for a limit are a queue whose end can go back.
+pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
+    meter.is_level() && meter.may_hold()
+}
+
+impl Limits {
+    fn queues(&self) -> usize {
+        let meters = self.0.iter().map(|limit| limit.algorithm.meter());
+        meters.filter(|meter| is_queue(*meter)).count()
+    }
+
+    /// The most words of a count of promises.
+    pub fn promise_words(&self) -> usize {
+        match self.queues() {
+            0 => 0,
+            queues => queues.saturating_add(HEAD),
+        }
+    }
+
+    /// The end of the limits' own words in `words`, which may be beyond the end of these.
+    fn own_end(&self, words: &[u64]) -> usize {
+        let mut end = self.words();
+        for limit in &self.0 {
+            if limit.algorithm.meter().most_surplus() > 0 {
+                let surplus = words
+                    .get(end)
+                    .map_or(0, |count| usize::try_from(*count).unwrap_or(0));
+                end = end.saturating_add(surplus).saturating_add(1);
+            }
+        }
+        end
+    }
+
+    fn promises(&self, bucket: &Bucket) -> Option<Promises> {
+        if bucket.words.len() <= self.words() {
+            return None;
+        }
+        let words = bucket.words.get(self.own_end(&bucket.words)..)?;
+        let queues = self.queues();
+        (!words.is_empty() && queues > 0).then(|| Promises::read(words, queues))
+    }
+
+    /// Replaces the count; without promises, the queues go back.
+    fn set_promises(&self, bucket: &mut Bucket, promises: &Promises) {
+        if promises.is_over() {
+            self.go_back(bucket, promises);
+            return self.forget_promises(bucket);
+        }
+        let end = self.own_end(&bucket.words);
+        if end
+            .saturating_add(HEAD)
+            .saturating_add(promises.tails.len())
+            > MAX_BUCKET_WORDS
+        {
+            return;
+        }
+        bucket.words.resize(end, 0);
+        promises.write(&mut bucket.words);
+    }
+
+    fn forget_promises(&self, bucket: &mut Bucket) {
+        let end = self.own_end(&bucket.words);
+        bucket.words.truncate(end);
+    }
+
+    /// Calls `f` with the words of each queue.
+    fn each_queue(&self, bucket: &mut Bucket, f: &mut dyn FnMut(&mut [u64])) {
+        if bucket.words.len() < self.words() {
+            bucket.words.resize(self.words(), 0);
+        }
+        let mut rest = bucket.words.as_mut_slice();
+        for limit in &self.0 {
+            let meter = limit.algorithm.meter();
+            let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
+                return;
+            };
+            if is_queue(meter) {
+                f(words);
+            }
+            rest = tail;
+        }
+    }
+
+    fn go_back(&self, bucket: &mut Bucket, promises: &Promises) {
+        let mut tails = promises.tails.iter();
+        self.each_queue(bucket, &mut |words| {
+            let tail = tails.next().copied().unwrap_or(u64::MAX);
+            leak::cut(words, Nanos::new(tail));
+        });
+        bucket.line = bucket.line.min(promises.line);
+    }
+
+    /// When the level of each queue reaches zero.
+    fn tails(&self, bucket: &Bucket) -> Words {
+        let mut tails = Words::new();
+        let mut at: usize = 0;
+        for limit in &self.0 {
+            let meter = limit.algorithm.meter();
+            if is_queue(meter) {
+                let words = bucket.words.get(at..).unwrap_or(&[]);
+                tails.push(leak::tail(words).get());
+            }
+            at = at.saturating_add(meter.words());
+        }
+        tails
+    }
+
+    /// The mark of a promise that left `bucket`.
+    fn mark(&self, bucket: &Bucket) -> Nanos {
+        let tails = self.tails(bucket);
+        let last = tails.iter().copied().max().unwrap_or(0);
+        bucket.line.max(Nanos::new(last))
+    }
+
+    /// Forgets the promises that have expired at `now`; whether that changed `bucket`.
+    pub(super) fn settle(&self, bucket: &mut Bucket, now: Nanos) -> bool {
+        let Some(promises) = self.promises(bucket) else {
+            return false;
+        };
+        let mark = self.mark(bucket);
+        if mark <= now {
+            self.forget_promises(bucket);
+            return true;
+        }
+        if promises.middle > now {
+            return false;
+        }
+        let settled = Promises {
+            early: promises.late,
+            late: 0,
+            start: promises.middle,
+            middle: mark,
+            ..promises
+        };
+        self.set_promises(bucket, &settled);
+        true
+    }
+
+    /// Counts a request that was admitted, and that waits if `waits`: it found `before` and left `after`.
+    pub(super) fn promise(&self, before: &Bucket, after: &mut Bucket, waits: bool) {
+        let counted = self.promises(after);
+        if !waits && counted.is_none() || self.queues() == 0 {
+            return;
+        }
+        let mut promises = counted.unwrap_or_else(|| {
+            let start = self.mark(before);
+            Promises {
+                early: 0,
+                late: 0,
+                start,
+                middle: start,
+                line: before.line,
+                tails: self.tails(before),
+            }
+        });
+        if waits {
+            let group = promises.group(self.mark(after));
+            *group = group.saturating_add(1);
+        } else {
+            promises.keep(&self.tails(after));
+        }
+        self.set_promises(after, &promises);
+    }
+
+    /// Resolves the promise of a request that left `after`: it passed, or it gave up. Returns whether no
+    /// promise is left, so that the queues went back.
+    pub(crate) fn resolve(&self, bucket: &mut Bucket, after: &Bucket, passed: bool) -> bool {
+        let Some(mut promises) = self.promises(bucket) else {
+            return false;
+        };
+        let mark = self.mark(after);
+        if mark <= promises.start {
+            return false;
+        }
+        if passed {
+            promises.keep(&self.tails(after));
+        }
+        let group = promises.group(mark);
+        *group = group.saturating_sub(1);
+        self.set_promises(bucket, &promises);
+        promises.is_over()
+    }
+
+    /// The words of all queues.
+    fn queue_words(&self, bucket: &Bucket) -> Words {
+        let mut words = Words::new();
+        self.each_queue(&mut bucket.clone(), &mut |queue| {
+            words.extend_from_slice(queue);
+        });
+        words
+    }
+
+    /// Gives back the place of a request that waits and leaves, which found `before` and left `after`, if it
+    /// is the last one in the queues; whether it is.
+    pub(crate) fn leave_last(&self, bucket: &mut Bucket, before: &Bucket, after: &Bucket) -> bool {
+        let waits = after.line > bucket.last && after.line == bucket.line;
+        let is_alone = waits && bucket.given == before.given && self.queues() > 0;
+        if !is_alone || self.queue_words(bucket) != self.queue_words(after) {
+            return false;
+        }
+        let found = self.queue_words(before);
+        let mut rest = found.as_slice();
+        self.each_queue(bucket, &mut |words| {
+            if let Some((found, tail)) = rest.split_at_checked(words.len()) {
+                words.copy_from_slice(found);
+                rest = tail;
+            }
+        });
+        bucket.line = before.line;
+        true
+    }
+}
