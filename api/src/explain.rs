@@ -99,6 +99,10 @@ pub struct ExplainedRule {
     /// The first part of its match that the request does not meet; absent if the rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<UnmetPart>,
+    /// The part of its match whose value is too long to tell, if the rule applies nevertheless, by its
+    /// `on_long_value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_long: Option<UnmetPart>,
     /// The first part of its key that the request lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<UnmetPart>,
@@ -144,6 +148,9 @@ pub struct UnmetPart {
     /// there is none, and for `match.not`, where the request has all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
+    /// If the value is longer than the regular expression tests: the longest value that it tests, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<u64>,
 }
 
 /// One limit.
@@ -228,6 +235,7 @@ impl ExplainedRule {
             rule: rule.name.clone(),
             mode: rule.mode.name().to_owned(),
             failing: explained.failing.as_ref().map(UnmetPart::from),
+            too_long: explained.too_long.as_ref().map(UnmetPart::from),
             missing: explained.missing.as_ref().map(UnmetPart::from),
             key: explained.key.clone(),
             cost: explained.price.map(|price| price.cost),
@@ -252,7 +260,7 @@ impl ExplainedRule {
             Answer::Decided(decision) => decision.verdict().into(),
             Answer::Unlimited => Says::Admit,
             Answer::Skipped => Says::Skip,
-            Answer::KeyMissing | Answer::Banned(_) => Says::Refuse,
+            Answer::KeyMissing | Answer::ValueTooLong | Answer::Banned(_) => Says::Refuse,
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
                 if outcome.refuses() {
@@ -295,6 +303,7 @@ impl From<&Failing> for UnmetPart {
             place: failing.place.clone(),
             asked: failing.asked.clone(),
             found,
+            longest: failing.longest.and_then(|longest| longest.try_into().ok()),
         }
     }
 }
@@ -304,7 +313,7 @@ impl From<&Missing> for UnmetPart {
         Self {
             place: missing.place.clone(),
             asked: missing.asked.clone(),
-            found: None,
+            ..Self::default()
         }
     }
 }

@@ -54,6 +54,7 @@ pub use schema::schema;
 pub use spoken::{spoken, spoken_value};
 pub use suggest::nearest;
 pub use warnings::advice;
+pub use warnings::patterns::worst_ns;
 pub use written::written;
 
 use grammar::object;

@@ -22,7 +22,7 @@ use loudou_store::{
 use crate::active_rule::{ActiveRule, Grant};
 use crate::request::Request;
 use crate::rule::key::Key;
-use crate::rule::{Mode, OnError, Price, Rule};
+use crate::rule::{Mode, OnError, Price, Reach, Rule};
 use crate::rule_set::RuleSet;
 
 /// The outcome of one rule for a request.
@@ -125,6 +125,8 @@ pub enum Answer {
     Skipped,
     /// The request has no key, and is refused because of that.
     KeyMissing,
+    /// A value is longer than the rule's match tests, and the request is refused because of that.
+    ValueTooLong,
     /// The store failed; the rule's `on_error` applies.
     GaveUp(GaveUp),
 }
@@ -234,19 +236,26 @@ pub fn evaluate(
         if !candidates.has(index) || rule.mode == Mode::Off {
             continue;
         }
-        if is_enforced && outcome.stopped_by.is_some() || !rule.matches.holds(request) {
+        if is_enforced && outcome.stopped_by.is_some() {
+            continue;
+        }
+        let reach = rule.reach(request);
+        if reach == Reach::No {
             continue;
         }
         if !active.applies(table, store, request, clock.now) {
             continue;
         }
-        let key = rule.key_of(request);
+        let key = match reach {
+            Reach::Refuse => Key::Refuse,
+            Reach::Yes | Reach::No => rule.key_of(request),
+        };
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
         if !is_enforced || !outcome.is_refused() {
             let mut rule_outcome = RuleOutcome::new(index, Arc::clone(active));
             match key {
                 Key::Skip => {}
-                Key::Refuse => rule_outcome.answer = Answer::KeyMissing,
+                Key::Refuse => rule_outcome.answer = Answer::without_key(reach),
                 Key::Bucket(key) => rule_outcome.charge(key, (table, store), request, clock, stats),
             }
             let refuses = is_enforced && rule_outcome.refuses();
@@ -287,6 +296,14 @@ pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
 }
 
 impl Answer {
+    /// The refusal of a request that gets no bucket.
+    fn without_key(reach: Reach) -> Self {
+        match reach {
+            Reach::Refuse => Self::ValueTooLong,
+            Reach::Yes | Reach::No => Self::KeyMissing,
+        }
+    }
+
     fn of(charge: Result<Charge, GaveUp>) -> (Self, Option<Receipt>) {
         match charge {
             Ok(Charge { answer, receipt }) => {
@@ -301,7 +318,7 @@ impl Answer {
         match self {
             Self::Decided(decision) => decision.is_refused(),
             Self::Skipped | Self::Unlimited => false,
-            Self::KeyMissing | Self::Banned(_) => true,
+            Self::KeyMissing | Self::ValueTooLong | Self::Banned(_) => true,
             Self::GaveUp(_) => on_error == OnError::Refuse,
         }
     }

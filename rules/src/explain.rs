@@ -16,7 +16,7 @@ use crate::active_rule::{ActiveRule, Grant};
 use crate::evaluate::{Answer, Outcome, evaluate, price};
 use crate::request::Request;
 use crate::rule::key::Key;
-use crate::rule::{Failing, Missing, Mode, Price};
+use crate::rule::{Failing, Missing, Mode, Price, Reach};
 use crate::rule_set::RuleSet;
 
 /// The outcome that a rule set would have for a request.
@@ -31,8 +31,10 @@ pub struct Explanation {
 /// The explanation of one rule for a request.
 #[derive(Clone, Debug)]
 pub struct RuleExplained {
-    /// The first failing part of the match; `None` if the rule matches the request.
+    /// The part of the match because of which the rule does not apply; `None` if it applies.
     pub failing: Option<Failing>,
+    /// The part of the match whose value is too long to tell, if the rule applies nevertheless.
+    pub too_long: Option<Failing>,
     /// The fate of the rule.
     pub standing: Standing,
     /// The first part of the key that the request lacks.
@@ -135,10 +137,16 @@ struct Look<'a, 'b> {
 impl Look<'_, '_> {
     fn rule(&mut self, index: usize, active: &ActiveRule) -> RuleExplained {
         let rule = active.rule();
-        let failing = rule.matches.explain(self.request);
+        let part = rule.matches.explain(self.request);
+        let reach = rule.reach(self.request);
+        let (too_long, failing) = match reach {
+            Reach::No => (None, part),
+            Reach::Yes | Reach::Refuse => (part, None),
+        };
         let standing = self.standing(index, active, failing.is_some());
         let mut explained = RuleExplained {
             failing,
+            too_long,
             standing,
             missing: None,
             key: None,
@@ -146,7 +154,7 @@ impl Look<'_, '_> {
             allowance: Allowance::Limits,
             bucket: None,
         };
-        if explained.failing.is_some() {
+        if reach != Reach::Yes {
             return explained;
         }
         if let Err(missing) = rule.key_or_missing(self.request) {

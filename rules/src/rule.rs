@@ -23,24 +23,30 @@ mod overrides;
 pub mod part;
 pub(crate) mod parts;
 pub mod pattern;
+mod patterns;
 mod possible;
+mod reach;
 mod refuse;
 mod respond;
 pub mod text;
+pub(crate) mod truth;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
 pub use failing::{Failing, Found, Missing};
 pub use key_map::KeyMap;
 pub(crate) use key_map::holds;
-pub use matcher::{Match, Part, PathMatch};
+pub use matcher::{Fit, Match, Part, PathMatch};
 pub use overrides::{Override, Overrides};
 pub use part::KeyPart;
 pub use pattern::Pattern;
+pub use patterns::PatternAt;
 pub use possible::Impossible;
+pub use reach::{OnLongValue, Reach};
 pub use refuse::{GrpcStatus, Refuse, RefuseBody};
 pub use respond::{RateLimitHeaders, Respond};
 pub use text::{MetadataTest, NamedTest, Test};
+pub use truth::Truth;
 
 /// A whole rule file. `defaults` are already applied to the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,6 +96,9 @@ pub struct Rule {
     /// The requests that the rule matches.
     #[serde(rename = "match", skip_serializing_if = "Match::is_everything")]
     pub matches: Match,
+    /// The decision for requests with a value that is longer than the match tests.
+    #[serde(skip_serializing_if = "OnLongValue::is_default")]
+    pub on_long_value: OnLongValue,
     /// Only while an upstream fails; without it, always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,

@@ -17,7 +17,6 @@ use loudou_store::names::MAX_KEY;
 use loudou_store::page::{PAGE_HEAD, SLOTS, slot_bytes};
 use loudou_store::{names, top, upstreams};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::config::scaled;
 use crate::rule::{Override, Rule, RuleFile};
@@ -61,8 +60,8 @@ const RULE: usize = 5_000;
 const LIMIT: usize = 930;
 /// The factor by which the text of a match grows in memory.
 const MATCH: usize = 16;
-/// A compiled regular expression.
-const REGEX: usize = 6_000;
+/// The number of copies of a regular expression's tables.
+const REGEX: usize = 3;
 /// Each override: `banned` and `unlimited` take no more.
 const WORD: usize = 320;
 /// Each byte of an override's key: the number of its copies.
@@ -188,9 +187,12 @@ fn worker(file: &RuleFile) -> u64 {
 fn rule_in_worker(rule: &Rule) -> usize {
     let limits = rule.limits.iter().len();
     let all_of = |limits: usize| LIMIT.saturating_mul(limits);
-    let matches = serde_json::to_value(&rule.matches).unwrap_or_default();
-    let written = json_bytes(&matches).saturating_mul(MATCH);
-    let regexes = regexes(&matches).saturating_mul(REGEX);
+    let written = json_bytes(&rule.matches).saturating_mul(MATCH);
+    let patterns = rule.matches.patterns();
+    let patterns = patterns.iter().map(|(_, pattern)| pattern.bytes());
+    let regexes = patterns
+        .fold(0, usize::saturating_add)
+        .saturating_mul(REGEX);
     let own = RULE
         .saturating_add(all_of(limits))
         .saturating_add(written)
@@ -205,20 +207,6 @@ fn rule_in_worker(rule: &Rule) -> usize {
             .saturating_add(WORD)
             .saturating_add(key.len().saturating_mul(KEY))
     })
-}
-
-/// The number of regular expressions in a match.
-fn regexes(matches: &Value) -> usize {
-    match matches {
-        Value::Object(fields) => fields.iter().fold(0, |sum, (name, value)| {
-            let own = usize::from(name == "regex" && value.is_string());
-            sum.saturating_add(own).saturating_add(regexes(value))
-        }),
-        Value::Array(list) => list
-            .iter()
-            .fold(0, |sum, value| sum.saturating_add(regexes(value))),
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

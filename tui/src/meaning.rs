@@ -1,7 +1,9 @@
 //! Rules in words: sentences that are exact for the numbers of the rule.
 
 use loudou_rules::config::phrase;
-use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
+use loudou_rules::rule::{
+    Cost, KeyPart, Mode, OnError, OnLongValue, OnMissingKey, Rule, SourcePrefix,
+};
 
 mod answers;
 mod bucket;
@@ -114,6 +116,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         Mode::Off => notes.push("off: this rule does nothing".to_owned()),
     }
     notes.extend(rule.when.as_ref().map(upstream::condition));
+    notes.extend(long_values(rule));
     notes.extend(cost(&rule.cost));
     notes.extend(missing(rule));
     if rule.on_error == OnError::Refuse {
@@ -139,6 +142,26 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         notes.extend(answers::respond(rule.respond));
     }
     notes
+}
+
+/// The treatment of requests with a value that is too long for a regular expression.
+fn long_values(rule: &Rule) -> Option<String> {
+    let patterns = rule.matches.patterns();
+    let longest = patterns
+        .iter()
+        .map(|(_, pattern)| pattern.longest())
+        .min()?;
+    let does = match (rule.on_long_value, rule.mode) {
+        (OnLongValue::Apply, _) => {
+            "the rule applies, unless their beginning shows that it does not"
+        }
+        (OnLongValue::Skip, _) => "the rule does not apply",
+        (OnLongValue::Refuse, Mode::Enforce) => "requests are refused",
+        (OnLongValue::Refuse, _) => "requests count as refused",
+    };
+    Some(format!(
+        "values of more than {longest} bytes are too long for its regular expressions: {does}"
+    ))
 }
 
 /// The treatment of requests without a part of the key. Almost all requests have an address and a path.

@@ -3,7 +3,7 @@
 use loudou_limiter::{Ban, Nanos};
 use loudou_rules::request::Request as _;
 use loudou_rules::rule::key::Key;
-use loudou_rules::rule::{Mode, OnError, Override, Rule};
+use loudou_rules::rule::{Mode, OnError, Override, Reach, Rule};
 
 use crate::host::{Host, Reply};
 use crate::request::HostRequest;
@@ -13,13 +13,18 @@ use crate::respond::{Refusal, explain};
 pub(super) fn refusal(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
-        let applies = rule.mode == Mode::Enforce
-            && rule.matches.holds(&mut request)
-            && (rule.when.is_none() || request.cluster().is_some());
-        if !applies {
+        if rule.mode != Mode::Enforce {
             continue;
         }
-        let refusal = match rule.key_of(&mut request) {
+        let reach = rule.reach(&mut request);
+        if reach == Reach::No || rule.when.is_some() && request.cluster().is_none() {
+            continue;
+        }
+        let key = match reach {
+            Reach::Refuse => return Some(Refusal::value_too_long(rule).reply(host)),
+            Reach::Yes | Reach::No => rule.key_of(&mut request),
+        };
+        let refusal = match key {
             Key::Skip => continue,
             Key::Refuse => Some(Refusal::key_missing(rule)),
             Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {

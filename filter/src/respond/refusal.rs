@@ -39,6 +39,7 @@ impl<'a> Refusal<'a> {
             Answer::Decided(decision) => Self::over_limit(outcome, decision, now),
             Answer::Banned(ban) => Self::banned(rule, *ban, now),
             Answer::KeyMissing | Answer::Skipped | Answer::Unlimited => Self::key_missing(rule),
+            Answer::ValueTooLong => Self::value_too_long(rule),
             Answer::GaveUp(_) => Self::store_gave_up(rule),
         }
     }
@@ -94,6 +95,13 @@ impl<'a> Refusal<'a> {
         let name = &rule.name;
         let detail = format!("the request has no key for rule {name}");
         Self::without_bucket(rule, "key_missing", detail, Wait::Never)
+    }
+
+    /// A value is longer than the rule's match tests, and the rule refuses such requests.
+    pub(crate) fn value_too_long(rule: &'a Rule) -> Self {
+        let name = &rule.name;
+        let detail = format!("the request has a value that is too long for rule {name}");
+        Self::without_bucket(rule, "value_too_long", detail, Wait::Never)
     }
 
     /// The store gave up, and the rule's `on_error` refuses.

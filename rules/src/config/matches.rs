@@ -131,7 +131,8 @@ macro_rules! test {
             concat!(
                 "All of the ",
                 $what,
-                " matches this regular expression, in the syntax of the crate regex-lite."
+                " matches this regular expression, in the syntax of the crate regex-lite. Of long values, \
+                 `on_long_value` decides."
             )
         )
     };

@@ -13,13 +13,19 @@ use super::{
     NameKind, answers, cost, keys, limits, matches, mode, name, overrides, warnings, when,
 };
 use crate::rule::{
-    Cost, KeyPart, Match, Mode, OnError, OnMissingKey, Overrides, Refuse, Respond, Rule,
+    Cost, KeyPart, Match, Mode, OnError, OnLongValue, OnMissingKey, Overrides, Refuse, Respond,
+    Rule,
 };
 
 const MISSING: [(&str, OnMissingKey); 3] = [
     ("skip", OnMissingKey::Skip),
     ("refuse", OnMissingKey::Refuse),
     ("share", OnMissingKey::Share),
+];
+const LONG: [(&str, OnLongValue); 3] = [
+    ("apply", OnLongValue::Apply),
+    ("skip", OnLongValue::Skip),
+    ("refuse", OnLongValue::Refuse),
 ];
 const ERRORS: [(&str, OnError); 2] = [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
 
@@ -35,6 +41,13 @@ pub(super) const RULE: Object = object!([
         Form::Defined("match"),
         "all",
         "The requests that the rule matches; all given parts must match.",
+    ),
+    part(
+        "on_long_value",
+        Form::Word(&words(&LONG)),
+        "apply",
+        "The decision for requests with a value that is longer than a regular expression of the match tests: \
+         apply this rule, skip it, or refuse.",
     ),
     part(
         "when",
@@ -153,6 +166,7 @@ impl<'a, 'c> WithDefaults<'a, 'c> {
 /// field that is required.
 struct Parts {
     matches: Option<Match>,
+    on_long_value: OnLongValue,
     when: Option<When>,
     key: Option<Vec<KeyPart>>,
     on_missing_key: OnMissingKey,
@@ -174,6 +188,7 @@ impl Parts {
             Some(cursor) => matches::matches(&cursor, report),
             None => Some(Match::default()),
         };
+        let on_long_value = fields.word("on_long_value", &LONG, report);
         let when = fields.get("when");
         let when = when.and_then(|cursor| when::when(&cursor, report));
         let key = fields.get("key").map(|cursor| keys::key(&cursor, report));
@@ -203,6 +218,7 @@ impl Parts {
         let respond = respond.map(|cursor| answers::respond(&cursor, report));
         Self {
             matches,
+            on_long_value,
             when,
             key,
             on_missing_key,
@@ -241,6 +257,7 @@ pub(super) fn rule(
     let rule = Rule {
         name: name?,
         matches: parts.matches?,
+        on_long_value: parts.on_long_value,
         when: parts.when,
         key: parts.key?,
         on_missing_key: parts.on_missing_key,

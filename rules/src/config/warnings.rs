@@ -14,6 +14,7 @@ use crate::joined::joined;
 use crate::rule::{Rule, RuleFile};
 
 mod contradictions;
+pub(super) mod patterns;
 
 /// From this state size per bucket, reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;
@@ -21,14 +22,15 @@ const LARGE_STATE: usize = 1024;
 /// Warnings about parts of a file that are valid but probably a mistake, in addition to those of
 /// [`super::parse`]. They help to check a file; the filter does not use them.
 pub fn advice(file: &RuleFile) -> Vec<Problem> {
-    let at = Path::root().field("rules");
+    let at_rules = Path::root().field("rules");
     let mut warnings = Vec::new();
     for (index, rule) in file.rules.iter().enumerate() {
         let earlier = file.rules.get(..index).unwrap_or_default();
-        let at = at.index(index);
+        let at = at_rules.index(index);
         warnings.extend(of_rule(rule, &at));
         warnings.extend(repetition(rule, earlier, &at));
     }
+    warnings.extend(patterns::of_file(&file.rules, &at_rules));
     warnings
 }
 
@@ -38,6 +40,7 @@ fn of_rule(rule: &Rule, at: &Path) -> Vec<Problem> {
         &rule.matches,
         &at.field("match"),
     ));
+    warnings.extend(patterns::of_rule(rule, at));
     warnings.extend(never_over(rule, at));
     let impossible = impossible_keys(rule, at).into_iter();
     warnings.extend(impossible.map(Problem::warning));

@@ -10,14 +10,15 @@ use alloc::string::String;
 
 use serde_json::Value;
 
-use super::matcher::{Match, Part};
+use super::matcher::{Fit, Match, Part};
+use super::pattern::Pattern;
 use super::{Rule, parts};
 use crate::request::{Request, without_query};
 
 /// The maximum number of characters shown of a value that was found.
 const MOST: usize = 200;
 
-/// The first failing part of a match.
+/// The first part of a match that fails, or that stays open because its value is too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
     /// The part.
@@ -28,6 +29,8 @@ pub struct Failing {
     pub asked: Value,
     /// The value in the request.
     pub found: Found,
+    /// If the value is too long: the longest value that the regular expression tests, in bytes.
+    pub longest: Option<usize>,
 }
 
 /// The value in a request for which a part fails.
@@ -51,15 +54,35 @@ pub struct Missing {
 }
 
 impl Match {
-    /// The first failing part, described in full.
+    /// The part because of which the match fails or stays open, described in full.
     pub fn explain(&self, request: &mut dyn Request) -> Option<Failing> {
-        let part = self.first_failing(request)?;
-        Some(Failing {
+        match self.fit(request) {
+            Fit::Yes => None,
+            Fit::No(part) => Some(self.describe(part, request)),
+            Fit::TooLong(Part::Not) => {
+                let not = self.not.as_ref();
+                let inner = not.and_then(|not| not.explain(request));
+                let inner = inner.map(|inner| Failing {
+                    place: inner.place.replacen("match", "match.not", 1),
+                    ..inner
+                });
+                Some(inner.unwrap_or_else(|| self.describe(Part::Not, request)))
+            }
+            Fit::TooLong(part) => Some(Failing {
+                longest: self.pattern(part).map(Pattern::longest),
+                ..self.describe(part, request)
+            }),
+        }
+    }
+
+    fn describe(&self, part: Part, request: &mut dyn Request) -> Failing {
+        Failing {
             part,
             place: part.place(),
             asked: self.asked(part).unwrap_or_default(),
             found: self.found(part, request),
-        })
+            longest: None,
+        }
     }
 
     /// The value in the request that a part tests.

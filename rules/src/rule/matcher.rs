@@ -12,6 +12,7 @@ use super::cidr::{self, Cidr};
 use super::parts;
 use super::pattern::Pattern;
 use super::text::{MetadataTest, NamedTest, Test, object};
+use super::truth::Truth;
 use crate::request::{Request, without_query};
 
 /// All given parts must match; without any, every request matches.
@@ -62,6 +63,18 @@ pub enum Part {
     Metadata(usize),
     /// `not`: the request matches it.
     Not,
+}
+
+/// How a match fits a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// All parts match.
+    Yes,
+    /// This is the first part that does not.
+    No(Part),
+    /// No part fails, but this is the first for which the request has a longer value than its regular
+    /// expression tests.
+    TooLong(Part),
 }
 
 /// A test of the path.
@@ -138,25 +151,55 @@ impl Match {
         self.fields().is_empty()
     }
 
-    /// Whether all given parts match.
+    /// Whether all given parts match, and no value is too long to tell.
     pub fn holds(&self, request: &mut dyn Request) -> bool {
-        self.first_failing(request).is_none()
+        self.fit(request) == Fit::Yes
     }
 
-    /// The first failing part. Cheap tests come first; values that need a call of the host are read
-    /// only when needed.
-    pub fn first_failing(&self, request: &mut dyn Request) -> Option<Part> {
-        let unless = |holds: bool, part: Part| (!holds).then_some(part);
-        unless(self.method_holds(request), Part::Methods)
+    /// How the match fits a request. A part that fails decides, also if another one is open because its value
+    /// is too long. Cheap tests come first; values that need a call of the host are read only when needed.
+    pub fn fit(&self, request: &mut dyn Request) -> Fit {
+        let mut open = None;
+        match (self.first_failing(request, &mut open), open) {
+            (Some(part), _) => Fit::No(part),
+            (None, Some(part)) => Fit::TooLong(part),
+            (None, None) => Fit::Yes,
+        }
+    }
+
+    /// The first failing part; `open` becomes the first whose value is too long.
+    fn first_failing(&self, request: &mut dyn Request, open: &mut Option<Part>) -> Option<Part> {
+        let mut unless = |holds: Truth, part: Part| {
+            if holds == Truth::TooLong {
+                open.get_or_insert(part);
+            }
+            (holds == Truth::No).then_some(part)
+        };
+        unless(self.method_holds(request).into(), Part::Methods)
             .or_else(|| unless(self.path_holds(request), Part::Path))
             .or_else(|| unless(self.host_holds(request), Part::Host))
-            .or_else(|| self.failing_header(request).map(Part::Header))
-            .or_else(|| self.failing_query(request).map(Part::Query))
-            .or_else(|| self.failing_cookie(request).map(Part::Cookie))
-            .or_else(|| unless(self.source_holds(request), Part::Source))
+            .or_else(|| self.failing_header(request, &mut unless))
+            .or_else(|| self.failing_query(request, &mut unless))
+            .or_else(|| self.failing_cookie(request, &mut unless))
+            .or_else(|| unless(self.source_holds(request).into(), Part::Source))
             .or_else(|| unless(self.route_holds(request), Part::Route))
-            .or_else(|| self.failing_metadata(request).map(Part::Metadata))
-            .or_else(|| unless(!self.not_holds(request), Part::Not))
+            .or_else(|| self.failing_metadata(request, &mut unless))
+            .or_else(|| unless(self.not_holds(request), Part::Not))
+    }
+
+    /// The regular expression of a part, if it has one.
+    pub(super) fn pattern(&self, part: Part) -> Option<&Pattern> {
+        match part {
+            Part::Path => match self.path.as_ref()? {
+                PathMatch::Regex(pattern) => Some(pattern),
+                _ => None,
+            },
+            Part::Header(at) => self.headers.get(at)?.test.pattern(),
+            Part::Query(at) => self.query.get(at)?.test.pattern(),
+            Part::Cookie(at) => self.cookies.get(at)?.test.pattern(),
+            Part::Metadata(at) => self.metadata.get(at)?.test.pattern(),
+            _ => None,
+        }
     }
 
     fn method_holds(&self, request: &mut dyn Request) -> bool {
@@ -171,37 +214,44 @@ impl Match {
             .any(|allowed| allowed.as_bytes() == method.as_ref())
     }
 
-    fn path_holds(&self, request: &mut dyn Request) -> bool {
-        let Some(test) = &self.path else { return true };
+    fn path_holds(&self, request: &mut dyn Request) -> Truth {
+        let Some(test) = &self.path else {
+            return Truth::Yes;
+        };
         let Some(path) = request.path() else {
-            return false;
+            return Truth::No;
         };
         test.holds(without_query(&path))
     }
 
-    fn host_holds(&self, request: &mut dyn Request) -> bool {
-        let Some(test) = &self.host else { return true };
+    fn host_holds(&self, request: &mut dyn Request) -> Truth {
+        let Some(test) = &self.host else {
+            return Truth::Yes;
+        };
         test.holds(parts::host(request).as_deref())
     }
 
-    fn failing_header(&self, request: &mut dyn Request) -> Option<usize> {
-        let mut headers = self.headers.iter();
-        headers.position(|header| !header.test.holds(request.header(&header.name).as_deref()))
-    }
-
-    fn failing_query(&self, request: &mut dyn Request) -> Option<usize> {
-        let mut query = self.query.iter();
-        query.position(|part| {
-            let value = parts::query(request, &part.name);
-            !part.test.holds(value.as_deref())
+    fn failing_header(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {
+        let mut headers = self.headers.iter().enumerate();
+        headers.find_map(|(at, header)| {
+            let holds = header.test.holds(request.header(&header.name).as_deref());
+            unless(holds, Part::Header(at))
         })
     }
 
-    fn failing_cookie(&self, request: &mut dyn Request) -> Option<usize> {
-        let mut cookies = self.cookies.iter();
-        cookies.position(|cookie| {
+    fn failing_query(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {
+        let mut query = self.query.iter().enumerate();
+        query.find_map(|(at, part)| {
+            let value = parts::query(request, &part.name);
+            unless(part.test.holds(value.as_deref()), Part::Query(at))
+        })
+    }
+
+    fn failing_cookie(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {
+        let mut cookies = self.cookies.iter().enumerate();
+        cookies.find_map(|(at, cookie)| {
             let value = parts::cookie(request, &cookie.name);
-            !cookie.test.holds(value.as_deref())
+            unless(cookie.test.holds(value.as_deref()), Part::Cookie(at))
         })
     }
 
@@ -213,22 +263,33 @@ impl Match {
         address.is_some_and(|address| self.source.iter().any(|cidr| cidr.contains(address)))
     }
 
-    fn route_holds(&self, request: &mut dyn Request) -> bool {
-        let Some(test) = &self.route else { return true };
+    fn route_holds(&self, request: &mut dyn Request) -> Truth {
+        let Some(test) = &self.route else {
+            return Truth::Yes;
+        };
         test.holds(request.route().as_deref())
     }
 
-    fn failing_metadata(&self, request: &mut dyn Request) -> Option<usize> {
-        let mut metadata = self.metadata.iter();
-        metadata.position(|part| !part.test.holds(request.metadata(&part.path).as_deref()))
+    fn failing_metadata(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {
+        let mut metadata = self.metadata.iter().enumerate();
+        metadata.find_map(|(at, part)| {
+            let holds = part.test.holds(request.metadata(&part.path).as_deref());
+            unless(holds, Part::Metadata(at))
+        })
     }
 
-    /// Whether a `not` excludes the request.
-    fn not_holds(&self, request: &mut dyn Request) -> bool {
-        let not = self.not.as_ref();
-        not.is_some_and(|not| not.holds(request))
+    /// Whether no `not` excludes the request.
+    fn not_holds(&self, request: &mut dyn Request) -> Truth {
+        match self.not.as_ref().map(|not| not.fit(request)) {
+            None | Some(Fit::No(_)) => Truth::Yes,
+            Some(Fit::TooLong(_)) => Truth::TooLong,
+            Some(Fit::Yes) => Truth::No,
+        }
     }
 }
+
+/// Notes whether a part fails or is open, and returns it if it fails.
+type Unless<'a> = &'a mut dyn FnMut(Truth, Part) -> Option<Part>;
 
 impl PathMatch {
     /// The name in rule files, and the required text.
@@ -243,14 +304,14 @@ impl PathMatch {
     }
 
     /// Whether the test passes for a path without its query.
-    pub fn holds(&self, path: &[u8]) -> bool {
-        match self {
+    pub fn holds(&self, path: &[u8]) -> Truth {
+        Truth::from(match self {
             Self::Exact(exact) => path == exact.as_bytes(),
             Self::Prefix(prefix) => has_segments(path, prefix.as_bytes()),
             Self::Suffix(suffix) => path.ends_with(suffix.as_bytes()),
             Self::Template(template) => fits(path, template.as_bytes()),
-            Self::Regex(pattern) => pattern.holds(path),
-        }
+            Self::Regex(pattern) => return pattern.holds(path),
+        })
     }
 }
 

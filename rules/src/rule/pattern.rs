@@ -1,27 +1,45 @@
-//! Regular expressions, in linear time and within a budget of size.
+//! Regular expressions, within a budget of time and memory.
 //!
-//! A value matches as a whole, as with Envoy's `safe_regex`. The engine is regex-lite's, which tries all
-//! alternatives side by side: no value takes longer than its length times the pattern's, with its repetitions
-//! written out. Bytes that are not UTF-8 count as the replacement character, so that a client cannot bypass
-//! a rule by adding one.
+//! A value matches as a whole, as with Envoy's `safe_regex`. Values are decoded as UTF-8; bytes that are not UTF-8
+//! count as the replacement character, so that a client cannot bypass a rule by adding one.
+//!
+//! A client chooses the value, so no value may take more time than [`BUDGET`]. The time that a character takes
+//! is at most what the pattern's costliest character takes, which is known when the pattern is read. From it
+//! follows the longest value that a pattern tests; whether a longer one matches stays open, unless its
+//! beginning shows that it does not.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
+use alloc::sync::Arc;
 
-use regex_lite::{Regex, RegexBuilder};
+use self::automaton::Automaton;
+use self::positions::Positions;
+use super::truth::Truth;
+
+mod automaton;
+mod bits;
+mod class;
+mod positions;
+mod syntax;
+mod tree;
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN: usize = 256;
-/// The maximum memory of a compiled pattern, in bytes.
-const MAX_SIZE: usize = 8 * 1024;
-/// The maximum nesting depth of groups.
-const MAX_DEPTH: u32 = 16;
+/// The longest time that a value may take, in nanoseconds of a usual processor.
+pub const BUDGET: usize = 100_000;
+/// The longest value that any pattern tests, in bytes.
+pub const MAX_VALUE: usize = 8192;
+/// A pattern that can test only shorter values is not accepted.
+pub const LEAST_VALUE: usize = 128;
+/// The maximum memory of a pattern, in bytes.
+const MAX_BYTES: usize = 24 * 1024;
 
-/// A compiled regular expression.
+/// A regular expression.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
-    whole: Regex,
+    whole: Arc<Automaton>,
+    longest: usize,
 }
 
 impl Pattern {
@@ -30,11 +48,25 @@ impl Pattern {
         if text.len() > MAX_PATTERN {
             return Err(format!("longer than {MAX_PATTERN} bytes"));
         }
-        // Alone first: an invalid pattern may become valid with text around it.
-        compile(text)?;
+        let tree = syntax::parse(text)?;
+        let positions = Positions::of(&tree, syntax::MAX_POSITIONS);
+        let positions = positions.ok_or(syntax::TOO_LARGE)?;
+        let whole = Automaton::new(&tree, &positions).ok_or("too many different characters")?;
+        let cost = whole.cost_per_byte();
+        let longest = BUDGET.checked_div(cost).unwrap_or(MAX_VALUE).min(MAX_VALUE);
+        let (bytes, count) = (whole.bytes(), positions.each.len());
+        if longest < LEAST_VALUE || bytes > MAX_BYTES {
+            return Err(format!(
+                "too large: with its repetitions written out it has {count} characters, takes {bytes} bytes of memory, \
+                 and could test values of up to {longest} bytes in {} µs; allowed: at most {MAX_BYTES} bytes of memory, \
+                 and values of at least {LEAST_VALUE}; write shorter repetitions",
+                BUDGET / 1_000
+            ));
+        }
         Ok(Self {
             text: String::from(text),
-            whole: compile(&format!(r"\A(?:{text})\z"))?,
+            whole: Arc::new(whole),
+            longest,
         })
     }
 
@@ -43,16 +75,34 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether all of a value matches.
-    pub fn holds(&self, value: &[u8]) -> bool {
-        self.whole.is_match(&String::from_utf8_lossy(value))
+    /// The longest value that it tests, in bytes.
+    pub const fn longest(&self) -> usize {
+        self.longest
     }
-}
 
-fn compile(text: &str) -> Result<Regex, String> {
-    let mut builder = RegexBuilder::new(text);
-    builder.size_limit(MAX_SIZE).nest_limit(MAX_DEPTH);
-    builder.build().map_err(|error| error.to_string())
+    /// The time that a value may take at most, in nanoseconds of a usual processor.
+    pub fn worst_ns(&self) -> usize {
+        self.whole.cost_per_byte().saturating_mul(self.longest)
+    }
+
+    /// Its memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.whole.bytes().saturating_add(self.text.len())
+    }
+
+    /// Whether all of a value matches.
+    pub fn holds(&self, value: &[u8]) -> Truth {
+        match value.get(..self.longest) {
+            Some(beginning) if beginning.len() < value.len() => {
+                if self.whole.run(beginning, true).is_open {
+                    Truth::TooLong
+                } else {
+                    Truth::No
+                }
+            }
+            _ => Truth::from(self.whole.run(value, false).matches),
+        }
+    }
 }
 
 impl PartialEq for Pattern {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
+use super::truth::Truth;
 
 /// The test of a value, compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,17 +25,25 @@ pub enum Test {
 
 impl Test {
     /// Whether the test passes. For an absent value, only the test for absence passes.
-    pub fn holds(&self, value: Option<&[u8]>) -> bool {
+    pub fn holds(&self, value: Option<&[u8]>) -> Truth {
         if let Self::Present(present) = self {
-            return value.is_some() == *present;
+            return Truth::from(value.is_some() == *present);
         }
-        let Some(value) = value else { return false };
-        match self {
+        let Some(value) = value else { return Truth::No };
+        Truth::from(match self {
             Self::Present(_) => true,
             Self::Exact(text) => value == text.as_bytes(),
             Self::Prefix(text) => value.starts_with(text.as_bytes()),
             Self::Suffix(text) => value.ends_with(text.as_bytes()),
-            Self::Regex(pattern) => pattern.holds(value),
+            Self::Regex(pattern) => return pattern.holds(value),
+        })
+    }
+
+    /// Its regular expression, if it is one.
+    pub const fn pattern(&self) -> Option<&Pattern> {
+        match self {
+            Self::Regex(pattern) => Some(pattern),
+            _ => None,
         }
     }
 

@@ -119,6 +119,46 @@ fn large_buckets() {
 }
 
 #[test]
+fn expensive_regular_expressions() {
+    let of =
+        |pattern: &str| advised(&json!({ "match": { "not": { "path": { "regex": pattern } } } }));
+    assert_eq!(of("/v[0-9]+/.*"), [""; 0]);
+    let told = of("(?:.*a){60}x").join("\n");
+    let expected =
+        "match.not.path.regex: \"(?:.*a){60}x\": expensive: up to 100 µs for a value of ";
+    assert!(told.starts_with(expected), "{told}");
+
+    let test = |n: u32| json!({ "name": format!("x-{n}"), "regex": "/v[0-9]+/.*" });
+    let rule = |name: &str| {
+        let headers: Vec<Value> = (0..6).map(test).collect();
+        let mut rule = rule(&json!({ "match": { "headers": headers } }));
+        rule["name"] = json!(name);
+        rule
+    };
+    let lines_of = |rules: &[Value]| lines(&advice(&read(&file(rules))));
+    assert_eq!(lines_of(&[rule("a")]), [""; 0]);
+    let both = lines_of(&[rule("a"), rule("b")]).join("\n");
+    assert!(
+        both.contains("rules: the 12 regular expressions of these rules may take up to 2 ms"),
+        "{both}"
+    );
+}
+
+/// A client must not avoid the later rules by making a value longer.
+#[test]
+fn a_long_value_that_avoids_later_rules() {
+    let of = |stop: bool, policy: &str| {
+        let matches = json!({ "path": { "regex": "/health.*" } });
+        advised(&json!({ "match": matches, "stop": stop, "on_long_value": policy })).len()
+    };
+    assert_eq!(
+        [of(true, "apply"), of(true, "skip"), of(true, "refuse")],
+        [1, 0, 0]
+    );
+    assert_eq!(of(false, "apply"), 0);
+}
+
+#[test]
 fn the_same_rule_twice() {
     let named = |name: &str, fields: Value| {
         let mut rule = rule(&fields);

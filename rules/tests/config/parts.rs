@@ -195,10 +195,11 @@ fn keys() {
 fn words() {
     assert_eq!(
         of_rule(&json!({
-            "on_missing_key": "deny", "mode": "Enforce", "stop": "yes", "on_error": 1,
+            "on_missing_key": "deny", "on_long_value": "deny", "mode": "Enforce", "stop": "yes", "on_error": 1,
             "respond": { "ratelimit_headers": "draft-11", "retry_after_jitter": 1.5, "explain_header": 1, "explain": true },
         })),
         [
+            "on_long_value: \"deny\": unknown value; allowed: apply, skip, refuse",
             "on_missing_key: \"deny\": unknown value; allowed: skip, refuse, share",
             "mode: \"Enforce\": unknown value; allowed: enforce, shadow, off; did you mean `enforce`?",
             "stop: \"yes\": a text instead of true or false; allowed: true, false",

@@ -4,9 +4,9 @@ use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Penalty, Rate};
 use loudou_rules::config::{parse_limits, parse_rule, parse_store};
 use loudou_rules::rule::{
-    Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnError, OnMissingKey, Override, Overrides,
-    PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond, Rule, RuleFile, SourcePrefix,
-    StoreSettings, Test,
+    Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnError, OnLongValue, OnMissingKey,
+    Override, Overrides, PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond, Rule, RuleFile,
+    SourcePrefix, StoreSettings, Test,
 };
 use serde_json::{Value, json};
 
@@ -131,6 +131,7 @@ fn every_field_is_read() {
             ],
             ..Match::default()
         },
+        on_long_value: OnLongValue::Apply,
         when: None,
         key: vec![
             KeyPart::Header("x-user-id".to_string()),
@@ -177,6 +178,7 @@ fn what_is_not_said_has_a_default() {
     let expected = Rule {
         name: "r".to_string(),
         matches: Match::default(),
+        on_long_value: OnLongValue::Apply,
         when: None,
         key: Vec::new(),
         on_missing_key: OnMissingKey::Skip,

@@ -286,6 +286,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
     vec![
         ("match", matches),
         ("when", when()),
+        ("on_long_value", one_of(&["apply", "skip", "refuse"])),
         ("on_missing_key", one_of(&["skip", "refuse", "share"])),
         ("cost", cost()),
         ("mode", mode.boxed()),

@@ -3,7 +3,7 @@
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::config;
 use loudou_rules::explain::RuleExplained;
-use loudou_rules::rule::Found;
+use loudou_rules::rule::{Failing, Found, Pattern};
 use serde_json::{Value, json};
 
 use super::{World, limit};
@@ -163,6 +163,42 @@ fn what_must_not_hold_in_part_is_no_failure() {
     assert_eq!(failing(&matches, &json!({ "method": "PUT" })), None);
     let (place, ..) = failing(&matches, &json!({ "path": "/b" })).expect("it must not hold");
     assert_eq!(place, "match.not");
+}
+
+/// A value that is too long is named with the longest that is tested, whether the rule applies or not.
+#[test]
+fn values_that_are_too_long_are_named() {
+    let of = |matches: Value, policy: &str| {
+        let sample = json!({ "headers": { "x": "a".repeat(8_000) } });
+        let rule = json!({ "key": [], "match": matches, "on_long_value": policy });
+        let explained = explained(rule, &sample);
+        let of = |part: Option<Failing>| part.map(|part| (part.place, part.longest));
+        (of(explained.failing), of(explained.too_long))
+    };
+    let headers = json!({ "headers": [{ "name": "x", "regex": "a*" }] });
+    let longest = Pattern::new("a*").expect("valid").longest();
+    let part = |place: &str| Some((place.to_owned(), Some(longest)));
+    assert_eq!(
+        of(headers.clone(), "apply"),
+        (None, part("match.headers[0]"))
+    );
+    assert_eq!(
+        of(headers.clone(), "refuse"),
+        (None, part("match.headers[0]"))
+    );
+    assert_eq!(
+        of(headers.clone(), "skip"),
+        (part("match.headers[0]"), None)
+    );
+    let not = json!({ "not": headers });
+    assert_eq!(
+        of(not.clone(), "apply"),
+        (None, part("match.not.headers[0]"))
+    );
+    assert_eq!(
+        of(json!({ "not": not }), "skip"),
+        (part("match.not.not.headers[0]"), None)
+    );
 }
 
 #[test]

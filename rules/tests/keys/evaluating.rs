@@ -64,6 +64,7 @@ pub(super) fn summary(outcome: &Outcome) -> (String, bool) {
             Answer::Unlimited => 'u',
             Answer::KeyMissing => 'm',
             Answer::GaveUp(_) => 'e',
+            Answer::ValueTooLong => 'v',
         };
         format!("{}{letter}", rule.rule)
     });
@@ -240,6 +241,30 @@ fn a_missing_key_is_skipped_refused_or_shared() {
     assert_eq!(world.ask(&nobody), answer("0m", true));
     let mut world = World::new(&[rule("refuse", "shadow"), rule("skip", "enforce")]);
     assert_eq!(world.ask(&nobody), answer("0m 1s", false));
+}
+
+#[test]
+fn a_value_that_is_too_long_is_limited_skipped_or_refused() {
+    let rule = |policy: &str, mode: &str| {
+        let matches = json!({ "headers": [{ "name": "x", "regex": "a*" }] });
+        json!({ "key": [], "match": matches, "on_long_value": policy, "mode": mode, "name": policy })
+    };
+    let long = Fake::to("/").with("x", "a".repeat(60_000));
+    let mut world = World::new(&[rule("apply", "enforce"), rule("skip", "enforce")]);
+    assert_eq!(world.ask(&long), answer("0a", false));
+    assert_eq!(world.ask(&long), answer("0r", true));
+    let mut world = World::new(&[rule("refuse", "enforce"), rule("apply", "enforce")]);
+    assert_eq!(world.ask(&long), answer("0v", true));
+    let mut world = World::new(&[rule("refuse", "shadow"), rule("apply", "enforce")]);
+    assert_eq!(world.ask(&long), answer("0v 1a", false));
+    // A rule that refuses because of the value is the last with `stop`, one that is skipped is not.
+    let stop = |policy: &str| {
+        let mut stop = rule(policy, "enforce");
+        stop["stop"] = json!(true);
+        World::new(&[stop, json!({ "key": [], "name": "all" })])
+    };
+    assert_eq!(stop("skip").ask(&long), answer("1a", false));
+    assert_eq!(stop("apply").ask(&long), answer("0a", false));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod costs;
 mod escaping;
 mod evaluating;
 mod indexed;
+mod long_values;
 mod matching;
 mod overriding;
 mod parts;

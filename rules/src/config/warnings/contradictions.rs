@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::config::problem::{Path, Problem};
 use crate::request::without_query;
-use crate::rule::{Match, NamedTest, PathMatch, Test};
+use crate::rule::{Match, NamedTest, PathMatch, Test, Truth};
 
 /// Parts of a match that contradict each other.
 pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
@@ -61,11 +61,11 @@ fn follows(other: &Match, matches: &Match) -> bool {
             && matches.methods.iter().all(|m| other.methods.contains(m)));
     let path = match (&other.path, &matches.path) {
         (None, _) => true,
-        (Some(other), Some(PathMatch::Exact(path))) => other.holds(path.as_bytes()),
+        (Some(other), Some(PathMatch::Exact(path))) => other.holds(path.as_bytes()) == Truth::Yes,
         (Some(PathMatch::Prefix(_)), Some(PathMatch::Prefix(prefix))) => other
             .path
             .as_ref()
-            .is_some_and(|p| p.holds(prefix.as_bytes())),
+            .is_some_and(|p| p.holds(prefix.as_bytes()) == Truth::Yes),
         (other, own) => other == own,
     };
     let source = other.source.is_empty()
@@ -91,7 +91,7 @@ fn contradict(one: &Test, two: &Test) -> bool {
         (Test::Present(one), Test::Present(two)) => one != two,
         (Test::Present(present), _) | (_, Test::Present(present)) => !present,
         (Test::Exact(text), other) | (other, Test::Exact(text)) => {
-            !other.holds(Some(text.as_bytes()))
+            other.holds(Some(text.as_bytes())) == Truth::No
         }
         (Test::Prefix(one), Test::Prefix(two)) => !one.starts_with(two) && !two.starts_with(one),
         (Test::Suffix(one), Test::Suffix(two)) => !one.ends_with(two) && !two.ends_with(one),
@@ -113,7 +113,7 @@ fn contradicts_parts(matches: &Match, name: &str, test: &Test) -> Option<&'stati
         (":path", Test::Exact(exact)) => {
             let path = without_query(exact.as_bytes());
             let test = matches.path.as_ref()?;
-            (!test.holds(path)).then_some("is not the path")
+            (test.holds(path) == Truth::No).then_some("is not the path")
         }
         _ => None,
     }

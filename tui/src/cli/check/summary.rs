@@ -32,6 +32,9 @@ pub(super) struct FileReport {
     problems: Vec<RuleProblem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<StoreReport>,
+    /// The time that the regular expressions of all rules may take for one request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    regex_worst_ns: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rules: Vec<RuleReport>,
 }
@@ -77,6 +80,9 @@ impl FileReport {
             valid: content.is_some(),
             problems: report.problems().map(|problem| problem.problem).collect(),
             store: file.map(StoreReport::new),
+            regex_worst_ns: file
+                .map(|file| config::worst_ns(&file.rules))
+                .filter(|worst| *worst > 0),
             rules: rules.unwrap_or_default(),
         }
     }
@@ -136,6 +142,14 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
         out,
         "  memory: about {full} shared by all workers when full (at most {most}), and {worker} per worker"
     )?;
+    let worst = config::worst_ns(&file.rules);
+    if worst > 0 {
+        let micros = worst.div_ceil(1_000);
+        writeln!(
+            out,
+            "  regular expressions: at most {micros} µs of a worker for one request"
+        )?;
+    }
     for rule in &file.rules {
         let requests = meaning::requests(&rule.matches);
         writeln!(out, "\n  {}: {}", rule.name, escape(&requests))?;

@@ -65,13 +65,20 @@ fn block(rule: &ExplainedRule) -> TextTable {
     let mut row = |name: &str, value: String| {
         table.row(vec![format!("{INDENT}{name}").into(), value.into()]);
     };
-    for part in rule.failing.iter().chain(&rule.missing) {
+    let parts = rule.failing.iter().chain(&rule.too_long);
+    for part in parts.chain(&rule.missing) {
         row(
             &part.place,
             format!("requires {}", words::requirement(part)),
         );
         if part.place.starts_with("match.") {
             row("found", words::found(part));
+        }
+        if let Some(longest) = part.longest {
+            row(
+                "too long",
+                format!("longer than the {longest} bytes that it tests, so on_long_value decides"),
+            );
         }
     }
     if let Some(key) = &rule.key {
@@ -142,7 +149,8 @@ pub(super) fn lines(answer: &ExplainAnswer, out: &mut dyn Write) -> io::Result<(
 fn of_rule(rule: &ExplainedRule) -> Vec<String> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-    let part = rule.failing.as_ref().or(rule.missing.as_ref());
+    let part = rule.failing.as_ref().or(rule.too_long.as_ref());
+    let part = part.or(rule.missing.as_ref());
     let of = |read: fn(&UnmetPart) -> String| part.map(read).unwrap_or_default();
     vec![
         rule.rule.clone(),

@@ -36,6 +36,9 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
     if rule.missing.is_some() && rule.key.is_none() {
         return Some(": the request has no key".to_owned());
     }
+    if rule.too_long.is_some() && rule.key.is_none() {
+        return Some(": a value is too long".to_owned());
+    }
     if let Some(error) = &rule.error {
         return Some(format!(": {error}"));
     }
@@ -143,6 +146,8 @@ fn matches(part: &UnmetPart) -> Option<Value> {
     if place == "not" {
         return Some(part.asked.clone());
     }
+    // A part of a `not` whose value is too long.
+    let place = place.trim_start_matches("not.");
     let (name, required) = match place.split_once('[') {
         Some((list, _)) => (list, json!([part.asked])),
         None => (place, part.asked.clone()),

@@ -309,3 +309,43 @@ fn requests_are_escaped_before_the_terminal() {
         assert_eq!(bad, None, "{form}: {:?}", ran.out);
     }
 }
+
+/// A value that is too long for a regular expression: what decides about it is shown, also by `check`.
+#[test]
+fn values_that_are_too_long() {
+    let run = |policy: &str, command: &str| {
+        let rule = format!(
+            "name: r\n    match: {{ not: {{ headers: [ {{ name: x, regex: 'a*' }} ] }} }}\n    \
+             on_long_value: {policy}\n    key: []\n    limits: [ {{ algorithm: funnel, capacity: 3, rate: 1/s }} ]"
+        );
+        let input = format!("version: 1\nrules:\n  - {rule}\n");
+        let loudou = Loudou {
+            input: &input,
+            ..Loudou::default()
+        };
+        loudou.run(command).out
+    };
+    let long = format!("explain --config - -H x:{}", "a".repeat(4_000));
+    for (policy, verdict, checked) in [
+        ("apply", "is admitted\n", "the rule applies, unless"),
+        ("skip", "no rule applies\n", "the rule does not apply"),
+        ("refuse", "is refused by r: a value is too long\n", "requests are refused"),
+    ] {
+        let out = run(policy, &long);
+        for words in [
+            verdict,
+            "match.not.headers[0]  requires requests with",
+            "longer than the 2941 bytes that it tests, so on_long_value decides",
+        ] {
+            assert!(out.contains(words), "{policy}: {words}: {out}");
+        }
+        let out = run(policy, "check -");
+        for words in [
+            checked,
+            "values of more than 2941 bytes are too long for its regular expressions",
+            "regular expressions: at most 100 µs of a worker for one request",
+        ] {
+            assert!(out.contains(words), "{policy}: {words}: {out}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Matching: the set of positions that the characters so far may have reached, all of them at once.
+//!
+//! A step takes the positions that may follow from tables, for four positions of the set at a time, and
+//! keeps those whose class has the character. So a character costs a number of table rows that depends on the
+//! pattern only, and the costliest is known when the pattern is read.
+
+use alloc::vec::Vec;
+
+use super::bits::{Rows, place};
+use super::class::Class;
+use super::positions::Positions;
+use super::tree::Tree;
+
+/// The most words of a set of positions.
+pub(super) const MAX_WORDS: usize = super::syntax::MAX_POSITIONS / 64;
+/// The number of entries for each group of eight positions: one for each value of its first four, and of the others.
+const ENTRIES: usize = 32;
+const GROUP_SIZE: usize = 8;
+/// The number of characters of ASCII.
+const ASCII: usize = 128;
+/// The first code point beyond ASCII.
+const FIRST_BEYOND: u32 = 128;
+/// The code point after the last.
+const END: u32 = 0x0011_0000;
+
+// Nanoseconds of a usual processor in Envoy's sandbox: `cargo xtask bench regex` compares them with the machine's.
+
+/// Each character.
+const CHARACTER: usize = 20;
+/// Each word of the set.
+const WORD: usize = 6;
+/// Each group of eight positions that a character may reach,
+const GROUP: usize = 6;
+/// and for each word that its rows have.
+const ROW: usize = 2;
+
+/// An automaton that matches whole values.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    /// The class of each character of ASCII, as an index of `masks`.
+    ascii: Vec<u8>,
+    /// The class of all characters from this code point on.
+    beyond: Vec<(u32, u8)>,
+    /// A row for each class: the positions that have its characters.
+    masks: Rows,
+    groups: Vec<Group>,
+    /// The rows of all groups.
+    table: Vec<u64>,
+    /// The positions that a value may begin with.
+    first: Set,
+    /// The positions that a value may end with.
+    last: Set,
+    empty: bool,
+    /// The number of words of the sets that are in use.
+    words: usize,
+    /// The nanoseconds of the costliest character.
+    cost: usize,
+}
+
+/// A set of positions.
+type Set = [u64; MAX_WORDS];
+
+/// Eight positions.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// The first row in the table.
+    at: usize,
+    /// The first word that has positions after these, and the number of such words.
+    word: usize,
+    words: usize,
+}
+
+/// The end of a run over a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// Whether some text may follow such that all of it matches.
+    pub is_open: bool,
+    /// Whether the value matches.
+    pub matches: bool,
+}
+
+impl Automaton {
+    /// An automaton for these positions of a tree; `None` if there are too many kinds of characters.
+    pub(super) fn new(tree: &Tree, positions: &Positions) -> Option<Self> {
+        let mut own = Self {
+            ascii: Vec::with_capacity(ASCII),
+            beyond: Vec::new(),
+            masks: Rows::new(0, positions.words),
+            groups: Vec::new(),
+            table: Vec::new(),
+            first: set(&positions.first),
+            last: set(&positions.last),
+            empty: positions.empty,
+            words: positions.words,
+            cost: 0,
+        };
+        own.classify(tree, positions)?;
+        own.tabulate(positions);
+        own.cost = own.cost();
+        Some(own)
+    }
+
+    /// Finds the classes of characters: two characters are in one if they are at the same positions.
+    fn classify(&mut self, tree: &Tree, positions: &Positions) -> Option<()> {
+        let starts = starts(tree);
+        let ends = starts.iter().skip(1).copied().chain([END]);
+        for (start, end) in starts.iter().copied().zip(ends) {
+            let has: Vec<bool> = tree.classes.iter().map(|class| class.has(start)).collect();
+            let kind = tree.distinct.kind(start);
+            let mut mask: Set = [0; MAX_WORDS];
+            for (position, (class, own)) in positions.each.iter().enumerate() {
+                if *own == kind && has.get(*class) == Some(&true) {
+                    let (word, bit) = place(position);
+                    if let Some(word) = mask.get_mut(word) {
+                        *word |= bit;
+                    }
+                }
+            }
+            let class = self.masks.index_of(mask.get(..self.words)?);
+            let class = u8::try_from(class).ok()?;
+            while self.ascii.len() < ASCII && u32::try_from(self.ascii.len()).ok()? < end {
+                self.ascii.push(class);
+            }
+            if end > FIRST_BEYOND && self.beyond.last().map(|(_, last)| *last) != Some(class) {
+                self.beyond.push((start.max(FIRST_BEYOND), class));
+            }
+        }
+        Some(())
+    }
+
+    /// Fills the tables.
+    fn tabulate(&mut self, positions: &Positions) {
+        for from in (0..positions.each.len()).step_by(GROUP_SIZE) {
+            let follow = |at: usize| positions.follow.row(from.saturating_add(at));
+            let is_used = |word: &usize| {
+                (0..GROUP_SIZE).any(|at| follow(at).get(*word).is_some_and(|bits| *bits != 0))
+            };
+            let mut used = (0..self.words).filter(is_used);
+            let first = used.next();
+            let last = used.next_back().or(first);
+            // A set of one word is matched by code that knows that all rows have one.
+            let none = usize::from(self.words == 1);
+            let words = first.zip(last).map_or(none, |(first, last)| {
+                last.saturating_sub(first).saturating_add(1)
+            });
+            let word = first.unwrap_or_default();
+            self.groups.push(Group {
+                at: self.table.len(),
+                word,
+                words,
+            });
+            for entry in 0..ENTRIES {
+                let half = (entry >> 4) << 2;
+                for word in word..word.saturating_add(words) {
+                    let of_bit = |bit: usize| {
+                        let is_in = (entry >> bit) & 1 == 1;
+                        let row = follow(half.saturating_add(bit));
+                        row.get(word).copied().filter(|_| is_in)
+                    };
+                    let all = (0..4).filter_map(of_bit);
+                    self.table.push(all.fold(0, |sum, bits| sum | bits));
+                }
+            }
+        }
+    }
+
+    /// The nanoseconds of the costliest character: the one that may reach the most groups.
+    fn cost(&self) -> usize {
+        let of_class = |class: usize| {
+            let bytes = self
+                .masks
+                .row(class)
+                .iter()
+                .flat_map(|word| word.to_le_bytes());
+            let reached = self.groups.iter().zip(bytes).filter(|(_, byte)| *byte != 0);
+            reached.fold(CHARACTER, |sum, (group, _)| {
+                let rows = ROW.saturating_mul(group.words);
+                sum.saturating_add(GROUP).saturating_add(rows)
+            })
+        };
+        let worst = (0..self.masks.len()).map(of_class).max();
+        let of_words = WORD.saturating_mul(self.words);
+        worst.unwrap_or(CHARACTER).saturating_add(of_words)
+    }
+
+    /// The nanoseconds that a byte of a value may take.
+    pub(super) const fn cost_per_byte(&self) -> usize {
+        self.cost
+    }
+
+    /// The memory of the tables, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let words = self.table.len().saturating_add(self.masks.size());
+        let groups = self.groups.len().saturating_mul(size_of::<Group>());
+        let beyond = self.beyond.len().saturating_mul(size_of::<(u32, u8)>());
+        size_of::<Self>()
+            .saturating_add(words.saturating_mul(8))
+            .saturating_add(groups)
+            .saturating_add(beyond)
+            .saturating_add(ASCII)
+    }
+
+    /// Reads a value, or the beginning of one that is cut.
+    pub(super) fn run(&self, value: &[u8], is_cut: bool) -> End {
+        let mut run = Run {
+            automaton: self,
+            next: self.first,
+            matches: self.empty,
+        };
+        let mut left = value.len();
+        for chunk in value.utf8_chunks() {
+            let (valid, invalid) = (chunk.valid(), chunk.invalid());
+            left = left
+                .saturating_sub(valid.len())
+                .saturating_sub(invalid.len());
+            // What is cut within a character may be valid.
+            let is_end = is_cut && left == 0;
+            let replaced = !invalid.is_empty() && !is_end;
+            let replaced = replaced.then_some(char::REPLACEMENT_CHARACTER);
+            for c in valid.chars().chain(replaced) {
+                if !run.step(c) {
+                    return End {
+                        is_open: false,
+                        matches: false,
+                    };
+                }
+            }
+        }
+        End {
+            is_open: run.next != [0; MAX_WORDS],
+            matches: run.matches,
+        }
+    }
+
+    fn class_of(&self, c: char) -> usize {
+        let code = u32::from(c);
+        let ascii = usize::try_from(code)
+            .ok()
+            .and_then(|code| self.ascii.get(code));
+        let class = ascii.copied().unwrap_or_else(|| {
+            let after = self.beyond.partition_point(|(start, _)| *start <= code);
+            let class = self.beyond.get(after.wrapping_sub(1));
+            class.map_or(0, |(_, class)| *class)
+        });
+        usize::from(class)
+    }
+}
+
+/// A value that is being read.
+struct Run<'a> {
+    automaton: &'a Automaton,
+    /// The positions that the next character may have.
+    next: Set,
+    /// Whether the value matches if it ends here.
+    matches: bool,
+}
+
+impl Run<'_> {
+    /// Reads a character; `false` if nothing can match any more.
+    fn step(&mut self, c: char) -> bool {
+        let own = self.automaton;
+        let mask = own.masks.row(own.class_of(c));
+        if own.words == 1 {
+            return self.step_in_one_word(mask);
+        }
+        let mut now: Set = [0; MAX_WORDS];
+        let (mut any, mut matches) = (0, 0);
+        let sets = self.next.iter().zip(&own.last);
+        for ((now, mask), (next, last)) in now.iter_mut().zip(mask).zip(sets) {
+            *now = next & mask;
+            any |= *now;
+            matches |= *now & last;
+        }
+        self.matches = matches != 0;
+        if any == 0 {
+            return false;
+        }
+        self.next = [0; MAX_WORDS];
+        for (now, groups) in now.iter().zip(own.groups.chunks(8)) {
+            if *now == 0 {
+                continue;
+            }
+            for (byte, group) in now.to_le_bytes().iter().zip(groups) {
+                if *byte != 0 {
+                    self.add(*byte, group);
+                }
+            }
+        }
+        true
+    }
+
+    /// Adds the positions that may follow some of a group.
+    fn add(&mut self, byte: u8, group: &Group) {
+        let (low, high) = entries(byte);
+        let table = &self.automaton.table;
+        let row = |entry: usize| {
+            let at = entry.wrapping_mul(group.words).wrapping_add(group.at);
+            table.get(at..).unwrap_or_default().iter()
+        };
+        let next = self.next.iter_mut().skip(group.word).take(group.words);
+        for ((next, low), high) in next.zip(row(low)).zip(row(high)) {
+            *next |= low | high;
+        }
+    }
+
+    fn step_in_one_word(&mut self, mask: &[u64]) -> bool {
+        let own = self.automaton;
+        let ([next, ..], [last, ..], [mask, ..]) = (&mut self.next, &own.last, mask) else {
+            return false;
+        };
+        let now = *next & mask;
+        self.matches = now & last != 0;
+        *next = 0;
+        for (byte, rows) in now
+            .to_le_bytes()
+            .iter()
+            .zip(own.table.chunks_exact(ENTRIES))
+        {
+            if *byte != 0 {
+                let (low, high) = entries(*byte);
+                for entry in [low, high] {
+                    *next |= rows.get(entry).copied().unwrap_or_default();
+                }
+            }
+        }
+        now != 0
+    }
+}
+
+/// The entries of a group for eight positions.
+fn entries(byte: u8) -> (usize, usize) {
+    (usize::from(byte & 15), usize::from(byte >> 4) | 16)
+}
+
+fn set(words: &[u64]) -> Set {
+    let mut set = [0; MAX_WORDS];
+    for (to, word) in set.iter_mut().zip(words) {
+        *to = *word;
+    }
+    set
+}
+
+/// The code points at which a class or a kind of characters may begin or end, in order.
+fn starts(tree: &Tree) -> Vec<u32> {
+    let mut starts = alloc::vec![0];
+    let mut add = |start: u32| {
+        if let Err(at) = starts.binary_search(&start) {
+            starts.insert(at, start);
+        }
+    };
+    let kinds = [
+        Class::named("word"),
+        Some(Class::of(&[(0x0a, 0x0a), (0x0d, 0x0d)])),
+    ];
+    let kinds = kinds.iter().flatten().filter(|_| tree.distinct.any);
+    for class in tree.classes.iter().chain(kinds) {
+        for (first, last) in class.ranges() {
+            add(*first);
+            add(last.saturating_add(1).min(END.saturating_sub(1)));
+        }
+    }
+    starts
+}

@@ -1,0 +1,220 @@
+//! From a tree to its positions: the characters of a pattern with its repetitions written out, and which of
+//! them may follow which (Glushkov's automaton).
+//!
+//! Conditions on places cost nothing when values are matched: each position stands for characters of one
+//! kind only, so it is known here whether a condition holds between two of them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::bits::{Rows, both};
+use super::tree::{EDGE, Kind, Node, Places, Tree};
+
+/// The positions of a pattern.
+#[derive(Debug)]
+pub(super) struct Positions {
+    /// The class of each, by its index in the tree, and the kind of its characters.
+    pub each: Vec<(usize, Kind)>,
+    /// The number of words of a set of positions.
+    pub words: usize,
+    /// A row for each position: those that may follow.
+    pub follow: Rows,
+    /// The one row: those that a value may begin with.
+    pub first: Vec<u64>,
+    /// Those that a value may end with.
+    pub last: Vec<u64>,
+    /// Whether the empty value matches.
+    pub empty: bool,
+}
+
+/// The kinds that the characters of a class have, each once.
+fn kinds_of(tree: &Tree, class: usize) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    let ranges = tree.classes.get(class).map(super::class::Class::ranges);
+    for (first, last) in ranges.unwrap_or_default() {
+        // Beyond ASCII all characters have one kind.
+        for code in *first..=(*last).min(first.saturating_add(128)) {
+            let kind = tree.distinct.kind(code);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds
+}
+
+impl Positions {
+    /// The positions of a pattern; `None` for more than `most`.
+    pub(super) fn of(tree: &Tree, most: usize) -> Option<Self> {
+        let kinds: Vec<Vec<Kind>> = (0..tree.classes.len())
+            .map(|class| kinds_of(tree, class))
+            .collect();
+        let count = tree
+            .root
+            .positions(&|class| kinds.get(class).map_or(0, Vec::len));
+        if count > most {
+            return None;
+        }
+        let words = count.div_ceil(64).max(1);
+        let sides = tree.distinct.kinds();
+        let mut builder = Builder {
+            kinds,
+            sides,
+            words,
+            of_kind: Rows::new(usize::from(sides), words),
+            each: Vec::with_capacity(count),
+            follow: Rows::new(count, words),
+        };
+        let whole = builder.piece(&tree.root);
+        Some(Self {
+            first: whole.first.row(usize::from(EDGE)).to_vec(),
+            last: whole.last.row(usize::from(EDGE)).to_vec(),
+            empty: whole.empty.has(EDGE, EDGE),
+            each: builder.each,
+            words,
+            follow: builder.follow,
+        })
+    }
+}
+
+struct Builder {
+    /// By class.
+    kinds: Vec<Vec<Kind>>,
+    /// The number of kinds that neighbours may have.
+    sides: Kind,
+    words: usize,
+    /// A row for each kind: its positions.
+    of_kind: Rows,
+    each: Vec<(usize, Kind)>,
+    follow: Rows,
+}
+
+/// A part of the pattern.
+struct Piece {
+    /// A row for each kind of the character before: the positions that it may begin with.
+    first: Rows,
+    /// A row for each kind of the character after: the positions that it may end with.
+    last: Rows,
+    /// Where it may be empty.
+    empty: Places,
+}
+
+impl Builder {
+    fn nothing(&self, empty: Places) -> Piece {
+        let rows = Rows::new(usize::from(self.sides), self.words);
+        Piece {
+            first: rows.clone(),
+            last: rows,
+            empty,
+        }
+    }
+
+    fn piece(&mut self, node: &Node) -> Piece {
+        match node {
+            Node::Empty(places) => self.nothing(*places),
+            Node::Class(class) => self.class(*class),
+            Node::Concat(parts) => {
+                let mut parts = parts.iter().rev();
+                let last = parts.next().map(|part| self.piece(part));
+                let mut whole = last.unwrap_or_else(|| self.nothing(Places::ALL));
+                for part in parts {
+                    let part = self.piece(part);
+                    whole = self.concat(part, &whole);
+                }
+                whole
+            }
+            Node::Either(branches) => {
+                let mut whole = self.nothing(Places::NONE);
+                for branch in branches {
+                    let branch = self.piece(branch);
+                    whole.empty = whole.empty.or(branch.empty);
+                    for side in (0..self.sides).map(usize::from) {
+                        let (first, last) = (branch.first.row(side), branch.last.row(side));
+                        whole.first.add(side, first, first);
+                        whole.last.add(side, last, last);
+                    }
+                }
+                whole
+            }
+            Node::Repeat(node, least, most) => self.repeat(node, *least, *most),
+        }
+    }
+
+    fn class(&mut self, class: usize) -> Piece {
+        let mut piece = self.nothing(Places::NONE);
+        for kind in self.kinds.get(class).cloned().unwrap_or_default() {
+            let position = self.each.len();
+            self.each.push((class, kind));
+            self.of_kind.set(usize::from(kind), position);
+            for side in (0..self.sides).map(usize::from) {
+                piece.first.set(side, position);
+                piece.last.set(side, position);
+            }
+        }
+        piece
+    }
+
+    /// From the right, so that each copy is joined with what follows it only.
+    fn repeat(&mut self, node: &Node, least: usize, most: Option<usize>) -> Piece {
+        let mut whole = self.nothing(Places::ALL);
+        let mut copies = most.unwrap_or(least);
+        if most.is_none() {
+            whole = self.piece(node);
+            self.connect(&whole.last, &whole.first);
+            copies = copies.saturating_sub(1);
+            if least == 0 {
+                whole.empty = Places::ALL;
+            }
+        }
+        for copy in (0..copies).rev() {
+            let piece = self.piece(node);
+            whole = self.concat(piece, &whole);
+            if copy >= least {
+                whole.empty = Places::ALL;
+            }
+        }
+        whole
+    }
+
+    fn concat(&mut self, mut before: Piece, after: &Piece) -> Piece {
+        self.connect(&before.last, &after.first);
+        let mut last = after.last.clone();
+        for side in 0..self.sides {
+            let row = usize::from(side);
+            for kind in 0..self.sides {
+                let only = self.of_kind.row(usize::from(kind));
+                if before.empty.has(side, kind) {
+                    before.first.add(row, after.first.row(row), only);
+                }
+                if after.empty.has(kind, side) {
+                    last.add(row, before.last.row(row), only);
+                }
+            }
+        }
+        Piece {
+            first: before.first,
+            last,
+            empty: before.empty.and(after.empty),
+        }
+    }
+
+    /// Lets the positions of `first` follow those of `last`.
+    fn connect(&mut self, last: &Rows, first: &Rows) {
+        let mut to = vec![0; self.words];
+        for before in (0..self.sides).map(usize::from) {
+            for after in (0..self.sides).map(usize::from) {
+                let kinds = (self.of_kind.row(before), self.of_kind.row(after));
+                let pairs = first.row(before).iter().zip(kinds.1);
+                for (to, (first, kind)) in to.iter_mut().zip(pairs) {
+                    *to = first & kind;
+                }
+                if to.iter().all(|word| *word == 0) {
+                    continue;
+                }
+                for position in both(last.row(after), kinds.0) {
+                    self.follow.add(position, &to, &to);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A pattern as a tree, without anything that makes no difference to whether a value matches.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::class::Class;
+
+/// The kinds of neighbours that conditions such as `^` and `\b` distinguish. [`EDGE`] is the beginning and the
+/// end of a value, the others are kinds of characters.
+pub(super) type Kind = u8;
+pub(super) const EDGE: Kind = 0;
+pub(super) const WORD: Kind = 1;
+pub(super) const FEED: Kind = 2;
+pub(super) const RETURN: Kind = 3;
+pub(super) const OTHER: Kind = 4;
+/// The number of kinds.
+pub(super) const KINDS: u8 = 5;
+
+/// A condition on a place in a value, as the set of all pairs of neighbours with which it holds. So any
+/// combination of conditions is one of these sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places(u32);
+
+impl Places {
+    pub(super) const ALL: Self = Self(u32::MAX);
+    pub(super) const NONE: Self = Self(0);
+
+    /// The places between `before` and `after` for which `holds` is true.
+    pub(super) fn of(holds: impl Fn(Kind, Kind) -> bool) -> Self {
+        let mut places = 0;
+        for before in 0..KINDS {
+            for after in 0..KINDS {
+                if holds(before, after) {
+                    places |= Self::bit(before, after);
+                }
+            }
+        }
+        Self(places)
+    }
+
+    const fn bit(before: Kind, after: Kind) -> u32 {
+        let place = before.saturating_mul(KINDS).saturating_add(after);
+        1_u32.rotate_left(u32::from_le_bytes([place, 0, 0, 0]))
+    }
+
+    pub(super) const fn has(self, before: Kind, after: Kind) -> bool {
+        self.0 & Self::bit(before, after) != 0
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The kinds of characters that the conditions of a pattern distinguish.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a kind of characters"
+)]
+pub(super) struct Distinct {
+    /// There are conditions at all.
+    pub any: bool,
+    pub words: bool,
+    pub feeds: bool,
+    pub returns: bool,
+}
+
+impl Distinct {
+    /// The number of kinds.
+    pub(super) const fn kinds(self) -> Kind {
+        if self.any { KINDS } else { 1 }
+    }
+
+    /// The kind of a character.
+    pub(super) fn kind(self, code: u32) -> Kind {
+        let ascii = u8::try_from(code).unwrap_or(u8::MAX);
+        match ascii {
+            _ if !self.any => EDGE,
+            b'\n' if self.feeds => FEED,
+            b'\r' if self.returns => RETURN,
+            b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' if self.words => WORD,
+            _ => OTHER,
+        }
+    }
+}
+
+/// A pattern.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub root: Node,
+    /// The different sets of characters in it.
+    pub classes: Vec<Class>,
+    pub distinct: Distinct,
+}
+
+/// A part of a pattern.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// No character, at these places.
+    Empty(Places),
+    /// A character of the class with this index.
+    Class(usize),
+    Concat(Vec<Self>),
+    Either(Vec<Self>),
+    /// At least so many times, and at most so many.
+    Repeat(Box<Self>, usize, Option<usize>),
+}
+
+impl Node {
+    /// One after the other.
+    pub(super) fn concat(parts: Vec<Self>) -> Self {
+        let mut joined: Vec<Self> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match (part, joined.last_mut()) {
+                (Self::Empty(Places::ALL), _) => {}
+                (Self::Empty(places), Some(Self::Empty(earlier))) => {
+                    *earlier = earlier.and(places);
+                }
+                (part, _) => joined.push(part),
+            }
+        }
+        Self::only(joined, Self::Concat).unwrap_or(Self::Empty(Places::ALL))
+    }
+
+    /// Any of them.
+    pub(super) fn either(branches: Vec<Self>) -> Self {
+        let mut joined: Vec<Self> = Vec::with_capacity(branches.len());
+        let mut empty = Places::NONE;
+        for branch in branches {
+            match branch {
+                Self::Empty(places) => empty = empty.or(places),
+                branch => joined.push(branch),
+            }
+        }
+        if empty != Places::NONE || joined.is_empty() {
+            joined.push(Self::Empty(empty));
+        }
+        Self::only(joined, Self::Either).unwrap_or(Self::Empty(empty))
+    }
+
+    fn only(mut parts: Vec<Self>, all: fn(Vec<Self>) -> Self) -> Option<Self> {
+        if parts.len() > 1 {
+            return Some(all(parts));
+        }
+        parts.pop()
+    }
+
+    /// Repeated. What repeats nothing, and repetitions such as `a+*`, give no additional level, so that the size
+    /// of a tree is bounded by its positions.
+    pub(super) fn repeat(self, least: usize, most: Option<usize>) -> Self {
+        let is_simple = |least, most| least <= 1 && matches!(most, None | Some(1));
+        match (self, least, most) {
+            (Self::Empty(_), 0, _) | (_, _, Some(0)) => Self::Empty(Places::ALL),
+            (node @ Self::Empty(_), ..) | (node, 1, Some(1)) => node,
+            (Self::Repeat(node, own_least, own_most), least, most)
+                if is_simple(least, most) && is_simple(own_least, own_most) =>
+            {
+                let is_once = most == Some(1) && own_most == Some(1);
+                let least = if own_least == 0 { 0 } else { least };
+                Self::Repeat(node, least, is_once.then_some(1))
+            }
+            (node, least, most) => Self::Repeat(Box::new(node), least, most),
+        }
+    }
+
+    /// The number of characters in the pattern with its repetitions written out, where each class counts as
+    /// often as `of_class` gives.
+    pub(super) fn positions(&self, of_class: &dyn Fn(usize) -> usize) -> usize {
+        let sum = |parts: &[Self]| {
+            let each = parts.iter().map(|part| part.positions(of_class));
+            each.fold(0, usize::saturating_add)
+        };
+        match self {
+            Self::Empty(_) => 0,
+            Self::Class(class) => of_class(*class),
+            Self::Concat(parts) | Self::Either(parts) => sum(parts),
+            Self::Repeat(node, least, most) => {
+                let times = most.unwrap_or_else(|| (*least).max(1));
+                node.positions(of_class).saturating_mul(times)
+            }
+        }
+    }
+}
