@@ -125,6 +125,8 @@ pub enum Answer {
     Skipped,
     /// The request has no key, and is refused because of that.
     KeyMissing,
+    /// The request has several values of its key, and is refused because of that.
+    KeyAmbiguous,
     /// The store failed; the rule's `on_error` applies.
     GaveUp(GaveUp),
 }
@@ -247,6 +249,7 @@ pub fn evaluate(
             match key {
                 Key::Skip => {}
                 Key::Refuse => rule_outcome.answer = Answer::KeyMissing,
+                Key::Ambiguous => rule_outcome.answer = Answer::KeyAmbiguous,
                 Key::Bucket(key) => rule_outcome.charge(key, (table, store), request, clock, stats),
             }
             let refuses = is_enforced && rule_outcome.refuses();
@@ -301,7 +304,7 @@ impl Answer {
         match self {
             Self::Decided(decision) => decision.is_refused(),
             Self::Skipped | Self::Unlimited => false,
-            Self::KeyMissing | Self::Banned(_) => true,
+            Self::KeyMissing | Self::KeyAmbiguous | Self::Banned(_) => true,
             Self::GaveUp(_) => on_error == OnError::Refuse,
         }
     }

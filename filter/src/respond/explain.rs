@@ -86,7 +86,11 @@ fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
         Answer::Decided(decision) if decision.is_refused() => retry_after(decision),
         Answer::Decided(decision) => Some(decision.wait()),
         Answer::Banned(ban) => ban.lasts(now),
-        Answer::Unlimited | Answer::Skipped | Answer::KeyMissing | Answer::GaveUp(_) => None,
+        Answer::Unlimited
+        | Answer::Skipped
+        | Answer::KeyMissing
+        | Answer::KeyAmbiguous
+        | Answer::GaveUp(_) => None,
     };
     let wait = wait.map_or_else(|| "-".to_owned(), |wait| wait.millis_ceil().to_string());
     let key = outcome.key.as_deref().map(fingerprint);

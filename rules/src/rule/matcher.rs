@@ -186,7 +186,7 @@ impl Match {
 
     fn failing_header(&self, request: &mut dyn Request) -> Option<usize> {
         let mut headers = self.headers.iter();
-        headers.position(|header| !header.test.holds(request.header(&header.name).as_deref()))
+        headers.position(|header| !parts::header_holds(request, header))
     }
 
     fn failing_query(&self, request: &mut dyn Request) -> Option<usize> {

@@ -16,7 +16,9 @@ mod indexed;
 mod matching;
 mod overriding;
 mod parts;
+mod paths;
 mod patterns;
+mod repeated;
 mod tags;
 
 /// A request of arbitrary bytes.

@@ -36,6 +36,9 @@ fn refusal(rule: &ExplainedRule) -> Option<String> {
     if rule.missing.is_some() && rule.key.is_none() {
         return Some(": the request has no key".to_owned());
     }
+    if rule.repeated.is_some() && rule.key.is_none() {
+        return Some(": the request has several values of the key".to_owned());
+    }
     if let Some(error) = &rule.error {
         return Some(format!(": {error}"));
     }
