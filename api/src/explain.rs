@@ -6,7 +6,7 @@ use loudou_limiter::{Nanos, Verdict};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::explain::{Allowance, Explanation, LimitExplained, RuleExplained, Standing};
-use loudou_rules::rule::{Failing, Found, Missing};
+use loudou_rules::rule::{Failing, Found, Missing, Repeated};
 use loudou_rules::rule_set::RuleSet;
 use loudou_store::GaveUp;
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,10 @@ pub struct ExplainedRule {
     /// The first part of its key that the request lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<UnmetPart>,
+    /// The first part of its key that the request has several times; `found` has the values, joined with
+    /// commas. The first one is the key, unless the rule refuses such requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<UnmetPart>,
     /// The key of the request, if the rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -137,7 +141,7 @@ pub struct ExplainedBan {
     pub lasts_ns: Option<u64>,
 }
 
-/// A part of a rule that a request does not have.
+/// A part of a rule that a request does not have, or has several times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmetPart {
     /// Its path in the rule: `match.headers[1]`, `key[0]`.
@@ -237,6 +241,7 @@ impl ExplainedRule {
             failing: explained.failing.as_ref().map(UnmetPart::from),
             too_long: explained.too_long.as_ref().map(UnmetPart::from),
             missing: explained.missing.as_ref().map(UnmetPart::from),
+            repeated: explained.repeated.as_ref().map(UnmetPart::from),
             key: explained.key.clone(),
             cost: explained.price.map(|price| price.cost),
             invalid_cost: explained.price.is_some_and(|price| price.is_invalid),
@@ -260,7 +265,10 @@ impl ExplainedRule {
             Answer::Decided(decision) => decision.verdict().into(),
             Answer::Unlimited => Says::Admit,
             Answer::Skipped => Says::Skip,
-            Answer::KeyMissing | Answer::ValueTooLong | Answer::Banned(_) => Says::Refuse,
+            Answer::KeyMissing
+            | Answer::KeyAmbiguous
+            | Answer::ValueTooLong
+            | Answer::Banned(_) => Says::Refuse,
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
                 if outcome.refuses() {
@@ -295,16 +303,30 @@ impl From<Verdict> for Says {
 
 impl From<&Failing> for UnmetPart {
     fn from(failing: &Failing) -> Self {
-        let found = match &failing.found {
-            Found::Text(text) => Some(text.clone()),
-            Found::Nothing | Found::AllOfIt => None,
-        };
         Self {
             place: failing.place.clone(),
             asked: failing.asked.clone(),
-            found,
+            found: text(&failing.found),
             longest: failing.longest.and_then(|longest| longest.try_into().ok()),
         }
+    }
+}
+
+impl From<&Repeated> for UnmetPart {
+    fn from(repeated: &Repeated) -> Self {
+        Self {
+            place: repeated.place.clone(),
+            asked: repeated.asked.clone(),
+            found: text(&repeated.values),
+            longest: None,
+        }
+    }
+}
+
+fn text(found: &Found) -> Option<String> {
+    match found {
+        Found::Text(text) => Some(text.clone()),
+        Found::Nothing | Found::AllOfIt => None,
     }
 }
 

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use loudou_limiter::{Clock, Nanos};
 use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
+use crate::header_lines::HeaderLines;
+
 #[cfg(test)]
 pub(crate) mod fake;
 
@@ -74,8 +76,11 @@ pub trait Host {
     /// Random bytes that outsiders cannot guess.
     fn random(&self) -> [u8; 16];
 
-    /// The first value of a header of the current request.
+    /// The first line of a header of the current request, which may be empty. Envoy has joined the lines
+    /// of some headers before.
     fn request_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// All headers of the current request.
+    fn request_headers(&self) -> Option<HeaderLines>;
     /// A property of the current stream, by its path with NUL between the steps.
     fn property(&self, path: &str) -> Option<Vec<u8>>;
     /// The buffered body of the current request, at most `most` bytes.

@@ -12,6 +12,7 @@ mod escaped;
 mod events;
 #[cfg(target_arch = "wasm32")]
 mod glue;
+pub mod header_lines;
 pub mod host;
 mod instance;
 mod json;

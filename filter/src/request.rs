@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use loudou_limiter::Nanos;
 use loudou_rules::joined::joined;
-use loudou_rules::request::{Request, bare_address};
+use loudou_rules::request::{Request, bare_address, first_filled};
 
+use crate::header_lines::HeaderLines;
 use crate::host::Host;
 use crate::upstream;
 
@@ -13,8 +14,18 @@ use crate::upstream;
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
     may_wait: bool,
-    /// Values by header name; the names of other values are no header names.
-    known: Vec<(String, Option<Vec<u8>>)>,
+    /// All headers, once they are read.
+    lines: Option<HeaderLines>,
+    known: Vec<Known>,
+}
+
+/// A value that was read.
+struct Known {
+    /// The name of a header, or a name that no header has.
+    name: String,
+    value: Option<Vec<u8>>,
+    /// Whether the header certainly has no other line.
+    is_whole: bool,
 }
 
 const SOURCE: &str = "(source)";
@@ -27,6 +38,7 @@ impl<'a> HostRequest<'a> {
         Self {
             host,
             may_wait: true,
+            lines: None,
             known: Vec::new(),
         }
     }
@@ -42,12 +54,41 @@ impl<'a> HostRequest<'a> {
         name: &str,
         read: &dyn Fn(&dyn Host) -> Option<Vec<u8>>,
     ) -> Option<Cow<'_, [u8]>> {
-        let known = self.known.iter().position(|(other, _)| other == name);
-        let index = known.unwrap_or(self.known.len());
-        if known.is_none() {
-            self.known.push((name.to_owned(), read(self.host)));
+        let index = self.index_of(name);
+        let index = index.unwrap_or_else(|| self.keep(name, read(self.host), true));
+        self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.known.iter().position(|known| known.name == name)
+    }
+
+    fn keep(&mut self, name: &str, value: Option<Vec<u8>>, is_whole: bool) -> usize {
+        self.known.push(Known {
+            name: name.to_owned(),
+            value,
+            is_whole,
+        });
+        self.known.len().saturating_sub(1)
+    }
+
+    /// All headers, read at first use.
+    fn lines(&mut self) -> &HeaderLines {
+        let host = self.host;
+        self.lines
+            .get_or_insert_with(|| host.request_headers().unwrap_or_default())
+    }
+
+    /// The line of a header that counts: almost always the first one. If that is empty, all headers are
+    /// read.
+    fn read_header(&mut self, name: &str) -> Option<Vec<u8>> {
+        if self.lines.is_none() {
+            let first = self.host.request_header(name);
+            if first.as_ref().is_none_or(|line| !line.is_empty()) {
+                return first;
+            }
         }
-        self.known.get(index)?.1.as_deref().map(Cow::Borrowed)
+        first_filled(self.lines().of(name)).map(<[u8]>::to_vec)
     }
 }
 
@@ -61,7 +102,28 @@ impl Request for HostRequest<'_> {
     }
 
     fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>> {
-        self.value(name, &|host| host.request_header(name))
+        let index = self.index_of(name).unwrap_or_else(|| {
+            let value = self.read_header(name);
+            let is_missing = value.is_none();
+            self.keep(name, value, is_missing)
+        });
+        self.known.get(index)?.value.as_deref().map(Cow::Borrowed)
+    }
+
+    /// Almost always a header has one line and is read here first: Envoy joins lines with commas, so a
+    /// value without one is the only line. Otherwise all headers are read.
+    fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
+        if self.lines.is_none() && self.index_of(name).is_none() {
+            let joined = self.host.property(&format!("request\0headers\0{name}"));
+            let is_whole = joined.as_ref().is_none_or(|joined| !joined.contains(&b','));
+            if is_whole {
+                self.keep(name, joined, true);
+            }
+        }
+        match self.known.iter().find(|known| known.name == name) {
+            Some(known) if known.is_whole => known.value.as_deref().into_iter().for_each(see),
+            _ => self.lines().of(name).for_each(see),
+        }
     }
 
     fn source(&mut self) -> Option<Cow<'_, [u8]>> {
@@ -96,3 +158,6 @@ impl Request for HostRequest<'_> {
         (!self.may_wait).then_some(Nanos::ZERO)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,6 +127,8 @@ pub enum Answer {
     KeyMissing,
     /// A value is longer than the rule's match tests, and the request is refused because of that.
     ValueTooLong,
+    /// The request has several values of its key, and is refused because of that.
+    KeyAmbiguous,
     /// The store failed; the rule's `on_error` applies.
     GaveUp(GaveUp),
 }
@@ -256,6 +258,7 @@ pub fn evaluate(
             match key {
                 Key::Skip => {}
                 Key::Refuse => rule_outcome.answer = Answer::without_key(reach),
+                Key::Ambiguous => rule_outcome.answer = Answer::KeyAmbiguous,
                 Key::Bucket(key) => rule_outcome.charge(key, (table, store), request, clock, stats),
             }
             let refuses = is_enforced && rule_outcome.refuses();
@@ -318,7 +321,7 @@ impl Answer {
         match self {
             Self::Decided(decision) => decision.is_refused(),
             Self::Skipped | Self::Unlimited => false,
-            Self::KeyMissing | Self::ValueTooLong | Self::Banned(_) => true,
+            Self::KeyMissing | Self::KeyAmbiguous | Self::ValueTooLong | Self::Banned(_) => true,
             Self::GaveUp(_) => on_error == OnError::Refuse,
         }
     }

@@ -15,8 +15,8 @@ use loudou_store::{LiveRule, SharedData, StoreStats, Table};
 use crate::active_rule::{ActiveRule, Grant};
 use crate::evaluate::{Answer, Outcome, evaluate, price};
 use crate::request::Request;
-use crate::rule::key::Key;
-use crate::rule::{Failing, Missing, Mode, Price, Reach};
+use crate::rule::key::{Key, NoKey};
+use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
 use crate::rule_set::RuleSet;
 
 /// The outcome that a rule set would have for a request.
@@ -39,6 +39,8 @@ pub struct RuleExplained {
     pub standing: Standing,
     /// The first part of the key that the request lacks.
     pub missing: Option<Missing>,
+    /// The first part of the key that the request has several times.
+    pub repeated: Option<Repeated>,
     /// The key of a matching request, if it has one.
     pub key: Option<String>,
     /// The price of the request, if it has a key.
@@ -149,6 +151,7 @@ impl Look<'_, '_> {
             too_long,
             standing,
             missing: None,
+            repeated: None,
             key: None,
             price: None,
             allowance: Allowance::Limits,
@@ -157,9 +160,10 @@ impl Look<'_, '_> {
         if reach != Reach::Yes {
             return explained;
         }
-        if let Err(missing) = rule.key_or_missing(self.request) {
+        if let Err(NoKey::Missing(missing)) = rule.find_key(self.request) {
             explained.missing = Some(rule.missing(missing));
         }
+        explained.repeated = rule.repeated(self.request);
         if let Key::Bucket(key) = rule.key_of(self.request) {
             let price = price(rule, self.request);
             let id = self.table.id(active.tag(), &key);

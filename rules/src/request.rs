@@ -4,6 +4,7 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Deref;
 
 use crate::joined::joined;
 use loudou_limiter::Nanos;
@@ -15,8 +16,14 @@ pub trait Request {
     fn method(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The path, with its query if it has one.
     fn path(&mut self) -> Option<Cow<'_, [u8]>>;
-    /// The first value of the header `name` (lower case).
+    /// The line of the header `name` (lower case) that counts: see [`first_filled`].
     fn header(&mut self, name: &str) -> Option<Cow<'_, [u8]>>;
+    /// Calls `see` for each line of the header `name`, in the order of the request.
+    fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
+        if let Some(line) = self.header(name) {
+            see(&line);
+        }
+    }
     /// The trusted client address, without the port.
     fn source(&mut self) -> Option<Cow<'_, [u8]>>;
     /// The name of the route.
@@ -65,7 +72,7 @@ pub struct Sample<'a> {
     pub cluster: Option<Text<'a>>,
     /// The identity in the client's certificate.
     pub client_cert: Option<Text<'a>>,
-    /// In order; names in any case. For a repeated header, the first value counts.
+    /// In order, one for each line; names in any case.
     pub headers: Vec<(Cow<'a, str>, Text<'a>)>,
     /// Whether `_` stands for `-` in the names of headers.
     pub underscores: bool,
@@ -96,9 +103,23 @@ impl Request for Sample<'_> {
             ":path" => self.path(),
             ":authority" | "host" => borrowed(self.host.as_ref()),
             _ => {
-                let mut headers = self.headers.iter();
-                let found = headers.find(|(own, _)| is_same(own, name, self.underscores));
-                found.map(|(_, value)| Cow::Borrowed(&**value))
+                let headers = self.headers.iter();
+                let lines = headers.filter(|(own, _)| is_same(own, name, self.underscores));
+                first_filled(lines.map(|(_, line)| &**line)).map(Cow::Borrowed)
+            }
+        }
+    }
+
+    fn each_line(&mut self, name: &str, see: &mut dyn FnMut(&[u8])) {
+        if matches!(name, ":method" | ":path" | ":authority" | "host") {
+            if let Some(line) = self.header(name) {
+                see(&line);
+            }
+            return;
+        }
+        for (own, line) in &self.headers {
+            if is_same(own, name, self.underscores) {
+                see(line);
             }
         }
     }
@@ -137,6 +158,19 @@ impl Request for Sample<'_> {
     }
 }
 
+/// The value that counts of several with one name: the first one that is not empty. If all are empty, the
+/// value is present and empty, which a key treats as missing.
+pub fn first_filled<T: Deref<Target = [u8]>>(values: impl IntoIterator<Item = T>) -> Option<T> {
+    let mut empty = None;
+    for value in values {
+        if !value.is_empty() {
+            return Some(value);
+        }
+        empty = empty.or(Some(value));
+    }
+    empty
+}
+
 /// Whether a sample writes the header `name` (in lower case) as `own`.
 fn is_same(own: &str, name: &str, underscores: bool) -> bool {
     let plain = |byte: u8| match byte {
@@ -161,6 +195,14 @@ pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
         // The colons of an IPv6 address are in brackets.
         Some((host, port)) if !port.contains(&b']') => host,
         _ => authority,
+    }
+}
+
+/// `example.com.` without the dot of the root.
+pub(crate) fn without_root(host: &[u8]) -> &[u8] {
+    match host.strip_suffix(b".") {
+        Some(rest) if !rest.is_empty() => rest,
+        _ => host,
     }
 }
 

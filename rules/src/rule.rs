@@ -22,18 +22,20 @@ pub mod matcher;
 mod overrides;
 pub mod part;
 pub(crate) mod parts;
+pub mod paths;
 pub mod pattern;
 mod patterns;
 mod possible;
 mod reach;
 mod refuse;
+mod repeated;
 mod respond;
 pub mod text;
 pub(crate) mod truth;
 
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
-pub use failing::{Failing, Found, Missing};
+pub use failing::{Failing, Found, Missing, Repeated};
 pub use key_map::KeyMap;
 pub(crate) use key_map::holds;
 pub use matcher::{Fit, Match, Part, PathMatch};
@@ -106,6 +108,9 @@ pub struct Rule {
     pub key: Vec<KeyPart>,
     /// The decision for requests without a key part.
     pub on_missing_key: OnMissingKey,
+    /// The decision for requests with several values of a key part.
+    #[serde(skip_serializing_if = "is_first")]
+    pub on_ambiguous_key: OnAmbiguousKey,
     /// The limits of a bucket.
     pub limits: Limits,
     /// The cost of a request.
@@ -152,6 +157,11 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_first(value: &OnAmbiguousKey) -> bool {
+    *value == OnAmbiguousKey::First
+}
+
 /// The decision for requests without a key part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -163,6 +173,17 @@ pub enum OnMissingKey {
     Refuse,
     /// All such requests share one bucket.
     Share,
+}
+
+/// The decision for requests with several values of a key part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnAmbiguousKey {
+    /// The first value that is not empty is the key.
+    #[default]
+    First,
+    /// The request is refused.
+    Refuse,
 }
 
 /// Whether refusals are enforced.

@@ -25,10 +25,15 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Sends `count` times `GET /` with one more header, whose name and value are shorter than 127
-    /// bytes.
+    /// Sends `count` times `GET /` with one more header.
     pub fn send(address: SocketAddr, header: (&str, &str), count: usize) -> Result<Self> {
-        let block = block(header)?;
+        Self::send_with(address, &[header], count)
+    }
+
+    /// Sends `count` times `GET /` with these headers, whose names and values are shorter than 127
+    /// bytes.
+    pub fn send_with(address: SocketAddr, headers: &[(&str, &str)], count: usize) -> Result<Self> {
+        let block = block(headers)?;
         let mut connections = Vec::new();
         let mut left = count;
         while left > 0 {
@@ -49,13 +54,15 @@ impl Crowd {
 }
 
 /// The headers in HPACK, without table and compression.
-fn block((name, value): (&str, &str)) -> Result<Vec<u8>> {
+fn block(headers: &[(&str, &str)]) -> Result<Vec<u8>> {
     let mut block = HEAD.to_vec();
-    block.push(0);
-    for text in [name, value] {
-        let length = u8::try_from(text.len()).ok().filter(|length| *length < 127);
-        block.push(length.with_context(|| format!("too long: {text}"))?);
-        block.extend_from_slice(text.as_bytes());
+    for (name, value) in headers {
+        block.push(0);
+        for text in [name, value] {
+            let length = u8::try_from(text.len()).ok().filter(|length| *length < 127);
+            block.push(length.with_context(|| format!("too long: {text}"))?);
+            block.extend_from_slice(text.as_bytes());
+        }
     }
     Ok(block)
 }

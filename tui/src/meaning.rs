@@ -38,14 +38,25 @@ fn part(part: &KeyPart) -> Option<String> {
         KeyPart::Cookie(name) => format!("cookie {name}"),
         KeyPart::Metadata(path) => format!("metadata {}", path.join(".")),
         KeyPart::Source(prefix) => source(*prefix),
-        KeyPart::Path { segments: None } => "path".to_owned(),
-        KeyPart::Path { segments: Some(1) } => "first segment of the path".to_owned(),
-        KeyPart::Path { segments: Some(n) } => format!("first {n} segments of the path"),
+        KeyPart::Path {
+            segments,
+            normalize,
+        } => path(*segments, *normalize),
         KeyPart::Route => "route".to_owned(),
         KeyPart::Method => "method".to_owned(),
         KeyPart::Host => "host".to_owned(),
         KeyPart::ClientCert => "client certificate".to_owned(),
     })
+}
+
+fn path(segments: Option<u8>, normalize: bool) -> String {
+    let segments = match segments {
+        None => "path".to_owned(),
+        Some(1) => "first segment of the path".to_owned(),
+        Some(n) => format!("first {n} segments of the path"),
+    };
+    let raw = if normalize { "" } else { " as it is" };
+    segments + raw
 }
 
 /// The clients that share a bucket: `client address (IPv4 /24, IPv6 /64)`.

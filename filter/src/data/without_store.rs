@@ -27,6 +27,7 @@ pub(super) fn refusal(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Rep
         let refusal = match key {
             Key::Skip => continue,
             Key::Refuse => Some(Refusal::key_missing(rule)),
+            Key::Ambiguous => Some(Refusal::key_ambiguous(rule)),
             Key::Bucket(key) if rule.overrides.get(&key) == Some(&Override::Banned) => {
                 Some(Refusal::banned(rule, Ban::ENDLESS, now))
             }

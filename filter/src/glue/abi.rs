@@ -4,12 +4,12 @@
 //! host returns was allocated by `proxy_on_memory_allocate` with exactly its length, and is owned here.
 #![expect(unsafe_code, reason = "the ABI is C functions over pointers")]
 
-use std::borrow::Cow;
 use std::ptr::null_mut;
 
 use loudou_limiter::Nanos;
 use loudou_store::{Cas, StoreFailed, Written};
 
+use crate::header_lines::{self, HeaderLines};
 use crate::host::{Host, LogLevel, MetricId, MetricKind, Reply};
 
 const OK: u32 = 0;
@@ -43,6 +43,7 @@ unsafe extern "C" {
         data: *mut *mut u8,
         len: *mut usize,
     ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, len: *mut usize) -> u32;
     fn proxy_add_header_map_value(
         map: u32,
         name: *const u8,
@@ -188,6 +189,13 @@ impl Host for EnvoyHost {
         .ok()
     }
 
+    fn request_headers(&self) -> Option<HeaderLines> {
+        // SAFETY: the pointers are those of live locals of `bytes`.
+        bytes(|data, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, len) })
+            .ok()
+            .map(HeaderLines::new)
+    }
+
     fn property(&self, path: &str) -> Option<Vec<u8>> {
         // SAFETY: as above.
         bytes(|data, len| unsafe { proxy_get_property(path.as_ptr(), path.len(), data, len) }).ok()
@@ -226,7 +234,9 @@ impl Host for EnvoyHost {
     }
 
     fn reply(&self, reply: &Reply) {
-        let headers = serialize_pairs(&reply.headers);
+        let headers = reply.headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let headers = header_lines::serialized(headers);
         // SAFETY: pointers and lengths are those of live buffers; -1 is "no gRPC status".
         let status = unsafe {
             proxy_send_local_response(
@@ -350,21 +360,4 @@ fn set_header(map: u32, name: &str, value: &str) {
     let _status = unsafe {
         proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     };
-}
-
-/// Header pairs in the form of the ABI: the count, all lengths, then all texts with a NUL each.
-fn serialize_pairs(pairs: &[(Cow<'static, str>, String)]) -> Vec<u8> {
-    let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
-    let mut out = number(pairs.len()).to_vec();
-    for (name, value) in pairs {
-        out.extend(number(name.len()));
-        out.extend(number(value.len()));
-    }
-    for (name, value) in pairs {
-        for text in [name.as_ref(), value.as_str()] {
-            out.extend(text.as_bytes());
-            out.push(0);
-        }
-    }
-    out
 }

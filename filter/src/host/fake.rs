@@ -11,6 +11,7 @@ use loudou_store::memory::MemoryStore;
 use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
 use super::{Host, LogLevel, MetricId, MetricKind, Reply};
+use crate::header_lines::{self, HeaderLines};
 
 /// The fake host: a test sets its inputs and reads its outputs.
 #[derive(Default)]
@@ -18,6 +19,10 @@ pub(crate) struct FakeHost {
     /// The seed of its random bytes, to make them differ from those of another host.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
+    /// The number of reads of single headers.
+    pub(crate) header_reads: Cell<u32>,
+    /// The number of reads of all headers at once.
+    pub(crate) headers_read: Cell<u32>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
     /// The number of reads of properties.
@@ -78,6 +83,7 @@ impl Host for FakeHost {
     }
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.header_reads.set(self.header_reads.get() + 1);
         let headers = self.headers.borrow();
         headers
             .iter()
@@ -85,8 +91,22 @@ impl Host for FakeHost {
             .map(|(_, value)| value.clone())
     }
 
+    fn request_headers(&self) -> Option<HeaderLines> {
+        self.headers_read.set(self.headers_read.get() + 1);
+        let headers = self.headers.borrow();
+        let pairs = headers.iter();
+        let pairs = pairs.map(|(name, value)| (name.as_bytes(), value.as_slice()));
+        Some(HeaderLines::new(header_lines::serialized(pairs)))
+    }
+
     fn property(&self, path: &str) -> Option<Vec<u8>> {
         self.properties_read.set(self.properties_read.get() + 1);
+        if let Some(name) = path.strip_prefix("request\0headers\0") {
+            let headers = self.headers.borrow();
+            let lines = headers.iter().filter(|(other, _)| other == name);
+            let lines: Vec<&[u8]> = lines.map(|(_, line)| line.as_slice()).collect();
+            return (!lines.is_empty()).then(|| lines.join(&b','));
+        }
         self.properties.borrow().get(path).cloned()
     }
 

@@ -90,6 +90,7 @@ fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
         | Answer::Skipped
         | Answer::KeyMissing
         | Answer::ValueTooLong
+        | Answer::KeyAmbiguous
         | Answer::GaveUp(_) => None,
     };
     let wait = wait.map_or_else(|| "-".to_owned(), |wait| wait.millis_ceil().to_string());

@@ -40,6 +40,7 @@ impl<'a> Refusal<'a> {
             Answer::Banned(ban) => Self::banned(rule, *ban, now),
             Answer::KeyMissing | Answer::Skipped | Answer::Unlimited => Self::key_missing(rule),
             Answer::ValueTooLong => Self::value_too_long(rule),
+            Answer::KeyAmbiguous => Self::key_ambiguous(rule),
             Answer::GaveUp(_) => Self::store_gave_up(rule),
         }
     }
@@ -102,6 +103,13 @@ impl<'a> Refusal<'a> {
         let name = &rule.name;
         let detail = format!("the request has a value that is too long for rule {name}");
         Self::without_bucket(rule, "value_too_long", detail, Wait::Never)
+    }
+
+    /// The request has several values of a key part, and the rule refuses such requests.
+    pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
+        let name = &rule.name;
+        let detail = format!("the request has several values of the key of rule {name}");
+        Self::without_bucket(rule, "key_ambiguous", detail, Wait::Never)
     }
 
     /// The store gave up, and the rule's `on_error` refuses.

@@ -20,16 +20,20 @@ const WORDS: &[&str] = &words(&KeyPart::WORDS);
 /// The parts of a key that are objects.
 const PARTS: Object = object!(
     [
-        part_of("header", HEADER_NAME, "The first value of this header."),
+        part_of(
+            "header",
+            HEADER_NAME,
+            "The first line of this header that is not empty.",
+        ),
         part_of(
             "query",
             QUERY_NAME,
-            "The first value of this query parameter, decoded.",
+            "The first value of this query parameter that is not empty, decoded.",
         ),
         part_of(
             "cookie",
             COOKIE_NAME,
-            "The value of this cookie, without quotes around it.",
+            "The first value of this cookie that is not empty, without quotes around it.",
         ),
         part_of(
             "literal",
@@ -45,7 +49,7 @@ const PARTS: Object = object!(
         part_of(
             "path",
             Form::Defined("key_path"),
-            "The path without its query, or its first segments.",
+            "The path without its query, in its normal form or as it is, or its first segments.",
         ),
         part_of(
             "source",
@@ -71,7 +75,7 @@ pub(super) const KEY: List = List {
             Field::value(
                 Form::Word(WORDS),
                 "source: the trusted client address; for IPv6, its first 64 bits. path: the path without its \
-                 query. route: the name of Envoy's route. host: without its port. client_cert: the first URI or DNS name of the client's certificate.",
+                 query, in its normal form. route: the name of Envoy's route. host: without its port. client_cert: the first URI or DNS name of the client's certificate.",
             ),
             Field::value(Form::Object(&PARTS), ""),
         ]),
@@ -85,8 +89,15 @@ const SEGMENTS: Field = Field::optional(
     "all",
     "The number of segments, from the first.",
 );
+const NORMALIZE: Field = Field::optional(
+    "normalize",
+    Form::Boolean,
+    "true",
+    "Whether spellings of one path share a bucket: escaped letters and digits, repeated slashes, dot \
+     segments, a slash at the end, parameters after a semicolon.",
+);
 /// A path in a key.
-pub(super) const PATH: Object = object!([SEGMENTS]);
+pub(super) const PATH: Object = object!([SEGMENTS, NORMALIZE]);
 
 const V4_PREFIX: Field = Field::optional(
     "v4_prefix",
@@ -147,7 +158,14 @@ fn path(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {
         Some(segments) => Some(byte(&segments, SEGMENTS, report)?),
         None => None,
     };
-    Some(KeyPart::Path { segments })
+    let normalize = match fields.get(NORMALIZE.name) {
+        Some(normalize) => normalize.boolean(report)?,
+        None => true,
+    };
+    Some(KeyPart::Path {
+        segments,
+        normalize,
+    })
 }
 
 fn source(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<KeyPart> {

@@ -10,6 +10,7 @@ use super::named::{
     QUERY_NAME, metadata_path, method, name,
 };
 use super::reader::{Cursor, Fields, Report, several};
+use crate::request::without_root;
 use crate::rule::cidr::{CIDR_FORM, Cidr, CidrError};
 use crate::rule::pattern::MAX_PATTERN;
 use crate::rule::{Match, MetadataTest, NamedTest, PathMatch, Pattern, Test};
@@ -58,7 +59,7 @@ pub(super) const MATCH: Object = object!([
     tests(
         "headers",
         &parts(Form::Defined("header")),
-        "Tests of headers; all must pass.",
+        "Tests of headers; all must pass. A test of a repeated header passes if one of its lines does.",
     ),
     tests(
         "query",
@@ -321,10 +322,15 @@ fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Test> {
         report.add(problem.suggest(bare.filter(|bare| *bare != text)));
         return None;
     }
+    // As the host of a request is read.
+    let whole = |host: &str| {
+        let bare = host.get(..without_root(host.as_bytes()).len());
+        bare.unwrap_or(host).to_ascii_lowercase()
+    };
     Some(match test(&fields, HOST.choice, report)? {
-        Test::Exact(host) => Test::Exact(host.to_ascii_lowercase()),
+        Test::Exact(host) => Test::Exact(whole(&host)),
         Test::Prefix(host) => Test::Prefix(host.to_ascii_lowercase()),
-        Test::Suffix(host) => Test::Suffix(host.to_ascii_lowercase()),
+        Test::Suffix(host) => Test::Suffix(whole(&host)),
         other @ (Test::Present(_) | Test::Regex(_)) => other,
     })
 }

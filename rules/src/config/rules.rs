@@ -13,8 +13,8 @@ use super::{
     NameKind, answers, cost, keys, limits, matches, mode, name, overrides, warnings, when,
 };
 use crate::rule::{
-    Cost, KeyPart, Match, Mode, OnError, OnLongValue, OnMissingKey, Overrides, Refuse, Respond,
-    Rule,
+    Cost, KeyPart, Match, Mode, OnAmbiguousKey, OnError, OnLongValue, OnMissingKey, Overrides,
+    Refuse, Respond, Rule,
 };
 
 const MISSING: [(&str, OnMissingKey); 3] = [
@@ -26,6 +26,10 @@ const LONG: [(&str, OnLongValue); 3] = [
     ("apply", OnLongValue::Apply),
     ("skip", OnLongValue::Skip),
     ("refuse", OnLongValue::Refuse),
+];
+const AMBIGUOUS: [(&str, OnAmbiguousKey); 2] = [
+    ("first", OnAmbiguousKey::First),
+    ("refuse", OnAmbiguousKey::Refuse),
 ];
 const ERRORS: [(&str, OnError); 2] = [("admit", OnError::Admit), ("refuse", OnError::Refuse)];
 
@@ -68,6 +72,13 @@ pub(super) const RULE: Object = object!([
         "skip",
         "The decision for requests without a part of the key: skip this rule, refuse, or share one bucket \
          with all such requests.",
+    ),
+    part(
+        "on_ambiguous_key",
+        Form::Word(&words(&AMBIGUOUS)),
+        "first",
+        "The decision for requests that repeat a header of the key, or a cookie or query parameter with \
+         different values: the first value that is not empty is the key, or the request is refused.",
     ),
     part(
         "limits",
@@ -170,6 +181,7 @@ struct Parts {
     when: Option<When>,
     key: Option<Vec<KeyPart>>,
     on_missing_key: OnMissingKey,
+    on_ambiguous_key: OnAmbiguousKey,
     limits: Option<Limits>,
     cost: Option<Cost>,
     mode: Mode,
@@ -199,6 +211,7 @@ impl Parts {
             None => Some(Cost::Fixed(1)),
         };
         let on_missing_key = fields.word("on_missing_key", &MISSING, report);
+        let on_ambiguous_key = fields.word("on_ambiguous_key", &AMBIGUOUS, report);
         let mode = fields.word(mode::MODE.name, &mode::MODES, report);
         let stop = match fields.get("stop") {
             Some(cursor) => cursor.boolean(report),
@@ -222,6 +235,7 @@ impl Parts {
             when,
             key,
             on_missing_key,
+            on_ambiguous_key,
             limits,
             cost,
             mode,
@@ -261,6 +275,7 @@ pub(super) fn rule(
         when: parts.when,
         key: parts.key?,
         on_missing_key: parts.on_missing_key,
+        on_ambiguous_key: parts.on_ambiguous_key,
         limits: parts.limits?,
         cost: parts.cost?,
         mode: parts.mode,

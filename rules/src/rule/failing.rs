@@ -1,12 +1,14 @@
-//! Descriptions, for people, of the parts of a match or a key that a request does not have: the place of
-//! the part, the requirement, and the value found.
+//! Descriptions, for people, of the parts of a match or a key that a request does not have, or has several
+//! times: the place of the part, the requirement, and the value found.
 //!
-//! The part comes from [`Match::first_failing`] and [`Rule::key_or_missing`], which also decide requests.
+//! The part comes from [`Match::first_failing`], [`Rule::find_key`] and [`Rule::first_ambiguous`],
+//! which also decide requests.
 //! This module only describes it.
 
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde_json::Value;
 
@@ -53,6 +55,17 @@ pub struct Missing {
     pub asked: Value,
 }
 
+/// The first part of a key that a request has several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    /// The place in the rule: `key[0]`.
+    pub place: String,
+    /// The requirement, as in a rule file.
+    pub asked: Value,
+    /// The values that are not empty, in order.
+    pub values: Found,
+}
+
 impl Match {
     /// The part because of which the match fails or stays open, described in full.
     pub fn explain(&self, request: &mut dyn Request) -> Option<Failing> {
@@ -96,7 +109,8 @@ impl Match {
             Part::Host => parts::host(request).map(Cow::Owned),
             Part::Header(at) => {
                 let header = self.headers.get(at);
-                header.and_then(|header| request.header(&header.name))
+                let lines = header.and_then(|header| parts::header_lines(request, &header.name));
+                lines.map(Cow::Owned)
             }
             Part::Query(at) => {
                 let test = self.query.get(at);
@@ -148,6 +162,24 @@ impl Rule {
             place: format!("key[{index}]"),
             asked: asked.unwrap_or_default(),
         }
+    }
+
+    /// The first part of the key that a request has several times, described in full.
+    pub fn repeated(&self, request: &mut dyn Request) -> Option<Repeated> {
+        let index = self.first_ambiguous(request)?;
+        let mut values = Vec::new();
+        self.key.get(index)?.each_value(request, &mut |value| {
+            if !values.is_empty() {
+                values.extend_from_slice(b", ");
+            }
+            values.extend_from_slice(value);
+        });
+        let Missing { place, asked } = self.missing(index);
+        Some(Repeated {
+            place,
+            asked,
+            values: Found::of(&values),
+        })
     }
 }
 

@@ -40,9 +40,17 @@ impl KeyPart {
                 let v4 = ("v4_prefix", prefix.v4.into());
                 ("source", object(Some(v4), ("v6_prefix", prefix.v6.into())))
             }
-            Self::Path { segments } => {
-                let segments = segments.unwrap_or_default().into();
-                ("path", object(None, ("segments", segments)))
+            Self::Path {
+                segments,
+                normalize,
+            } => {
+                let segments = segments.map(|count| ("segments", count.into()));
+                // As before there were two forms of paths, unless the path is the raw one.
+                let path = match (normalize, segments) {
+                    (true, Some(segments)) => object(None, segments),
+                    (_, segments) => object(segments, ("normalize", (*normalize).into())),
+                };
+                ("path", path)
             }
             _ => return Value::Null,
         };

@@ -15,7 +15,7 @@ use alloc::string::String;
 use loudou_limiter::hash::StableHasher;
 use loudou_store::names::MAX_KEY;
 
-use super::{KeyPart, OnMissingKey, Rule, parts};
+use super::{KeyPart, OnAmbiguousKey, OnMissingKey, Rule, parts, paths};
 use crate::request::{Request, without_query};
 
 /// The initial capacity, in bytes; most keys fit without growing.
@@ -36,30 +36,48 @@ pub enum Key {
     Skip,
     /// A part is missing and the request is refused.
     Refuse,
+    /// A part has several values and the request is refused.
+    Ambiguous,
+}
+
+/// The reason why a request has no key, with the index of the first such part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// The part is absent or empty.
+    Missing(usize),
+    /// The part has several values, and the rule refuses such requests.
+    Ambiguous(usize),
 }
 
 impl Rule {
-    /// The key of `request`, by the rule's `on_missing_key`.
+    /// The key of `request`, by the rule's `on_missing_key` and `on_ambiguous_key`.
     pub fn key_of(&self, request: &mut dyn Request) -> Key {
-        self.key_or_missing(request).map_or_else(
-            |_missing| match self.on_missing_key {
-                OnMissingKey::Skip => Key::Skip,
-                OnMissingKey::Refuse => Key::Refuse,
-                OnMissingKey::Share => Key::Bucket(String::from(KEY_OF_MISSING)),
-            },
-            Key::Bucket,
-        )
+        match (self.find_key(request), self.on_missing_key) {
+            (Ok(key), _) => Key::Bucket(key),
+            (Err(NoKey::Ambiguous(_)), _) => Key::Ambiguous,
+            (Err(NoKey::Missing(_)), OnMissingKey::Skip) => Key::Skip,
+            (Err(NoKey::Missing(_)), OnMissingKey::Refuse) => Key::Refuse,
+            (Err(NoKey::Missing(_)), OnMissingKey::Share) => {
+                Key::Bucket(String::from(KEY_OF_MISSING))
+            }
+        }
     }
 
-    /// The key of `request`, or the index of its first missing part: absent or empty.
-    pub fn key_or_missing(&self, request: &mut dyn Request) -> Result<String, usize> {
+    /// The key of `request`, or the reason why it has none.
+    pub fn find_key(&self, request: &mut dyn Request) -> Result<String, NoKey> {
         if self.key.is_empty() {
             return Ok(String::from(KEY_OF_ALL));
+        }
+        // First, because it reads all headers at once: the parts then need no further calls of the host.
+        if self.on_ambiguous_key == OnAmbiguousKey::Refuse
+            && let Some(ambiguous) = self.first_ambiguous(request)
+        {
+            return Err(NoKey::Ambiguous(ambiguous));
         }
         let mut key = KeyText::new();
         let mut parts = self.key.iter();
         match parts.position(|part| !add(&mut key, part, request)) {
-            Some(missing) => Err(missing),
+            Some(missing) => Err(NoKey::Missing(missing)),
             None => Ok(key.finish()),
         }
     }
@@ -81,11 +99,20 @@ fn add(key: &mut KeyText, part: &KeyPart, request: &mut dyn Request) -> bool {
             let network = prefix.apply(&source);
             network.map_or(source, |network| Cow::Owned(network.into_bytes()))
         }),
-        KeyPart::Path { segments } => {
+        KeyPart::Path {
+            segments,
+            normalize,
+        } => {
             let Some(path) = request.path() else {
                 return false;
             };
-            let path = first_segments(without_query(&path), *segments);
+            let path = without_query(&path);
+            let path = if *normalize {
+                paths::normal(path)
+            } else {
+                Cow::Borrowed(path)
+            };
+            let path = first_segments(&path, *segments);
             key.push(path);
             return !path.is_empty();
         }
@@ -153,6 +180,15 @@ impl KeyText {
         self.text.truncate(MAX_KEY.saturating_sub(HASH_LEN));
         alloc::format!("{}~{hash:032x}", self.text)
     }
+}
+
+/// Bytes as in a key.
+pub(super) fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        push_escaped(&mut text, *byte);
+    }
+    text
 }
 
 fn push_escaped(text: &mut String, byte: u8) {

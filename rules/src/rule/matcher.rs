@@ -233,10 +233,8 @@ impl Match {
 
     fn failing_header(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {
         let mut headers = self.headers.iter().enumerate();
-        headers.find_map(|(at, header)| {
-            let holds = header.test.holds(request.header(&header.name).as_deref());
-            unless(holds, Part::Header(at))
-        })
+        headers
+            .find_map(|(at, header)| unless(parts::header_holds(request, header), Part::Header(at)))
     }
 
     fn failing_query(&self, request: &mut dyn Request, unless: Unless<'_>) -> Option<Part> {

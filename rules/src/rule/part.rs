@@ -11,11 +11,11 @@ use super::cidr::SourcePrefix;
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPart {
-    /// The first value of this header, whose name is in lower case.
+    /// The first non-empty line of this header, whose name is in lower case.
     Header(String),
-    /// The first value of this query parameter, decoded.
+    /// The first non-empty value of this query parameter, decoded.
     Query(String),
-    /// The first value of this cookie, without quotes around it.
+    /// The first non-empty value of this cookie, without quotes around it.
     Cookie(String),
     /// A fixed text.
     Literal(String),
@@ -27,6 +27,8 @@ pub enum KeyPart {
     Path {
         /// The number of segments, from the first; `None` for all.
         segments: Option<u8>,
+        /// Whether spellings of one path give one key.
+        normalize: bool,
     },
     /// The name of Envoy's route.
     Route,
@@ -42,7 +44,13 @@ impl KeyPart {
     /// The parts that are one word in rule files.
     pub const WORDS: [(&str, Self); 6] = [
         ("source", Self::Source(SourcePrefix::DEFAULT)),
-        ("path", Self::Path { segments: None }),
+        (
+            "path",
+            Self::Path {
+                segments: None,
+                normalize: true,
+            },
+        ),
         ("route", Self::Route),
         ("method", Self::Method),
         ("host", Self::Host),
@@ -69,9 +77,15 @@ impl Serialize for KeyPart {
         }
         let (name, text) = match self {
             Self::Source(prefix) => return one(serializer, "source", prefix),
-            Self::Path { segments } => {
-                let segments = segments.unwrap_or_default();
-                return one(serializer, "path", &Segments { segments });
+            Self::Path {
+                segments,
+                normalize,
+            } => {
+                let path = PathFields {
+                    segments: *segments,
+                    normalize: (!normalize).then_some(false),
+                };
+                return one(serializer, "path", &path);
             }
             Self::Metadata(path) => return one(serializer, "metadata", path),
             Self::Header(name) => ("header", name),
@@ -88,8 +102,11 @@ impl Serialize for KeyPart {
 }
 
 #[derive(Serialize)]
-struct Segments {
-    segments: u8,
+struct PathFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segments: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalize: Option<bool>,
 }
 
 /// An object of one field.

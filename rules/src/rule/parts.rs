@@ -3,45 +3,105 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use super::pattern::Pattern;
+use super::text::{NamedTest, Test};
+use super::truth::Truth;
 use crate::hex;
-use crate::request::{Request, without_port};
+use crate::request::{Request, first_filled, without_port, without_root};
 
-/// The first value of a query parameter, decoded. A letter that is escaped without need gives the same
-/// value, and so the same bucket.
+/// Whether a header passes its test: one of its lines has to, so that no line hides another one. All lines
+/// together take a regular expression no more time than the longest value that it tests.
+pub(super) fn header_holds(request: &mut dyn Request, header: &NamedTest) -> Truth {
+    if let Test::Present(_) = header.test {
+        return header.test.holds(request.header(&header.name).as_deref());
+    }
+    let most = header.test.pattern().map_or(usize::MAX, Pattern::longest);
+    let mut left = most;
+    let mut holds = Truth::No;
+    request.each_line(&header.name, &mut |line| {
+        if holds == Truth::Yes {
+            return;
+        }
+        // The first line is tested at any length: its beginning may decide.
+        let fits = left == most || line.len() < left;
+        left = left.saturating_sub(line.len().saturating_add(1));
+        let truth = if fits {
+            header.test.holds(Some(line))
+        } else {
+            Truth::TooLong
+        };
+        if truth != Truth::No {
+            holds = truth;
+        }
+    });
+    holds
+}
+
+/// All lines of a header, for people.
+pub(super) fn header_lines(request: &mut dyn Request, name: &str) -> Option<Vec<u8>> {
+    let mut all: Option<Vec<u8>> = None;
+    request.each_line(name, &mut |line| match &mut all {
+        None => all = Some(line.to_vec()),
+        Some(all) => {
+            all.extend_from_slice(b", ");
+            all.extend_from_slice(line);
+        }
+    });
+    all
+}
+
+/// The value of a query parameter that counts, decoded. A letter that is escaped without need gives the
+/// same value, and so the same bucket.
 pub(super) fn query<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
-    map(request.path()?, |path| query_of(path, name))
+    map(request.path()?, |path| {
+        first_filled(query_values(path, name))
+    })
 }
 
-fn query_of<'a>(path: &'a [u8], name: &str) -> Option<Cow<'a, [u8]>> {
-    let whole = path.split(|b| *b == b'#').next()?;
-    let (_, query) = cut(whole, b'?')?;
-    let mut pairs = query
-        .split(|b| *b == b'&')
-        .map(|pair| cut(pair, b'=').unwrap_or((pair, b"")));
-    let found = pairs.find(|(own, _)| *decoded(own) == *name.as_bytes());
-    found.map(|(_, value)| decoded(value))
+/// All values of a query parameter, in order and decoded.
+pub(super) fn query_values<'a>(path: &'a [u8], name: &str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    let whole = path.split(|b| *b == b'#').next().unwrap_or(path);
+    let query = cut(whole, b'?').map(|(_, query)| query);
+    let pairs = query.into_iter().flat_map(|query| {
+        let pairs = query.split(|b| *b == b'&');
+        pairs.map(|pair| cut(pair, b'=').unwrap_or((pair, b"")))
+    });
+    let named = pairs.filter(|(own, _)| *decoded(own) == *name.as_bytes());
+    named.map(|(_, value)| decoded(value))
 }
 
-/// The first value of a cookie, without the quotes around it.
+/// The value of a cookie that counts, without the quotes around it.
 pub(super) fn cookie<'a>(request: &'a mut dyn Request, name: &str) -> Option<Cow<'a, [u8]>> {
-    map(request.header("cookie")?, |header| {
-        let mut pairs = header
-            .split(|b| *b == b';')
-            .filter_map(|pair| cut(pair, b'='));
-        let (_, value) = pairs.find(|(own, _)| own.trim_ascii() == name.as_bytes())?;
+    let own = |line: &[u8]| first_filled(cookie_values(line, name)).map(<[u8]>::to_vec);
+    // Later lines are only read when needed: they cost a call of the host.
+    let mut found = own(&request.header("cookie")?);
+    if found.as_ref().is_none_or(Vec::is_empty) {
+        request.each_line("cookie", &mut |line| {
+            if found.as_ref().is_none_or(Vec::is_empty) {
+                found = own(line).or_else(|| found.take());
+            }
+        });
+    }
+    found.map(Cow::Owned)
+}
+
+/// All values of a cookie in a line of the header, in order and without the quotes around them.
+pub(super) fn cookie_values<'a>(line: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let pairs = line.split(|b| *b == b';');
+    let pairs = pairs.filter_map(|pair| cut(pair, b'='));
+    let named = pairs.filter(|(own, _)| own.trim_ascii() == name.as_bytes());
+    named.map(|(_, value)| {
         let value = value.trim_ascii();
-        let quoted = value
-            .strip_prefix(b"\"")
-            .and_then(|v| v.strip_suffix(b"\""));
-        Some(Cow::Borrowed(quoted.unwrap_or(value)))
+        let quoted = value.strip_prefix(b"\"");
+        let quoted = quoted.and_then(|value| value.strip_suffix(b"\""));
+        quoted.unwrap_or(value)
     })
 }
 
 /// The requested host: without the port, in lower case, without the trailing dot of the root.
 pub(crate) fn host(request: &mut dyn Request) -> Option<Vec<u8>> {
     let authority = request.header(":authority")?;
-    let host = without_port(&authority);
-    let host = host.strip_suffix(b".").unwrap_or(host);
+    let host = without_root(without_port(&authority));
     Some(host.to_ascii_lowercase())
 }
 
@@ -74,11 +134,15 @@ mod tests {
 
     #[test]
     fn query_parameters() {
-        let of = |path: &str| query_of(path.as_bytes(), "user id").map(Cow::into_owned);
+        let of = |path: &str| {
+            let found = first_filled(query_values(path.as_bytes(), "user id"));
+            found.map(Cow::into_owned)
+        };
         for (path, value) in [
             ("/?user+id=alice", Some(&b"alice"[..])),
             ("/?user%20id=%61lice", Some(b"alice")),
             ("/?a&b=&user+id=a%3Db=c&user+id=second", Some(b"a=b=c")),
+            ("/?user+id=&user+id&user+id=second", Some(b"second")),
             ("/?user+id", Some(b"")),
             ("/?user+id=", Some(b"")),
             ("/?user+id=%ff%00", Some(b"\xff\0")),

@@ -5,8 +5,9 @@ use alloc::string::{String, ToString};
 
 use loudou_store::names::MAX_KEY;
 
-use super::key::{KEY_OF_ALL, KEY_OF_MISSING};
-use super::{OnMissingKey, Rule};
+use super::key::{KEY_OF_ALL, KEY_OF_MISSING, escaped};
+use super::{KeyPart, OnMissingKey, Rule, paths};
+use crate::hex;
 
 /// The reason why no request can have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl Rule {
             let why = "a % stands before two digits of what cannot be written: %25 for itself";
             return no(why.to_string(), None);
         }
+        self.paths_are_normal(key, is_beginning)?;
         let colons = key.matches(':').count();
         let has = colons.saturating_add(1);
         if has == parts || (is_beginning && has < parts) {
@@ -55,6 +57,36 @@ impl Rule {
             if parts == 1 { "" } else { "s" }
         );
         no(why, (parts == 1).then(|| key.replace(':', "%3A")))
+    }
+}
+
+impl Rule {
+    /// Whether each path in the key is in its normal form. The end of a prefix may lack some of its path.
+    fn paths_are_normal(&self, key: &str, is_beginning: bool) -> Result<(), Impossible> {
+        let written = key.split(':').count();
+        let whole = written.saturating_sub(usize::from(is_beginning));
+        let texts = key.split(':').take(whole);
+        for (part, text) in self.key.iter().zip(texts) {
+            if !matches!(
+                part,
+                KeyPart::Path {
+                    normalize: true,
+                    ..
+                }
+            ) {
+                continue;
+            }
+            let path = hex::unescaped(text.as_bytes(), b"%", |byte| byte);
+            let normal = paths::normal(&path);
+            if *normal != *path {
+                let why = "the path is not in its normal form, see `normalize`";
+                return Err(Impossible {
+                    why: why.to_string(),
+                    meant: (written == 1).then(|| escaped(&normal)),
+                });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn object(first: Option<(&str, Value)>, last: (&str, Value)) -> Value
     Value::Object(fields)
 }
 
-/// A test of the first value of a header, a query parameter or a cookie.
+/// A test of each line of a header, or of the value of a query parameter or a cookie that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTest {
     /// The name; for a header, in lower case.

@@ -4,9 +4,9 @@ use loudou_limiter::algorithm::{Algorithm, Funnel, Refill, TokenBucket};
 use loudou_limiter::{Decimal, Limit, Limits, Nanos, Penalty, Rate};
 use loudou_rules::config::{parse_limits, parse_rule, parse_store};
 use loudou_rules::rule::{
-    Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnError, OnLongValue, OnMissingKey,
-    Override, Overrides, PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond, Rule, RuleFile,
-    SourcePrefix, StoreSettings, Test,
+    Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnAmbiguousKey, OnError, OnLongValue,
+    OnMissingKey, Override, Overrides, PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond,
+    Rule, RuleFile, SourcePrefix, StoreSettings, Test,
 };
 use serde_json::{Value, json};
 
@@ -137,10 +137,14 @@ fn every_field_is_read() {
             KeyPart::Header("x-user-id".to_string()),
             KeyPart::Literal("v2".to_string()),
             KeyPart::Source(SourcePrefix::default()),
-            KeyPart::Path { segments: None },
+            KeyPart::Path {
+                segments: None,
+                normalize: true,
+            },
             KeyPart::Route,
         ],
         on_missing_key: OnMissingKey::Share,
+        on_ambiguous_key: OnAmbiguousKey::First,
         limits: Limits::new(limits).expect("three"),
         cost: Cost::Fixed(3),
         mode: Mode::Enforce,
@@ -182,6 +186,7 @@ fn what_is_not_said_has_a_default() {
         when: None,
         key: Vec::new(),
         on_missing_key: OnMissingKey::Skip,
+        on_ambiguous_key: OnAmbiguousKey::First,
         limits: limits.expect("one"),
         cost: Cost::Fixed(1),
         mode: Mode::Enforce,

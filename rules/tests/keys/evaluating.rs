@@ -63,6 +63,7 @@ pub(super) fn summary(outcome: &Outcome) -> (String, bool) {
             Answer::Banned(_) => 'b',
             Answer::Unlimited => 'u',
             Answer::KeyMissing => 'm',
+            Answer::KeyAmbiguous => 'M',
             Answer::GaveUp(_) => 'e',
             Answer::ValueTooLong => 'v',
         };

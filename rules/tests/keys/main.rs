@@ -17,7 +17,9 @@ mod long_values;
 mod matching;
 mod overriding;
 mod parts;
+mod paths;
 mod patterns;
+mod repeated;
 mod tags;
 
 /// A request of arbitrary bytes.

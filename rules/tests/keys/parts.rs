@@ -17,7 +17,7 @@ fn key(part: &Value, request: &Fake) -> Option<String> {
     match rule.key_of(&mut request.clone()) {
         Key::Bucket(key) => Some(key),
         Key::Skip => None,
-        Key::Refuse => panic!("{part}"),
+        Key::Refuse | Key::Ambiguous => panic!("{part}"),
     }
 }
 
@@ -61,7 +61,9 @@ fn hosts_are_compared_without_case_port_and_root() {
         "api.example.com.:80",
     ] {
         assert!(of("exact", "Api.example.com", host), "{host}");
+        assert!(of("exact", "api.Example.com.", host), "{host}");
         assert!(of("suffix", ".example.com", host), "{host}");
+        assert!(of("suffix", ".example.com.", host), "{host}");
         assert!(of("prefix", "api.", host), "{host}");
     }
     for host in [

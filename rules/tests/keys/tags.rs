@@ -40,9 +40,24 @@ fn tags_are_the_same_in_every_build() {
     }
 }
 
+/// Paths became normal without new buckets; a path as it is never had buckets before.
+#[test]
+fn normal_paths_keep_their_buckets() {
+    let tag = |part: Value| rule(&json!({ "name": "per-user", "key": [part] })).tag();
+    let normal = |more: Value| tag(json!({ "path": more }));
+    assert_eq!(normal(json!({ "normalize": true })), 1_386_692_021);
+    assert_eq!(normal(json!({})), 1_386_692_021);
+    let two = json!({ "segments": 2, "normalize": true });
+    assert_eq!(normal(two), 1_059_954_436);
+}
+
 #[test]
 fn tags_of_other_keys_differ() {
     let keys = [
+        json!(["path"]),
+        json!([{ "path": { "normalize": false } }]),
+        json!([{ "path": { "segments": 2 } }]),
+        json!([{ "path": { "segments": 2, "normalize": false } }]),
         json!([{ "query": "a\"" }]),
         json!([{ "query": "a\\\"" }]),
         json!([{ "query": "a" }, { "query": "b" }]),

@@ -11,17 +11,31 @@ use crate::rule::{Match, NamedTest, PathMatch, Test, Truth};
 
 /// Parts of a match that contradict each other.
 pub(super) fn never_matches(matches: &Match, at: &Path) -> Option<Problem> {
-    let (at, why) = of_tests(&matches.headers, at, "headers")
-        .or_else(|| of_tests(&matches.query, at, "query"))
-        .or_else(|| of_tests(&matches.cookies, at, "cookies"))
+    if let Some((at, why)) = of_tests(&matches.headers, at, "headers", contradict_on_one_line) {
+        return Some(warning(at, HARDLY, &why));
+    }
+    let (at, why) = of_tests(&matches.headers, at, "headers", contradict)
+        .or_else(|| of_tests(&matches.query, at, "query", contradict))
+        .or_else(|| of_tests(&matches.cookies, at, "cookies", contradict))
         .or_else(|| of_pseudo_headers(matches, at))
         .or_else(|| of_not(matches, at))?;
-    let message = format!("no request ever matches: {why}");
-    Some(Problem::error(at, &Value::Null, message).warning())
+    Some(warning(at, "no request ever matches", &why))
+}
+
+/// One line of a header may pass one test, and another line the other.
+const HARDLY: &str = "only requests that repeat the header may match";
+
+fn warning(at: Path, what: &str, why: &str) -> Problem {
+    Problem::error(at, &Value::Null, format!("{what}: {why}")).warning()
 }
 
 /// Two tests of one value.
-fn of_tests(tests: &[NamedTest], at: &Path, list: &str) -> Option<(Path, String)> {
+fn of_tests(
+    tests: &[NamedTest],
+    at: &Path,
+    list: &str,
+    contradict: fn(&Test, &Test) -> bool,
+) -> Option<(Path, String)> {
     tests.iter().enumerate().find_map(|(index, part)| {
         let earlier = tests.iter().take(index);
         let mut same_name = earlier.filter(|other| other.name == part.name);
@@ -84,6 +98,12 @@ fn follows(other: &Match, matches: &Match) -> bool {
         && other.cookies.iter().all(|t| matches.cookies.contains(t))
         && other.metadata.iter().all(|t| matches.metadata.contains(t))
         && other.not.is_none()
+}
+
+/// Whether two tests of a header contradict each other, unless different lines pass them.
+fn contradict_on_one_line(one: &Test, two: &Test) -> bool {
+    let is_of_presence = |test: &Test| matches!(test, Test::Present(_));
+    !is_of_presence(one) && !is_of_presence(two) && contradict(one, two)
 }
 
 fn contradict(one: &Test, two: &Test) -> bool {

@@ -81,6 +81,13 @@ fn block(rule: &ExplainedRule) -> TextTable {
             );
         }
     }
+    if let Some(part) = &rule.repeated {
+        row(
+            &part.place,
+            format!("several: {}", words::requirement(part)),
+        );
+        row("found", words::found(part));
+    }
     if let Some(key) = &rule.key {
         row("key", key.clone());
     }
@@ -151,6 +158,7 @@ fn of_rule(rule: &ExplainedRule) -> Vec<String> {
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let part = rule.failing.as_ref().or(rule.too_long.as_ref());
     let part = part.or(rule.missing.as_ref());
+    let part = part.or(rule.repeated.as_ref());
     let of = |read: fn(&UnmetPart) -> String| part.map(read).unwrap_or_default();
     vec![
         rule.rule.clone(),

@@ -1,0 +1,377 @@
+//! Requests that repeat what a rule reads: lines of a header, cookies, query parameters. The upstream sees
+//! all of them, so none may hide another.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::crowd::Crowd;
+use loudou_tests::{Config, Envoy, Http, Operator, Request, eventually, expect};
+use serde_json::{Map, Value, json};
+
+type Line = (&'static str, &'static [u8]);
+
+fn rule(name: &str, more: &Value) -> Value {
+    let limit = json!({ "name": "l", "algorithm": "funnel", "capacity": 2, "rate": "1/d" });
+    let mut rule = json!({ "name": name, "limits": [limit] });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        if let Some(fields) = rule.as_object_mut() {
+            fields.insert(field.clone(), value.clone());
+        }
+    }
+    rule
+}
+
+fn start(more: &Value) -> Result<Envoy> {
+    Envoy::start(&Config::new(json!([rule("r", more)])))
+}
+
+fn request(path: &str, lines: &[Line]) -> Request {
+    let lines = lines.iter();
+    lines.fold(Request::get(path), |request, (name, line)| {
+        request.header(name, line)
+    })
+}
+
+/// The status of the answer to a request, and its bucket, which is then deleted.
+fn answer_and_key(
+    http: &mut Http,
+    ops: &mut Operator,
+    request: &Request,
+) -> Result<(u16, Option<String>)> {
+    let answer = http.send(request)?;
+    let mut keys = buckets(ops)?;
+    for (rule, key) in &keys {
+        ops.reset(rule, key)?;
+    }
+    ensure!(keys.len() <= 1, "{request:?}: {keys:?}");
+    Ok((answer.status, keys.pop().map(|(_, key)| key)))
+}
+
+/// The bucket of an admitted request, which is then deleted.
+fn key_of(http: &mut Http, ops: &mut Operator, request: &Request) -> Result<Option<String>> {
+    let (status, key) = answer_and_key(http, ops, request)?;
+    ensure!(status == 200, "{request:?}: {status}");
+    Ok(key)
+}
+
+/// The rule and the key of each bucket, in order.
+fn buckets(ops: &mut Operator) -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for bucket in ops.buckets("limit=100")? {
+        let text = |field: &str| bucket.get(field).and_then(Value::as_str).map(str::to_owned);
+        found.push((
+            text("rule").context("a rule")?,
+            text("key").context("a key")?,
+        ));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn unharmed(envoy: Envoy) -> Result<()> {
+    let log = envoy.log()?;
+    ensure!(!log.contains("panicked") && !log.contains("[critical]"));
+    envoy.stop()
+}
+
+#[test]
+fn an_empty_first_line_hides_no_key() -> Result<()> {
+    let envoy = start(&json!({ "key": [{ "header": "x-api-key" }] }))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    let cases: [(&[Line], Option<&str>); 8] = [
+        (&[("x-api-key", b""), ("x-api-key", b"K")], Some("K")),
+        (&[("x-api-key", b"  "), ("x-api-key", b"K")], Some("K")),
+        (
+            &[
+                ("X-API-KEY", b""),
+                ("x-other", b"1"),
+                ("x-Api-Key", b""),
+                ("x-api-key", b"K"),
+            ],
+            Some("K"),
+        ),
+        (&[("x-api-key", b"K"), ("x-api-key", b"")], Some("K")),
+        (&[("x-api-key", b"A"), ("x-api-key", b"B")], Some("A")),
+        (&[("x-api-key", b"A, B")], Some("A,%20B")),
+        (&[("x-api-key", b""), ("x-api-key", b"")], None),
+        (&[("x-api-keys", b"K")], None),
+    ];
+    for (lines, key) in cases {
+        let request = request("/", lines);
+        let found = key_of(&mut http, &mut ops, &request)?;
+        ensure!(found.as_deref() == key, "{request:?}: {found:?}");
+    }
+    let attack = request("/", &[("x-api-key", b""), ("x-api-key", b"K")]);
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(http.send(&attack)?.status);
+    }
+    ensure!(statuses == [200, 200, 429], "{statuses:?}");
+    unharmed(envoy)
+}
+
+#[test]
+fn cookies_are_found_on_every_line() -> Result<()> {
+    let envoy = start(&json!({ "key": [{ "cookie": "sid" }] }))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    let cases: [(&[Line], Option<&str>); 7] = [
+        (&[("cookie", b"a=b"), ("cookie", b"sid=s")], Some("s")),
+        (&[("cookie", b""), ("Cookie", b"sid=s")], Some("s")),
+        (
+            &[
+                ("cookie", b"sid="),
+                ("cookie", b"a=b"),
+                ("cookie", b"sid=\"s\""),
+            ],
+            Some("s"),
+        ),
+        (
+            &[("cookie", b"sid=\"\"; sid=s"), ("cookie", b"sid=t")],
+            Some("s"),
+        ),
+        (&[("cookie", b"sid=s; sid=t")], Some("s")),
+        (&[("cookie", b"SID=s"), ("cookie", b"sid")], None),
+        (&[("cookie", b"sid="), ("cookie", b"sid=")], None),
+    ];
+    for (lines, key) in cases {
+        let request = request("/", lines);
+        let found = key_of(&mut http, &mut ops, &request)?;
+        ensure!(found.as_deref() == key, "{request:?}: {found:?}");
+    }
+    unharmed(envoy)
+}
+
+#[test]
+fn the_first_query_parameter_with_a_value_is_the_key() -> Result<()> {
+    let envoy = start(&json!({ "key": [{ "query": "user" }] }))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    for (path, key) in [
+        ("/?user=&user=b", Some("b")),
+        ("/?user&user=b", Some("b")),
+        ("/?user=a&user=b", Some("a")),
+        ("/?user=&user=", None),
+    ] {
+        let found = key_of(&mut http, &mut ops, &Request::get(path))?;
+        ensure!(found.as_deref() == key, "{path}: {found:?}");
+    }
+    unharmed(envoy)
+}
+
+#[test]
+fn ambiguous_keys_can_be_refused() -> Result<()> {
+    let strict = |name: &str, part: Value| {
+        let path = format!("/{name}");
+        let more = json!({
+            "match": { "path": { "exact": path } }, "key": [part], "on_ambiguous_key": "refuse",
+        });
+        rule(name, &more)
+    };
+    let rules = json!([
+        strict("header", json!({ "header": "x-api-key" })),
+        strict("cookie", json!({ "cookie": "sid" })),
+        strict("query", json!({ "query": "user" })),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut http = envoy.data();
+    let refused: [(&str, &[Line]); 5] = [
+        ("/header", &[("x-api-key", b"A"), ("X-Api-Key", b"B")]),
+        ("/header", &[("x-api-key", b"A"), ("x-api-key", b"A")]),
+        ("/cookie", &[("cookie", b"sid=a; sid=b")]),
+        ("/cookie", &[("cookie", b"sid=a"), ("cookie", b"sid=b")]),
+        ("/query?user=a&user=b", &[]),
+    ];
+    for (path, lines) in refused {
+        let answer = http.send(&request(path, lines))?;
+        let is_right = answer.status == 429 && answer.text().contains("several values of the key");
+        ensure!(is_right, "{path} {lines:?}: {answer:?}");
+    }
+    let admitted: [(&str, &[Line]); 6] = [
+        ("/header", &[("x-api-key", b""), ("x-api-key", b"A")]),
+        ("/header", &[]),
+        (
+            "/cookie",
+            &[("cookie", b"sid=a"), ("cookie", b"sid=a; sid=")],
+        ),
+        ("/cookie", &[("cookie", b"a=b")]),
+        ("/query?user=&user=%61&user=a", &[]),
+        ("/query", &[]),
+    ];
+    for (path, lines) in admitted {
+        let answer = http.send(&request(path, lines))?;
+        ensure!(answer.status == 200, "{path}: {answer:?}");
+    }
+    unharmed(envoy)
+}
+
+/// A line of the client's choice before the real one must not keep a rule from matching. The routes show
+/// what Envoy's own matchers see.
+#[test]
+fn matches_see_all_lines_as_envoy_does() -> Result<()> {
+    let tests = [
+        ("exact", "free", json!({ "exact": "free" })),
+        ("prefix", "fre", json!({ "prefix": "fre" })),
+        ("suffix", "ree", json!({ "suffix": "ree" })),
+        (
+            "regex",
+            "f.*e",
+            json!({ "safe_regex": { "regex": "f.*e" } }),
+        ),
+    ];
+    let cases: [&[&[u8]]; 8] = [
+        &[b"free"],
+        &[b"x", b"free"],
+        &[b"", b"free"],
+        &[b"free", b"\xff"],
+        &[b"x,free"],
+        &[b"x,free", b"free"],
+        &[b"f", b"e"],
+        &[],
+    ];
+    for (kind, text, matcher) in tests {
+        let tested = json!({ "headers": [{ "name": "x-plan", kind: text }] });
+        let rules = json!([rule(
+            "r",
+            &json!({ "match": tested, "key": [], "mode": "shadow" })
+        )]);
+        let matched = json!({ "name": "x-plan", "string_match": matcher });
+        let routes = json!([
+            {
+                "match": { "prefix": "/", "headers": [matched] },
+                "direct_response": { "status": 204 },
+            },
+            { "match": { "prefix": "/" }, "direct_response": { "status": 200 } },
+        ]);
+        let envoy = Envoy::start(&Config::new(rules).routes(routes))?;
+        let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+        for lines in cases {
+            let lines: Vec<Line> = lines.iter().map(|line| ("x-plan", *line)).collect();
+            let (status, key) = answer_and_key(&mut http, &mut ops, &request("/", &lines))?;
+            ensure!(
+                (status == 204) == key.is_some(),
+                "{kind} {lines:?}: Envoy answers {status}, the rule's key is {key:?}"
+            );
+        }
+        unharmed(envoy)?;
+    }
+    Ok(())
+}
+
+/// The body of `POST /v1/explain` for a request to the tests' Envoy.
+fn call(path: &str, lines: &[Line]) -> Result<Value> {
+    let mut headers: Map<String, Value> = Map::new();
+    for (name, line) in lines {
+        let line = std::str::from_utf8(line)?;
+        let values = headers.entry(*name).or_insert_with(|| json!([]));
+        values.as_array_mut().context("a list")?.push(json!(line));
+    }
+    Ok(json!({ "path": path, "host": "loudou.test", "headers": headers }))
+}
+
+fn explained_rules() -> Value {
+    let part = |name: &str, part: Value, matches: Value| {
+        rule(name, &json!({ "key": [part], "match": matches }))
+    };
+    let tested = json!({ "headers": [{ "name": "x-a", "suffix": "b" }] });
+    let cookie = json!({ "cookies": [{ "name": "c", "prefix": "b" }] });
+    let strict = json!({
+        "key": [{ "header": "x-a" }], "on_ambiguous_key": "refuse", "on_missing_key": "share",
+        "mode": "shadow",
+    });
+    json!([
+        part("header", json!({ "header": "x-a" }), json!({})),
+        part("cookie", json!({ "cookie": "c" }), json!({})),
+        part("tested", json!({ "header": "x-a" }), tested),
+        part("in-cookie", json!({ "cookie": "c" }), cookie),
+        part("path", json!("path"), json!({ "path": { "prefix": "/p" } })),
+        rule("strict", &strict),
+    ])
+}
+
+/// Headers and cookies on several lines: one shape for each number below 256.
+fn shaped(shape: usize) -> Vec<Line> {
+    const VALUES: [&[u8]; 4] = [b"", b"a", b"b", b"a,b"];
+    const COOKIES: [&[u8]; 4] = [b"", b"x=y; c=", b"c=b; c=a", b"c=\"a\""];
+    let of = |choices: [&'static [u8]; 4], at: u32| choices.get((shape >> (2 * at)) & 3).copied();
+    let lines = [
+        of(VALUES, 0).map(|line| ("x-a", line)),
+        of(COOKIES, 1).map(|line| ("cookie", line)),
+        of(VALUES, 2).map(|line| ("x-a", line)),
+        of(COOKIES, 3).map(|line| ("cookie", line)),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+/// `loudou explain`, which a replay shares its requests with, agrees with the data path.
+#[test]
+fn explanations_read_repeated_lines_as_requests_do() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(explained_rules()))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    let mut checked = 0;
+    for shape in 0..256_usize {
+        let lines = shaped(shape);
+        let path = ["/p", "/p/", "/p;x/%71", "/p/../p"].get(shape % 4).copied();
+        let path = path.context("a path")?;
+        let explained = ops.send(Request::post("/v1/explain").json(&call(path, &lines)?))?;
+        let explained = expect(&explained, 200)?;
+        let answer = http.send(&request(path, &lines))?;
+        ensure!(answer.status == 200, "{lines:?}: {answer:?}");
+        let found = buckets(&mut ops)?;
+        for (rule, key) in &found {
+            ops.reset(rule, key)?;
+        }
+        let rules = explained["rules"].as_array().context("rules")?;
+        let named = |rule: &Value| {
+            let key = rule["key"].as_str()?.to_owned();
+            Some((rule["rule"].as_str()?.to_owned(), key))
+        };
+        let mut expected: Vec<_> = rules.iter().filter_map(named).collect();
+        expected.sort();
+        ensure!(
+            found == expected,
+            "{path} {lines:?}: {found:?}, not {expected:?}"
+        );
+        checked += found.len();
+    }
+    ensure!(checked > 600, "only {checked} buckets");
+    unharmed(envoy)
+}
+
+/// Cookies of HTTP/2 may be on many lines, which Envoy joins; other headers stay apart.
+#[test]
+fn lines_of_http2_count_like_those_of_http1() -> Result<()> {
+    let rules = json!([
+        rule("header", &json!({ "key": [{ "header": "x-api-key" }] })),
+        rule("cookie", &json!({ "key": [{ "cookie": "sid" }] })),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut ops = Operator::editor(&envoy);
+    let headers = [
+        ("x-api-key", ""),
+        ("cookie", "a=b"),
+        ("x-api-key", "K"),
+        ("cookie", "sid=s"),
+    ];
+    let _crowd = Crowd::send_with(envoy.data_address(), &headers, 1)?;
+    let keys = eventually(Duration::from_secs(20), "both buckets", || {
+        let buckets = buckets(&mut ops)?;
+        Ok((buckets.len() == 2).then_some(buckets))
+    })?;
+    let expected = [("cookie", "s"), ("header", "K")];
+    let expected = expected.map(|(rule, key)| (rule.to_owned(), key.to_owned()));
+    ensure!(keys == expected, "{keys:?}");
+    unharmed(envoy)
+}
+
+/// The lines of some headers are joined by Envoy before any filter sees them.
+#[test]
+fn envoy_joins_the_lines_of_headers_that_it_knows() -> Result<()> {
+    let envoy = start(&json!({ "key": [{ "header": "authorization" }] }))?;
+    let (mut http, mut ops) = (envoy.data(), Operator::editor(&envoy));
+    let lines: [Line; 2] = [("authorization", b"A"), ("authorization", b"B")];
+    let key = key_of(&mut http, &mut ops, &request("/", &lines))?;
+    ensure!(key.as_deref() == Some("A,B"), "{key:?}");
+    let lines: [Line; 2] = [("authorization", b""), ("authorization", b"B")];
+    let key = key_of(&mut http, &mut ops, &request("/", &lines))?;
+    ensure!(key.as_deref() == Some("B"), "{key:?}");
+    unharmed(envoy)
+}
