@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::status::RuleTotals;
 
-/// All rules. They are `R`, and edits of them `E`: JSON in clients, and types that serialise to it in the
+/// All rules, or a page of them. They are `R`, and edits of them `E`: JSON in clients, and types that serialise to it in the
 /// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules<R = Value, E = Value> {
@@ -20,6 +20,9 @@ pub struct Rules<R = Value, E = Value> {
     pub generation: u64,
     /// The rules, in order of evaluation.
     pub rules: Vec<RuleView<R, E>>,
+    /// Where the next page begins; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// One rule: as in force, and as in the plugin configuration.

@@ -108,6 +108,15 @@ impl ActiveRule {
         &self.rule
     }
 
+    /// Whether the rule's limits can be scaled by all of its overrides; else the override gives the limits.
+    pub fn scales_fit(&self) -> bool {
+        let mut all = self.rule.overrides.values();
+        all.all(|own| match own {
+            Override::Scale(scale) => self.scales.get(*scale).is_some(),
+            _ => true,
+        })
+    }
+
     /// The grant for a key.
     pub fn grant(&self, key: &str) -> Grant<'_> {
         match self.rule.overrides.get(key) {

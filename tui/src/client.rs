@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, RuleView, Rules,
-    Status, Top,
+    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, RuleView, Status,
+    Top,
 };
 use loudou_limiter::Nanos;
 use serde::de::DeserializeOwned;
@@ -21,6 +21,7 @@ use ureq::{Agent, Body, RequestBuilder};
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod pages;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -101,11 +102,6 @@ impl Client {
     /// The state of the filter and its store.
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get(&Path::new(&["status"]).text)
-    }
-
-    /// All rules.
-    pub fn rules(&self) -> Result<Rules, ClientError> {
-        self.get(&Path::new(&["rules"]).text)
     }
 
     /// One rule.
@@ -203,11 +199,6 @@ impl Client {
         };
         path.query("after", &place);
         self.get(&path.text)
-    }
-
-    /// The effective rule file.
-    pub fn export(&self) -> Result<Value, ClientError> {
-        self.get(&Path::new(&["export"]).text)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {

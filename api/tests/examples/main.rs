@@ -189,6 +189,7 @@ fn rules() -> serde_json::Result<()> {
         now_ns: 86_400_000_000_000,
         generation: 8,
         rules: vec![view()],
+        next_cursor: None,
     };
     holds(&rules, include_str!("../../examples/rules.json"))
 }

@@ -104,12 +104,12 @@ impl AdminPlane {
             });
             outcome.is_ok() && !edited.dry_run
         })?;
+        if outcome.is_ok() && !edited.dry_run {
+            StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
+        }
         // An edit that has to wait for the sweep takes part in it, too.
         self.sweep(host, call, &record);
         let before = outcome?;
-        if !edited.dry_run {
-            StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
-        }
         let rule = find(&record, call.rule())?;
         let change = describe(&before, rule.effective());
         if !edited.dry_run {
@@ -231,8 +231,8 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
 /// Checks a rule after an edit.
 fn check(rule: &RuleRecord) -> Result<(), Failure> {
     let effective = rule.effective();
-    let misfits = config::misfits(effective);
-    if !misfits.is_empty() {
+    if !rule.activate().scales_fit() {
+        let misfits = config::misfits(effective);
         return Err(Failure::wrong_body("a valid edit", &misfits));
     }
     let (edited, all) = (rule.own.len(), effective.overrides.len());

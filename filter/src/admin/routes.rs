@@ -15,7 +15,7 @@ const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
 /// Every call, in the order of the documentation.
 static ROUTES: [Route; 16] = [
     get("/v1/status", &[], AdminPlane::status),
-    get("/v1/rules", &[], AdminPlane::rules),
+    get("/v1/rules", &["cursor"], AdminPlane::rules),
     get("/v1/rules/RULE", &[], AdminPlane::rule),
     put("/v1/rules/RULE", EDIT, AdminPlane::put_rule),
     delete(
@@ -48,7 +48,7 @@ static ROUTES: [Route; 16] = [
         .for_viewers()
         .with_body(),
     get("/v1/events", &["after"], AdminPlane::events),
-    get("/v1/export", &[], AdminPlane::export),
+    get("/v1/export", &["cursor"], AdminPlane::export),
 ];
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {

@@ -1,12 +1,14 @@
 //! `GET /v1/rules`, `GET /v1/rules/{rule}` and `GET /v1/export`.
 
 use std::iter;
+use std::rc::Rc;
 
 use loudou_api::{EditView, OverrideView, RuleView, Rules};
 use loudou_rules::config::RuleEdit;
 use loudou_rules::joined::joined;
-use loudou_rules::rule::{Rule, RuleFile};
+use loudou_rules::rule::{Rule, StoreSettings};
 use loudou_store::upstreams::Upstream;
+use serde::Serialize;
 
 use super::AdminPlane;
 use super::answer::{Failure, ok_at};
@@ -15,12 +17,31 @@ use crate::escaped::escaped;
 use crate::host::{Host, Reply};
 use crate::record::{Origin, Record, RuleRecord};
 
+/// About the bytes of the rules in one answer, which then takes well below a millisecond. A single rule may
+/// have more.
+const PAGE: usize = 48 << 10;
+/// The bytes of a rule's view besides its rule and its base.
+const VIEW: usize = 512;
+
+/// The rules in force as a rule file. A page of it is none: a rule file has no `next_cursor`, so that it
+/// cannot be taken for the whole.
+#[derive(Serialize)]
+struct Export<'a> {
+    version: u8,
+    store: StoreSettings,
+    rules: Vec<&'a Rule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
 impl AdminPlane {
     pub(super) fn rules(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let record = self.record(host, call)?;
-        let seen = self.seen(host, record.rules.iter().map(|rule| &**rule));
-        let rules = record
-            .rules
+        let (page, next_cursor) = page(&record, call, &|rule| {
+            rule.bytes().saturating_mul(2).saturating_add(VIEW)
+        })?;
+        let seen = self.seen(host, page.iter().map(|rule| &**rule));
+        let rules = page
             .iter()
             .map(|rule| self.view_with(host, call, (&record, rule), &seen))
             .collect();
@@ -31,6 +52,7 @@ impl AdminPlane {
                 now_ns: call.clock.now.get(),
                 generation: record.generation,
                 rules,
+                next_cursor,
             },
         ))
     }
@@ -47,17 +69,14 @@ impl AdminPlane {
         if let Ok(buckets) = u32::try_from(self.table(host)?.buckets()) {
             store.buckets = buckets;
         }
-        let rules = record
-            .rules
-            .iter()
-            .map(|rule| rule.effective().clone())
-            .collect();
-        let file = RuleFile {
+        let (page, next_cursor) = page(&record, call, &|rule| rule.bytes())?;
+        let export = Export {
+            version: 1,
             store,
-            rules,
-            ..RuleFile::default()
+            rules: page.iter().map(|rule| rule.effective()).collect(),
+            next_cursor,
         };
-        Ok(ok_at(&record, &file))
+        Ok(ok_at(&record, &export))
     }
 
     pub(super) fn view(
@@ -104,6 +123,35 @@ fn edit_view(origin: &Origin) -> EditView {
         at_unix_ms: origin.at_unix_ms,
         expires_at_ns: origin.expires_at_ns,
     }
+}
+
+/// The rules of the page that a call asks for, and where the next one begins. A cursor is for one generation,
+/// so that pages fit together.
+fn page<'a>(
+    record: &'a Record,
+    call: &Call,
+    bytes: &dyn Fn(&RuleRecord) -> usize,
+) -> Result<(&'a [Rc<RuleRecord>], Option<String>), Failure> {
+    let read = |text: &str| {
+        let (place, generation) = text.split_once('-')?;
+        Some((place.parse().ok()?, generation.parse().ok()?))
+    };
+    let cursor = call.choice("cursor", &["the next_cursor of an earlier page"], read)?;
+    let (from, of): (usize, u64) = cursor.unwrap_or((0, record.generation));
+    if of != record.generation {
+        let detail = "the rules have changed since the first page: begin again without `cursor`";
+        return Err(Failure::new(409, "Changed meanwhile", detail));
+    }
+    let rest = record.rules.get(from..).unwrap_or_default();
+    let mut sum: usize = 0;
+    let more = rest.iter().skip(1).position(|rule| {
+        sum = sum.saturating_add(bytes(rule));
+        sum.saturating_add(rest.first().map_or(0, |first| bytes(first))) > PAGE
+    });
+    let count = more.map_or(rest.len(), |more| more.saturating_add(1));
+    let next = from.saturating_add(count);
+    let cursor = more.map(|_| format!("{next}-{}", record.generation));
+    Ok((rest.get(..count).unwrap_or_default(), cursor))
 }
 
 /// The rule of that name, or 404 with the names of all rules.

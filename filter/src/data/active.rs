@@ -91,6 +91,12 @@ impl Active {
         }
     }
 
+    /// The rules in force.
+    #[cfg(test)]
+    pub(super) const fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
     /// The time of the next work for the timer here.
     pub(super) fn due(&self) -> Option<Nanos> {
         let dues = [self.counts.due(), self.sweep.due()];

@@ -10,6 +10,7 @@ use crate::record::{Bases, Records};
 
 mod answers;
 mod generations;
+mod model;
 mod top;
 mod waiting;
 

@@ -71,6 +71,14 @@ impl Parts {
         rule
     }
 
+    /// About the bytes of the rule as JSON; more if parts of it are edited.
+    pub(crate) fn bytes(&self) -> usize {
+        let ids = [self.base.id(), self.edit.id(), self.own.id()];
+        let bytes = ids.iter().flatten().map(|id| id.bytes);
+        let bytes = bytes.fold(0_u32, u32::saturating_add);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     /// Whether all parts are the same, without looking at their values.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.base.is_same(&other.base)

@@ -1,5 +1,6 @@
 //! Values for some of a rule's keys: for exact keys, and for prefixes.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -93,6 +94,15 @@ impl<T> KeyMap<T> {
     /// The patterns and their values: keys first, then prefixes, each in order.
     pub fn iter(&self) -> impl Iterator<Item = (String, &T)> {
         (0..self.len()).filter_map(|place| self.at(place))
+    }
+
+    /// The same, without a copy of each pattern.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Cow<'_, str>, &T)> {
+        let exact = self.patterns.exact.iter();
+        let exact = exact.map(|key| Cow::Borrowed(key.as_str()));
+        let beginnings = self.patterns.beginnings.iter();
+        let beginnings = beginnings.map(|beginning| Cow::Owned(format!("{beginning}*")));
+        exact.chain(beginnings).zip(self.values.iter())
     }
 
     /// The values.

@@ -27,8 +27,8 @@ impl<T: Serialize> Serialize for KeyMap<T> {
     /// An object of patterns.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(Some(self.len()))?;
-        for (pattern, value) in self.iter() {
-            fields.serialize_entry(&pattern, value)?;
+        for (pattern, value) in self.entries() {
+            fields.serialize_entry(&*pattern, value)?;
         }
         fields.end()
     }

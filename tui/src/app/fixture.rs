@@ -65,6 +65,7 @@ pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
         now_ns: START,
         generation: 7,
         rules,
+        next_cursor: None,
     });
     update(&mut state, Msg::Polled(Ok(Box::new(snapshot))), now);
     state
@@ -101,6 +102,7 @@ pub(crate) fn snapshot(poll: u64) -> Snapshot {
             now_ns,
             generation: 7,
             rules: rules(),
+            next_cursor: None,
         }),
         events: if poll == 0 { events() } else { Vec::new() },
         last_seq: 3,

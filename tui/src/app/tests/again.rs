@@ -29,6 +29,7 @@ pub(super) fn restart(snapshot: &mut Snapshot) {
         now_ns: snapshot.status.now_ns,
         generation: 1,
         rules: fresh,
+        next_cursor: None,
     });
     snapshot.status.generation = 1;
     snapshot.events = vec![Event {
@@ -78,6 +79,7 @@ pub(super) fn live(poll: u64) -> Snapshot {
         now_ns: snapshot.status.now_ns,
         generation: 7,
         rules,
+        next_cursor: None,
     });
     snapshot.events.push(Event {
         seq: 4,

@@ -135,6 +135,7 @@ pub(super) fn rules() -> Rules {
         now_ns: NOW,
         generation: 7,
         rules: vec![rule(), one_limit_rule()],
+        next_cursor: None,
     }
 }
 
