@@ -8,7 +8,11 @@ use std::borrow::Cow;
 use loudou_limiter::{Clock, Nanos};
 use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "some of it is only for unit tests")
+)]
 pub(crate) mod fake;
 
 /// An Envoy metric, by the number that its definition returned.

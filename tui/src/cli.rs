@@ -24,6 +24,8 @@ mod edit;
 mod events;
 mod explain;
 mod files;
+#[cfg(feature = "fuzz")]
+pub mod fuzzing;
 mod import;
 mod on_key;
 mod options;
