@@ -10,7 +10,11 @@ use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
 use crate::header_lines::HeaderLines;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "some of it is only for unit tests")
+)]
 pub(crate) mod fake;
 
 /// An Envoy metric, by the number that its definition returned.

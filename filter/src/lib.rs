@@ -10,6 +10,8 @@ mod current;
 pub mod data;
 mod escaped;
 mod events;
+#[cfg(feature = "fuzz")]
+pub mod fuzzing;
 #[cfg(target_arch = "wasm32")]
 mod glue;
 pub mod header_lines;

@@ -31,6 +31,12 @@ impl MemoryStore {
         self.values.is_empty()
     }
 
+    /// All keys with their values, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let values = self.values.iter();
+        values.map(|(key, (value, _))| (key.as_slice(), value.as_slice()))
+    }
+
     fn next_cas(&mut self) -> Cas {
         self.last_cas = self.last_cas.wrapping_add(1).max(1);
         self.last_cas

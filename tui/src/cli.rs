@@ -1,7 +1,7 @@
 //! The command line: reads it, runs the command, and turns the outcome into an exit code.
 //!
-//! Exit codes: 0 is success, 1 a failure or problems found by `check`, 2 wrong usage. Standard output
-//! gets only data.
+//! Exit codes: 0 is success, 1 a failure or problems found by `check`, 2 wrong usage. Where nobody reads the
+//! output any more, SIGPIPE ends the command. Standard output gets only data.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -13,6 +13,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use loudou_limiter::Nanos;
 use loudou_rules::config;
+use signal_hook::consts::SIGPIPE;
+use signal_hook::low_level::emulate_default_handler;
 
 mod buckets;
 mod changes;
@@ -22,6 +24,8 @@ mod edit;
 mod events;
 mod explain;
 mod files;
+#[cfg(feature = "fuzz")]
+pub mod fuzzing;
 mod import;
 mod on_key;
 mod options;
@@ -150,8 +154,14 @@ pub fn main() -> ExitCode {
         width: size.map(|(width, _)| usize::from(width)),
         env: Env::read(),
         patience: Nanos::MAX,
+        pause: world::pause,
     };
-    ExitCode::from(run(std::env::args_os(), &mut io).code())
+    let outcome = run(std::env::args_os(), &mut io);
+    if outcome == Outcome::Unread {
+        // Ends like other programs whose reader has gone: by the signal that Rust ignores.
+        drop(emulate_default_handler(SIGPIPE));
+    }
+    ExitCode::from(outcome.code())
 }
 
 fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
@@ -192,8 +202,8 @@ fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
         io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
     });
     if broken_pipe {
-        // `loudou buckets | head` closes the pipe early: a success.
-        return Outcome::Done;
+        // `loudou buckets | head` closes the pipe early: nothing to report.
+        return Outcome::Unread;
     }
     // If standard error is closed too, there is no place left to report.
     drop(writeln!(io.err, "loudou: {error:#}"));

@@ -81,8 +81,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     };
     let clock = Clock::start();
     let (messages, inbox) = sync_channel(MESSAGES);
-    let hands = Hands::start(client, clock, &messages)?;
+    // Before any thread can panic.
     term::install_panic_hook();
+    let hands = Hands::start(client, clock, &messages)?;
     // Before the terminal is taken, so that a signal in between is handled.
     spawn_signals(&messages)?;
     let mut terminal = Terminal::enter().context("cannot use this terminal")?;

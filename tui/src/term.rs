@@ -22,8 +22,7 @@ use crossterm::terminal::{
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
-use signal_hook::consts::SIGTSTP;
-use signal_hook::low_level::emulate_default_handler;
+use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
 
 use crate::app::msg::Msg;
 use crate::app::press::{Code, Mouse, MouseAction, Press};
@@ -65,10 +64,18 @@ impl Terminal {
         self.inner.draw(view).map(|_| ())
     }
 
-    /// Gives the terminal back and stops the process, like Ctrl-Z in any program; resumes when continued.
+    /// Gives the terminal back and stops, like Ctrl-Z in any program; resumes when continued.
+    ///
+    /// The whole process group stops, as when the terminal itself handles the key: a shell gets the terminal
+    /// back only when everything that it started has stopped, such as a script that runs `loudou`.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        if getsid(None)? == getpgrp() {
+            // There is no shell that could continue it.
+            return self.resume();
+        }
         restore();
-        emulate_default_handler(SIGTSTP)?;
+        // SIGTSTP is caught, so it would not stop this process.
+        kill_current_process_group(Signal::STOP)?;
         self.resume()
     }
 

@@ -1,27 +1,45 @@
 //! `cargo xtask test` and `cargo xtask ci`: the steps in order of cost, each announced.
 
+use std::process::Command;
+
 use anyhow::{Context as _, Result};
-use loudou_tests::paths::{find_on_path, target_dir};
+use loudou_tests::paths::{target_dir, workspace_root};
 
 use crate::circles;
 use crate::command::{cargo, run};
 use crate::docs;
 use crate::filter;
+use crate::fuzz;
 use crate::setup::{self, WASM_TARGET};
 use crate::soak;
+use crate::tools::DENY;
 
 /// A step's title and action.
-type Step = (&'static str, fn() -> Result<()>);
+type Step = (&'static str, fn() -> Result<Outcome>);
 
-const SETUP: Step = ("setup", || setup::run().map(drop));
-const UNIT: Step = ("unit tests", unit);
-const FILTER: Step = ("the filter (wasm)", || filter::build().map(drop));
-const TRAP: Step = ("the filter that can panic, for tests", || {
-    filter::build_trap().map(drop)
-});
-const LOUDOU: Step = ("the loudou command", || loudou().map(drop));
-const SOAK: Step = ("a soak of two minutes", || soak::run(2, None, Vec::new()));
-const END_TO_END: Step = ("tests in a real Envoy", end_to_end);
+/// The outcome of a step that did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    /// It could not run, for this reason.
+    Skipped(String),
+}
+
+/// A step that either passes or fails.
+macro_rules! step {
+    ($title:literal, $action:expr) => {
+        ($title, || $action.map(|_| Outcome::Passed))
+    };
+}
+
+const SETUP: Step = step!("setup", setup::run());
+const UNIT: Step = step!("unit tests", unit());
+const FILTER: Step = step!("the filter (wasm)", filter::build());
+const TRAP: Step = step!("the filter that can panic, for tests", filter::build_trap());
+const LOUDOU: Step = step!("the loudou command", loudou());
+const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
+const SOAK: Step = step!("a soak of two minutes", soak::run(2, None, Vec::new()));
+const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
 /// The checks that a commit must pass.
 pub(crate) fn test() -> Result<()> {
@@ -31,20 +49,22 @@ pub(crate) fn test() -> Result<()> {
 /// The checks that a merge must pass.
 pub(crate) fn ci() -> Result<()> {
     steps(&[
-        SETUP,
-        ("formatting", formatting),
-        ("import circles", circles::run),
-        ("links in the documents", docs::check),
-        ("clippy (host)", clippy),
-        ("clippy (wasm32)", clippy_wasm),
+        step!("setup, with cargo-deny", setup::all()),
+        step!("formatting", formatting()),
+        step!("import circles", circles::run()),
+        step!("links in the documents", docs::check()),
+        step!("licences and sources of dependencies", dependencies()),
+        ("advisories on dependencies", advisories),
+        step!("clippy (host)", clippy()),
+        step!("clippy (wasm32)", clippy_wasm()),
         UNIT,
-        ("documentation", documentation),
+        step!("documentation", documentation()),
+        FUZZ,
         FILTER,
         TRAP,
         LOUDOU,
         END_TO_END,
         SOAK,
-        ("cargo-deny", deny),
     ])
 }
 
@@ -56,12 +76,30 @@ pub(crate) fn loudou() -> Result<std::path::PathBuf> {
 
 fn steps(steps: &[Step]) -> Result<()> {
     let count = steps.len();
+    let mut skipped = Vec::new();
     for (n, (title, action)) in (1..).zip(steps) {
         println!("[{n}/{count}] {title}");
-        action().with_context(|| format!("[{n}/{count}] {title}"))?;
+        let outcome = action().with_context(|| format!("[{n}/{count}] {title}"))?;
+        if let Outcome::Skipped(reason) = outcome {
+            println!("skipped: {reason}");
+            skipped.push(format!("{title}: {reason}"));
+        }
     }
-    println!("all {count} steps passed");
+    println!("{}", verdict(count, &skipped));
     Ok(())
+}
+
+/// The last line.
+fn verdict(count: usize, skipped: &[String]) -> String {
+    if skipped.is_empty() {
+        return format!("all {count} steps passed");
+    }
+    let passed = count.saturating_sub(skipped.len());
+    let reasons = skipped.join("; ");
+    format!(
+        "{passed} steps passed, {} skipped ({reasons})",
+        skipped.len()
+    )
 }
 
 fn formatting() -> Result<()> {
@@ -101,6 +139,7 @@ fn unit() -> Result<()> {
         "loudou-replay",
         "loudou",
         "xtask",
+        "loudou-fuzz",
     ];
     let selected = packages.iter().flat_map(|package| ["--package", package]);
     run(cargo(&["test"]).args(selected))
@@ -130,10 +169,38 @@ fn end_to_end() -> Result<()> {
     run(&mut test)
 }
 
-fn deny() -> Result<()> {
-    if find_on_path("cargo-deny").is_none() {
-        println!("not checked: cargo-deny is not installed (`cargo install cargo-deny`)");
-        return Ok(());
+/// Needs no network: licences, duplicates, wildcards and registries.
+fn dependencies() -> Result<()> {
+    deny(&["check", "bans", "licenses", "sources"])
+}
+
+/// Needs RustSec's database, which is on GitHub.
+fn advisories() -> Result<Outcome> {
+    if let Err(error) = deny(&["fetch", "db"]) {
+        let reason = format!("cannot fetch RustSec's database ({error:#})");
+        return Ok(Outcome::Skipped(reason));
     }
-    run(&mut cargo(&["deny", "check"]))
+    deny(&["check", "--disable-fetch", "advisories"])?;
+    Ok(Outcome::Passed)
+}
+
+fn deny(arguments: &[&str]) -> Result<()> {
+    let mut deny = Command::new(DENY.program()?);
+    deny.args(["--log-level", "error"]).args(arguments);
+    run(deny.current_dir(workspace_root()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_did_not_run_is_in_the_last_line() {
+        assert_eq!(verdict(3, &[]), "all 3 steps passed");
+        let skipped = ["advisories: no database".to_owned()];
+        assert_eq!(
+            verdict(3, &skipped),
+            "2 steps passed, 1 skipped (advisories: no database)"
+        );
+    }
 }

@@ -6,21 +6,22 @@
 //! so that the same links work in both.
 
 mod links;
+mod promises;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::{target_dir, workspace_root};
 
 use self::links::{Page, Place};
-use crate::command::{cargo, run as run_command};
+use crate::command::run as run_command;
+use crate::tools::MDBOOK;
 
 /// The pages of the site, in order.
 const SUMMARY: &str = "docs/SUMMARY.md";
-const MDBOOK: &str = "0.5.4";
 
 /// Checks the links, and builds the site unless `check_only` is set.
 pub(crate) fn run(check_only: bool) -> Result<()> {
@@ -34,6 +35,7 @@ pub(crate) fn check() -> Result<()> {
     let pages = links::pages(&root)?;
     let mut problems = links::broken(&root, &pages);
     problems.extend(unlisted(&pages)?);
+    problems.extend(promises::broken(&root)?);
     for problem in &problems {
         println!("{problem}");
     }
@@ -100,7 +102,7 @@ fn site() -> Result<()> {
     let text = fs::read_to_string(root.join(SUMMARY))?;
     fs::write(source.join("SUMMARY.md"), from_root(&text, summary))?;
     copy(&root.join("docs/book.toml"), &book.join("book.toml"))?;
-    run_command(Command::new(mdbook()?).arg("build").arg(&book))?;
+    run_command(Command::new(MDBOOK.program()?).arg("build").arg(&book))?;
     println!("{}", book.join("site/index.html").display());
     Ok(())
 }
@@ -122,29 +124,4 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     }
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     Ok(())
-}
-
-/// The pinned mdBook, installed into the build directory if need be.
-fn mdbook() -> Result<std::path::PathBuf> {
-    let tools = target_dir().join("tools");
-    let program = tools.join("bin/mdbook");
-    let version = Command::new(&program).arg("--version").output();
-    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let expected = format!("mdbook v{MDBOOK}");
-    if version.is_ok_and(|version| version.trim() == expected) {
-        return Ok(program);
-    }
-    println!("installing mdBook {MDBOOK} into target/tools (this takes a few minutes)…");
-    let package = format!("mdbook@{MDBOOK}");
-    let install = ["install", "--locked", "--no-default-features"];
-    run_command(
-        cargo(&install)
-            .args(["--features", "search", "--root"])
-            .arg(&tools)
-            .arg(&package),
-    )?;
-    if !program.is_file() {
-        bail!("{package} has no program at {}", program.display());
-    }
-    Ok(program)
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
 //! `setup` installs Envoy, `build` builds the filter, `demo` shows both in use, `docs` builds the documents
-//! as a site, `bench` measures, `soak` looks for requests beyond their limits. `test` must pass before a
+//! as a site, `bench` measures, `soak` looks for requests beyond their limits,
+//! `fuzz` for input that does harm. `test` must pass before a
 //! commit, `ci` before a merge.
 
 #![expect(
@@ -17,9 +18,11 @@ mod command;
 mod demo;
 mod docs;
 mod filter;
+mod fuzz;
 mod pictures;
 mod setup;
 mod soak;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -38,7 +41,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Task {
-    /// Install the wasm target and an Envoy; quick when they are there
+    /// Install the wasm target, an Envoy and cargo-deny; quick when they are there
     Setup,
     /// Build the filter; check its size and its imports
     Build {
@@ -73,17 +76,20 @@ enum Task {
         #[arg(long, value_delimiter = ',', value_parser = loudou_tests::soak::plan::WORDS)]
         without: Vec<String>,
     },
+    /// Feed made-up bytes to everything that reads input, and look for panics and for time or memory
+    /// beyond a bound
+    Fuzz(fuzz::Arguments),
     /// Look for files of a crate that use each other in a circle
     Circles,
     /// Run every test, including those in a real Envoy
     Test,
-    /// Check formatting, lints, import circles and docs; run `test`, a soak, and cargo-deny where installed
+    /// Check formatting, lints, import circles and docs; run `test`, cargo-deny, a fuzz and a soak
     Ci,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
-        Task::Setup => setup::run().map(drop),
+        Task::Setup => setup::all(),
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Circles => circles::run(),
@@ -96,6 +102,7 @@ fn main() -> ExitCode {
             seed,
             without,
         } => soak::run(minutes, seed, without),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
     };

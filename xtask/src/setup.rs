@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: the wasm target and an Envoy. It touches nothing outside rustup's toolchain and
-//! the build directory.
+//! `cargo xtask setup`: the wasm target, an Envoy, and cargo-deny. It touches nothing outside rustup's
+//! toolchain and the build directory.
 
 use std::env;
 use std::fs;
@@ -12,11 +12,19 @@ use loudou_tests::paths::{
 };
 
 use crate::command::run as run_command;
+use crate::tools::DENY;
 
 /// The target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// Installs both where missing and returns the path of Envoy.
+/// Installs all that any task needs.
+pub(crate) fn all() -> Result<()> {
+    run()?;
+    println!("{}", DENY.program()?.display());
+    Ok(())
+}
+
+/// Installs the target and Envoy where missing, and returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
     let envoy = envoy()?;

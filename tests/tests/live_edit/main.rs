@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use self::terminal::Terminal;
 
 mod restarts;
+mod suspending;
 mod terminal;
 
 const WORKERS: u32 = 4;

@@ -3,10 +3,10 @@
 use std::io::{Read as _, Write};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::{Envoy, eventually, loudou_bin};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
@@ -21,11 +21,30 @@ pub(crate) struct Terminal {
     master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
     screen: Arc<Mutex<vt100::Parser>>,
+    /// Reads the output; it ends when the terminal has no other user left.
+    reader: JoinHandle<()>,
 }
 
 impl Terminal {
     /// Opens the live screen on `envoy`, with more environment variables.
     pub(crate) fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
+        let mut command = CommandBuilder::new(loudou_bin()?);
+        for (name, value) in more {
+            command.env(name, value);
+        }
+        Self::run(envoy, token, command)
+    }
+
+    /// Opens a shell with job control, whose prompt is `ready>`.
+    pub(crate) fn shell(envoy: &Envoy, token: &str) -> Result<Self> {
+        let mut command = CommandBuilder::new("bash");
+        command.args(["--norc", "--noprofile", "-i"]);
+        command.env("PS1", "ready>");
+        command.env("LOUDOU", loudou_bin()?);
+        Self::run(envoy, token, command)
+    }
+
+    fn run(envoy: &Envoy, token: &str, mut command: CommandBuilder) -> Result<Self> {
         let size = PtySize {
             rows: ROWS.get(),
             cols: COLUMNS.get(),
@@ -33,20 +52,16 @@ impl Terminal {
             pixel_height: 0,
         };
         let pair = native_pty_system().openpty(size)?;
-        let mut command = CommandBuilder::new(loudou_bin()?);
         command.env("LOUDOU_URL", envoy.admin_url());
         command.env("LOUDOU_TOKEN", token);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
-        for (name, value) in more {
-            command.env(name, value);
-        }
         let child = pair.slave.spawn_command(command)?;
         let keys = pair.master.take_writer()?;
         let mut output = pair.master.try_clone_reader()?;
         let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
         let shared = Arc::clone(&screen);
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
                 let seen = bytes.get(..read).unwrap_or_default();
@@ -61,6 +76,7 @@ impl Terminal {
             master: pair.master,
             keys,
             screen,
+            reader,
         })
     }
 
@@ -104,11 +120,11 @@ impl Terminal {
     /// Waits for the end of the app, and checks that the terminal is restored.
     pub(crate) fn ended(mut self) -> Result<(u32, String)> {
         let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
-        // The last output may not have arrived yet.
-        let restored = eventually(PATIENCE, "a restored terminal", || {
-            Ok(self.is_restored().then_some(()))
-        });
-        restored.with_context(|| format!("{}\n{}", self.state(), self.contents()))?;
+        // All that it printed: until then even an untouched screen looks restored.
+        eventually(PATIENCE, "the end of the output", || {
+            Ok(self.reader.is_finished().then_some(()))
+        })?;
+        ensure!(self.is_restored(), "{}\n{}", self.state(), self.contents());
         self.is_cooked()?;
         Ok((status.exit_code(), self.contents()))
     }
@@ -122,7 +138,8 @@ impl Terminal {
             && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
     }
 
-    fn state(&self) -> String {
+    /// The modes of the screen, in words.
+    pub(crate) fn state(&self) -> String {
         let parser = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let screen = parser.screen();
         format!(

@@ -295,3 +295,15 @@ fn the_detail_stays_on_its_bucket_and_esc_comes_back() {
     type_keys(&mut state, "<esc>q");
     assert_eq!(state.exit, Some(Exit::Quit));
 }
+
+#[test]
+fn the_report_of_a_panic_outlives_a_quit() {
+    let report = || Msg::Fatal("a panic".to_owned());
+    for messages in [[Msg::Quit, report()], [report(), Msg::Quit]] {
+        let mut state = state(SIZE, 3);
+        for message in messages {
+            send(&mut state, message);
+        }
+        assert_eq!(state.exit, Some(Exit::Fatal("a panic".to_owned())));
+    }
+}

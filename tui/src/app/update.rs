@@ -38,10 +38,12 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Changed(sending, result) => answers::changed(state, *sending, result),
         Msg::Again(result) => again::answered(state, result),
         Msg::Busy(goal) => busy(state, goal),
-        Msg::Quit => state.exit = Some(Exit::Quit),
+        Msg::Quit => {
+            state.exit.get_or_insert(Exit::Quit);
+        }
         Msg::Suspend => effects.push(Effect::Suspend),
         Msg::Resumed => effects.push(Effect::Resume),
-        Msg::Fatal(text) => state.exit = Some(Exit::Fatal(text)),
+        Msg::Fatal(text) => fatal(state, text),
     }
     let now = state.now;
     state.toasts.retain(|toast| toast.until > now);
@@ -83,6 +85,13 @@ fn poll_request(state: &State) -> PollRequest {
             after_seq: snapshot.last_seq,
             key,
         },
+    }
+}
+
+/// Ends the app with a report. It outlives a quit that arrives with it; the first report is the cause.
+fn fatal(state: &mut State, text: String) {
+    if !matches!(state.exit, Some(Exit::Fatal(_))) {
+        state.exit = Some(Exit::Fatal(text));
     }
 }
 

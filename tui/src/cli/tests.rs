@@ -71,6 +71,7 @@ impl Loudou<'_> {
             input_terminal: self.terminal.is_some(),
             env: self.env,
             patience: self.patience,
+            pause: |_| Ok(()),
         };
         let url = if line.contains("--url") {
             [].as_slice()

@@ -4,12 +4,16 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, Write};
+use std::time::Duration;
 
 use loudou_limiter::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::options::{ColorWhen, Format, Global};
 use crate::cells::fit;
+use crate::clock::Clock;
 use crate::text::is_unsafe;
 
 /// Input, output and environment of one run.
@@ -27,6 +31,26 @@ pub(crate) struct Io<'a> {
     pub(crate) env: Env,
     /// The maximum time that a follower waits for Envoy to come back.
     pub(crate) patience: Nanos,
+    /// Waits between two polls of a follower; fails once nobody reads `out` any more.
+    pub(crate) pause: fn(Duration) -> io::Result<()>,
+}
+
+/// Waits for `time`, or until the reader of standard output has gone, which is a broken pipe.
+pub(crate) fn pause(time: Duration) -> io::Result<()> {
+    let clock = Clock::start();
+    let out = io::stdout();
+    loop {
+        let left = time.saturating_sub(Duration::from_nanos(clock.now().get()));
+        // Errors are always reported, so nothing else is asked for.
+        let mut out = [PollFd::new(&out, PollFlags::empty())];
+        match poll(&mut out, Timespec::try_from(left).ok().as_ref()) {
+            Ok(0) => return Ok(()),
+            Ok(_) => return Err(io::ErrorKind::BrokenPipe.into()),
+            // A signal.
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The environment variables that are not options.
@@ -99,6 +123,8 @@ pub(crate) enum Outcome {
     Done,
     Failed,
     Misused,
+    /// Nobody reads the output any more.
+    Unread,
 }
 
 impl Outcome {
@@ -107,6 +133,8 @@ impl Outcome {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Misused => 2,
+            // 128 + SIGPIPE, as shells report it.
+            Self::Unread => 141,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `loudou events --follow`: events as they happen, across restarts of Envoy.
 
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -28,14 +27,9 @@ pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events
         seq: first.last_seq,
         ledger: keep(context, client, first)?,
     };
-    // Nothing is ever sent: this is a pause that ends with the time-out.
-    let (_pause, pause) = channel::<()>();
     let mut waited = Nanos::ZERO;
     loop {
-        let interval = Duration::from_nanos(INTERVAL.get());
-        if pause.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected) {
-            return Ok(());
-        }
+        (context.io.pause)(Duration::from_nanos(INTERVAL.get()))?;
         match following.step(context, client) {
             Ok(restarted) => {
                 if waited > Nanos::ZERO && !restarted {

@@ -1,0 +1,114 @@
+//! One worker on the fake host, for `cargo xtask fuzz`: requests, admin calls, and damaged shared data.
+
+use std::collections::BTreeMap;
+
+use loudou_limiter::Nanos;
+use loudou_rules::config::AdminSettings;
+use loudou_rules::rule::RuleFile;
+use loudou_store::CAS_OVERWRITE;
+
+use crate::admin::{AdminPlane, Begin};
+use crate::data::{self, DataPlane, Fate};
+use crate::host::fake::FakeHost;
+use crate::host::{Host as _, MetricKind, Reply};
+
+/// A data role and an admin role over the same shared data.
+#[expect(missing_debug_implementations, reason = "the fake host is not printed")]
+pub struct World {
+    host: FakeHost,
+    data: DataPlane,
+    admin: AdminPlane,
+    share: String,
+}
+
+impl World {
+    /// A worker with these rules, which are in force.
+    pub fn new(file: RuleFile, admin: AdminSettings) -> Self {
+        let host = FakeHost::default();
+        host.now.set(1_000_000_000);
+        let share = admin.store.namespace.clone();
+        let mut data = DataPlane::new(file, Nanos::ZERO);
+        data.start(&host);
+        Self {
+            host,
+            data,
+            admin: AdminPlane::new(admin),
+            share,
+        }
+    }
+
+    /// Sets the headers and the properties of the next request.
+    pub fn request(
+        &self,
+        headers: Vec<(String, Vec<u8>)>,
+        properties: BTreeMap<String, Vec<u8>>,
+        body: &[u8],
+    ) {
+        *self.host.headers.borrow_mut() = headers;
+        *self.host.properties.borrow_mut() = properties;
+        *self.host.body.borrow_mut() = body.to_vec();
+        self.host.response_headers.borrow_mut().clear();
+    }
+
+    /// Lets time pass, and runs the timer.
+    pub fn pass(&mut self, time: Nanos) {
+        let now = Nanos::new(self.host.now.get()).saturating_add(time);
+        self.host.now.set(now.get());
+        self.data.tick(&self.host);
+    }
+
+    /// Decides on the request and ends it. The result is the answer of a refused request.
+    pub fn decide(&mut self, stream: u32) -> Option<Reply> {
+        let (fate, stay) = self.data.decide(&self.host, stream);
+        let reply = match fate {
+            Fate::Pass(headers) | Fate::Hold(headers) => {
+                data::put(&self.host, headers);
+                None
+            }
+            Fate::Refuse(reply) => Some(reply),
+        };
+        self.data.end(&self.host, &stay);
+        reply
+    }
+
+    /// Answers the request as a call of the admin API.
+    pub fn call(&mut self, has_body: bool) -> Reply {
+        match self.admin.begin(&self.host, has_body) {
+            Begin::Answer(reply) => reply,
+            Begin::AwaitBody(call) => self.admin.finish(&self.host, call),
+        }
+    }
+
+    /// The values in shared data, in a fixed order.
+    pub fn shared(&self) -> Vec<Vec<u8>> {
+        let store = self.host.store.borrow();
+        store.iter().map(|(_, value)| value.to_vec()).collect()
+    }
+
+    /// Replaces the value at `index` of [`Self::shared`], modulo their number, and reports a change of the
+    /// rules, so that every value is read anew.
+    pub fn damage(&mut self, index: usize, value: &[u8]) {
+        let store = self.host.store.borrow();
+        let keys: Vec<Vec<u8>> = store.iter().map(|(key, _)| key.to_vec()).collect();
+        drop(store);
+        let index = index.checked_rem(keys.len()).unwrap_or_default();
+        let key = keys.get(index).map(Vec::as_slice).unwrap_or_default();
+        if self.host.shared_set(key, value, CAS_OVERWRITE).is_err() {
+            return;
+        }
+        let name = format!("{}.generation", self.share);
+        if let Some(id) = self.host.define_metric(MetricKind::Gauge, &name) {
+            self.host.add_to_metric(id, 1);
+        }
+    }
+
+    /// The headers of the response, and the lines of the log.
+    pub fn texts(&self) -> Vec<String> {
+        let headers = self.host.response_headers.borrow();
+        let logs = self.host.logs.borrow();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
+        headers.chain(logs.iter().cloned()).collect()
+    }
+}

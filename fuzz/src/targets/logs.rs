@@ -1,0 +1,94 @@
+//! Traces and access logs, as `loudou replay` reads them.
+
+use loudou::cli::fuzzing::{loudou, unsafe_character};
+
+use super::{Bounds, Target};
+
+const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/rules.json");
+const FORMATS: [&[&str]; 5] = [
+    &[],
+    &["--format", "trace"],
+    &["--format", "envoy"],
+    &["--format", "envoy-json"],
+    &["--format", "nginx"],
+];
+const OUTPUTS: [&str; 3] = ["table", "json", "jsonl"];
+
+pub(super) const LOG: Target = Target {
+    name: "log",
+    about: "traces and access logs; the first byte chooses the format and the output",
+    run,
+    seeds,
+    words: &[
+        b"\n",
+        b"{\"at_ns\":",
+        b"\"headers\":{",
+        b"\"x-user-id\":",
+        b"\"source\":\"10.0.0.1\"",
+        b"\"edit\":",
+        b"\"cost\":",
+        b"\"path\":\"/reply/1?q=1\"",
+        b"[2016-04-15T20:17:00.310Z] ",
+        b"\"GET / HTTP/1.1\"",
+        b"[10/Oct/2000:13:55:36 -0700]",
+        b"\\x22",
+        b"\\u0000",
+        b"\\u202e",
+        b"9999-12-31T23:59:60Z",
+        b"0000-01-01T00:00:00Z",
+        b"\"-\"",
+        b" - ",
+        b"+24:00",
+        b"\xff",
+        b"\x1b[31m",
+        b"\"duration\":",
+        b"\"start_time\":",
+        b"{\"a\":",
+        b"[[[[[[[[",
+    ],
+    longest: 64 * 1024,
+    bounds: Bounds {
+        us: 60_000,
+        ns_per_byte: 10_000,
+        kib: 32 * 1024,
+        bytes_per_byte: 2_000,
+    },
+};
+
+fn run(input: &[u8]) {
+    let (choice, log) = input.split_first().unwrap_or((&0, &[]));
+    let choice = usize::from(*choice);
+    let format = FORMATS.iter().cycle().nth(choice % 5).copied();
+    let output = OUTPUTS.iter().cycle().nth(choice / 5 % 3).copied();
+    let mut arguments = vec![
+        "replay",
+        "--config",
+        RULES,
+        "--output",
+        output.unwrap_or("table"),
+    ];
+    arguments.extend(format.unwrap_or_default());
+    let (code, printed) = loudou(&arguments, log);
+    assert!(code <= 1, "exit code {code}");
+    let bad = unsafe_character(&printed);
+    assert!(bad.is_none(), "prints {bad:?}: {printed:?}");
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    const TRACE: &str = include_str!("../../../tests/traces/rules.trace.jsonl");
+    const EDITS: &str = include_str!("../../../tests/traces/edits.trace.jsonl");
+    const ENVOY: &str = r#"[2016-04-15T20:17:00.310Z] "POST /api/v1/locations?x=1 HTTP/2" 204 - 154 0 226 100 "9.9.9.9, 10.0.35.28" "nsq2http" "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "locations" "tcp://10.0.2.1:80""#;
+    const NGINX: &str = r#"203.0.113.7 - frank [10/Oct/2000:13:55:36 -0700] "GET /a\x22b?c=d HTTP/1.1" 200 2326 "http://example.com/" "Mozilla/5.0 \x22x\x22""#;
+    const JSON: &str = r#"{"start_time":"2016-04-15T20:17:00.310Z","method":"GET","path":"/x","duration":5,"authority":"a","downstream_remote_address":"1.2.3.4:5","user_agent":"u"}"#;
+    let logs = [TRACE, EDITS, ENVOY, JSON, NGINX];
+    let mut seeds = Vec::new();
+    for (format, log) in (0_u8..).zip(logs) {
+        for output in 0_u8..3 {
+            let head: String = log.lines().take(8).flat_map(|line| [line, "\n"]).collect();
+            let choice = output * 5 + format;
+            seeds.push([&[choice], head.as_bytes()].concat());
+            seeds.push([&[output * 5], head.as_bytes()].concat());
+        }
+    }
+    seeds
+}

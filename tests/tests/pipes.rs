@@ -1,0 +1,43 @@
+//! Output into a pipe whose reader ends first, as in `loudou events --follow | head -2`.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::one_rule::config;
+use loudou_tests::{EDIT_TOKEN, Envoy, Operator, eventually, loudou_bin};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SIGPIPE: i32 = 13;
+
+/// No event comes after the first lines, so no further write could find the pipe closed.
+#[test]
+fn a_follower_ends_when_its_reader_ends() -> Result<()> {
+    let envoy = Envoy::start(&config(5))?;
+    Operator::editor(&envoy).ban("r", "eve", "")?;
+    let mut follow = Command::new(loudou_bin()?)
+        .args(["events", "--follow"])
+        .env("LOUDOU_URL", envoy.admin_url())
+        .env("LOUDOU_TOKEN", EDIT_TOKEN)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut output = BufReader::new(follow.stdout.take().context("no output")?);
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    drop(output);
+    let ended = eventually(PATIENCE, "the follower to end", || Ok(follow.try_wait()?));
+    if ended.is_err() {
+        follow.kill()?;
+    }
+    let done = follow.wait_with_output()?;
+    ended?;
+    ensure!(
+        done.status.signal() == Some(SIGPIPE),
+        "{done:?} after {line:?}"
+    );
+    ensure!(done.stderr.is_empty(), "{done:?}");
+    envoy.stop()
+}

@@ -1,0 +1,39 @@
+//! The command without a terminal, for `cargo xtask fuzz`.
+
+use std::ffi::OsString;
+
+use loudou_limiter::Nanos;
+
+use super::run;
+use super::world::{Env, Io};
+use crate::text::is_unsafe;
+
+/// Runs `loudou` with these arguments and `input` as standard input. The result is its exit code, and what
+/// it printed to both outputs.
+pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut input = input;
+    let mut io = Io {
+        out: &mut out,
+        err: &mut err,
+        input: &mut input,
+        out_terminal: false,
+        width: None,
+        err_terminal: false,
+        input_terminal: false,
+        env: Env::default(),
+        patience: Nanos::ZERO,
+        pause: |_| Ok(()),
+    };
+    let arguments = std::iter::once(&"loudou").chain(arguments);
+    let code = run(arguments.map(OsString::from), &mut io).code();
+    out.extend(err);
+    (code, String::from_utf8_lossy(&out).into_owned())
+}
+
+/// The first character of a printed text that a terminal would act on.
+pub fn unsafe_character(printed: &str) -> Option<char> {
+    printed
+        .chars()
+        .find(|c| is_unsafe(*c) && !matches!(c, '\n' | '\r'))
+}
