@@ -21,14 +21,17 @@ mod call;
 mod change;
 mod edit;
 mod explain;
+mod pace;
 mod routes;
 mod rules;
+mod search;
 mod status;
 mod top;
 
 use answer::Failure;
 pub use call::Call;
 use call::Target;
+use pace::Pace;
 
 /// The largest body of a request, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -38,6 +41,7 @@ pub const MAX_BODY: usize = 64 * 1024;
 pub struct AdminPlane {
     settings: AdminSettings,
     registry: Registry,
+    pace: Pace,
 }
 
 /// The next step for a request after its headers.
@@ -55,6 +59,7 @@ impl AdminPlane {
         Self {
             settings,
             registry: Registry::default(),
+            pace: Pace::default(),
         }
     }
 

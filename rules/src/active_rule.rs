@@ -14,6 +14,7 @@ pub struct ActiveRule {
     rule: Rule,
     history: History,
     overrides: KeyMap<KeyOverride>,
+    bans_keys: bool,
     tag: u32,
 }
 
@@ -42,6 +43,7 @@ impl ActiveRule {
         let overrides = rule.overrides.map(|given| KeyOverride::new(given, &rule));
         let tag = rule.tag();
         Self {
+            bans_keys: ban_any(&rule),
             rule,
             history,
             overrides,
@@ -67,6 +69,7 @@ impl ActiveRule {
         if self.history.note(&before, &self.rule, note) {
             let rule = &self.rule;
             self.overrides = rule.overrides.map(|given| KeyOverride::new(given, rule));
+            self.bans_keys = ban_any(rule);
         }
     }
 
@@ -88,6 +91,11 @@ impl ActiveRule {
     /// The grant for a request that may have no key: without one, the rule's limits.
     pub fn limits_for(&self, key: Option<&str>) -> &Limits {
         key.map_or(&self.rule.limits, |key| self.limits_of(key))
+    }
+
+    /// Whether an override bans any key.
+    pub const fn bans_keys(&self) -> bool {
+        self.bans_keys
     }
 
     /// Whether the limits of any key need the wall clock, or needed it before an edit.
@@ -152,6 +160,12 @@ impl ActiveRule {
         let cluster = request.cluster();
         cluster.is_some_and(|cluster| table.fails(store, when, &cluster, now).unwrap_or(true))
     }
+}
+
+/// Whether an override of the rule bans any key.
+fn ban_any(rule: &Rule) -> bool {
+    let mut overrides = rule.overrides.values();
+    overrides.any(|own| matches!(own, Override::Banned))
 }
 
 impl LiveRule for ActiveRule {
