@@ -19,6 +19,49 @@ pub struct BucketsPage {
     /// The `cursor` for the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// The number of pages of the store.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pages: u32,
+    /// How many of them were searched, those before the cursor included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pages_done: u32,
+    /// How long to wait before the call for the next page, so that searches do not slow the data path.
+    #[serde(default, skip_serializing_if = "is_zero_ns")]
+    pub wait_ns: u64,
+}
+
+/// A [`BucketsPage`] apart from its buckets. The filter writes each of those as it finds it, so that the time of
+/// writing counts as work, too.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct BucketsHead {
+    /// [`BucketsPage::instance`].
+    pub instance: String,
+    /// [`BucketsPage::now_ns`].
+    pub now_ns: u64,
+    /// [`BucketsPage::generation`].
+    pub generation: u64,
+    /// [`BucketsPage::pages`].
+    pub pages: u32,
+    /// [`BucketsPage::pages_done`].
+    pub pages_done: u32,
+    /// [`BucketsPage::wait_ns`].
+    pub wait_ns: u64,
+    /// [`BucketsPage::next_cursor`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+impl BucketsHead {
+    /// The JSON of the page with these buckets, which are JSON with commas between them.
+    pub fn with_buckets(&self, buckets: &[u8]) -> Vec<u8> {
+        let mut page = serde_json::to_vec(self).unwrap_or_default();
+        // In place of the brace at the end.
+        page.pop();
+        page.extend_from_slice(b",\"buckets\":[");
+        page.extend_from_slice(buckets);
+        page.extend_from_slice(b"]}");
+        page
+    }
 }
 
 /// One bucket.
@@ -60,6 +103,14 @@ pub struct BucketView {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero_ns(number: &u64) -> bool {
     *number == 0
 }
 

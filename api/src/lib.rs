@@ -14,8 +14,8 @@ mod status;
 mod top;
 
 pub use bucket::{
-    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, KeyOverrideView, LimitView,
-    OverrideKind, ResetAnswer,
+    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsHead, BucketsPage, KeyOverrideView,
+    LimitView, OverrideKind, ResetAnswer,
 };
 pub use event::{Event, EventKind, Events};
 pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};

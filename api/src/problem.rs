@@ -30,6 +30,9 @@ pub struct ProblemAnswer<R = Value, E = Value> {
     /// On a bad body: all its problems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RuleProblem>,
+    /// On 429 of the admin API: how long to wait before the next call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ns: Option<u64>,
     /// On 412 and 428: the current rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RuleView<R, E>>,
@@ -44,6 +47,7 @@ impl<R, E> Default for ProblemAnswer<R, E> {
             detail: String::new(),
             violated_policies: Vec::new(),
             problems: Vec::new(),
+            retry_after_ns: None,
             current: None,
         }
     }

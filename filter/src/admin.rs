@@ -23,14 +23,17 @@ mod call;
 mod change;
 mod edit;
 mod explain;
+mod pace;
 mod routes;
 mod rules;
+mod search;
 mod status;
 mod top;
 
 use answer::Failure;
 pub use call::Call;
 use call::Target;
+use pace::Pace;
 
 /// The largest body of a request, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -41,6 +44,7 @@ pub struct AdminPlane {
     settings: AdminSettings,
     registry: Registry,
     records: Records,
+    pace: Pace,
 }
 
 /// The next step for a request after its headers.
@@ -59,6 +63,7 @@ impl AdminPlane {
             records: Records::new(&settings.store.namespace, Bases::default()),
             settings,
             registry: Registry::default(),
+            pace: Pace::default(),
         }
     }
 

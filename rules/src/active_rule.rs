@@ -18,6 +18,7 @@ pub struct ActiveRule {
     history: Arc<History>,
     /// Shared with the rule that it replaces, if the limits are the same.
     scales: Arc<Scales>,
+    bans_keys: bool,
     reads_wall: bool,
     tag: u32,
 }
@@ -69,6 +70,8 @@ impl ActiveRule {
             || Arc::new(Scales::of(&rule, known)),
             |before| Arc::clone(&before.scales),
         );
+        let bans_keys =
+            same_overrides.map_or_else(|| ban_any(&rule), |before| before.bans_keys);
         let mut all = rule.overrides.values().filter_map(|own| match own {
             Override::Limits(limits) => Some(limits),
             _ => None,
@@ -84,6 +87,7 @@ impl ActiveRule {
             rule,
             history,
             scales,
+            bans_keys,
             reads_wall,
         }
     }
@@ -134,6 +138,11 @@ impl ActiveRule {
     /// The grant for a request that may have no key: without one, the rule's limits.
     pub fn limits_for(&self, key: Option<&str>) -> &Limits {
         key.map_or(&self.rule.limits, |key| self.limits_of(key))
+    }
+
+    /// Whether an override bans any key.
+    pub const fn bans_keys(&self) -> bool {
+        self.bans_keys
     }
 
     /// Whether the limits of any key need the wall clock, or needed it before an edit.
@@ -193,6 +202,12 @@ impl ActiveRule {
         let cluster = request.cluster();
         cluster.is_some_and(|cluster| table.fails(store, when, &cluster, now).unwrap_or(true))
     }
+}
+
+/// Whether an override of the rule bans any key.
+fn ban_any(rule: &Rule) -> bool {
+    let mut overrides = rule.overrides.values();
+    overrides.any(|own| matches!(own, Override::Banned))
 }
 
 impl LiveRule for ActiveRule {

@@ -5,7 +5,7 @@
 //! live in pages ([`page`]); [`Table`] finds a bucket's page by a seeded hash. [`Take`] decides,
 //! [`Give`] gives back, [`SetBan`] and the sweep change existing buckets, all with compare-and-swap;
 //! [`swap`](mod@swap) does the same for other values. [`names`] keeps the printable keys beside the pages,
-//! [`memory`] and [`paged`] are stores for tests and replays, and [`overlay`] is a store for previews.
+//! and [`scan`] reads many pages in search of a [`needle`]. [`memory`] and [`paged`] are stores for tests and replays, and [`overlay`] is a store for previews.
 //! [`upstreams`] counts the responses of upstreams ([`health`]), and [`top`] the most frequent keys. The
 //! store knows of a rule only its [`LiveRule`].
 #![no_std]
@@ -25,12 +25,14 @@ mod gave_up;
 pub mod health;
 pub mod memory;
 pub mod names;
+pub mod needle;
 pub mod overlay;
 pub mod page;
 pub mod paged;
 mod receipt;
 mod release;
 mod rule;
+pub mod scan;
 mod shared_data;
 mod stats;
 pub mod swap;

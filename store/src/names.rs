@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 use crate::page::{Page, SLOTS};
 
 const MAGIC: [u8; 3] = *b"LN\x01";
+/// The prefix of the keys of names; see [`crate::page::KIND`].
+pub(crate) const KIND: u8 = b'n';
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 128;
 /// The maximum number of names. Two workers may add names at once, each with its own page; room for twice
@@ -23,6 +25,19 @@ pub const fn bytes(entries: usize, key: usize) -> usize {
     entries.saturating_mul(entry).saturating_add(MAGIC.len())
 }
 
+/// The fingerprints and keys in stored names; an unreadable value has none.
+pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, &str)> {
+    let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
+    let entries = core::iter::from_fn(move || {
+        let (fingerprint, tail) = rest.split_first_chunk::<8>()?;
+        let (length, tail) = tail.split_first()?;
+        let (name, tail) = tail.split_at_checked(usize::from(*length))?;
+        rest = tail;
+        Some((u64::from_le_bytes(*fingerprint), name))
+    });
+    entries.filter_map(|(fingerprint, name)| Some((fingerprint, core::str::from_utf8(name).ok()?)))
+}
+
 /// The keys of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
@@ -32,23 +47,10 @@ pub struct Names {
 impl Names {
     /// Reads names; an unreadable value has no names.
     pub fn decode(bytes: &[u8]) -> Self {
-        let mut names = Self::default();
-        let mut rest = bytes.strip_prefix(&MAGIC).unwrap_or_default();
-        while let Some((fingerprint, tail)) = rest.split_first_chunk::<8>() {
-            let Some((length, tail)) = tail.split_first() else {
-                break;
-            };
-            let Some((name, tail)) = tail.split_at_checked(usize::from(*length)) else {
-                break;
-            };
-            rest = tail;
-            if let Ok(name) = core::str::from_utf8(name) {
-                names
-                    .entries
-                    .push((u64::from_le_bytes(*fingerprint), name.to_string()));
-            }
+        let entries = entries(bytes).map(|(fingerprint, name)| (fingerprint, name.to_string()));
+        Self {
+            entries: entries.collect(),
         }
-        names
     }
 
     /// Writes names into `out`, replacing what it held.

@@ -23,9 +23,11 @@ use alloc::vec::Vec;
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Bucket, BucketDecision, GIVEN, Limits, MAX_BUCKET_WORDS, Nanos, Words};
 
+mod head;
 mod patch;
 mod victim;
 
+pub use head::SlotHead;
 pub(crate) use patch::PageBytes;
 use victim::{Standing, victim};
 

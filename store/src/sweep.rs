@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use loudou_limiter::Clock;
 
 use crate::gave_up::GaveUp;
-use crate::names::Names;
+use crate::names::{self, Names};
 use crate::page::{FLAG_KEEPS_GAIN, Page, Slot, gain_flag};
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{MAX_RETRIES, SharedData, Written};
@@ -36,7 +36,7 @@ impl Table {
             if !page.slots.iter().any(is_behind) {
                 return Ok(0);
             }
-            store.get(&self.key(b'n', index), &mut bytes)?;
+            store.get(&self.key(names::KIND, index), &mut bytes)?;
             let names = Names::decode(&bytes);
             let mut brought: usize = 0;
             let Page { origins, slots } = &mut page;

@@ -11,7 +11,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::hash::HashSeed;
 
 use crate::gave_up::GaveUp;
-use crate::names::Names;
+use crate::names::{self, Names};
 use crate::page::{self, Page, PageBytes, SLOTS, Slot};
 use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, MAX_RETRIES, SharedData, Written};
 
@@ -127,10 +127,16 @@ impl Table {
 
     pub(crate) fn key(&self, kind: u8, page: u32) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.namespace.len().saturating_add(6));
+        self.key_into(kind, page, &mut key);
+        key
+    }
+
+    /// The same, in place of what `key` held.
+    pub(crate) fn key_into(&self, kind: u8, page: u32, key: &mut Vec<u8>) {
+        key.clear();
         key.extend_from_slice(&self.namespace);
         key.extend_from_slice(&[b':', kind]);
         key.extend_from_slice(&page.to_le_bytes());
-        key
     }
 
     /// The current bucket, if it exists.
@@ -168,7 +174,7 @@ impl Table {
             return Ok(None);
         }
         let page = Page::decode(&bytes).map_err(|_unknown| GaveUp::UnknownPage)?;
-        store.get(&self.key(b'n', index), &mut bytes)?;
+        store.get(&self.key(names::KIND, index), &mut bytes)?;
         Ok(Some((page, Names::decode(&bytes))))
     }
 
@@ -180,7 +186,7 @@ impl Table {
         key: &str,
         page: &[u8],
     ) {
-        let name_key = self.key(b'n', id.page);
+        let name_key = self.key(names::KIND, id.page);
         let mut bytes = Vec::new();
         for _ in 0..=MAX_NAME_RETRIES {
             let Ok(cas) = store.get(&name_key, &mut bytes) else {

@@ -32,16 +32,18 @@ pub fn eventually<T>(
         if start.elapsed() >= deadline {
             bail!("waited {deadline:?} for {what}");
         }
-        pause();
+        pause_for(PAUSE);
     }
 }
 
+/// Waits as long as a server asked its clients to wait. Not for waiting until something has happened: that is
+/// [`eventually`]'s business.
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes cannot notify us; every wait of the harness ends here"
 )]
-fn pause() {
-    std::thread::sleep(PAUSE);
+pub fn pause_for(time: Duration) {
+    std::thread::sleep(time);
 }
 
 #[cfg(test)]

@@ -82,6 +82,14 @@ impl Request {
             .body(body.to_string())
     }
 
+    /// Adds a parameter to the query; the value needs no encoding.
+    #[must_use]
+    pub fn with_query(mut self, name: &str, value: &str) -> Self {
+        let sign = if self.path.contains('?') { '&' } else { '?' };
+        self.path.extend([&*sign.to_string(), name, "=", value]);
+        self
+    }
+
     /// The bytes on the wire.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);

@@ -28,10 +28,12 @@
 pub mod clock;
 pub mod config;
 pub mod console;
+pub mod cpu;
 pub mod crowd;
 pub mod envoy;
 pub mod example;
 pub mod filters;
+pub mod flood;
 pub mod http;
 pub mod load;
 pub mod one_rule;

@@ -1,8 +1,11 @@
 //! An operator at the admin API: a token, and the calls that most tests make.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use crate::clock::pause_for;
 use crate::config::{EDIT_TOKEN, VIEW_TOKEN};
 use crate::envoy::Envoy;
 use crate::http::{Http, Request, Response};
@@ -136,12 +139,12 @@ impl Operator {
         expect(&answer, 200).map(Some)
     }
 
-    /// Every bucket that `query` finds, over all pages.
+    /// Every bucket that `query` finds, over all pages, at the pace that the filter asks for.
     pub fn buckets(&mut self, query: &str) -> Result<Vec<Value>> {
         let mut all = Vec::new();
         let mut cursor = String::new();
         loop {
-            let page = self.get(&format!("/v1/buckets?{query}&cursor={cursor}"))?;
+            let page = self.search(&format!("/v1/buckets?{query}&cursor={cursor}"))?;
             let buckets = page.get("buckets").and_then(Value::as_array);
             all.extend(buckets.context("a page without buckets")?.iter().cloned());
             match page.get("next_cursor").and_then(Value::as_str) {
@@ -151,6 +154,23 @@ impl Operator {
                 }
                 None => return Ok(all),
             }
+        }
+    }
+
+    /// The JSON of `GET path`, where `path` is a search of buckets: made again where it was too early.
+    pub fn search(&mut self, path: &str) -> Result<Value> {
+        let nanos = |answer: &Value, field| {
+            let ns = answer.get(field).and_then(Value::as_u64);
+            Duration::from_nanos(ns.unwrap_or_default())
+        };
+        loop {
+            let answer = self.send(Request::get(path))?;
+            let body = answer.json()?;
+            if answer.status != 429 {
+                pause_for(nanos(&body, "wait_ns"));
+                return expect(&answer, 200).context(path.to_owned());
+            }
+            pause_for(nanos(&body, "retry_after_ns"));
         }
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use loudou_tests::{Config, Envoy, Operator, Request, eventually};
 use serde_json::{Value, json};
 
-const USERS: u64 = 700;
+const USERS: u64 = 200;
 const SOON: Duration = Duration::from_secs(10);
 
 fn rule(name: &str, capacity: u32, rate: &str) -> Value {
@@ -64,7 +64,7 @@ fn every_bucket_is_on_one_page_exactly_while_traffic_goes_on() -> Result<()> {
             // The same users continue, and a few others come: too few to cause an eviction.
             for n in (0..).take_while(|_| !done.load(Ordering::Acquire)) {
                 http.send(&ask("a", &format!("user-{}", n % USERS)))?;
-                http.send(&ask("b", &format!("new-{}", n % 2_000)))?;
+                http.send(&ask("b", &format!("new-{}", n % 300)))?;
             }
             anyhow::Ok(())
         });

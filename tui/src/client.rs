@@ -21,12 +21,14 @@ use ureq::{Agent, Body, RequestBuilder};
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+mod pace;
 mod pages;
 mod request;
 #[cfg(test)]
 mod tests;
 
 pub use error::{ClientError, problem_line};
+pub(crate) use pace::Pace;
 pub use request::{BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
 use request::Path;
@@ -126,7 +128,7 @@ impl Client {
         self.answer(request.call())
     }
 
-    /// A page of live buckets.
+    /// A page of live buckets. Several pages are read with a [`Pace`].
     pub fn buckets(&self, query: &BucketsQuery) -> Result<BucketsPage, ClientError> {
         self.get(&query.path())
     }

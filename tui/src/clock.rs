@@ -3,7 +3,8 @@
 //! It paces polls and drawing and says how old data are. Levels and waits are the server's business:
 //! they come with the server's own `now_ns`, to which this clock only ever adds an age.
 
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use loudou_limiter::Nanos;
 
@@ -11,6 +12,14 @@ use loudou_limiter::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
+}
+
+/// Waits for this time.
+pub(crate) fn pause(time: Nanos) {
+    if time > Nanos::ZERO {
+        let (_sender, nothing) = channel::<()>();
+        let _timeout = nothing.recv_timeout(Duration::from_nanos(time.get()));
+    }
 }
 
 impl Clock {

@@ -1,18 +1,22 @@
 //! `cargo xtask bench`: measures and prints the results. It asserts nothing, because machines differ.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::command::{cargo, run};
 
+mod admin;
 mod replay;
 mod waiting;
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Bench {
+    /// Measure what calls of the admin API cost a worker, and the requests beside them
+    Admin,
     /// Replay 5 million requests of 100 000 users through one rule
     Replay,
     /// Measure what 10 000 held requests cost other requests, in Loudou and in Envoy's own fault filter
@@ -25,8 +29,9 @@ pub(crate) enum Bench {
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Runs a benchmark.
-pub(crate) fn bench(what: Bench) -> Result<()> {
+pub(crate) fn bench(what: Bench, quick: bool, wasm: Option<PathBuf>) -> Result<()> {
     match what {
+        Bench::Admin => admin::run_all(quick, wasm),
         Bench::Replay => replay::run_all(),
         Bench::Waiting => waiting::run_all(),
         Bench::Top => {

@@ -24,6 +24,7 @@ mod setup;
 mod soak;
 mod tools;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -63,6 +64,12 @@ enum Task {
     Bench {
         /// The benchmark
         what: bench::Bench,
+        /// Measure less, in less than two minutes (admin)
+        #[arg(long)]
+        quick: bool,
+        /// Measure this build of the filter instead of the current one (admin)
+        #[arg(long, value_name = "FILE")]
+        wasm: Option<PathBuf>,
     },
     /// Change everything about the limits of an Envoy under load, and check each key's count
     Soak {
@@ -96,7 +103,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Pictures => pictures::run_all(),
         Task::Docs { check } => docs::run(check),
-        Task::Bench { what } => bench::bench(what),
+        Task::Bench { what, quick, wasm } => bench::bench(what, quick, wasm),
         Task::Soak {
             minutes,
             seed,

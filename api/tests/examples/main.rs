@@ -213,6 +213,9 @@ fn buckets() -> serde_json::Result<()> {
         generation: 8,
         buckets: vec![bucket()],
         next_cursor: Some("17.8f3a".to_owned()),
+        pages: 4096,
+        pages_done: 17,
+        wait_ns: 6_500_000,
     };
     holds(&page, include_str!("../../examples/buckets.json"))
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_api::{ProblemAnswer, RuleProblem};
+use loudou_limiter::Nanos;
 use loudou_rules::config::{Problem, RuleEdit};
 use loudou_rules::rule::Rule;
 use loudou_store::GaveUp;
@@ -59,6 +60,16 @@ impl Failure {
         self
     }
 
+    /// 429: too many searches in too short a time.
+    pub(super) fn later(wait: Nanos) -> Self {
+        let detail = "searches of buckets may take a tenth of a worker's time, and this worker's share is \
+                      used up; wait as long as `retry_after_ns`, or `wait_ns` of an answer, before the next \
+                      call";
+        let mut failure = Self::new(429, "Too many searches", detail);
+        failure.problem.retry_after_ns = Some(wait.get());
+        failure
+    }
+
     /// The answer to the call.
     pub(super) fn reply(self) -> Reply {
         let status = self.problem.status;
@@ -67,6 +78,9 @@ impl Failure {
             headers.push(("www-authenticate", "Bearer realm=\"loudou\"".to_owned()));
         }
         headers.extend(self.allow.map(|allow| ("allow", allow)));
+        let wait = self.problem.retry_after_ns;
+        let seconds = wait.map(|ns| ns.div_ceil(1_000_000_000).to_string());
+        headers.extend(seconds.map(|seconds| ("retry-after", seconds)));
         reply(status, headers, json(&self.problem))
     }
 }
@@ -119,6 +133,11 @@ pub(super) fn ok(body: &impl Serialize) -> Reply {
 /// An answer about rules, whose `ETag` is the process with its generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
     whole(Some(record), json(body))
+}
+
+/// The same for an answer that is JSON already.
+pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
+    whole(Some(record), body)
 }
 
 /// An answer with status 200.

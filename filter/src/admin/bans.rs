@@ -136,7 +136,7 @@ impl Setting<'_> {
     fn answer(&self, host: &dyn Host, before: Option<&Slot>) -> Result<Reply, Failure> {
         let slot = self.look(host)?;
         let (key, clock) = (self.call.key(), self.call.clock);
-        let shown = |slot: &Slot| view(&self.active, slot, key.to_owned(), clock);
+        let shown = |slot: &Slot| view(&self.active, slot, key, clock);
         let banned =
             |slot: &Slot| -> Option<BanView> { ban_view(&self.active, slot, key, clock.now) };
         Ok(ok(&BanAnswer {

@@ -4,7 +4,7 @@ use loudou_api::{
     BanBy, BanView, BucketState, BucketView, KeyOverrideView, LimitView, OverrideKind,
 };
 use loudou_limiter::ban::Conduct;
-use loudou_limiter::{BucketDecision, Clock, Nanos};
+use loudou_limiter::{Bucket, BucketDecision, Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
 use loudou_rules::rule::Override;
 use loudou_store::LiveRule;
@@ -13,53 +13,80 @@ use loudou_store::page::{FLAG_PINNED, Slot};
 use super::answer::Failure;
 
 /// A bucket at `now`, without changing it.
-pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: String, clock: Clock) -> BucketView {
-    let now = clock.now;
-    let limits = rule.limits_of(&key);
-    let bucket = rule.bucket_of(&key, slot, clock);
-    let level = limits.peek(&bucket, 0, now);
-    let usual = limits.peek(&bucket, rule.rule().cost.usual().into(), now);
-    let decisions = level.decisions().zip(usual.decisions());
-    let numbers = limits.used(&bucket, now).into_iter().zip(decisions);
-    let views = limits.iter().zip(numbers);
-    let views = views.map(|(limit, (used, (level, usual)))| {
-        LimitView::new(limit, used, level, usual.retry_after)
-    });
-    let conduct = conduct(rule, slot, now);
-    let ban = ban_view(rule, slot, &key, now);
-    BucketView {
-        rule: rule.rule().name.clone(),
-        limits: views.collect(),
-        reported: usual.reported_index(),
-        admitted: slot.admitted,
-        refused: slot.refused,
-        last_seen_ns: slot.bucket.last.get(),
-        state: state(rule, ban, &level, &usual, &key),
-        hidden_ban: imposed(slot, now).filter(|_| ban.is_some_and(|ban| ban.by == BanBy::Override)),
-        ban,
-        strikes: conduct.strikes.into(),
-        penalties: conduct.bans.into(),
-        own: key_override(rule, &key),
-        key,
-    }
+pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, clock: Clock) -> BucketView {
+    Current::new(rule, slot, key, clock).view()
 }
 
-fn state(
-    rule: &ActiveRule,
+/// A bucket with its current numbers, before they are put into words.
+pub(super) struct Current<'a> {
+    rule: &'a ActiveRule,
+    slot: &'a Slot,
+    key: &'a str,
+    now: Nanos,
+    bucket: Bucket,
+    level: BucketDecision,
+    /// The decision on a request of the usual cost.
+    usual: BucketDecision,
     ban: Option<BanView>,
-    level: &BucketDecision,
-    usual: &BucketDecision,
-    key: &str,
-) -> BucketState {
-    let is_limited = matches!(rule.grant(key), Grant::Limits(_));
-    if ban.is_some() {
-        BucketState::Banned
-    } else if usual.is_refused() && is_limited {
-        BucketState::Refusing
-    } else if level.reset_after() == Nanos::ZERO {
-        BucketState::Idle
-    } else {
-        BucketState::Busy
+}
+
+impl<'a> Current<'a> {
+    pub(super) fn new(rule: &'a ActiveRule, slot: &'a Slot, key: &'a str, clock: Clock) -> Self {
+        let now = clock.now;
+        let limits = rule.limits_of(key);
+        let bucket = rule.bucket_of(key, slot, clock);
+        Self {
+            rule,
+            slot,
+            key,
+            now,
+            level: limits.peek(&bucket, 0, now),
+            usual: limits.peek(&bucket, rule.rule().cost.usual().into(), now),
+            ban: ban_view(rule, slot, key, now),
+            bucket,
+        }
+    }
+
+    pub(super) fn state(&self) -> BucketState {
+        let is_limited = matches!(self.rule.grant(self.key), Grant::Limits(_));
+        if self.ban.is_some() {
+            BucketState::Banned
+        } else if self.usual.is_refused() && is_limited {
+            BucketState::Refusing
+        } else if self.level.reset_after() == Nanos::ZERO {
+            BucketState::Idle
+        } else {
+            BucketState::Busy
+        }
+    }
+
+    pub(super) fn view(&self) -> BucketView {
+        let (rule, slot, key, now) = (self.rule, self.slot, self.key, self.now);
+        let limits = rule.limits_of(key);
+        let decisions = self.level.decisions().zip(self.usual.decisions());
+        let numbers = limits.used(&self.bucket, now).into_iter().zip(decisions);
+        let views = limits.iter().zip(numbers);
+        let views = views.map(|(limit, (used, (level, usual)))| {
+            LimitView::new(limit, used, level, usual.retry_after)
+        });
+        let conduct = conduct(rule, slot, now);
+        let ban = self.ban;
+        BucketView {
+            rule: rule.rule().name.clone(),
+            key: key.to_owned(),
+            limits: views.collect(),
+            reported: self.usual.reported_index(),
+            admitted: slot.admitted,
+            refused: slot.refused,
+            last_seen_ns: slot.bucket.last.get(),
+            state: self.state(),
+            hidden_ban: imposed(slot, now)
+                .filter(|_| ban.is_some_and(|ban| ban.by == BanBy::Override)),
+            ban,
+            strikes: conduct.strikes.into(),
+            penalties: conduct.bans.into(),
+            own: key_override(rule, key),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use loudou_api::{RuleTotals, Status, StoreStatus, UpstreamView};
 use loudou_limiter::{Clock, Nanos};
+use loudou_store::scan::Scan;
 use loudou_store::upstreams::Upstream;
 use loudou_store::{Table, When};
 
@@ -180,14 +181,15 @@ fn view(upstream: &Upstream, when: &When, now: Nanos) -> UpstreamView {
 /// Counts idle buckets on some pages: all pages would occupy the worker for too long.
 fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStatus) {
     let (mut sampled, mut sampled_idle) = (0, 0);
+    let mut scan = Scan::new(table);
     let now_ms = now.as_millis();
     let step = table.pages().div_ceil(SAMPLED_PAGES).max(1);
     let first = u32::try_from(now_ms % u64::from(step)).unwrap_or(0);
     for index in (first..table.pages()).step_by(usize::try_from(step).unwrap_or(1)) {
-        let Ok(Some((page, _))) = table.page(&mut HostStore(host), index) else {
+        if !scan.read_page(&mut HostStore(host), index) {
             continue;
-        };
-        for slot in &page.slots {
+        }
+        for slot in scan.heads() {
             sampled += 1;
             sampled_idle += u64::from(slot.is_idle(now_ms));
         }

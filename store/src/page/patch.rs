@@ -8,7 +8,7 @@ use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
 
 use super::{
     Bytes, Evicted, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD, SLOTS, Slot,
-    Standing, UnknownPage, optional_bytes, victim,
+    SlotHead, Standing, UnknownPage, optional_bytes, victim,
 };
 use crate::gave_up::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
@@ -107,6 +107,19 @@ impl PageBytes {
         })?;
         let slot = self.bytes.get(self.range(index))?;
         Some((index, Bytes(slot).slot().ok()?))
+    }
+
+    /// Whether there is no slot.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The heads of the slots.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = SlotHead> + '_ {
+        (0..self.count).filter_map(|index| {
+            let slot = self.bytes.get(self.range(index))?;
+            SlotHead::read(slot).ok()
+        })
     }
 
     /// The same as [`Page::make_room`].

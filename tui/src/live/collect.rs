@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use loudou_api::{BucketState, MAX_PAGE, Rules, Status};
 
 use super::{Authors, Clocks, Id, Item, ban_of, is_lost, of_rules};
-use crate::client::{BucketsQuery, Client, ClientError};
+use crate::client::{BucketsQuery, Client, ClientError, Pace};
 
-/// The maximum number of pages of banned buckets: those of the largest store, twice.
-const MAX_PAGES: usize = 40_000;
+/// The maximum number of pages of banned buckets. Pages end with the time of an answer, so that those of the
+/// largest store may be many.
+const MAX_PAGES: usize = 400_000;
 
 /// All live changes in one Envoy.
 #[derive(Clone, Debug, Default)]
@@ -75,8 +76,9 @@ pub(crate) fn collect(client: &Client) -> Result<Live, Unread> {
         limit: Some(MAX_PAGE),
         ..BucketsQuery::default()
     };
+    let mut reader = Pace::default();
     for _ in 0..MAX_PAGES {
-        let page = client.buckets(&query)?;
+        let page = reader.buckets(client, &query)?;
         if page.instance != status.instance {
             return Err(client.restarted().into());
         }

@@ -10,14 +10,14 @@ use super::trap::panic_if_asked;
 use crate::app::effects::PollRequest;
 use crate::app::msg::{Failure, Msg, Snapshot};
 use crate::app::rows::BucketName;
-use crate::client::{BucketsQuery, Client, ClientError};
+use crate::client::{BucketsQuery, Client, ClientError, Pace};
 use crate::clock::Clock;
 use crate::num::count;
 
 /// The most buckets of one poll; the screen shows if there are more.
 const MOST_BUCKETS: usize = 5_000;
-/// The most pages of one poll: a server may answer with short pages.
-const MOST_PAGES: usize = 200;
+/// The most pages of one poll. Pages end with the time of an answer, so most of them are short.
+const MOST_PAGES: usize = 1_000;
 /// The longest time for which pages are requested.
 const LONGEST: Nanos = Nanos::from_secs(5);
 /// The number of parts into which the pages and the time are divided.
@@ -141,6 +141,7 @@ struct Reading<'a> {
     instance: &'a str,
     start: Nanos,
     pages: usize,
+    pace: Pace,
     seen: BTreeSet<BucketName>,
     buckets: Buckets,
 }
@@ -153,6 +154,7 @@ impl<'a> Reading<'a> {
             instance,
             start: clock.now(),
             pages: 0,
+            pace: Pace::default(),
             seen: BTreeSet::new(),
             buckets: Vec::new(),
         }
@@ -171,7 +173,7 @@ impl<'a> Reading<'a> {
             }
             // No more than there is room for: further buckets come on the next page.
             scan.query.limit = Some(room.min(MAX_PAGE));
-            let page = self.client.buckets(&scan.query)?;
+            let page = self.pace.buckets(self.client, &scan.query)?;
             if page.instance != self.instance {
                 return Err(self.client.restarted());
             }

@@ -222,7 +222,7 @@ pub(super) fn buckets() -> BucketsPage {
             two,
             bucket("carol", 3, BucketState::Busy),
         ],
-        next_cursor: None,
+        ..BucketsPage::default()
     }
 }
 

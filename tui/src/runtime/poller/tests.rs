@@ -136,16 +136,16 @@ fn neither_the_refusing_nor_the_banned_crowd_out_the_others() {
 #[test]
 fn searching_leaves_pages_for_the_rest() {
     let mut pages = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..MOST_PAGES / 2 {
         pages.push(page(BucketState::Banned, 0..0, Some("1")));
     }
     // What is left of the share of the others is the refusing ones'.
-    for _ in 0..50 {
+    for _ in 0..MOST_PAGES / 4 {
         pages.push(page(BucketState::Refusing, 0..0, Some("1")));
     }
     pages.push(page(BucketState::Busy, 0..100, None));
     let (snapshot, asked) = polled(20_000, false, pages);
-    assert_eq!(asked.len(), 151);
+    assert_eq!(asked.len(), MOST_PAGES / 4 * 3 + 1);
     assert_eq!((snapshot.buckets.len(), snapshot.truncated), (100, false));
 }
 

@@ -1,0 +1,306 @@
+//! A search among all buckets, in steps that are cut by work done.
+//!
+//! A step continues after the last bucket of the one before it: in the order of pages, and of fingerprints
+//! within a page. A bucket never changes either, so each one that lives as long as the search is found exactly
+//! once, wherever the steps are cut. Most buckets are ruled out by their stored bytes ([`Scan`]).
+
+use std::fmt;
+
+use loudou_api::BucketState;
+use loudou_limiter::Clock;
+use loudou_rules::active_rule::ActiveRule;
+use loudou_store::needle::Needle;
+use loudou_store::page::SlotHead;
+use loudou_store::scan::Scan;
+use loudou_store::{Age, LiveRule, SharedData, Table};
+
+use super::bucket::Current;
+
+/// The work of reading a value that is missing, of one that exists, and of reporting a bucket.
+const MISSING: u32 = 1;
+const VALUE: u32 = 8;
+const BUCKET: u32 = 32;
+/// The work of every step, so that a slow machine makes progress, too: a fraction of its time.
+const LEAST: u32 = 256;
+/// The work between two looks at the time.
+const BETWEEN: u32 = 32;
+
+/// The position at which a search continues: a page, and the last fingerprint seen on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) page: u32,
+    pub(super) after: Option<u64>,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.after {
+            None => write!(f, "{}", self.page),
+            Some(after) => write!(f, "{}.{after:x}", self.page),
+        }
+    }
+}
+
+impl Cursor {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (page, after) = match text.split_once('.') {
+            None => (text, None),
+            Some((page, after)) => (page, Some(u64::from_str_radix(after, 16).ok()?)),
+        };
+        Some(Self {
+            page: page.parse().ok()?,
+            after,
+        })
+    }
+}
+
+/// The filters and bounds of a search.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    pub(super) rule_tag: Option<u32>,
+    /// A text in the key.
+    pub(super) key: Option<String>,
+    pub(super) state: Option<BucketState>,
+    pub(super) from: Cursor,
+    /// The most buckets of a step.
+    pub(super) most: usize,
+}
+
+/// The buckets that a search reads, and the rules that they belong to.
+pub(super) struct Place<'a> {
+    pub(super) store: &'a mut dyn SharedData,
+    pub(super) table: &'a Table,
+    pub(super) rules: &'a RulesByTag<'a>,
+    pub(super) clock: Clock,
+}
+
+impl Search {
+    /// Makes one step: calls `found` for each bucket, until there are enough or until `has_time` is false, and
+    /// returns where to continue. `None` is the end.
+    pub(super) fn step(
+        &self,
+        place: &mut Place<'_>,
+        has_time: &mut dyn FnMut() -> bool,
+        found: &mut dyn FnMut(&Current<'_>),
+    ) -> Option<Cursor> {
+        let mut step = Step {
+            search: self,
+            needle: self.key.as_deref().map(Needle::new),
+            scan: Scan::new(place.table),
+            work: Work::new(has_time),
+            found,
+            left: self.most,
+        };
+        for page in self.from.page..place.table.pages() {
+            let after = self.from.after.filter(|_| page == self.from.page);
+            let before = Cursor { page, after };
+            if !step.work.may_go_on() {
+                return Some(before);
+            }
+            if let Some(last) = step.page(place, before) {
+                let after = Some(last);
+                return Some(Cursor { page, after });
+            }
+        }
+        None
+    }
+}
+
+/// One step of a search.
+struct Step<'a> {
+    search: &'a Search,
+    needle: Option<Needle<'a>>,
+    scan: Scan<'a>,
+    work: Work<'a>,
+    found: &'a mut dyn FnMut(&Current<'_>),
+    /// How many more buckets may be reported.
+    left: usize,
+}
+
+impl Step<'_> {
+    /// Searches one page; returns the last bucket if the step ends there.
+    fn page(&mut self, place: &mut Place<'_>, from: Cursor) -> Option<u64> {
+        let has_names = self.may_have_key(place, from.page);
+        // A page of another version is left out; GET on one of its buckets reports that.
+        if !has_names || !self.reads_page(place, from.page) {
+            return None;
+        }
+        let mut has_read_names = self.needle.is_some();
+        let mut after = from.after;
+        while let Some((head, rule)) = self.next(place, after) {
+            after = Some(head.fingerprint);
+            if !has_read_names {
+                self.work.add(VALUE);
+                self.scan.read_names(place.store, from.page);
+                has_read_names = true;
+            }
+            if self.reports(&head, rule, place.clock) {
+                self.left = self.left.saturating_sub(1);
+                if self.left == 0 || !self.work.may_go_on() {
+                    return after;
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a key of the page may contain the text. The names alone decide, unless the text may also be
+    /// part of what stands for a lost name.
+    fn may_have_key(&mut self, place: &mut Place<'_>, page: u32) -> bool {
+        let Some(needle) = &self.needle else {
+            return true;
+        };
+        let exist = self.scan.read_names(place.store, page);
+        self.work.add(if exist { VALUE } else { MISSING });
+        self.scan.may_have(needle) || self.search.key.as_deref().is_some_and(is_in_lost_name)
+    }
+
+    fn reads_page(&mut self, place: &mut Place<'_>, page: u32) -> bool {
+        let exists = self.scan.read_page(place.store, page);
+        self.work.add(if exists { VALUE } else { MISSING });
+        exists
+    }
+
+    /// The bucket after `after`, by fingerprint, that is not ruled out by its head. A page has few buckets,
+    /// so searching for each needs no sort and less room in the module.
+    fn next<'r>(
+        &self,
+        place: &Place<'r>,
+        after: Option<u64>,
+    ) -> Option<(SlotHead, &'r ActiveRule)> {
+        let heads = self.scan.heads();
+        let heads = heads.filter(|head| after.is_none_or(|after| head.fingerprint > after));
+        let now_ms = place.clock.now.as_millis();
+        let wanted = heads.filter_map(|head| {
+            let tag = self.search.rule_tag;
+            if tag.is_some_and(|tag| tag != head.rule_tag) {
+                return None;
+            }
+            let rule = place.rules.get(head.rule_tag)?;
+            may_be_in(self.search.state, &head, rule, now_ms).then_some((head, rule))
+        });
+        wanted.min_by_key(|(head, _)| head.fingerprint)
+    }
+
+    /// Reports a bucket if it is wanted.
+    fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, clock: Clock) -> bool {
+        let lost;
+        let key = if let Some(name) = self.scan.name(head.fingerprint) {
+            name
+        } else {
+            lost = format!("#{:016x}", head.fingerprint);
+            &lost
+        };
+        if self
+            .needle
+            .as_ref()
+            .is_some_and(|needle| !needle.is_in(key.as_bytes()))
+        {
+            return false;
+        }
+        let Some(slot) = self.scan.slot(head.fingerprint) else {
+            return false;
+        };
+        self.work.add(BUCKET);
+        let bucket = Current::new(rule, &slot, key, clock);
+        let is_wanted = self
+            .search
+            .state
+            .is_none_or(|state| state == bucket.state());
+        if is_wanted {
+            (self.found)(&bucket);
+        }
+        is_wanted
+    }
+}
+
+/// Whether a text may be part of `#` and a fingerprint, which stand for a lost name.
+fn is_in_lost_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.all(|byte| matches!(byte, b'#' | b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether a bucket may be in a state, by its head: never `false` if it is. A bucket of an earlier version of
+/// its rule may be in any.
+fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now_ms: u64) -> bool {
+    let is_used = || rule.age(head.version) != Age::Current || !head.is_idle(now_ms);
+    match state {
+        None | Some(BucketState::Idle) => true,
+        Some(BucketState::Busy) => is_used(),
+        // One request alone may cost more than an idle bucket has.
+        Some(BucketState::Refusing) => is_used() || rule.rule().cost.usual() > 1,
+        Some(BucketState::Banned) => head.has_conduct || rule.bans_keys(),
+    }
+}
+
+/// The work of a step, and whether there is time for more.
+struct Work<'a> {
+    done: u32,
+    /// The work at which the time is looked at.
+    look_at: u32,
+    has_time: &'a mut dyn FnMut() -> bool,
+}
+
+impl<'a> Work<'a> {
+    fn new(has_time: &'a mut dyn FnMut() -> bool) -> Self {
+        Self {
+            done: 0,
+            look_at: LEAST,
+            has_time,
+        }
+    }
+
+    const fn add(&mut self, work: u32) {
+        self.done = self.done.saturating_add(work);
+    }
+
+    fn may_go_on(&mut self) -> bool {
+        if self.done < self.look_at {
+            return true;
+        }
+        self.look_at = self.done.saturating_add(BETWEEN);
+        (self.has_time)()
+    }
+}
+
+/// Rules by the tags of their buckets: a hash table with linear probing, since a search looks up the rule of
+/// every bucket that it does not rule out.
+pub(super) struct RulesByTag<'a> {
+    places: Vec<Option<&'a ActiveRule>>,
+}
+
+impl<'a> RulesByTag<'a> {
+    /// These rules; the first one of a tag counts.
+    pub(super) fn new(rules: impl ExactSizeIterator<Item = &'a ActiveRule>) -> Self {
+        let room = rules.len().saturating_mul(2).saturating_add(1);
+        let mut own = Self {
+            places: vec![None; room.next_power_of_two()],
+        };
+        for rule in rules {
+            let place = own.probe(rule.tag());
+            let place = place.and_then(|place| own.places.get_mut(place));
+            if let Some(place @ None) = place {
+                *place = Some(rule);
+            }
+        }
+        own
+    }
+
+    fn get(&self, tag: u32) -> Option<&'a ActiveRule> {
+        *self.places.get(self.probe(tag)?)?
+    }
+
+    /// The place of a tag, or the free one for it. Half of the places are free.
+    fn probe(&self, tag: u32) -> Option<usize> {
+        let mask = self.places.len().saturating_sub(1);
+        let start = usize::try_from(tag).unwrap_or(0);
+        let mut places = (0..self.places.len()).map(|step| start.wrapping_add(step) & mask);
+        places.find(|place| {
+            let rule = self.places.get(*place).copied().flatten();
+            rule.is_none_or(|rule| rule.tag() == tag)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Reading page after page in search of buckets, at a fraction of the cost of decoding them.
+//!
+//! A search has to look at every page, and most pages have no bucket that it wants. So the fields that rule a
+//! bucket out are read from the stored bytes, in place; a bucket is decoded only where it is wanted, and
+//! the names of a page are read only where they matter.
+
+use alloc::vec::Vec;
+
+use crate::names;
+use crate::needle::Needle;
+use crate::page::{self, PageBytes, Slot, SlotHead};
+use crate::shared_data::SharedData;
+use crate::table::Table;
+
+/// A reader of the pages of a table, one after the other.
+#[derive(Clone, Debug)]
+pub struct Scan<'a> {
+    table: &'a Table,
+    key: Vec<u8>,
+    page: PageBytes,
+    names: Vec<u8>,
+}
+
+impl<'a> Scan<'a> {
+    /// A reader that has read no page yet.
+    pub fn new(table: &'a Table) -> Self {
+        Self {
+            table,
+            key: Vec::new(),
+            page: PageBytes::new(),
+            names: Vec::new(),
+        }
+    }
+
+    /// Reads the buckets of a page. `false` if it was never written, or if this code cannot read it.
+    pub fn read_page(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
+        self.table.key_into(page::KIND, index, &mut self.key);
+        self.page.read(store, &self.key).is_ok() && !self.page.is_empty()
+    }
+
+    /// Reads the names of a page. `false` if there are none.
+    pub fn read_names(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
+        self.table.key_into(names::KIND, index, &mut self.key);
+        if !matches!(store.get(&self.key, &mut self.names), Ok(Some(_))) {
+            self.names.clear();
+        }
+        !self.names.is_empty()
+    }
+
+    /// The beginnings of the buckets of the page that was read last, in no particular order.
+    pub fn heads(&self) -> impl Iterator<Item = SlotHead> + '_ {
+        self.page.heads()
+    }
+
+    /// One of its buckets.
+    pub fn slot(&self, fingerprint: u64) -> Option<Slot> {
+        self.page.find(fingerprint).map(|(_, slot)| slot)
+    }
+
+    /// The name of a bucket, from the names that were read last.
+    pub fn name(&self, fingerprint: u64) -> Option<&str> {
+        let mut names = names::entries(&self.names);
+        let found = names.find(|(own, _)| *own == fingerprint);
+        found.map(|(_, name)| name)
+    }
+
+    /// Whether some of these names may contain a text: never `false` if one does.
+    pub fn may_have(&self, text: &Needle<'_>) -> bool {
+        text.is_in(&self.names)
+    }
+}

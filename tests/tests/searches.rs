@@ -1,0 +1,143 @@
+//! Searches in a large store: nothing is missed, and the data path does not notice.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use loudou_tests::clock::{now, pause_for};
+use loudou_tests::cpu::worker_time;
+use loudou_tests::flood::flood;
+use loudou_tests::one_rule::{config, user};
+use loudou_tests::{Envoy, Operator, Request, expect_problem};
+use serde_json::Value;
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, pointer: &str) -> Result<u64> {
+    let number = value.pointer(pointer).and_then(Value::as_u64);
+    number.with_context(|| format!("no {pointer}: {value}"))
+}
+
+/// The users of a large store, and the pages of it.
+const MANY: u64 = 20_000;
+const PAGES: u64 = 4_096;
+/// The pages that every answer searches, however slow the machine is.
+const LEAST_PAGES: u64 = 15;
+
+fn large_store() -> Result<Envoy> {
+    let envoy = Envoy::start(&config(5))?;
+    flood(envoy.data_address(), MANY, |n| user(&format!("user-{n}")))?;
+    Ok(envoy)
+}
+
+#[test]
+fn a_large_store_is_listed_whole_and_pages_are_empty_only_after_work() -> Result<()> {
+    let envoy = large_store()?;
+    let mut ops = Operator::viewer(&envoy);
+    let used = number(&ops.get("/v1/status")?, "/store/used")?;
+    let all = ops.buckets("limit=500")?;
+    let keys: BTreeSet<&str> = all.iter().map(|bucket| text(bucket, "key")).collect();
+    ensure!(keys.len() == all.len(), "listed twice");
+    ensure!(u64::try_from(all.len())? == used, "{used} in the store");
+    ensure!(used > MANY * 9 / 10, "too few to be a test: {used}");
+    // Most answers to this are empty.
+    let (mut cursor, mut done, mut found) = (String::new(), 0, 0);
+    loop {
+        let page = ops.search(&format!("/v1/buckets?key=user-777&cursor={cursor}"))?;
+        let buckets = page["buckets"].as_array().context("a list")?;
+        found += buckets.len();
+        ensure!(
+            buckets
+                .iter()
+                .all(|bucket| text(bucket, "key").contains("user-777"))
+        );
+        ensure!(number(&page, "/pages")? == PAGES, "{page}");
+        let now_done = number(&page, "/pages_done")?;
+        let Some(next) = page["next_cursor"].as_str() else {
+            ensure!(now_done == PAGES, "{page}");
+            break;
+        };
+        ensure!(
+            !buckets.is_empty() || now_done >= done + LEAST_PAGES,
+            "{page}"
+        );
+        done = now_done;
+        next.clone_into(&mut cursor);
+    }
+    let all = keys.iter().filter(|key| key.contains("user-777"));
+    ensure!(found == all.count(), "{found} found");
+    envoy.stop()
+}
+
+/// The worker time of two callers of `call`, who make the next call as soon as they may.
+fn spent(
+    envoy: &Envoy,
+    call: impl Fn(&mut Operator, &mut String) -> Result<()> + Sync,
+) -> Result<f64> {
+    let before = worker_time(envoy.pid())?;
+    let calling = || {
+        let (mut ops, mut cursor, begun) = (Operator::viewer(envoy), String::new(), now());
+        while begun.elapsed() < Duration::from_millis(700) {
+            call(&mut ops, &mut cursor)?;
+        }
+        anyhow::Ok(())
+    };
+    thread::scope(|scope| {
+        let callers = [scope.spawn(calling), scope.spawn(calling)];
+        let mut ended = callers.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.try_for_each(|end| end.map_err(|_| anyhow!("a caller panicked"))?)
+    })?;
+    Ok(worker_time(envoy.pid())?
+        .saturating_sub(before)
+        .as_secs_f64())
+}
+
+/// What searches take of the workers, in comparison with calls that keep them as busy as two callers can:
+/// other processes slow both.
+#[test]
+fn searches_take_a_small_share_of_the_workers() -> Result<()> {
+    let envoy = large_store()?;
+    let (mut searches, mut others) = (0.0, 0.0);
+    for _ in 0..4 {
+        searches += spent(&envoy, |ops, cursor| {
+            let page = ops.search(&format!("/v1/buckets?key=nobody&cursor={cursor}"))?;
+            let next = page["next_cursor"].as_str().unwrap_or_default();
+            next.clone_into(cursor);
+            Ok(())
+        })?;
+        others += spent(&envoy, |ops, _| ops.get("/v1/events").map(drop))?;
+    }
+    let share = searches / others;
+    ensure!(
+        share < 0.6,
+        "searches take {share:.2} of what callers can take"
+    );
+    println!("searches take {share:.2} of what callers can take");
+    envoy.stop()
+}
+
+#[test]
+fn a_client_that_does_not_wait_is_refused_for_a_while() -> Result<()> {
+    let envoy = large_store()?;
+    let mut ops = Operator::viewer(&envoy);
+    let refused = (0..10_000)
+        .map(|_| ops.send(Request::get("/v1/buckets?key=nobody")))
+        .find(|answer| answer.as_ref().is_ok_and(|answer| answer.status != 200))
+        .context("never refused")??;
+    let problem = expect_problem(&refused, 429)?;
+    ensure!(problem.contains("retry_after_ns"), "{problem}");
+    let seconds: u64 = refused.header("retry-after").context("when")?.parse()?;
+    let ns = number(&refused.json()?, "/retry_after_ns")?;
+    ensure!(
+        ns > 0 && seconds == ns.div_ceil(1_000_000_000),
+        "{refused:?}"
+    );
+    // Other calls are not refused, and searches are not after the wait.
+    ops.get("/v1/status")?;
+    pause_for(Duration::from_nanos(ns));
+    ops.get("/v1/buckets?key=nobody")?;
+    envoy.stop()
+}
