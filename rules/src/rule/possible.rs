@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use loudou_store::names::MAX_KEY;
 
 use super::key::{KEY_OF_ALL, KEY_OF_MISSING};
-use super::{OnMissingKey, Rule};
+use super::{KeyPart, OnMissingKey, Rule};
 
 /// The reason why no request can have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,9 @@ impl Rule {
         }
         let colons = key.matches(':').count();
         let has = colons.saturating_add(1);
+        if has == parts && !is_beginning {
+            return self.sources_fit(key);
+        }
         if has == parts || (is_beginning && has < parts) {
             return Ok(());
         }
@@ -55,6 +58,38 @@ impl Rule {
             if parts == 1 { "" } else { "s" }
         );
         no(why, (parts == 1).then(|| key.replace(':', "%3A")))
+    }
+}
+
+impl Rule {
+    /// Whether the parts of `key` that are client addresses are in the form that the rule gives them.
+    fn sources_fit(&self, key: &str) -> Result<(), Impossible> {
+        for (part, text) in self.key.iter().zip(key.split(':')) {
+            let KeyPart::Source(prefix) = part else {
+                continue;
+            };
+            let plain = text.replace("%3A", ":");
+            let (address, length) = match plain.split_once('/') {
+                Some((address, length)) => (address, Some(length)),
+                None => (plain.as_str(), None),
+            };
+            let why = match (prefix.apply(address.as_bytes()), length) {
+                (Some(network), _) if network == plain => continue,
+                (Some(network), None) => {
+                    let meant = key.replacen(text, &network.replace(':', "%3A"), 1);
+                    let why = "the rule's key has the network of an address, not the address";
+                    let (why, meant) = (why.to_string(), Some(meant));
+                    return Err(Impossible { why, meant });
+                }
+                (Some(_), Some(_)) => "the rule's key has networks of another length",
+                // The names of sockets, which Envoy has for clients on the same machine, have slashes.
+                (None, Some(_)) => continue,
+                (None, None) => "the rule's key has the address of a client here",
+            };
+            let (why, meant) = (why.to_string(), None);
+            return Err(Impossible { why, meant });
+        }
+        Ok(())
     }
 }
 
