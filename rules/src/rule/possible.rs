@@ -2,11 +2,13 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use loudou_store::names::MAX_KEY;
 
 use super::key::{KEY_OF_ALL, KEY_OF_MISSING};
 use super::{KeyPart, OnMissingKey, Rule};
+use crate::joined::joined;
 
 /// The reason why no request can have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,33 +66,50 @@ impl Rule {
 impl Rule {
     /// Whether the parts of `key` that are client addresses are in the form that the rule gives them.
     fn sources_fit(&self, key: &str) -> Result<(), Impossible> {
-        for (part, text) in self.key.iter().zip(key.split(':')) {
+        for (index, (part, text)) in self.key.iter().zip(key.split(':')).enumerate() {
             let KeyPart::Source(prefix) = part else {
                 continue;
             };
-            let plain = text.replace("%3A", ":");
+            let plain = with_colons(text);
             let (address, length) = match plain.split_once('/') {
                 Some((address, length)) => (address, Some(length)),
                 None => (plain.as_str(), None),
             };
-            let why = match (prefix.apply(address.as_bytes()), length) {
+            let (why, network) = match (prefix.apply(address.as_bytes()), length) {
                 (Some(network), _) if network == plain => continue,
-                (Some(network), None) => {
-                    let meant = key.replacen(text, &network.replace(':', "%3A"), 1);
-                    let why = "the rule's key has the network of an address, not the address";
-                    let (why, meant) = (why.to_string(), Some(meant));
-                    return Err(Impossible { why, meant });
-                }
-                (Some(_), Some(_)) => "the rule's key has networks of another length",
+                (Some(network), None) => (
+                    "the rule's key has the network of an address, not the address",
+                    Some(network.replace(':', "%3A")),
+                ),
+                (Some(_), Some(_)) => ("the rule's key has networks of another length", None),
                 // The names of sockets, which Envoy has for clients on the same machine, have slashes.
                 (None, Some(_)) => continue,
-                (None, None) => "the rule's key has the address of a client here",
+                (None, None) => ("the rule's key has the address of a client here", None),
             };
-            let (why, meant) = (why.to_string(), None);
+            let meant = network.map(|network| {
+                let parts = key.split(':').enumerate();
+                let parts = parts.map(|(n, part)| if n == index { network.as_str() } else { part });
+                joined(&parts.collect::<Vec<_>>(), ":")
+            });
+            let why = why.to_string();
             return Err(Impossible { why, meant });
         }
         Ok(())
     }
+}
+
+/// A part with the colons that keys escape.
+fn with_colons(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        plain.push_str(before);
+        let colon = after.strip_prefix("3A");
+        plain.push(if colon.is_some() { ':' } else { '%' });
+        rest = colon.unwrap_or(after);
+    }
+    plain.push_str(rest);
+    plain
 }
 
 fn escaped_at(key: &str, at: usize, what: char) -> String {
