@@ -21,6 +21,8 @@ mod call;
 mod change;
 mod edit;
 mod explain;
+mod if_match;
+mod named_host;
 mod routes;
 mod rules;
 mod status;

@@ -1,7 +1,7 @@
 //! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}` and `POST …/reset`.
 
 use loudou_api::{
-    BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
+    BanView, BucketState, BucketView, BucketsPage, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
 };
 use loudou_limiter::Clock;
 use loudou_rules::active_rule::ActiveRule;
@@ -10,8 +10,8 @@ use loudou_store::page::{Page, Slot};
 use loudou_store::{LiveRule, Table};
 
 use super::AdminPlane;
-use super::answer::{Failure, ok, ok_at};
-use super::bucket::{no_bucket, view};
+use super::answer::{Failure, ok, ok_at, ok_with};
+use super::bucket::{imposed, no_bucket, view};
 use super::call::Call;
 use super::rules::find;
 use crate::escaped::shown;
@@ -51,7 +51,9 @@ impl AdminPlane {
         let id = table.id(active.tag(), key);
         let slot = table.look(&mut HostStore(host), id)?;
         let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
-        Ok(ok(&view(&active, &slot, key.to_owned(), call.clock)))
+        let etag = BanView::etag(imposed(&slot, call.clock.now));
+        let view = view(&active, &slot, key.to_owned(), call.clock);
+        Ok(ok_with(etag, &view))
     }
 
     pub(super) fn reset(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {

@@ -87,6 +87,12 @@ impl Host for FakeHost {
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
         self.properties_read.set(self.properties_read.get() + 1);
+        if let Some(name) = path.strip_prefix("request\0headers\0") {
+            let headers = self.headers.borrow();
+            let lines = headers.iter().filter(|(other, _)| other == name);
+            let lines: Vec<&[u8]> = lines.map(|(_, line)| line.as_slice()).collect();
+            return (!lines.is_empty()).then(|| lines.join(&b","[..]));
+        }
         self.properties.borrow().get(path).cloned()
     }
 
