@@ -114,6 +114,15 @@ const fn is_zero_ns(number: &u64) -> bool {
     *number == 0
 }
 
+impl BucketView {
+    /// The ban of an operator or a penalty, which another ban may replace and an unban lifts. That of an
+    /// override is no such ban.
+    pub fn imposed(&self) -> Option<BanView> {
+        let ban = self.ban.filter(|ban| ban.by != BanBy::Override);
+        ban.or(self.hidden_ban)
+    }
+}
+
 /// A ban in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanView {
@@ -121,6 +130,19 @@ pub struct BanView {
     pub until_ns: Option<u64>,
     /// Its cause.
     pub by: BanBy,
+}
+
+impl BanView {
+    /// The `ETag` of what is imposed on a key, to send as `If-Match` of a ban or an unban.
+    pub fn etag(imposed: Option<Self>) -> String {
+        match imposed {
+            None => "\"ban-none\"".to_owned(),
+            Some(Self { until_ns, by }) => {
+                let end = until_ns.map_or_else(String::new, |until| format!("-{until}"));
+                format!("\"ban-{}{end}\"", by.name())
+            }
+        }
+    }
 }
 
 /// The cause of a ban.
@@ -301,4 +323,12 @@ pub struct BanAnswer {
     /// The bucket after the call; absent if the key has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketView>,
+    /// Whether anything changed. An earlier ban that ends later stays, unless the call has `replace`.
+    #[serde(default = "yes")]
+    pub changed: bool,
+}
+
+/// The default, since every ban replaced the one before until the field existed.
+const fn yes() -> bool {
+    true
 }

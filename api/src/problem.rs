@@ -27,15 +27,23 @@ pub struct ProblemAnswer<R = Value, E = Value> {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub violated_policies: Vec<String>,
-    /// On a bad body: all its problems.
+    /// On a bad body: its problems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RuleProblem>,
+    /// The number of further problems, which would make the answer too long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub problems_left_out: usize,
     /// On 429 of the admin API: how long to wait before the next call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ns: Option<u64>,
     /// On 412 and 428: the current rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RuleView<R, E>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl<R, E> Default for ProblemAnswer<R, E> {
@@ -47,6 +55,7 @@ impl<R, E> Default for ProblemAnswer<R, E> {
             detail: String::new(),
             violated_policies: Vec::new(),
             problems: Vec::new(),
+            problems_left_out: 0,
             retry_after_ns: None,
             current: None,
         }

@@ -102,6 +102,14 @@ pub struct EditAnswer<R = Value, E = Value> {
     pub before: R,
     /// The rule after; its `generation` is the new one.
     pub after: RuleView<R, E>,
-    /// The change in one line: `burst: capacity 15 → 30`; empty if nothing changed.
+    /// The change in one line: `burst: capacity 15 → 30`; empty if only an end changed, or nothing.
     pub change: String,
+    /// Whether anything changed, or would: if not, there is no new generation and no event.
+    #[serde(default = "yes")]
+    pub changed: bool,
+}
+
+/// The default, since every accepted edit was a change before the field existed.
+const fn yes() -> bool {
+    true
 }

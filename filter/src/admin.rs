@@ -23,6 +23,8 @@ mod call;
 mod change;
 mod edit;
 mod explain;
+mod if_match;
+mod named_host;
 mod pace;
 mod routes;
 mod rules;

@@ -3,7 +3,7 @@
 //! The data role's configuration is a rule file; the admin role's is `admin` with its tokens, and the
 //! same `store.namespace`.
 
-use loudou_rules::config::{self, AdminSettings, Parsed, Problem, Severity};
+use loudou_rules::config::{self, AdminSettings, JsonError, Parsed, Problem, Severity};
 use loudou_rules::rule::RuleFile;
 use serde_json::Value;
 
@@ -43,13 +43,13 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
 
 /// Reads JSON text, as a `StringValue` carries it, or a `Struct`, which Envoy makes of YAML.
 fn document(bytes: &[u8]) -> Result<Value, Vec<String>> {
-    let as_json = serde_json::from_slice(bytes);
-    as_json.or_else(|error| {
-        structure::read_struct(bytes).ok_or_else(|| {
+    config::parse_json(bytes).or_else(|error| match error {
+        JsonError::Duplicates(problems) => Err(lines(&problems)),
+        JsonError::Invalid(error) => structure::read_struct(bytes).ok_or_else(|| {
             let hint =
                 "give the rule file as a google.protobuf.Struct, or as JSON in a StringValue";
             vec![format!("neither a Struct nor JSON ({error}); {hint}")]
-        })
+        }),
     })
 }
 
@@ -84,5 +84,18 @@ mod tests {
         assert!(read(b"{").is_err());
         assert!(read(b"[]").is_err());
         assert!(read(br#"{"version":1,"rules":[{}]}"#).is_err());
+    }
+
+    #[test]
+    fn duplicate_fields_are_refused() {
+        let twice =
+            br#"{"version":1,"rules":[{"name":"r","name":"s","key":[],"limits":[]}],"rules":[]}"#;
+        assert_eq!(
+            read(twice).expect_err("duplicates"),
+            [
+                "rules[0].name: duplicate field; allowed: each name once",
+                "rules: duplicate field; allowed: each name once"
+            ]
+        );
     }
 }

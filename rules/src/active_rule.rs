@@ -70,8 +70,7 @@ impl ActiveRule {
             || Arc::new(Scales::of(&rule, known)),
             |before| Arc::clone(&before.scales),
         );
-        let bans_keys =
-            same_overrides.map_or_else(|| ban_any(&rule), |before| before.bans_keys);
+        let bans_keys = same_overrides.map_or_else(|| ban_any(&rule), |before| before.bans_keys);
         let mut all = rule.overrides.values().filter_map(|own| match own {
             Override::Limits(limits) => Some(limits),
             _ => None,

@@ -19,6 +19,7 @@ mod edit;
 mod fields;
 mod grammar;
 mod impossible;
+mod json;
 mod keys;
 mod limits;
 mod matches;
@@ -42,6 +43,7 @@ pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
 pub use fields::fields_markdown;
 pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
 pub use impossible::impossible_key;
+pub use json::{JsonError, parse_json};
 pub use limits::{COMMON as COMMON_LIMIT_FIELDS, fields as limit_fields};
 #[cfg(feature = "words")]
 pub use limits::{humanise, phrase};

@@ -43,7 +43,7 @@ pub mod upstreams;
 mod when;
 
 pub use attempt::{Attempt, Charge, Take};
-pub use bans::{SetBan, SetTo};
+pub use bans::{BanEffect, SetBan, SetTo};
 pub use gave_up::GaveUp;
 pub use receipt::Receipt;
 pub use release::{Give, Giving, Why};

@@ -172,6 +172,15 @@ impl Config {
         self
     }
 
+    /// Sets the hosts that requests to the admin plugin may name.
+    #[must_use]
+    pub fn hosts(mut self, hosts: Value) -> Self {
+        if let Some(admin) = self.admin_plugin.get_mut("admin") {
+            set(admin, "hosts", hosts);
+        }
+        self
+    }
+
     /// Replaces the tokens of the admin plugin; an empty array is "no tokens".
     #[must_use]
     pub fn tokens(mut self, tokens: Value) -> Self {

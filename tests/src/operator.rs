@@ -144,13 +144,14 @@ impl Operator {
         let mut all = Vec::new();
         let mut cursor = String::new();
         loop {
-            let page = self.search(&format!("/v1/buckets?{query}&cursor={cursor}"))?;
+            let page = self.search(&format!("/v1/buckets?{query}{cursor}"))?;
             let buckets = page.get("buckets").and_then(Value::as_array);
             all.extend(buckets.context("a page without buckets")?.iter().cloned());
             match page.get("next_cursor").and_then(Value::as_str) {
                 Some(next) => {
+                    let next = format!("&cursor={next}");
                     ensure!(next != cursor, "the cursor stays at {cursor}");
-                    next.clone_into(&mut cursor);
+                    cursor = next;
                 }
                 None => return Ok(all),
             }

@@ -135,7 +135,8 @@ fn two_tokens_count_as_none() -> Result<()> {
 fn without_tokens_this_machine_may_edit_and_gets_a_notice() -> Result<()> {
     let envoy = Envoy::start(&config(2).tokens(json!([])))?;
     let mut http = envoy.admin();
-    let status = expect(&http.get("/v1/status")?, 200)?;
+    let get = |path: &str| Request::get(path).header("host", "localhost");
+    let status = expect(&http.send(&get("/v1/status"))?, 200)?;
     ensure!(status["access"] == "edit", "{status}");
     let warned = |warning: &Value| warning.as_str().is_some_and(|text| text.contains("token"));
     ensure!(
@@ -147,19 +148,52 @@ fn without_tokens_this_machine_may_edit_and_gets_a_notice() -> Result<()> {
         "{status}"
     );
     let [put, ..] = changes();
-    expect(&http.send(&put)?, 200)?;
-    let events = expect(&http.get("/v1/events")?, 200)?;
+    expect(&http.send(&put.header("host", "localhost"))?, 200)?;
+    let events = expect(&http.send(&get("/v1/events"))?, 200)?;
     ensure!(
         events["events"].to_string().contains("\"by\":\"loopback\""),
         "{events}"
     );
     // A web page on this machine is still not an operator, and an address in a header is not trusted.
     expect_problem(
-        &http.send(&Request::get("/v1/status").header("origin", "null"))?,
+        &http.send(&get("/v1/status").header("origin", "null"))?,
         403,
     )?;
-    let forwarded = Request::get("/v1/status").header("x-forwarded-for", "192.0.2.7");
+    let forwarded = get("/v1/status").header("x-forwarded-for", "192.0.2.7");
     let answer = http.send(&forwarded)?;
     ensure!(matches!(answer.status, 200 | 403), "{answer:?}");
+    envoy.stop()
+}
+
+/// A name that resolves to this machine is not enough: it may be one that a web page has rebound.
+#[test]
+fn without_tokens_the_host_must_be_this_listener() -> Result<()> {
+    let settings = |hosts: Value| config(2).tokens(json!([])).hosts(hosts);
+    let envoy = Envoy::start(&settings(json!(["loudou.internal"])))?;
+    let mut http = envoy.admin();
+    let mut with = |host: &str| http.send(&Request::get("/v1/status").header("host", host));
+    for host in [
+        "evil.example",
+        "evil.example:9911",
+        "localhost.evil.example",
+        "0.0.0.0",
+        "a@localhost",
+    ] {
+        let detail = expect_problem(&with(host)?, 403).context(host)?;
+        ensure!(detail.contains("admin.hosts"), "{detail}");
+    }
+    for host in [
+        "localhost",
+        "127.0.0.1:1",
+        "[::1]:9911",
+        "Loudou.Internal:80",
+    ] {
+        expect(&with(host)?, 200).context(host)?;
+    }
+    envoy.stop()?;
+    // A token is no secret of the browser's: with tokens any host is accepted.
+    let envoy = Envoy::start(&config(2))?;
+    let named = Request::get("/v1/status").header("host", "loudou-admin.ns.svc:9902");
+    expect(&Operator::viewer(&envoy).send(named)?, 200)?;
     envoy.stop()
 }

@@ -145,3 +145,70 @@ fn unknown_rules_and_strange_keys_are_reported() -> Result<()> {
     ensure!(keys(&ops.buckets("state=banned")?) == [escaped]);
     envoy.stop()
 }
+
+#[test]
+fn a_ban_of_nobody_is_refused() -> Result<()> {
+    let envoy = Envoy::start(&config(3))?;
+    let mut ops = Operator::editor(&envoy);
+    for (path, words) in [
+        ("r/alice/ban?for=1us", "1ms"),
+        ("r/team-*/ban", "override"),
+        ("r/a%3Ab/ban", "did you mean"),
+    ] {
+        let answer = ops.send(Request::post(&format!("/v1/buckets/{path}")))?;
+        let detail = expect_problem(&answer, 400)?;
+        ensure!(detail.contains(words), "{path}: {detail}");
+    }
+    ops.edit("r", "", &serde_json::json!({ "mode": "shadow" }))?;
+    let answer = ops.send(Request::post("/v1/buckets/r/alice/ban"))?;
+    let detail = expect_problem(&answer, 400)?;
+    ensure!(detail.contains("shadow"), "{detail}");
+    ensure!(ops.buckets("")?.is_empty());
+    envoy.stop()
+}
+
+#[test]
+fn a_second_ban_never_shortens_the_first() -> Result<()> {
+    let envoy = Envoy::start(&config(3).concurrency(4))?;
+    let mut ops = Operator::editor(&envoy);
+    let until = ops.ban("r", "alice", "for=1h")?["bucket"]["ban"]["until_ns"].clone();
+    let again = ops.ban("r", "alice", "for=300ms")?;
+    ensure!(
+        again["changed"] == false && again["bucket"]["ban"]["until_ns"] == until,
+        "{again}"
+    );
+    all(&envoy, "alice", 429)?;
+    let replaced = ops.ban("r", "alice", "for=300ms&replace")?;
+    ensure!(replaced["changed"] == true, "{replaced}");
+    let mut http = envoy.data();
+    eventually(SOON, "the shorter ban to end", || {
+        Ok((http.send(&user("alice"))?.status == 200).then_some(()))
+    })?;
+    let free = ops.unban("r", "alice")?;
+    ensure!(free["changed"] == false, "{free}");
+    // The first ban, and the one that replaced it.
+    ensure!(ops.events(1)?.len() == 2, "{:?}", ops.events(1)?);
+    envoy.stop()
+}
+
+/// Two operators look at one key; only the first one's decision is still based on what is in force.
+#[test]
+fn a_ban_depends_on_the_ban_that_was_seen() -> Result<()> {
+    let envoy = Envoy::start(&config(3))?;
+    let mut ops = Operator::editor(&envoy);
+    let post = |what: &str, tag: &str| {
+        let path = format!("/v1/buckets/r/alice/{what}");
+        Request::post(&path).header("if-match", tag)
+    };
+    ensure!(ops.send(post("ban?for=1h", "\"ban-none\""))?.status == 200);
+    let second = ops.send(post("ban?for=1s&replace", "\"ban-none\""))?;
+    expect_problem(&second, 412)?;
+    let bucket = ops.send(Request::get("/v1/buckets/r/alice"))?;
+    let tag = bucket.header("etag").context("an ETag")?.to_owned();
+    expect_problem(&ops.send(post("unban", "\"ban-none\""))?, 412)?;
+    all(&envoy, "alice", 429)?;
+    let lifted = ops.send(post("unban", &tag))?;
+    ensure!(lifted.status == 200 && lifted.header("etag") == Some("\"ban-none\""));
+    ensure!(envoy.data().send(&user("alice"))?.status == 200);
+    envoy.stop()
+}

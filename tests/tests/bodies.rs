@@ -13,7 +13,7 @@ fn bodies_that_are_not_edits() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
     let nested = format!("{}1{}", "{\"limits\":".repeat(5_000), "}".repeat(5_000));
-    let bodies: [&[u8]; 16] = [
+    let bodies: [&[u8]; 18] = [
         b"",
         b"{",
         b"null",
@@ -27,6 +27,8 @@ fn bodies_that_are_not_edits() -> Result<()> {
         b"{\"mode\":\"\\ud800\"}",
         b"{\"limits\":{}}",
         b"{\"cost\":3}",
+        b"{\"mode\":\"off\",\"mode\":\"shadow\"}",
+        b"{\"overrides\":{\"k\":{\"scale\":2,\"\\u0073cale\":3}}}",
         deep.as_bytes(),
         nested.as_bytes(),
         b"{\"limits\":[{\"algorithm\":\"funnel\",\"capacity\":0,\"rate\":\"0/s\"}]}",
@@ -201,5 +203,36 @@ fn larger_bodies_are_refused() -> Result<()> {
             .body("x".repeat(MAX_BODY)),
     )?;
     expect_problem(&answer, 403)?;
+    envoy.stop()
+}
+
+#[test]
+fn a_duplicate_field_is_reported_at_its_place() -> Result<()> {
+    let envoy = Envoy::start(&config(2))?;
+    let body =
+        r#"{"limits":[{"name":"l","algorithm":"funnel","capacity":9,"capacity":8,"rate":"1/d"}]}"#;
+    let request = put("/v1/rules/r").header("content-type", "application/json");
+    let answer = envoy.admin().send(&request.body(body))?;
+    expect_problem(&answer, 400)?;
+    let problem = answer.json()?["problems"][0].clone();
+    ensure!(problem["path"] == "limits[0].capacity", "{problem}");
+    ensure!(problem["message"] == "duplicate field", "{problem}");
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn the_problems_of_a_hostile_body_are_bounded() -> Result<()> {
+    let envoy = Envoy::start(&config(2))?;
+    let fields: String = (0..5_000).map(|n| format!("\"f{n}\":0,")).collect();
+    let request = put("/v1/rules/r").header("content-type", "application/json");
+    let request = request.body(format!("{{{fields}\"mode\":\"off\"}}"));
+    let answer = envoy.admin().send(&request)?;
+    expect_problem(&answer, 400)?;
+    ensure!(answer.body.len() < 64 * 1024, "{} bytes", answer.body.len());
+    let answer = answer.json()?;
+    let shown = answer["problems"].as_array().context("problems")?.len();
+    ensure!(answer["problems_left_out"] == 5_000 - shown, "{shown}");
+    unharmed(&envoy)?;
     envoy.stop()
 }

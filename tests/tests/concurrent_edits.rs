@@ -1,11 +1,12 @@
 //! Many concurrent editors: of those with the same `ETag` one wins, and requests are not disturbed.
 
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use loudou_tests::{Config, Envoy, Operator, Request, eventually};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, loudou_bin};
 use serde_json::{Value, json};
 
 const EDITORS: u64 = 12;
@@ -61,10 +62,16 @@ fn under_load(envoy: &Envoy, mut round: impl FnMut(u64) -> Result<()>) -> Result
     })
 }
 
+/// The capacity that an editor sends in a round: always another one, so that each edit is a change.
+const fn capacity(round: u64, editor: u64) -> u64 {
+    100 + round * EDITORS + editor
+}
+
 /// Every editor sends a different capacity, on its own connection, with the same `If-Match`; returns
 /// the statuses by editor.
 fn all_put(
     envoy: &Envoy,
+    round: u64,
     rule: impl Fn(u64) -> &'static str + Sync,
     generation: &str,
 ) -> Result<Vec<u16>> {
@@ -75,7 +82,7 @@ fn all_put(
                 scope.spawn(move || {
                     let path = format!("/v1/rules/{}", rule(editor));
                     let request = Request::new("PUT", &path).header("if-match", generation);
-                    let body = json!({ "limits": limits(100 + editor) });
+                    let body = json!({ "limits": limits(capacity(round, editor)) });
                     Ok(Operator::editor(envoy).send(request.json(&body))?.status)
                 })
             })
@@ -94,7 +101,7 @@ fn one_of_several_edits_with_the_same_etag_wins() -> Result<()> {
     under_load(&envoy, |round| {
         let generation = round + 1;
         let seen = ops.etag_at(generation)?;
-        let statuses = all_put(&envoy, |_| "r", &seen)?;
+        let statuses = all_put(&envoy, round, |_| "r", &seen)?;
         let winner = statuses
             .iter()
             .position(|status| *status == 200)
@@ -102,11 +109,11 @@ fn one_of_several_edits_with_the_same_etag_wins() -> Result<()> {
         let others = statuses.iter().filter(|status| **status == 412).count();
         ensure!(others == statuses.len() - 1, "{statuses:?}");
         let view = ops.get("/v1/rules/r")?;
-        let capacity = view
+        let found = view
             .pointer("/rule/limits/0/capacity")
             .and_then(Value::as_u64);
         ensure!(
-            capacity == Some(100 + u64::try_from(winner)?),
+            found == Some(capacity(round, u64::try_from(winner)?)),
             "editor {winner} won: {view}"
         );
         ensure!(
@@ -128,8 +135,8 @@ fn one_of_several_edits_with_the_same_etag_wins() -> Result<()> {
 fn edits_at_any_generation_all_count() -> Result<()> {
     let envoy = Envoy::start(&config())?;
     let rule = |editor: u64| if editor.is_multiple_of(2) { "r" } else { "s" };
-    under_load(&envoy, |_| {
-        let statuses = all_put(&envoy, rule, "*")?;
+    under_load(&envoy, |round| {
+        let statuses = all_put(&envoy, round, rule, "*")?;
         ensure!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
         Ok(())
     })?;
@@ -168,6 +175,100 @@ fn edits_at_any_generation_all_count() -> Result<()> {
             Some(admitted) >= capacity.min(Some(100)),
             "{admitted} admitted: {view}"
         );
+    }
+    envoy.stop()
+}
+
+/// Runs the tool as an operator.
+fn loudou(envoy: &Envoy, args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(loudou_bin()?);
+    command.args(args).env("LOUDOU_URL", envoy.admin_url());
+    Ok(command.env("LOUDOU_TOKEN", EDIT_TOKEN).output()?)
+}
+
+/// Runs the work of all operators at once; the first error counts.
+fn at_once(operators: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
+    thread::scope(|scope| {
+        let work = &work;
+        let all: Vec<_> = (0..operators)
+            .map(|operator| scope.spawn(move || work(operator)))
+            .collect();
+        let mut ended = all.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.try_for_each(|end| end.map_err(|_panic| anyhow!("an operator panicked"))?)
+    })
+}
+
+/// Operators of different rules do not meet, although every edit moves the generation of all.
+#[test]
+fn operators_of_different_rules_do_not_conflict() -> Result<()> {
+    const OPERATORS: u64 = 4;
+    const EDITS: u64 = 6;
+    let rules = (0..8).map(|n| json!({ "name": format!("r{n}"), "key": [], "limits": limits(5) }));
+    let envoy = Envoy::start(&Config::new(rules.collect()).concurrency(2))?;
+    at_once(OPERATORS, |operator| {
+        for edit in 0..EDITS {
+            let rule = format!("r{}", operator * 2 + edit % 2);
+            let value = format!("l.capacity={}", 10 + edit);
+            let change = loudou(&envoy, &["set", &rule, &value, "--yes"])?;
+            let errors = String::from_utf8_lossy(&change.stderr);
+            ensure!(change.status.success(), "{rule} {value}: {errors}");
+            let key = format!("k{edit}");
+            let change = loudou(&envoy, &["override", &rule, &key, "banned", "--yes"])?;
+            let errors = String::from_utf8_lossy(&change.stderr);
+            ensure!(change.status.success(), "{rule} {key}: {errors}");
+        }
+        Ok(())
+    })?;
+    let mut ops = Operator::viewer(&envoy);
+    ensure!(ops.generation()? == 1 + OPERATORS * EDITS * 2);
+    for operator in 0..OPERATORS {
+        let rule = ops.get(&format!("/v1/rules/r{}", operator * 2 + 1))?;
+        let capacity = rule.pointer("/rule/limits/0/capacity");
+        ensure!(capacity == Some(&json!(10 + EDITS - 1)), "{rule}");
+    }
+    envoy.stop()
+}
+
+/// Two operators set one rule at once: each edit is in force, or its operator is told of the other one's.
+#[test]
+fn operators_of_one_rule_overwrite_nothing_unseen() -> Result<()> {
+    let envoy = Envoy::start(&config())?;
+    let made = AtomicU64::new(0);
+    at_once(2, |operator| {
+        for edit in 0..8 {
+            let value = format!("l.capacity={}", 1_000 * (operator + 1) + edit);
+            let change = loudou(&envoy, &["set", "r", &value, "--yes"])?;
+            if change.status.success() {
+                made.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            let errors = String::from_utf8_lossy(&change.stderr);
+            ensure!(
+                errors.contains("another operator changed the rule"),
+                "{errors}"
+            );
+        }
+        Ok(())
+    })?;
+    let made = made.into_inner();
+    let mut ops = Operator::viewer(&envoy);
+    ensure!(
+        ops.generation()? == 1 + made && made >= 8,
+        "{made} were made"
+    );
+    // What each one replaced is what was in force then: no edit is lost between two events.
+    let events = ops.events(1)?;
+    let details = events
+        .iter()
+        .filter_map(|event| event.get("detail")?.as_str());
+    let mut before = "5".to_owned();
+    for detail in details {
+        let (was, is) = detail
+            .trim_start_matches("l: capacity ")
+            .split_once(" → ")
+            .context("numbers")?;
+        ensure!(was == before, "{detail} after {before}");
+        is.clone_into(&mut before);
     }
     envoy.stop()
 }

@@ -54,13 +54,13 @@ fn wrong_methods_are_refused() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
     let cases = [
-        ("POST", "/v1/status", "GET"),
-        ("DELETE", "/v1/rules", "GET"),
-        ("PATCH", "/v1/rules/r", "GET, PUT, DELETE"),
-        ("PUT", "/v1/buckets/r/k", "GET"),
+        ("POST", "/v1/status", "GET, HEAD"),
+        ("DELETE", "/v1/rules", "GET, HEAD"),
+        ("PATCH", "/v1/rules/r", "GET, HEAD, PUT, DELETE"),
+        ("PUT", "/v1/buckets/r/k", "GET, HEAD"),
         ("GET", "/v1/buckets/r/k/reset", "POST"),
-        ("OPTIONS", "/v1/events", "GET"),
-        ("TRACE", "/v1/export", "GET"),
+        ("OPTIONS", "/v1/events", "GET, HEAD"),
+        ("TRACE", "/v1/export", "GET, HEAD"),
     ];
     for (method, path, allowed) in cases {
         let answer = ops.send(Request::new(method, path))?;
@@ -102,6 +102,11 @@ fn invalid_queries_are_refused() -> Result<()> {
         "/v1/events?after=0123456789abcdef-1-1",
         "/v1/events?after=0123456789ABCDEFG-1",
         "/v1/buckets?state=%1b[31m",
+        "/v1/buckets?rule=",
+        "/v1/buckets?cursor=",
+        "/v1/buckets?key",
+        "/v1/top?by=",
+        "/v1/events?after=",
     ];
     for path in queries {
         expect_problem(&ops.send(Request::get(path))?, 400).context(path)?;
@@ -122,6 +127,10 @@ fn invalid_queries_are_refused() -> Result<()> {
         "for=never",
         "for=-1s",
         "dry_run=maybe",
+        "dry_run=",
+        "dry_run=1",
+        "reason=",
+        "carry=",
         "because=x",
         "for=99999999999d",
     ] {
@@ -150,4 +159,97 @@ fn reasons_are_one_short_line() -> Result<()> {
         "200 bytes are allowed"
     );
     envoy.stop()
+}
+
+/// A flag without a value is set: it must not make the edit that it should only try.
+#[test]
+fn a_bare_flag_makes_no_edit() -> Result<()> {
+    let envoy = Envoy::start(&config(2))?;
+    let request = put("/v1/rules/r?dry_run").json(&edit(9));
+    let answer = envoy.admin().send(&request)?;
+    ensure!(answer.status == 200, "{}", answer.text());
+    let answer = answer.json()?;
+    ensure!(
+        answer["dry_run"] == true && answer["changed"] == true,
+        "{answer}"
+    );
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn if_match_is_read_as_a_list_over_all_lines() -> Result<()> {
+    let envoy = Envoy::start(&config(2))?;
+    let mut ops = Operator::editor(&envoy);
+    let right = ops.etag()?;
+    let try_with = |ops: &mut Operator, lines: &[&str]| {
+        let request = Request::new("PUT", "/v1/rules/r?dry_run").json(&edit(9));
+        let with = |request: Request, line: &&str| request.header("if-match", line);
+        ops.send(lines.iter().fold(request, with))
+    };
+    let list = format!("\"x\", {right}");
+    let weak = format!("W/{right}");
+    for lines in [
+        &[list.as_str()][..],
+        &["\"x\"", &right],
+        &[&weak, &right],
+        &["*"],
+    ] {
+        let answer = try_with(&mut ops, lines)?;
+        ensure!(answer.status == 200, "{lines:?}: {}", answer.text());
+    }
+    for lines in [&[weak.as_str()][..], &["\"x\"", "\"y\""]] {
+        expect_problem(&try_with(&mut ops, lines)?, 412).with_context(|| format!("{lines:?}"))?;
+    }
+    let unquoted = right.trim_matches('"');
+    for lines in [&[unquoted][..], &[&right, unquoted], &["*", &right], &[""]] {
+        expect_problem(&try_with(&mut ops, lines)?, 400).with_context(|| format!("{lines:?}"))?;
+    }
+    unharmed(&envoy)?;
+    envoy.stop()
+}
+
+#[test]
+fn head_answers_as_get_without_a_body() -> Result<()> {
+    let envoy = Envoy::start(&config(2))?;
+    let mut ops = Operator::viewer(&envoy);
+    envoy.data().send(&loudou_tests::one_rule::user("k"))?;
+    for path in [
+        "/v1/rules",
+        "/v1/rules/r",
+        "/v1/export",
+        "/v1/buckets/r/k",
+        "/v1/buckets/r/none",
+        "/v1/none",
+    ] {
+        let get = ops.send(Request::get(path))?;
+        let head = ops.send(Request::new("HEAD", path))?;
+        ensure!(
+            head.status == get.status && head.body.is_empty(),
+            "{path}: {head:?}"
+        );
+        for name in ["content-type", "etag", "cache-control"] {
+            ensure!(
+                head.header(name) == get.header(name),
+                "{path}: {head:?} {get:?}"
+            );
+        }
+    }
+    for path in ["/v1/status", "/v1/buckets", "/v1/top", "/v1/events"] {
+        let head = ops.send(Request::new("HEAD", path))?;
+        ensure!(
+            head.status == 200 && head.body.is_empty(),
+            "{path}: {head:?}"
+        );
+    }
+    expect_problem_of_head(&ops.send(Request::new("HEAD", "/v1/explain"))?)?;
+    envoy.stop()
+}
+
+fn expect_problem_of_head(answer: &loudou_tests::Response) -> Result<()> {
+    ensure!(
+        answer.status == 405 && answer.header("allow") == Some("POST"),
+        "{answer:?}"
+    );
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! A change of live rules, keys or buckets is one type: question, preview, sending, outcome, undo, and
 //! the rule for conflicts. The command line prints it as lines, the screen as form, question and toast;
-//! `import` sends it, but after a conflict previews anew: it replaces the edits of others, and reports so.
+//! `import` sends it, too, but after a conflict previews anew: it replaces the edits of others, and reports so.
 //!
 //! Each kind of change is a file here that implements [`Verb`]; this one lists them.
 
@@ -27,7 +27,7 @@ use reset::Reset;
 use verb::{Answer, Question, Verb};
 
 /// The maximum number of resends of a change after only the generation moved.
-const MOST_RESENDS: u8 = 3;
+const MOST_RESENDS: u8 = 16;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq)]

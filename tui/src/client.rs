@@ -12,7 +12,6 @@ use loudou_api::{
     BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, RuleView, Status,
     Top,
 };
-use loudou_limiter::Nanos;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::http::{HeaderValue, Response, Uri, header};
@@ -29,7 +28,7 @@ mod tests;
 
 pub use error::{ClientError, problem_line};
 pub(crate) use pace::Pace;
-pub use request::{BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
+pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
 use request::Path;
 
@@ -161,18 +160,14 @@ impl Client {
     /// Performs an action on the bucket of a key: `ban`, `unban` or `reset`.
     pub fn act<T: DeserializeOwned>(
         &self,
-        action: &str,
-        rule: &str,
-        key: &str,
-        span: Option<Nanos>,
-        reason: &str,
+        (action, rule, key): (&str, &str, &str),
+        with: &ActRequest,
     ) -> Result<T, ClientError> {
-        let mut path = Path::new(&["buckets", rule, key, action]);
-        if let Some(span) = span {
-            path.query("for", &span.to_string());
+        let address = self.address(&with.path(action, rule, key));
+        let mut request = self.authorized(self.agent.post(address));
+        if let Some(etag) = &with.if_match {
+            request = request.header(header::IF_MATCH, etag.as_str());
         }
-        path.query_unless_empty("reason", reason);
-        let request = self.authorized(self.agent.post(self.address(&path.text)));
         self.answer(request.send_empty())
     }
 

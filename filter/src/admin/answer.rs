@@ -12,6 +12,13 @@ use serde::Serialize;
 use crate::host::Reply;
 use crate::record::{Record, RecordError};
 
+/// The most problems of a body in one answer.
+const MAX_PROBLEMS: usize = 64;
+/// The most bytes of their texts.
+const MAX_PROBLEM_BYTES: usize = 16 * 1024;
+/// The longest place of a problem, in characters: the names in it may be as long as the body.
+const MAX_PLACE: usize = 256;
+
 /// A call that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -39,10 +46,25 @@ impl Failure {
         Self::new(400, "Bad request", detail)
     }
 
-    /// 400 with all problems of a body that should be `what`.
+    /// 400 with the problems of a body that should be `what`, as many as fit.
     pub(super) fn wrong_body(what: &str, problems: &[Problem]) -> Self {
         let mut failure = Self::bad(format!("the body is not {what}; see `problems`"));
-        failure.problem.problems = problems.iter().map(RuleProblem::from).collect();
+        let mut room = MAX_PROBLEM_BYTES;
+        for problem in problems.iter().take(MAX_PROBLEMS) {
+            let mut problem = RuleProblem::from(problem);
+            shorten(&mut problem.path);
+            let RuleProblem { path, value, .. } = &problem;
+            let texts = [Some(path), Some(value), Some(&problem.message)];
+            let more = [problem.allowed.as_ref(), problem.suggestion.as_ref()];
+            let texts = texts.into_iter().chain(more).flatten().map(String::len);
+            room = room.saturating_sub(texts.fold(0, usize::saturating_add));
+            if room == 0 {
+                break;
+            }
+            failure.problem.problems.push(problem);
+        }
+        let shown = failure.problem.problems.len();
+        failure.problem.problems_left_out = problems.len().saturating_sub(shown);
         failure
     }
 
@@ -126,13 +148,25 @@ impl From<GaveUp> for Failure {
 
 const FAILED: &str = "Envoy's shared data failed";
 
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_PLACE) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 pub(super) fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
 }
 
+/// An answer about the ban of a key.
+pub(super) fn ok_with(etag: String, body: &impl Serialize) -> Reply {
+    whole(Some(etag), json(body))
+}
+
 /// An answer about rules, whose `ETag` is the process with its generation.
 pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
-    whole(Some(record), json(body))
+    whole(Some(record.instance.etag(record.generation)), json(body))
 }
 
 /// The same for an answer that is JSON already.
@@ -141,9 +175,9 @@ pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
 }
 
 /// An answer with status 200.
-fn whole(record: Option<&Record>, body: Vec<u8>) -> Reply {
+fn whole(etag: Option<String>, body: Vec<u8>) -> Reply {
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(record.map(|record| ("etag", record.instance.etag(record.generation))));
+    headers.extend(etag.map(|etag| ("etag", etag)));
     reply(200, headers, body)
 }
 

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::answer::Failure;
+use super::named_host;
 use crate::host::Host;
 
 /// The caller of a request.
@@ -24,6 +25,7 @@ pub(super) fn authorize(host: &dyn Host, settings: &AdminSettings) -> Result<Cal
         let detail = "requests from web pages (with an Origin header) are refused";
         return Err(Failure::new(403, "Forbidden", detail));
     }
+    named_host::check(host, settings)?;
     if settings.tokens.is_empty() {
         return loopback(host);
     }

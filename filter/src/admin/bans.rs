@@ -3,39 +3,53 @@
 use std::sync::Arc;
 
 use loudou_api::{BanAnswer, BanView, EventKind};
-use loudou_limiter::Nanos;
 use loudou_limiter::ban::Conduct;
+use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
 use loudou_rules::config::is_key;
-use loudou_rules::rule::Impossible;
+use loudou_rules::rule::{Impossible, Mode};
 use loudou_store::page::Slot;
-use loudou_store::{GaveUp, LiveRule, SetBan, SetTo, StoreStats, Table};
+use loudou_store::{BanEffect, GaveUp, LiveRule, SetBan, SetTo, StoreStats, Table};
 
 use super::AdminPlane;
-use super::answer::{Failure, ok};
-use super::bucket::{ban_view, view};
+use super::answer::{Failure, ok_with};
+use super::bucket::{ban_view, imposed, view};
 use super::call::Call;
+use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
 
+/// The shortest ban. A shorter one could be over before the call is answered.
+const SHORTEST: Nanos = Nanos::from_millis(1);
+
 impl AdminPlane {
     pub(super) fn ban(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
         let span = call.duration("for")?;
+        check_span(span, call.clock)?;
+        let replaces = call.flag("replace")?;
         let reason = call.reason()?;
-        let now = call.clock.now;
         let setting = self.setting(host, call)?;
-        let before = setting.set(self, host, SetTo::Banned(span))?;
-        let words = match span {
-            None => "banned until the ban is lifted".to_owned(),
-            Some(span) => format!("banned for {span}"),
+        setting.check_ban(host)?;
+        let ban = if replaces {
+            SetTo::Replaced(span)
+        } else {
+            SetTo::Banned(span)
         };
-        let mut conduct = Conduct::default();
-        let last = before.as_ref().map_or(now, |slot| slot.bucket.last);
-        conduct.impose(now.max(last), span);
-        let until = conduct.ban(now).and_then(|ban| ban.until);
-        setting.note(self, host, (EventKind::Ban, &words, reason, until));
-        setting.answer(host, before.as_ref())
+        let (before, effect) = setting.set(self, host, ban)?;
+        let changed = effect == BanEffect::Changed;
+        let after = setting.look(host)?;
+        if changed {
+            let words = match span {
+                None => "banned until the ban is lifted".to_owned(),
+                Some(span) => format!("banned for {span}"),
+            };
+            let (until, is_earlier) = until(before.as_ref(), span, replaces, call.clock.now);
+            let stays = "; the earlier ban of a penalty lasts longer";
+            let words = format!("{words}{}", if is_earlier { stays } else { "" });
+            setting.note(self, host, (EventKind::Ban, &words, reason, until));
+        }
+        Ok(setting.answer(before.as_ref(), after.as_ref(), changed))
     }
 
     pub(super) fn unban(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -48,7 +62,7 @@ impl AdminPlane {
             let detail = "an override bans this key: drop or change it";
             return Err(Failure::new(409, "Banned by an override", detail));
         }
-        let before = setting.set(self, host, SetTo::Free)?;
+        let (before, effect) = setting.set(self, host, SetTo::Free)?;
         let conduct = before.as_ref().map(|slot| slot.conduct).unwrap_or_default();
         let was_banned = conduct.ban(now).is_some();
         let words = match (was_banned, conduct.strikes > 0 || conduct.bans > 0) {
@@ -59,7 +73,9 @@ impl AdminPlane {
         if let Some(words) = words {
             setting.note(self, host, (EventKind::Unban, words, reason, None));
         }
-        setting.answer(host, before.as_ref())
+        let after = setting.look(host)?;
+        let changed = effect == BanEffect::Changed && words.is_some();
+        Ok(setting.answer(before.as_ref(), after.as_ref(), changed))
     }
 
     fn setting<'a>(&mut self, host: &dyn Host, call: &'a Call) -> Result<Setting<'a>, Failure> {
@@ -84,6 +100,43 @@ impl AdminPlane {
     }
 }
 
+/// Refuses a ban that no request would meet, or that would end earlier than it says.
+fn check_span(span: Option<Nanos>, clock: Clock) -> Result<(), Failure> {
+    let Some(span) = span else { return Ok(()) };
+    if span < SHORTEST {
+        let detail = format!(
+            "a ban for {span} bans nobody: it is over before a request meets it; at least {SHORTEST}"
+        );
+        return Err(Failure::bad(detail));
+    }
+    let mut conduct = Conduct::default();
+    conduct.impose(clock.now, Some(span));
+    let ends = conduct.ban(clock.now).and_then(|ban| ban.until);
+    if ends < Some(clock.now.saturating_add(span)) {
+        let detail = format!("a ban cannot last for {span}: ban without `for`, until it is lifted");
+        return Err(Failure::bad(detail));
+    }
+    Ok(())
+}
+
+/// When the ban ends that was imposed on the bucket `before`, and whether that is the end of an earlier one.
+fn until(
+    before: Option<&Slot>,
+    span: Option<Nanos>,
+    replaces: bool,
+    now: Nanos,
+) -> (Option<Nanos>, bool) {
+    let at = before.map_or(now, |slot| slot.bucket.last).max(now);
+    let mut conduct = Conduct::default();
+    conduct.impose(at, span);
+    let end = |conduct: &Conduct| Some(conduct.ban(at)?.until.unwrap_or(Nanos::MAX));
+    let earlier = before.filter(|_| !replaces);
+    let earlier = earlier.and_then(|slot| end(&slot.conduct));
+    let end = end(&conduct);
+    let later = end.max(earlier).filter(|end| *end < Nanos::MAX);
+    (later, earlier > end)
+}
+
 /// A ban to set or to lift.
 struct Setting<'a> {
     call: &'a Call,
@@ -98,24 +151,61 @@ impl Setting<'_> {
         self.table.look(&mut HostStore(host), id)
     }
 
-    /// Sets or lifts the ban; returns the bucket before.
+    /// Refuses a ban that would refuse no request.
+    fn check_ban(&self, host: &dyn Host) -> Result<(), Failure> {
+        let (rule, key) = (self.active.rule(), self.call.key());
+        if rule.mode != Mode::Enforce {
+            let (name, mode) = (&rule.name, rule.mode.name());
+            let detail = format!(
+                "a ban bans nobody while the rule is in mode {mode}: ban the key under another rule, or set the \
+                 mode of `{name}` to enforce"
+            );
+            return Err(Failure::bad(detail));
+        }
+        // A key may end with `*`, but few do.
+        if key.ends_with('*') && self.look(host)?.is_none() {
+            let shown = shown(key);
+            let detail = format!(
+                "no request had the key `{shown}`, and a ban is for one key; to ban all keys with this prefix, set \
+                 the override \"banned\" for `{shown}`"
+            );
+            return Err(Failure::bad(detail));
+        }
+        Ok(())
+    }
+
+    /// Sets or lifts the ban, if it is as the caller expects it; returns the bucket before.
     fn set(
         &self,
         plane: &mut AdminPlane,
         host: &dyn Host,
         ban: SetTo,
-    ) -> Result<Option<Slot>, Failure> {
+    ) -> Result<(Option<Slot>, BanEffect), Failure> {
         let set = SetBan {
             rule: &*self.active,
             key: self.call.key(),
             ban,
             clock: self.call.clock,
         };
+        let as_seen = |slot: Option<&Slot>| self.call.if_match.allows(&self.etag(slot));
         let mut stats = StoreStats::default();
-        let before = self.table.set_ban(&mut HostStore(host), &set, &mut stats);
+        let store = &mut HostStore(host);
+        let set = self.table.set_ban_if(store, &set, &as_seen, &mut stats);
         let share = plane.settings.store.namespace.as_str();
         StoreMetrics::define(host, &mut plane.registry, share).add(host, &stats);
-        Ok(before?)
+        let (before, effect) = set?;
+        if effect == BanEffect::Unexpected {
+            let now = self.etag(before.as_ref());
+            let detail = format!("the ban of this key has changed; it is now {now}");
+            return Err(Failure::new(412, "Precondition failed", detail));
+        }
+        Ok((before, effect))
+    }
+
+    /// The `ETag` of the ban in a bucket.
+    fn etag(&self, slot: Option<&Slot>) -> String {
+        let imposed = slot.and_then(|slot| imposed(slot, self.call.clock.now));
+        BanView::etag(imposed)
     }
 
     fn note(
@@ -133,16 +223,17 @@ impl Setting<'_> {
         events::add(host, plane.share(), &event);
     }
 
-    fn answer(&self, host: &dyn Host, before: Option<&Slot>) -> Result<Reply, Failure> {
-        let slot = self.look(host)?;
+    fn answer(&self, before: Option<&Slot>, after: Option<&Slot>, changed: bool) -> Reply {
         let (key, clock) = (self.call.key(), self.call.clock);
         let shown = |slot: &Slot| view(&self.active, slot, key, clock);
         let banned =
             |slot: &Slot| -> Option<BanView> { ban_view(&self.active, slot, key, clock.now) };
-        Ok(ok(&BanAnswer {
+        let answer = BanAnswer {
             now_ns: clock.now.get(),
             before: before.and_then(banned),
-            bucket: slot.as_ref().map(shown),
-        }))
+            bucket: after.map(shown),
+            changed,
+        };
+        ok_with(self.etag(after), &answer)
     }
 }

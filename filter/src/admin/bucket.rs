@@ -100,7 +100,7 @@ pub(super) fn ban_view(rule: &ActiveRule, slot: &Slot, key: &str, now: Nanos) ->
 }
 
 /// The ban in a slot.
-fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
+pub(super) fn imposed(slot: &Slot, now: Nanos) -> Option<BanView> {
     let ban = slot.conduct.ban(now)?;
     let by = if slot.flags & FLAG_PINNED == 0 {
         BanBy::Penalty

@@ -3,14 +3,16 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use loudou_api::{BucketState, BucketsHead, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer};
+use loudou_api::{
+    BanView, BucketState, BucketsHead, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
+};
 use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::LiveRule;
 
 use super::AdminPlane;
-use super::answer::{Failure, ok, ok_bytes_at};
-use super::bucket::{Current, no_bucket, view};
+use super::answer::{Failure, ok, ok_bytes_at, ok_with};
+use super::bucket::{Current, imposed, no_bucket, view};
 use super::call::Call;
 use super::rules::find;
 use super::search::{Cursor, Place, RulesByTag, Search};
@@ -69,7 +71,8 @@ impl AdminPlane {
         let id = table.id(active.tag(), key);
         let slot = table.look(&mut HostStore(host), id)?;
         let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
-        Ok(ok(&view(&active, &slot, key, call.clock)))
+        let etag = BanView::etag(imposed(&slot, call.clock.now));
+        Ok(ok_with(etag, &view(&active, &slot, key, call.clock)))
     }
 
     pub(super) fn reset(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {

@@ -10,17 +10,23 @@ use serde_json::Value;
 use super::AdminPlane;
 use super::answer::Failure;
 use super::auth::Caller;
+use super::if_match::IfMatch;
 use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, Reply};
+use loudou_rules::config::{JsonError, parse_json};
 use loudou_rules::joined::joined;
 
 /// The longest path with query, in bytes.
 const MAX_PATH: usize = 4096;
+/// The parameters that are true without a value.
+const FLAGS: [&str; 2] = ["dry_run", "replace"];
 /// The step of a route's path that matches the name of a rule.
 const RULE: &str = "RULE";
 /// The step that matches a key.
 pub(super) const KEY: &str = "KEY";
+
+const FLAG_VALUES: &str = "true, false, or the name alone for true";
 
 /// The function that answers a call.
 pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply, Failure>;
@@ -37,6 +43,8 @@ pub(super) struct Route {
     pub(super) query: &'static [&'static str],
     /// Whether a body is read. Other calls refuse one, since parameters in it would be overlooked.
     pub(super) takes_body: bool,
+    /// Whether `If-Match` is read. Other changes refuse it, since they would not be conditional.
+    pub(super) takes_if_match: bool,
     pub(super) handler: Handler,
 }
 
@@ -62,7 +70,8 @@ pub(super) struct Target {
     pub(super) method: String,
     /// The path's segments, decoded.
     pub(super) steps: Vec<String>,
-    query: Vec<(String, String)>,
+    /// Names with their values; a name alone has none.
+    query: Vec<(String, Option<String>)>,
 }
 
 impl Target {
@@ -81,8 +90,11 @@ impl Target {
             .split('&')
             .filter(|pair| !pair.is_empty())
             .map(|pair| {
-                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                Ok((decode(name, true)?, decode(value, true)?))
+                let (name, value) = match pair.split_once('=') {
+                    Some((name, value)) => (name, Some(decode(value, true)?)),
+                    None => (pair, None),
+                };
+                Ok((decode(name, true)?, value))
             });
         Ok(Self {
             method: header(host, ":method").unwrap_or_default(),
@@ -100,9 +112,10 @@ impl Target {
         }
     }
 
-    /// Refuses unknown and duplicate parameters.
+    /// Refuses unknown and duplicate parameters, and those without a value: an empty one comes from a script
+    /// that went wrong.
     fn check_query(&self, known: &[&str]) -> Result<(), Failure> {
-        for (index, (name, _)) in self.query.iter().enumerate() {
+        for (index, (name, value)) in self.query.iter().enumerate() {
             let mut before = self.query.iter().take(index);
             if before.any(|(other, _)| other == name) {
                 let name = escaped(name);
@@ -119,6 +132,16 @@ impl Target {
                     "unknown query parameter `{name}`; allowed: {known}"
                 )));
             }
+            let is_flag = FLAGS.contains(&name.as_str());
+            match value.as_deref() {
+                Some("") if is_flag => return Err(invalid(name, "", FLAG_VALUES)),
+                None if is_flag => {}
+                None | Some("") => {
+                    let detail = format!("`{name}` is empty: give it a value, or leave it out");
+                    return Err(Failure::bad(detail));
+                }
+                Some(_) => {}
+            }
         }
         Ok(())
     }
@@ -130,7 +153,7 @@ pub struct Call {
     pub(super) caller: Caller,
     pub(super) route: &'static Route,
     target: Target,
-    pub(super) if_match: Option<String>,
+    pub(super) if_match: IfMatch,
     /// The time of the answer.
     pub(super) clock: Clock,
     pub(super) body: Vec<u8>,
@@ -145,11 +168,21 @@ impl Call {
         route: &'static Route,
     ) -> Result<Self, Failure> {
         target.check_query(route.query)?;
+        let if_match = if route.takes_if_match {
+            IfMatch::read(host)?
+        } else {
+            IfMatch::Absent
+        };
+        let is_change = route.access == Access::Edit && !route.takes_if_match;
+        if is_change && host.request_header("if-match").is_some() {
+            let detail = "this call takes no `If-Match`: it would not be conditional";
+            return Err(Failure::bad(detail));
+        }
         Ok(Self {
             caller,
             route,
             target,
-            if_match: header(host, "if-match"),
+            if_match,
             clock: host.clock_at(host.now()),
             body: Vec::new(),
         })
@@ -179,21 +212,23 @@ impl Call {
 
     /// The body as JSON.
     pub(super) fn json(&self) -> Result<Value, Failure> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::bad(format!("the body is not JSON: {error}")))
+        parse_json(&self.body).map_err(|error| match error {
+            JsonError::Invalid(error) => Failure::bad(format!("the body is not JSON: {error}")),
+            JsonError::Duplicates(found) => Failure::wrong_body("without duplicate fields", &found),
+        })
     }
 
-    /// The value of a query parameter, if it is present and not empty.
+    /// The value of a query parameter, if it has one.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.written(name).filter(|value| !value.is_empty())
+        self.written(name)?.as_deref()
     }
 
-    /// The same, empty or not.
-    fn written(&self, name: &str) -> Option<&str> {
+    /// A query parameter, with or without a value.
+    fn written(&self, name: &str) -> Option<&Option<String>> {
         debug_assert!(self.route.query.contains(&name), "{name} is not allowed");
         let mut pairs = self.target.query.iter();
         let found = pairs.find(|(other, _)| other == name);
-        found.map(|(_, value)| value.as_str())
+        found.map(|(_, value)| value)
     }
 
     fn parsed<T>(
@@ -215,8 +250,8 @@ impl Call {
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
-        let flag = self.parsed(name, "true, false", |text| text.parse().ok())?;
-        Ok(flag.unwrap_or(false))
+        let flag = self.parsed(name, FLAG_VALUES, |text| text.parse().ok())?;
+        Ok(flag.unwrap_or_else(|| self.written(name).is_some()))
     }
 
     pub(super) fn carry(&self) -> Result<Carry, Failure> {
@@ -225,11 +260,6 @@ impl Call {
     }
 
     pub(super) fn duration(&self, name: &str) -> Result<Option<Nanos>, Failure> {
-        // An empty time comes from a script that went wrong, and must not mean for ever.
-        if self.written(name) == Some("") {
-            let detail = format!("`{name}` is empty; allowed: {DURATION_FORM}");
-            return Err(Failure::bad(detail));
-        }
         let positive = |text: &str| Nanos::parse(text).filter(|span| *span > Nanos::ZERO);
         let allowed = format!("more than 0, {DURATION_FORM}");
         self.parsed(name, &allowed, positive)

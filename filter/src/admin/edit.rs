@@ -14,6 +14,7 @@ use super::AdminPlane;
 use super::answer::{Failure, ok_at};
 use super::call::{Call, KEY};
 use super::change::describe;
+use super::if_match::IfMatch;
 use super::rules::find;
 use crate::escaped::shown;
 use crate::events;
@@ -98,29 +99,37 @@ impl AdminPlane {
                 if rule.is_full() {
                     return Err(RecordError::TooOften.into());
                 }
+                let ends = rule.ends();
                 change(rule, version)?;
                 check(rule)?;
-                Ok(before)
+                let described = describe(&before, rule.effective());
+                // A reset acts on the levels, whatever the numbers.
+                let resets = edited.author.carry == Carry::Reset;
+                let changed = resets || !described.is_empty() || ends != rule.ends();
+                Ok((before, described, changed))
             });
-            outcome.is_ok() && !edited.dry_run
+            let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
+            changed && !edited.dry_run
         })?;
-        if outcome.is_ok() && !edited.dry_run {
+        let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
+        let changes = changed && !edited.dry_run;
+        if changes {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
         // An edit that has to wait for the sweep takes part in it, too.
         self.sweep(host, call, &record);
-        let before = outcome?;
-        let rule = find(&record, call.rule())?;
-        let change = describe(&before, rule.effective());
-        if !edited.dry_run {
+        let (before, change, changed) = outcome?;
+        if changes {
             events::add(host, &share, &edited.event(record.generation, &change));
         }
+        let rule = find(&record, call.rule())?;
         let after = self.view(host, call, &record, rule);
         let answer = EditAnswer {
             dry_run: edited.dry_run,
             before,
             after,
             change,
+            changed,
         };
         Ok(ok_at(&record, &answer))
     }
@@ -151,30 +160,31 @@ impl AdminPlane {
     ) -> Result<Rule, Failure> {
         let rule = find(record, call.rule())?;
         let right = record.instance.etag(record.generation);
-        let seen = call.if_match.as_deref().map(str::trim);
-        let (status, title, detail) = match seen {
-            Some("*") => return Ok(rule.effective().clone()),
-            Some(seen) if seen == right => return Ok(rule.effective().clone()),
-            Some(seen) => {
-                let detail = if record.instance.is_other(seen) {
-                    let age = record.instance.age(call.clock);
-                    format!(
-                        "Envoy restarted {age} ago, and edits in the previous process are lost; the rules are \
-                         now at {right}"
-                    )
-                } else if !seen.contains('-') {
-                    format!(
-                        "a generation alone does not identify the process; the rules are now at {right}"
-                    )
-                } else {
-                    format!("the rules have changed; they are now at {right}")
-                };
-                (412, "Precondition failed", detail)
-            }
-            None => {
-                let detail = format!("name the version that you have read: `If-Match: {right}`");
-                (428, "Precondition required", detail)
-            }
+        let is_absent = call.if_match == IfMatch::Absent;
+        if !is_absent && call.if_match.allows(&right) {
+            return Ok(rule.effective().clone());
+        }
+        let (status, title, detail) = if is_absent {
+            let detail = format!("name the version that you have read: `If-Match: {right}`");
+            (428, "Precondition required", detail)
+        } else {
+            let mut tags = call.if_match.tags();
+            let detail = if tags.any(|tag| record.instance.is_other(tag)) {
+                let age = record.instance.age(call.clock);
+                format!(
+                    "Envoy restarted {age} ago, and edits in the previous process are lost; the rules are \
+                     now at {right}"
+                )
+            } else if call.if_match.tags().next().is_none() {
+                format!("a weak tag never matches; the rules are now at {right}")
+            } else if call.if_match.tags().all(|tag| !tag.contains('-')) {
+                format!(
+                    "a generation alone does not identify the process; the rules are now at {right}"
+                )
+            } else {
+                format!("the rules have changed; they are now at {right}")
+            };
+            (412, "Precondition failed", detail)
         };
         let current = self.view(host, call, record, rule);
         Err(Failure::new(status, title, detail).with_current(current))

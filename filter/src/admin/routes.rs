@@ -38,10 +38,11 @@ static ROUTES: [Route; 16] = [
     post("/v1/buckets/RULE/KEY/reset", &["reason"], AdminPlane::reset),
     post(
         "/v1/buckets/RULE/KEY/ban",
-        &["for", "reason"],
+        &["for", "replace", "reason"],
         AdminPlane::ban,
-    ),
-    post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban),
+    )
+    .with_if_match(),
+    post("/v1/buckets/RULE/KEY/unban", &["reason"], AdminPlane::unban).with_if_match(),
     get("/v1/top", &["rule", "by", "limit"], AdminPlane::top),
     // A sample request does not fit into a query.
     post("/v1/explain", &[], AdminPlane::explain)
@@ -56,7 +57,9 @@ const fn get(path: &'static str, query: &'static [&'static str], handler: Handle
 }
 
 const fn put(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    edit("PUT", path, query, handler).with_body()
+    edit("PUT", path, query, handler)
+        .with_body()
+        .with_if_match()
 }
 
 const fn post(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
@@ -64,7 +67,7 @@ const fn post(path: &'static str, query: &'static [&'static str], handler: Handl
 }
 
 const fn delete(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {
-    edit("DELETE", path, query, handler)
+    edit("DELETE", path, query, handler).with_if_match()
 }
 
 const fn edit(
@@ -79,6 +82,7 @@ const fn edit(
         access: Access::Edit,
         query,
         takes_body: false,
+        takes_if_match: false,
         handler,
     }
 }
@@ -87,6 +91,13 @@ impl Route {
     const fn for_viewers(self) -> Self {
         Self {
             access: Access::View,
+            ..self
+        }
+    }
+
+    const fn with_if_match(self) -> Self {
+        Self {
+            takes_if_match: true,
             ..self
         }
     }
@@ -105,14 +116,22 @@ fn of_path(target: &Target) -> impl Iterator<Item = &'static Route> {
     ROUTES.iter().filter(|route| route.has_path(steps))
 }
 
-/// The route of a call, if there is one.
+/// The route of a call, if there is one. `HEAD` is answered as `GET`, and Envoy leaves the body out.
 pub(super) fn find(target: &Target) -> Option<&'static Route> {
-    of_path(target).find(|route| route.method == target.method)
+    let method = match target.method.as_str() {
+        "HEAD" => "GET",
+        method => method,
+    };
+    of_path(target).find(|route| route.method == method)
 }
 
 /// 405 for a known path, 404 for another.
 pub(super) fn not_here(target: &Target) -> Failure {
-    let methods: Vec<&str> = of_path(target).map(|route| route.method).collect();
+    let methods = of_path(target).map(|route| match route.method {
+        "GET" => "GET, HEAD",
+        method => method,
+    });
+    let methods: Vec<&str> = methods.collect();
     if methods.is_empty() {
         let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
         paths.dedup();

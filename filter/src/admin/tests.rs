@@ -14,6 +14,8 @@ mod of_keys;
 mod restart;
 mod slips;
 mod storms;
+mod strict;
+mod strict_bans;
 mod top;
 mod work;
 
@@ -153,11 +155,13 @@ impl Bench {
         body: Option<&Value>,
     ) -> (u16, Value) {
         let token = format!("Bearer {EDIT}");
-        let headers: [(&str, &[u8]); 3] = [
+        let mut headers: Vec<(&str, &[u8])> = vec![
             ("authorization", token.as_bytes()),
             ("content-type", b"application/json; charset=utf-8"),
-            ("if-match", if_match.as_bytes()),
         ];
+        if !if_match.is_empty() {
+            headers.push(("if-match", if_match.as_bytes()));
+        }
         self.call(method, path, &headers, body)
     }
 }
@@ -340,8 +344,9 @@ fn without_tokens_only_loopback_may_call() {
     ] {
         let property = ("source\0address".to_owned(), address.as_bytes().to_vec());
         bench.host.properties.borrow_mut().extend([property]);
+        let here: [(&str, &[u8]); 1] = [(":authority", b"localhost")];
         assert_eq!(
-            bench.call("GET", "/v1/status", &[], None).0,
+            bench.call("GET", "/v1/status", &here, None).0,
             status,
             "{address}"
         );

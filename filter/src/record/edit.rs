@@ -183,6 +183,14 @@ impl RuleRecord {
         edit.chain(self.own.values().map(|own| &own.who))
     }
 
+    /// Its edits with their ends: the patterns of edited overrides, and none for the edit of the rule.
+    pub(crate) fn ends(&self) -> Vec<(Option<String>, Option<u64>)> {
+        let edit = self.edit.iter().map(|edit| (None, edit.who.expires_at_ns));
+        let own = self.own.iter();
+        let own = own.map(|(pattern, own)| (Some(pattern), own.who.expires_at_ns));
+        edit.chain(own).collect()
+    }
+
     /// Drops edits that expired by `now`, each at its instant.
     pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
         let mut ended = Ended {

@@ -2,6 +2,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +19,8 @@ const ROLES: [(&str, ()); 1] = [("admin", ())];
 const ACCESS: [(&str, Access); 2] = [("view", Access::View), ("edit", Access::Edit)];
 /// The longest name of a token, in bytes.
 const MAX_NAME: usize = 63;
+/// The longest host name, in bytes.
+const MAX_HOST: usize = 253;
 /// An admin configuration.
 pub(super) const ADMIN_FILE: Object = object!([
     Field::optional("version", Form::Only(1), "", "The version of this format."),
@@ -46,6 +49,22 @@ pub(super) const ADMIN: Object = object!([
         "loopback clients have full access, others none",
         "Access tokens.",
     ),
+    Field::optional(
+        "hosts",
+        Form::List(&List {
+            fewest: 0,
+            most: 0,
+            item: Field::value(
+                Form::Text(Text::like(
+                    r"^([0-9A-Za-z_.-]+|\[[0-9A-Fa-f:.]+\])$",
+                    MAX_HOST,
+                )),
+                "",
+            ),
+        }),
+        "any host with tokens; without, loopback and the listener's address",
+        "The hosts that requests may name, without ports, besides loopback and the listener's address.",
+    ),
 ]);
 /// A token.
 pub(super) const TOKEN: Object = object!([
@@ -73,6 +92,8 @@ pub struct AdminSettings {
     pub store: StoreSettings,
     /// Access tokens. Without any, loopback clients have full access.
     pub tokens: Vec<Token>,
+    /// The hosts, in lower case, that requests may name, besides loopback and the address of the listener.
+    pub hosts: Vec<String>,
 }
 
 /// A token, known by its hash.
@@ -124,7 +145,34 @@ fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSetting
         Some(tokens) => several(&tokens, usize::MAX, report, token),
         None => Vec::new(),
     };
-    Some(AdminSettings { store, tokens })
+    let hosts = match admin.get("hosts") {
+        Some(hosts) => several(&hosts, usize::MAX, report, host),
+        None => Vec::new(),
+    };
+    Some(AdminSettings {
+        store,
+        tokens,
+        hosts,
+    })
+}
+
+fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
+    let host = cursor.value.as_str().unwrap_or("");
+    let is_name = |text: &str| {
+        let mut bytes = text.bytes();
+        bytes.all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+    };
+    let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let is_host = match inner {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => is_name(host),
+    };
+    if is_host && (1..=MAX_HOST).contains(&host.len()) {
+        return Some(host.to_ascii_lowercase());
+    }
+    let form = "a name or an address without a port: loudou.internal, 10.0.0.7, [2001:db8::7]";
+    report.error(cursor, "invalid host", form);
+    None
 }
 
 fn token(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<Token> {
@@ -167,7 +215,33 @@ fn hex32(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn hosts() {
+        let read =
+            |hosts: Value| parse_admin(&json!({ "admin": { "role": "admin", "hosts": hosts } }));
+        let settings = read(json!(["Loudou.Internal", "10.0.0.7", "[2001:DB8::7]"]));
+        assert_eq!(
+            settings.expect("valid").hosts,
+            ["loudou.internal", "10.0.0.7", "[2001:db8::7]"]
+        );
+        let wrong = json!([
+            "",
+            "a:80",
+            "::1",
+            "[::1",
+            "[x]",
+            "http://a",
+            "*.a",
+            7,
+            "a".repeat(254)
+        ]);
+        let count = wrong.as_array().map_or(0, Vec::len);
+        assert_eq!(read(wrong).expect_err("invalid").len(), count);
+    }
 
     #[test]
     fn hashes() {

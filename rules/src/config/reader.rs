@@ -27,6 +27,9 @@ enum Position<'a> {
     Index(usize),
 }
 
+/// The number of problems up to which unknown fields get a suggestion.
+const SUGGESTED: usize = 256;
+
 /// Collects problems.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -129,6 +132,11 @@ impl<'a, 'c> Cursor<'a, 'c> {
                 let field = self.inside(Position::Field(name), value);
                 if let Some(canonical) = written_as(name).filter(|name| allowed.contains(name)) {
                     field.check_alias(map.get(canonical), canonical, report);
+                    continue;
+                }
+                // What is far too much gets no suggestions, each of which takes time.
+                if report.problems.len() >= SUGGESTED {
+                    report.add(field.wrong_name("unknown field"));
                     continue;
                 }
                 let problem = field.wrong("unknown field");

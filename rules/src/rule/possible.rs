@@ -2,12 +2,14 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use loudou_store::names::MAX_KEY;
 
 use super::key::{KEY_OF_ALL, KEY_OF_MISSING, escaped};
 use super::{KeyPart, OnMissingKey, Rule, paths};
 use crate::hex;
+use crate::joined::joined;
 
 /// The reason why no request can have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,9 @@ impl Rule {
         self.paths_are_normal(key, is_beginning)?;
         let colons = key.matches(':').count();
         let has = colons.saturating_add(1);
+        if has == parts && !is_beginning {
+            return self.sources_fit(key);
+        }
         if has == parts || (is_beginning && has < parts) {
             return Ok(());
         }
@@ -85,6 +90,40 @@ impl Rule {
                     meant: (written == 1).then(|| escaped(&normal)),
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the parts of `key` that are client addresses are in the form that the rule gives them.
+    fn sources_fit(&self, key: &str) -> Result<(), Impossible> {
+        for (index, (part, text)) in self.key.iter().zip(key.split(':')).enumerate() {
+            let KeyPart::Source(prefix) = part else {
+                continue;
+            };
+            let plain = hex::unescaped(text.as_bytes(), b"%", |byte| byte);
+            let plain = String::from_utf8_lossy(&plain);
+            let (address, length) = match plain.split_once('/') {
+                Some((address, length)) => (address, Some(length)),
+                None => (&*plain, None),
+            };
+            let (why, network) = match (prefix.apply(address.as_bytes()), length) {
+                (Some(network), _) if network == plain => continue,
+                (Some(network), None) => (
+                    "the rule's key has the network of an address, not the address",
+                    Some(network.replace(':', "%3A")),
+                ),
+                (Some(_), Some(_)) => ("the rule's key has networks of another length", None),
+                // The names of sockets, which Envoy has for clients on the same machine, have slashes.
+                (None, Some(_)) => continue,
+                (None, None) => ("the rule's key has the address of a client here", None),
+            };
+            let meant = network.map(|network| {
+                let parts = key.split(':').enumerate();
+                let parts = parts.map(|(n, part)| if n == index { network.as_str() } else { part });
+                joined(&parts.collect::<Vec<_>>(), ":")
+            });
+            let why = why.to_string();
+            return Err(Impossible { why, meant });
         }
         Ok(())
     }

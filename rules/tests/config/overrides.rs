@@ -188,6 +188,29 @@ fn keys_that_no_request_has_are_refused() {
         let expected = possible.map_err(|meant| meant.map(str::to_string));
         assert_eq!(found, expected, "{key} {is_beginning}");
     }
+    let v6 = with(json!({ "key": ["source", "method"] }));
+    let wide = with(json!({ "key": [{ "source": { "v4_prefix": 24 } }] }));
+    for (rule, key, possible) in [
+        (&v6, "10.0.0.1:GET", Ok(())),
+        (&v6, "2001%3Adb8%3A%3A/64:GET", Ok(())),
+        (&v6, "/tmp/socket:GET", Ok(())),
+        (
+            &v6,
+            "2001%3Adb8%3A%3A1:GET",
+            Err(Some("2001%3Adb8%3A%3A/64:GET")),
+        ),
+        (&v6, "%3A%3Affff%3A10.0.0.1:GET", Err(Some("10.0.0.1:GET"))),
+        (&v6, "2001%3Adb8%3A%3A/48:GET", Err(None)),
+        (&v6, "10.0.0.0/24:GET", Err(None)),
+        (&v6, "alice:GET", Err(None)),
+        (&wide, "10.0.0.0/24", Ok(())),
+        (&wide, "10.0.0.1", Err(Some("10.0.0.0/24"))),
+        (&wide, "10.0.0.1/24", Err(None)),
+    ] {
+        let found = rule.may_have(key, false).map_err(|no| no.meant);
+        let expected = possible.map_err(|meant: Option<&str>| meant.map(str::to_string));
+        assert_eq!(found, expected, "{key}");
+    }
     let cut = format!("{}~{}", "a".repeat(95), "0".repeat(32));
     assert!(one.may_have(&cut, false).is_ok());
     let file = file(&[rule(

@@ -73,6 +73,7 @@ fn made(edit: &Edit) -> EditAnswer {
         before: edit.seen.rule.clone(),
         after,
         change: "burst: capacity 15 → 250".to_owned(),
+        changed: true,
     }
 }
 

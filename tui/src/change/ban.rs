@@ -1,11 +1,12 @@
 //! Bans and unbans of keys.
 
-use loudou_api::{BanAnswer, BanBy};
+use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
 
 use super::form::{Asked, KeyPlace, Prompt, Typed};
 use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
-use crate::client::{Client, ClientError};
+use crate::client::{ActRequest, Client, ClientError};
+use crate::meaning::banned;
 
 /// A ban or an unban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,10 @@ pub(crate) struct Ban {
     pub(crate) rule: String,
     pub(crate) key: String,
     pub(crate) to: BanTo,
+    /// True if an earlier ban that ends later gives way, too.
+    pub(crate) replaces: bool,
+    /// The `ETag` of the ban that this was decided on, if that is known.
+    pub(crate) if_match: Option<String>,
     pub(crate) reason: String,
 }
 
@@ -51,13 +56,17 @@ impl Verb for Ban {
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
-        let Self {
-            rule, key, reason, ..
-        } = self;
-        let answer = match self.to {
-            BanTo::Banned(span) => client.act("ban", rule, key, span, reason)?,
-            BanTo::Free(_) => client.act("unban", rule, key, None, reason)?,
+        let (action, span) = match self.to {
+            BanTo::Banned(span) => ("ban", span),
+            BanTo::Free(_) => ("unban", None),
         };
+        let with = ActRequest {
+            span,
+            replaces: self.replaces && action == "ban",
+            if_match: self.if_match.clone(),
+            reason: self.reason.clone(),
+        };
+        let answer = client.act((action, &self.rule, &self.key), &with)?;
         Ok(Answer::Ban(Box::new(answer)))
     }
 
@@ -67,6 +76,13 @@ impl Verb for Ban {
         };
         let (name, key) = (key_of_rule(&self.rule, &self.key), &self.key);
         match self.to {
+            BanTo::Banned(_) if !answer.changed => {
+                let stays = stays(answer);
+                OutcomeText {
+                    line: format!("{name} {stays}; nothing was changed (--replace shortens a ban)"),
+                    toast: format!("{key} {stays}; nothing was changed"),
+                }
+            }
             BanTo::Banned(span) => OutcomeText {
                 line: format!("{name} is banned {}", how_long(span)),
                 toast: match span {
@@ -84,6 +100,16 @@ impl Verb for Ban {
             },
         }
     }
+}
+
+/// `is already banned by an operator for 59m more`.
+fn stays(answer: &BanAnswer) -> String {
+    let ban = answer.bucket.as_ref().and_then(|bucket| bucket.ban);
+    let ban = ban.map_or_else(
+        || "banned".to_owned(),
+        |ban| banned(&ban, Some(answer.now_ns)),
+    );
+    format!("is already {ban}")
 }
 
 fn how_long(span: Option<Nanos>) -> String {
@@ -117,6 +143,8 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
         rule: place.rule.clone(),
         key: place.key.clone(),
         to: BanTo::Free(Some(ban.by)),
+        replaces: false,
+        if_match: Some(BanView::etag(Some(ban))),
         reason: String::new(),
     })
 }
@@ -132,6 +160,8 @@ pub(super) fn of_form(place: &KeyPlace, typed: &Typed) -> Ban {
         rule: place.rule.clone(),
         key: place.key.clone(),
         to: BanTo::Banned(Nanos::parse(typed.get(Prompt::Lasts))),
+        replaces: false,
+        if_match: None,
         reason: typed.get(Prompt::Reason).to_owned(),
     }
 }

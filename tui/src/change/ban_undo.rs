@@ -1,6 +1,6 @@
 //! The undo of bans, with a question if other operators changed them since.
 
-use loudou_api::{BanAnswer, BanView};
+use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
 
 use super::ban::{Ban, BanTo};
@@ -62,6 +62,9 @@ impl BanUndo {
         let Answer::Ban(answer) = answer else {
             return None;
         };
+        if !answer.changed {
+            return None;
+        }
         let bans = matches!(change.to, BanTo::Banned(_));
         let made = Made::new(answer);
         let (back, made) = if bans {
@@ -137,6 +140,8 @@ impl BanUndo {
             rule: self.rule.clone(),
             key: self.key.clone(),
             to: self.to(server_ns),
+            replaces: true,
+            if_match: self.if_match(seen),
             reason: undo_reason(&self.change),
         };
         Some((question, change))
@@ -164,6 +169,17 @@ impl BanUndo {
         };
         let made = self.made?.ban;
         (made != now).then_some((made, now))
+    }
+
+    /// The `ETag` of the ban that the question shows; none if an override hides it.
+    fn if_match(&self, seen: Seen) -> Option<String> {
+        let ban = match seen {
+            Seen::Unknown => self.made?.ban,
+            Seen::Gone => None,
+            Seen::Read(ban) => ban,
+        };
+        let is_hidden = ban.is_some_and(|ban| ban.by == BanBy::Override);
+        (!is_hidden).then(|| BanView::etag(ban))
     }
 
     fn to(&self, server_ns: u64) -> BanTo {

@@ -63,6 +63,7 @@ impl Verb for Edit {
                     ..(*self.seen).clone()
                 },
                 change: String::new(),
+                changed: true,
             })),
         }
     }

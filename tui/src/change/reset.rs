@@ -2,7 +2,7 @@
 
 use super::form::KeyPlace;
 use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
-use crate::client::{Client, ClientError};
+use crate::client::{ActRequest, Client, ClientError};
 
 /// The reason of resets from the screen.
 const FROM_THE_SCREEN: &str = "from the screen";
@@ -36,7 +36,11 @@ impl Verb for Reset {
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
-        let answer = client.act("reset", &self.rule, &self.key, None, &self.reason)?;
+        let with = ActRequest {
+            reason: self.reason.clone(),
+            ..ActRequest::default()
+        };
+        let answer = client.act(("reset", &self.rule, &self.key), &with)?;
         Ok(Answer::Reset(Box::new(answer)))
     }
 

@@ -163,6 +163,8 @@ fn a_ban_does_not_depend_on_the_rule() {
         rule: "r".to_owned(),
         key: "mallory".to_owned(),
         to: BanTo::Banned(None),
+        replaces: false,
+        if_match: None,
         reason: String::new(),
     });
     let done = Reply::json("200 OK", &BanAnswer::default());

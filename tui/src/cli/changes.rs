@@ -106,6 +106,14 @@ fn print_edit(
         writeln!(context.io.out, "dry run: nothing was changed")?;
         return Ok(());
     }
+    if !answer.changed {
+        let generation = answer.after.generation;
+        writeln!(
+            context.io.out,
+            "already in effect with generation {generation}: nothing was changed"
+        )?;
+        return Ok(());
+    }
     let expires_after = match change {
         Change::Edit(Edit {
             to: EditTo::Put { expires_after, .. },

@@ -16,6 +16,7 @@ const BAN_EXAMPLES: &str = "\
 Examples:
   loudou ban per-user mallory --for 10m --reason 'scraping'
   loudou ban per-user mallory                     until `loudou unban`
+  loudou ban per-user mallory --for 1m --replace  even if an earlier ban would last longer
   loudou buckets --state banned                   banned keys";
 
 #[derive(Debug, Args)]
@@ -29,6 +30,9 @@ pub(crate) struct BanArgs {
     /// Lift the ban automatically after this time, such as 10m
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub(crate) span: Option<Nanos>,
+    /// Replace an earlier ban even if it ends later
+    #[arg(long)]
+    pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
 }
@@ -70,6 +74,8 @@ pub(super) fn ban(context: &mut Context<'_, '_>, args: &BanArgs) -> Result<Outco
         rule: args.rule.clone(),
         key: args.key.clone(),
         to: BanTo::Banned(args.span),
+        replaces: args.replace,
+        if_match: None,
         reason: args.ask.reason.clone(),
     });
     changes::run(context, change, &args.ask, false)
@@ -80,6 +86,8 @@ pub(super) fn unban(context: &mut Context<'_, '_>, args: &UnbanArgs) -> Result<O
         rule: args.rule.clone(),
         key: args.key.clone(),
         to: BanTo::Free(None),
+        replaces: false,
+        if_match: None,
         reason: args.ask.reason.clone(),
     });
     changes::run(context, change, &args.ask, false)

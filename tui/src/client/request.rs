@@ -86,6 +86,33 @@ impl OverrideRequest {
     }
 }
 
+/// `POST /v1/buckets/{rule}/{key}/ban`, `…/unban` or `…/reset`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActRequest {
+    /// The time until the ban ends; `None` until an operator lifts it.
+    pub span: Option<Nanos>,
+    /// Whether a ban may also shorten an earlier one.
+    pub replaces: bool,
+    /// The `ETag` of the ban as read.
+    pub if_match: Option<String>,
+    /// The reason, recorded with the event; may be empty.
+    pub reason: String,
+}
+
+impl ActRequest {
+    pub(super) fn path(&self, action: &str, rule: &str, key: &str) -> String {
+        let mut path = Path::new(&["buckets", rule, key, action]);
+        if let Some(span) = self.span {
+            path.query("for", &span.to_string());
+        }
+        if self.replaces {
+            path.query("replace", "true");
+        }
+        path.query_unless_empty("reason", &self.reason);
+        path.text
+    }
+}
+
 /// `GET /v1/buckets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketsQuery {
@@ -107,7 +134,8 @@ impl BucketsQuery {
         let limit = self.limit.map(|limit| limit.to_string());
         for (name, value) in [
             ("rule", self.rule.as_deref()),
-            ("key", self.key.as_deref()),
+            // Every key contains the empty text.
+            ("key", self.key.as_deref().filter(|key| !key.is_empty())),
             ("state", self.state.map(BucketState::name)),
             ("cursor", self.cursor.as_deref()),
             ("limit", limit.as_deref()),

@@ -83,7 +83,11 @@ fn a_drop_and_a_reset_have_no_body() {
     ]);
     let client = fake.client(LONG);
     client.delete_rule("r", &drop).expect("dropped");
-    let reset = client.act::<ResetAnswer>("reset", "r", "a/b", None, "asked");
+    let with = ActRequest {
+        reason: "asked".to_owned(),
+        ..ActRequest::default()
+    };
+    let reset = client.act::<ResetAnswer>(("reset", "r", "a/b"), &with);
     reset.expect("reset");
     let request = fake.request();
     assert!(

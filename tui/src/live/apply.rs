@@ -14,7 +14,7 @@ use crate::change::verb::Answer;
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
 
-/// The maximum number of tries of a change while other operators change rules at the same time.
+/// The maximum number of previews of a change while other operators change the same rule.
 const MAX_TRIES: usize = 5;
 /// The end of the reason of everything that was applied again.
 const MARK: &str = "(imported)";
@@ -149,8 +149,8 @@ impl<'a> Target<'a> {
         if lasts {
             return Ok(Done::SoAlready);
         }
-        if let (false, Some(change)) = (self.dry_run, self.change(item, span)) {
-            change.verb().send(self.client, false)?;
+        if let (false, Some(mut change)) = (self.dry_run, self.change(item, span)) {
+            change.send(self.client, false)?;
         }
         Ok(Done::Applied(match span {
             None => "banned until unbanned".to_owned(),
@@ -215,10 +215,10 @@ impl<'a> Target<'a> {
         span: Option<Nanos>,
         dry_run: bool,
     ) -> Result<EditAnswer, ClientError> {
-        let Some(change) = self.change(item, span) else {
+        let Some(mut change) = self.change(item, span) else {
             return Ok(EditAnswer::default());
         };
-        match change.verb().send(self.client, dry_run)? {
+        match change.send(self.client, dry_run)? {
             Answer::Edit(answer) => Ok(*answer),
             Answer::Ban(_) | Answer::Reset(_) => Ok(EditAnswer::default()),
         }
@@ -251,6 +251,8 @@ impl<'a> Target<'a> {
                 rule,
                 key: key.clone(),
                 to: BanTo::Banned(span),
+                replaces: false,
+                if_match: None,
                 reason,
             }),
         })
@@ -266,7 +268,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// True if another change was faster in the same process; updates the rule.
+    /// True if another operator changed the same rule in the same process; updates it.
     fn overtaken(&mut self, error: &ClientError) -> bool {
         let Some(current) = error.current().filter(|_| error.status() == Some(412)) else {
             return false;

@@ -251,7 +251,7 @@ fn what_is_wrong_with_an_override_is_told() {
         |bench: &mut Bench, path: &str, body: &Value| bench.edit("PUT", path, "*", Some(body)).0;
     assert_eq!(
         bench.edit("PUT", OVERRIDE, "", Some(&json!("banned"))).0,
-        412
+        428
     );
     for body in [
         json!({}),

@@ -32,6 +32,7 @@ fn override_of(sending: &Sending) -> &Override {
 fn answer(state: &mut State, change: Box<Sending>, before: Option<BanView>) {
     let answer = BanAnswer {
         before,
+        changed: true,
         ..BanAnswer::default()
     };
     send(
@@ -50,6 +51,7 @@ fn taken(state: &mut State, change: Box<Sending>) {
         before: seen.rule.clone(),
         after,
         change: "override of mallory: none → scale 10".to_owned(),
+        changed: true,
     };
     send(
         state,
@@ -124,6 +126,12 @@ fn a_banned_key_is_let_free_and_undo_bans_it_for_the_rest() {
     assert_eq!(pending.question, "Unban mallory?");
     let change = sending_of(type_keys(&mut state, "<ret>"));
     assert_eq!(to(&change), BanTo::Free(Some(BanBy::Penalty)));
+    let Change::Ban(unban) = &change.change else {
+        panic!("{change:?}")
+    };
+    // Another ban since then is not lifted.
+    let tag = unban.if_match.as_deref().unwrap_or_default();
+    assert!(tag.starts_with("\"ban-penalty-"), "{tag}");
     let ban = |until_s: u64| {
         Some(BanView {
             until_ns: Some(until_s * S),

@@ -23,6 +23,7 @@ fn done(state: &mut State, change: Box<Sending>, before: Option<BanView>, after:
         now_ns: state.server_ns(),
         before,
         bucket: Some(bucket),
+        changed: true,
     };
     send(
         state,
@@ -39,6 +40,14 @@ fn poll(state: &mut State, poll: u64, ban: Option<BanView>) {
         }
     }
     send(state, Msg::Polled(Ok(Box::new(snapshot))));
+}
+
+/// The ban that a change depends on.
+fn tag(sending: &Sending) -> Option<&str> {
+    let Change::Ban(ban) = &sending.change else {
+        panic!("{sending:?}")
+    };
+    ban.if_match.as_deref()
 }
 
 fn question(state: &State) -> (&str, String) {
@@ -82,6 +91,8 @@ fn a_ban_that_changed_since_is_not_lifted_without_a_question() {
     );
     let undo = sending_of(type_keys(&mut state, "y"));
     assert_eq!(to(&undo), BanTo::Free(None));
+    // It is sent only if the ban is still the one of the question.
+    assert_eq!(tag(&undo), Some("\"ban-operator-5004000000000\""));
     // So too while the screen stands still.
     let mut state = banned_here();
     type_keys(&mut state, " ");
@@ -139,6 +150,8 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
             rule: "reply-per-user".to_owned(),
             key: "mallory".to_owned(),
             to: BanTo::Banned(Some(Nanos::from_secs(1_200))),
+            replaces: false,
+            if_match: None,
             reason: String::new(),
         }),
         is_undo: false,
@@ -147,6 +160,10 @@ fn an_undone_ban_leaves_the_one_before_as_the_last() {
     poll(&mut state, 4, second);
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     assert_eq!(to(&undo), BanTo::Banned(Some(Nanos::from_secs(598))));
+    let Change::Ban(shorter) = &undo.change else {
+        panic!("{undo:?}")
+    };
+    assert!(shorter.replaces);
     // Put back a little later than thought.
     let rest = Some(BanView {
         until_ns: Some(1_602 * S + 5_000_000),

@@ -300,6 +300,7 @@ pub(super) fn edit_answer(dry_run: bool) -> EditAnswer {
             ..rule()
         },
         change: "burst: capacity 30 → 60".to_owned(),
+        changed: true,
     }
 }
 

@@ -17,6 +17,7 @@ fn answer(before: Option<BanView>, banned: bool) -> BanAnswer {
         now_ns: NOW,
         before,
         bucket: Some(bucket),
+        changed: true,
     }
 }
 
@@ -40,6 +41,19 @@ fn a_ban_is_sent_and_printed() {
         ran.lines(),
         ["POST /v1/buckets/per-user/mallory/ban HTTP/1.1"]
     );
+    let ran = Loudou::answers(vec![ok(&answer(None, true))])
+        .run("ban per-user mallory --for 10m --replace");
+    assert_eq!(
+        ran.lines(),
+        ["POST /v1/buckets/per-user/mallory/ban?for=10m&replace=true HTTP/1.1"]
+    );
+    // An earlier ban that ends later stays, and the output says so.
+    let kept = BanAnswer {
+        changed: false,
+        ..answer(Some(BanView::default()), true)
+    };
+    let ran = Loudou::answers(vec![ok(&kept)]).run("ban per-user mallory --for 1m");
+    assert_snapshot!("ban_kept", ran.seen());
     let ran = asked(vec![], "n\n", "ban per-user mallory --for 10m");
     assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.seen());
     let ran = Loudou::answers(vec![ok(&answer(None, true))]).run("ban r k -o json");

@@ -1,0 +1,85 @@
+//! The precondition `If-Match` (RFC 9110, section 13.1.1).
+
+use super::answer::Failure;
+use crate::host::Host;
+
+/// The states that a caller wants to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum IfMatch {
+    /// The caller does not say.
+    Absent,
+    /// Any: `*`.
+    Any,
+    /// One of these. Weak tags are left out, as they never match here.
+    Tags(Vec<Vec<u8>>),
+}
+
+impl IfMatch {
+    /// The precondition of the current request, over all lines of the header.
+    pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
+        let Some(first) = host.request_header("if-match") else {
+            return Ok(Self::Absent);
+        };
+        // The header is only the first line of several.
+        let all = host.property("request\0headers\0if-match");
+        Self::parse(&all.unwrap_or(first)).ok_or_else(|| {
+            let detail =
+                "`If-Match` is neither * nor a list of tags in quotes, as an ETag has: \"…\"";
+            Failure::bad(detail)
+        })
+    }
+
+    fn parse(list: &[u8]) -> Option<Self> {
+        if list.trim_ascii() == b"*" {
+            return Some(Self::Any);
+        }
+        let mut tags = Vec::new();
+        let mut is_empty = true;
+        let mut rest = list;
+        loop {
+            rest = rest.trim_ascii_start();
+            if let Some(after) = rest.strip_prefix(b",") {
+                rest = after;
+                continue;
+            }
+            if rest.is_empty() {
+                return (!is_empty).then_some(Self::Tags(tags));
+            }
+            is_empty = false;
+            let strong = rest.strip_prefix(b"W/");
+            let text = strong.unwrap_or(rest).strip_prefix(b"\"")?;
+            let end = text.iter().position(|byte| *byte == b'"')?;
+            let (tag, after) = text.split_at_checked(end)?;
+            if !tag.iter().all(|byte| matches!(byte, 0x21..=0x7e | 0x80..)) {
+                return None;
+            }
+            rest = after.get(1..)?.trim_ascii_start();
+            if !(rest.is_empty() || rest.starts_with(b",")) {
+                return None;
+            }
+            if strong.is_none() {
+                tags.push(tag.to_vec());
+            }
+        }
+    }
+
+    /// Whether `etag`, with its quotes, is a state that the caller wants to change.
+    pub(super) fn allows(&self, etag: &str) -> bool {
+        match self {
+            Self::Absent | Self::Any => true,
+            Self::Tags(tags) => {
+                let etag = etag.trim_matches('"').as_bytes();
+                tags.iter().any(|tag| tag == etag)
+            }
+        }
+    }
+
+    /// The tags as text.
+    pub(super) fn tags(&self) -> impl Iterator<Item = &str> {
+        let tags = match self {
+            Self::Tags(tags) => tags.as_slice(),
+            Self::Absent | Self::Any => &[],
+        };
+        tags.iter().filter_map(|tag| std::str::from_utf8(tag).ok())
+    }
+}
