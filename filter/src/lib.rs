@@ -15,6 +15,7 @@ mod glue;
 pub mod host;
 mod instance;
 mod json;
+mod loan;
 mod metrics;
 pub mod plugin;
 mod probe;

@@ -43,6 +43,7 @@ unsafe extern "C" {
         data: *mut *mut u8,
         len: *mut usize,
     ) -> u32;
+    fn proxy_get_header_map_size(map: u32, size: *mut usize) -> u32;
     fn proxy_add_header_map_value(
         map: u32,
         name: *const u8,
@@ -186,6 +187,15 @@ impl Host for EnvoyHost {
             proxy_get_header_map_value(REQUEST_HEADERS, name.as_ptr(), name.len(), data, len)
         })
         .ok()
+    }
+
+    fn request_headers_size(&self) -> u64 {
+        let mut size = 0;
+        // SAFETY: the pointer is that of a live local.
+        match unsafe { proxy_get_header_map_size(REQUEST_HEADERS, &raw mut size) } {
+            OK => u64::try_from(size).unwrap_or(u64::MAX),
+            _ => 0,
+        }
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {

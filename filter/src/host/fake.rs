@@ -19,6 +19,8 @@ pub(crate) struct FakeHost {
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
+    /// The names of headers that were read.
+    pub(crate) headers_read: RefCell<Vec<String>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
     /// The number of reads of properties.
     pub(crate) properties_read: Cell<u32>,
@@ -51,6 +53,11 @@ impl FakeHost {
         self.properties.borrow_mut().remove("wasm.loudou");
     }
 
+    /// Whether a header was ever read.
+    pub(crate) fn has_read(&self, name: &str) -> bool {
+        self.headers_read.borrow().iter().any(|read| read == name)
+    }
+
     pub(crate) fn metric(&self, name: &str) -> i64 {
         self.metrics
             .borrow()
@@ -78,11 +85,18 @@ impl Host for FakeHost {
     }
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.headers_read.borrow_mut().push(name.to_owned());
         let headers = self.headers.borrow();
         headers
             .iter()
             .find(|(other, _)| other == name)
             .map(|(_, value)| value.clone())
+    }
+
+    fn request_headers_size(&self) -> u64 {
+        let headers = self.headers.borrow();
+        let sizes = headers.iter().map(|(name, value)| name.len() + value.len());
+        sizes.sum::<usize>().try_into().unwrap_or(u64::MAX)
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
