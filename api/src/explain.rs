@@ -93,6 +93,9 @@ pub struct ExplainedRule {
     /// The earlier rule because of which it is not evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
+    /// Why a request that would have to wait is refused instead: `deadline` or `waiting_full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_held: Option<String>,
     /// Why the store gave up; the rule's `on_error` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -261,6 +264,7 @@ impl ExplainedRule {
     /// Adds its outcome.
     fn set_outcome(&mut self, outcome: &RuleOutcome) {
         self.overruled = outcome.overruled;
+        self.not_held = outcome.not_held.map(|reason| reason.name().to_owned());
         self.says = match &outcome.answer {
             Answer::Decided(decision) => decision.verdict().into(),
             Answer::Unlimited => Says::Admit,

@@ -34,6 +34,12 @@ pub struct Status {
     /// Requests held now, on all workers.
     #[serde(default)]
     pub waiting: u64,
+    /// Requests refused because they would have been held beyond their deadline.
+    #[serde(default)]
+    pub not_held_deadline: u64,
+    /// Requests refused because their worker holds as many as `store.waiting` allows.
+    #[serde(default)]
+    pub not_held_full: u64,
     /// Warnings for operators.
     pub warnings: Vec<String>,
 }

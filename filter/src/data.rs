@@ -7,10 +7,13 @@
 use loudou_limiter::Nanos;
 use loudou_rules::rule::RuleFile;
 
+use std::rc::Rc;
+
 use crate::host::{Headers, Host, LogLevel, Reply};
+use crate::loan::Loan;
 use crate::record::Shelves;
 use crate::timer::Timer;
-use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
+use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
 mod connections;
@@ -18,7 +21,7 @@ mod counts;
 mod start;
 mod without_store;
 
-use active::{Active, Loan};
+use active::{Active, Arrival};
 use start::Configuration;
 
 /// The fate of a request.
@@ -36,7 +39,7 @@ pub enum Fate {
 #[derive(Debug, Default)]
 pub struct Stay {
     ticket: Option<Ticket>,
-    loans: Vec<Loan>,
+    loans: Option<Rc<Vec<Loan>>>,
     /// Whether it continued to an upstream whose response is counted.
     is_watched: bool,
 }
@@ -115,17 +118,18 @@ impl DataPlane {
         if self.start_at(host, now).is_none() {
             return;
         }
-        let mut resumed: usize = 0;
-        while resumed < MAX_RELEASED
-            && let Some(stream) = self.waiting.next_due(now)
-        {
-            host.resume(stream);
-            resumed = resumed.saturating_add(1);
-        }
         if let Some(active) = &mut self.active {
             let configuration = &self.configuration;
-            active.store_metrics.waited(host, resumed);
             active.keep_current(host, &configuration.file, now);
+            let mut resumed: usize = 0;
+            while resumed < MAX_RELEASED
+                && let Some((stream, loans)) = self.waiting.next_due(now)
+            {
+                active.let_pass(host, loans.as_deref(), now);
+                host.resume(stream);
+                resumed = resumed.saturating_add(1);
+            }
+            active.store_metrics.waited(host, resumed);
             active.tick(host, now);
         }
         self.timer.fired(host, self.next_tick(), now);
@@ -150,14 +154,14 @@ impl DataPlane {
         if left {
             active.store_metrics.waited(host, 1);
         }
-        if stay.loans.is_empty() && !stay.is_watched {
+        if stay.loans.is_none() && !stay.is_watched {
             return;
         }
         let now = host.now();
         let configuration = &self.configuration;
-        if !stay.loans.is_empty() {
+        if let Some(loans) = &stay.loans {
             active.keep_current(host, &configuration.file, now);
-            active.give_back(host, &stay.loans, left, now);
+            active.give_back(host, loans, left, now);
         }
         if stay.is_watched {
             active.see_response(host, configuration.share(), now);
@@ -166,7 +170,7 @@ impl DataPlane {
 
     /// Decides on the current request, which belongs to `stream`. Whatever its fate, the caller must end
     /// its stay.
-    pub fn decide(&mut self, host: &dyn Host, stream: u32) -> (Fate, Stay) {
+    pub fn decide(&mut self, host: &dyn Host, stream: u32, has_body: bool) -> (Fate, Stay) {
         let now = host.now();
         self.start_at(host, now);
         let configuration = &self.configuration;
@@ -179,16 +183,26 @@ impl DataPlane {
         if active.is_back(host, configuration.share(), now) {
             configuration.roll_back(host, active, now);
         }
-        let decided = active.decide(host, &configuration.file, now, !self.waiting.is_full());
+        let arrival = Arrival {
+            now,
+            room: self.waiting.room(&configuration.file.store.waiting),
+            has_body,
+        };
+        let decided = active.decide(host, &configuration.file, &arrival);
+        let loans = Some(decided.loans).filter(|loans| !loans.is_empty());
         let mut stay = Stay {
             ticket: None,
-            loans: decided.loans,
+            loans: loans.map(Rc::new),
             is_watched: decided.verdict.is_ok() && active.watches(),
         };
         let fate = match decided.verdict {
             Ok((due, headers)) if due > now => {
                 active.store_metrics.waits(host, due.since(now));
-                stay.ticket = Some(self.waiting.enter(stream, due));
+                let held = Held {
+                    bytes: decided.bytes,
+                    loans: stay.loans.clone(),
+                };
+                stay.ticket = Some(self.waiting.enter(stream, due, held));
                 Fate::Hold(headers)
             }
             Ok((_, headers)) => Fate::Pass(headers),

@@ -59,7 +59,7 @@ impl World {
 
     /// Decides on the request and ends it. The result is the answer of a refused request.
     pub fn decide(&mut self, stream: u32) -> Option<Reply> {
-        let (fate, stay) = self.data.decide(&self.host, stream);
+        let (fate, stay) = self.data.decide(&self.host, stream, false);
         let reply = match fate {
             Fate::Pass(headers) | Fate::Hold(headers) => {
                 data::put(&self.host, headers);

@@ -128,7 +128,7 @@ impl Vm {
         #[cfg(feature = "trap-for-tests")]
         trap_on_request();
         match self.find(context) {
-            Some((stream, Root::Data(plane))) => stream.limit(context, plane),
+            Some((stream, Root::Data(plane))) => stream.limit(context, plane, !end_of_stream),
             Some((stream, Root::Admin(plane))) => {
                 match plane.begin(&EnvoyHost, !end_of_stream) {
                     Begin::Answer(reply) => EnvoyHost.reply(&reply),
@@ -213,8 +213,8 @@ impl Root {
 }
 
 impl Stream {
-    fn limit(&mut self, context: u32, plane: &mut DataPlane) -> Action {
-        let (fate, stay) = plane.decide(&EnvoyHost, context);
+    fn limit(&mut self, context: u32, plane: &mut DataPlane, has_body: bool) -> Action {
+        let (fate, stay) = plane.decide(&EnvoyHost, context, has_body);
         self.stay = stay;
         match fate {
             Fate::Pass(headers) => {

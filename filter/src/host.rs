@@ -85,6 +85,8 @@ pub trait Host {
     fn request_header(&self, name: &str) -> Option<Vec<u8>>;
     /// All headers of the current request.
     fn request_headers(&self) -> Option<HeaderLines>;
+    /// The size of the names and values of all headers of the current request, in bytes.
+    fn request_headers_size(&self) -> u64;
     /// A property of the current stream, by its path with NUL between the steps.
     fn property(&self, path: &str) -> Option<Vec<u8>>;
     /// The buffered body of the current request, at most `most` bytes.

@@ -18,6 +18,7 @@ pub mod header_lines;
 pub mod host;
 mod instance;
 mod json;
+mod loan;
 mod metrics;
 pub mod plugin;
 mod probe;

@@ -4,6 +4,7 @@
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs      counters
 //! <share>.wait_ms                                           histogram of the waits of held requests
 //! <share>.waiting                                           gauge, requests held now
+//! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
 //! <share>.store.lost_returns | lost_responses
 //! <share>.store.used                                                             gauge
@@ -13,6 +14,7 @@
 
 use loudou_api::{RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
+use loudou_rules::patience::NotHeld;
 use loudou_rules::rule::Mode;
 use loudou_store::StoreStats;
 
@@ -182,6 +184,8 @@ pub(crate) struct StoreMetrics {
     lost_responses: Option<MetricId>,
     waiting: Option<MetricId>,
     wait_ms: Option<MetricId>,
+    not_held_deadline: Option<MetricId>,
+    not_held_full: Option<MetricId>,
 }
 
 impl StoreMetrics {
@@ -199,6 +203,8 @@ impl StoreMetrics {
             lost_responses: metric(MetricKind::Counter, "store.lost_responses"),
             waiting: metric(MetricKind::Gauge, "waiting"),
             wait_ms: metric(MetricKind::Histogram, "wait_ms"),
+            not_held_deadline: metric(MetricKind::Counter, "not_held_deadline"),
+            not_held_full: metric(MetricKind::Counter, "not_held_full"),
         }
     }
 
@@ -236,6 +242,24 @@ impl StoreMetrics {
         if let (Some(id), Ok(count @ 1..)) = (self.waiting, i64::try_from(count)) {
             host.add_to_metric(id, count.saturating_neg());
         }
+    }
+
+    /// A request was refused; for this reason, if it would have had to wait otherwise.
+    pub(crate) fn not_held(&self, host: &dyn Host, reason: Option<NotHeld>) {
+        let counter = match reason {
+            None => return,
+            Some(NotHeld::Deadline) => self.not_held_deadline,
+            Some(NotHeld::Full) => self.not_held_full,
+        };
+        add(host, counter, 1);
+    }
+
+    /// The numbers of requests refused instead of held, because of a deadline and for lack of room.
+    pub(crate) fn not_held_so_far(&self, host: &dyn Host) -> (u64, u64) {
+        (
+            read(host, self.not_held_deadline),
+            read(host, self.not_held_full),
+        )
     }
 
     /// The number of requests held now, on all workers.

@@ -2,18 +2,20 @@
 
 use std::borrow::Cow;
 
-use loudou_limiter::Nanos;
 use loudou_rules::joined::joined;
 use loudou_rules::request::{Request, bare_address, first_filled};
 
 use crate::header_lines::HeaderLines;
 use crate::host::Host;
 use crate::upstream;
+use crate::waiting::Room;
 
 /// A request that is read lazily: every value costs a call into Envoy.
 pub(crate) struct HostRequest<'a> {
     host: &'a dyn Host,
-    may_wait: bool,
+    /// Where it can be held, and whether it has a body.
+    room: Option<(Room, bool)>,
+    held_bytes: u64,
     /// All headers, once they are read.
     lines: Option<HeaderLines>,
     known: Vec<Known>,
@@ -37,16 +39,28 @@ impl<'a> HostRequest<'a> {
     pub(crate) const fn new(host: &'a dyn Host) -> Self {
         Self {
             host,
-            may_wait: true,
+            room: None,
+            held_bytes: 0,
             lines: None,
             known: Vec::new(),
         }
     }
 
-    /// The same request; unless `may_wait`, it is refused instead of held.
-    pub(crate) const fn waiting_if(mut self, may_wait: bool) -> Self {
-        self.may_wait = may_wait;
+    /// The same request; without room for it, it is refused instead of held.
+    pub(crate) const fn held_in(mut self, room: Room, has_body: bool) -> Self {
+        self.room = Some((room, has_body));
         self
+    }
+
+    /// The memory that it takes while it is held; 0 if no rule would hold it.
+    pub(crate) const fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// The length that it gives for its body.
+    fn content_length(&mut self) -> Option<u64> {
+        let text = self.header("content-length")?;
+        std::str::from_utf8(&text).ok()?.parse().ok()
     }
 
     fn value(
@@ -154,8 +168,15 @@ impl Request for HostRequest<'_> {
         self.value(&path, &|host| host.property(&path))
     }
 
-    fn max_wait(&mut self) -> Option<Nanos> {
-        (!self.may_wait).then_some(Nanos::ZERO)
+    fn may_wait(&mut self) -> bool {
+        let Some((room, has_body)) = self.room else {
+            return true;
+        };
+        let headers = self.host.request_headers_size();
+        let body = has_body.then(|| self.content_length());
+        let takes = room.takes(headers, body);
+        self.held_bytes = takes.unwrap_or(0);
+        takes.is_some()
     }
 }
 

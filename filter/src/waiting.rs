@@ -4,21 +4,28 @@
 //! the bucket that assigned the times. The timer runs only while the queue is not empty.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use loudou_limiter::Nanos;
+use loudou_rules::rule::WaitingSettings;
 
 use crate::host::{Host, Reply};
+use crate::loan::Loan;
 use crate::metrics::{Registry, StoreMetrics};
-
-/// The most held streams of one worker. Further requests are refused instead of held.
-pub(crate) const MAX_WAITING: usize = 65_536;
 
 /// The most streams that one run of the timer releases. Envoy resumes them afterwards, one by one; but
 /// an immediate answer enters the sandbox again, and on the way out Envoy resumes the next stream,
 /// nested in the first. A few hundred nested streams exhaust the sandbox's stack.
 pub(crate) const MAX_RELEASED: usize = 32;
+
+/// The assumed memory of a held request in Envoy and in the sandbox, without its headers and body, but with
+/// a connection of its own, in bytes. `tests/tests/waiting.rs` compares it with Envoy's count: 27 255 bytes
+/// over HTTP/1.1.
+pub(crate) const HELD_BYTES: u64 = 32 << 10;
+/// How often the memory of a request's headers contains their bytes: Envoy keeps what it parses until the
+/// request has passed.
+const HEADER_COPIES: u64 = 2;
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +34,46 @@ pub(crate) struct Ticket {
     stream: u32,
 }
 
-type Line = RefCell<BTreeSet<Ticket>>;
+/// A held request.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The memory that it takes, in bytes.
+    pub(crate) bytes: u64,
+    /// The units that it took.
+    pub(crate) loans: Option<Rc<Vec<Loan>>>,
+}
+
+/// The held requests, with the memory of them all.
+#[derive(Debug, Default)]
+struct Queue {
+    held: BTreeMap<Ticket, Held>,
+    bytes: u64,
+}
+
+type Line = RefCell<Queue>;
+
+/// The room for one more held request: the most memory that it may take, in bytes; none where there are
+/// too many requests already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    free: Option<u64>,
+    body: u64,
+}
+
+impl Room {
+    /// The memory that a request takes which has this many bytes of headers, and a body if it has one,
+    /// whose length may be known; `None` if there is no room for it.
+    pub(crate) fn takes(self, headers: u64, body: Option<Option<u64>>) -> Option<u64> {
+        let body = body.map_or(0, |length| {
+            length.map_or(self.body, |len| len.min(self.body))
+        });
+        let bytes = headers
+            .saturating_mul(HEADER_COPIES)
+            .saturating_add(body)
+            .saturating_add(HELD_BYTES);
+        self.free.filter(|free| bytes <= *free).map(|_free| bytes)
+    }
+}
 
 /// The held streams, the earliest due first. Shared with the sandbox's [`Will`].
 #[derive(Debug, Default)]
@@ -35,27 +81,39 @@ pub(crate) struct Waiting(Rc<Line>);
 
 impl Waiting {
     /// The queue is never borrowed already: no method calls other code.
-    fn line<T: Default>(&self, use_line: impl FnOnce(&mut BTreeSet<Ticket>) -> T) -> T {
+    fn line<T: Default>(&self, use_line: impl FnOnce(&mut Queue) -> T) -> T {
         match self.0.try_borrow_mut() {
             Ok(mut line) => use_line(&mut line),
             Err(_borrowed) => T::default(),
         }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.line(|line| line.len() >= MAX_WAITING)
+    /// The room for one more request.
+    pub(crate) fn room(&self, bounds: &WaitingSettings) -> Room {
+        let most = usize::try_from(bounds.requests).unwrap_or(usize::MAX);
+        let memory = u64::from(bounds.memory_mib) << 20;
+        Room {
+            free: self.line(|line| {
+                let has_room = line.held.len() < most;
+                has_room.then(|| memory.saturating_sub(line.bytes))
+            }),
+            body: u64::from(bounds.body_kib) << 10,
+        }
     }
 
     /// Holds `stream` until `due`.
-    pub(crate) fn enter(&self, stream: u32, due: Nanos) -> Ticket {
+    pub(crate) fn enter(&self, stream: u32, due: Nanos, held: Held) -> Ticket {
         let ticket = Ticket { due, stream };
-        self.line(|line| line.insert(ticket));
+        self.line(|line| {
+            line.bytes = line.bytes.saturating_add(held.bytes);
+            line.held.insert(ticket, held);
+        });
         ticket
     }
 
     /// The stream that is due first.
     fn first(&self) -> Option<Ticket> {
-        self.line(|line| line.first().copied())
+        self.line(|line| line.held.first_key_value().map(|(ticket, _)| *ticket))
     }
 
     /// When the next stream is due.
@@ -65,18 +123,26 @@ impl Waiting {
 
     /// Whether a stream is still held.
     pub(crate) fn holds(&self, ticket: Ticket) -> bool {
-        self.line(|line| line.contains(&ticket))
+        self.line(|line| line.held.contains_key(&ticket))
+    }
+
+    fn take(&self, ticket: Ticket) -> Option<Held> {
+        self.line(|line| {
+            let held = line.held.remove(&ticket)?;
+            line.bytes = line.bytes.saturating_sub(held.bytes);
+            Some(held)
+        })
     }
 
     /// Removes a stream from the queue; returns whether it was still held.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
-        self.line(|line| line.remove(&ticket))
+        self.take(ticket).is_some()
     }
 
-    /// Removes the next stream that is due.
-    pub(crate) fn next_due(&self, now: Nanos) -> Option<u32> {
+    /// Removes the next stream that is due; returns what it took, too.
+    pub(crate) fn next_due(&self, now: Nanos) -> Option<(u32, Option<Rc<Vec<Loan>>>)> {
         let next = self.first().filter(|next| next.due <= now)?;
-        self.leave(next).then_some(next.stream)
+        self.take(next).map(|held| (next.stream, held.loans))
     }
 
     /// Answers the streams in this queue if the sandbox dies.
@@ -111,13 +177,13 @@ impl Will {
             return;
         };
         let mut registry = Registry::default();
-        StoreMetrics::define(host, &mut registry, &self.share).waited(host, streams.len());
+        StoreMetrics::define(host, &mut registry, &self.share).waited(host, streams.held.len());
         // Envoy gives the same answer to all other requests in the sandbox.
         let reply = Reply {
             status: 503,
             ..Reply::default()
         };
-        for ticket in &*streams {
+        for ticket in streams.held.keys() {
             host.reply_to(ticket.stream, &reply);
         }
     }
@@ -127,19 +193,28 @@ impl Will {
 mod tests {
     use super::*;
 
+    const NONE: Held = Held {
+        bytes: 0,
+        loans: None,
+    };
+
+    fn next(waiting: &Waiting, now: Nanos) -> Option<u32> {
+        waiting.next_due(now).map(|(stream, _)| stream)
+    }
+
     #[test]
     fn streams_leave_in_the_order_of_their_times() {
         let waiting = Waiting::default();
         let at = Nanos::from_millis;
         for (stream, due) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
-            waiting.enter(stream, at(due));
+            waiting.enter(stream, at(due), NONE);
         }
-        assert_eq!(waiting.next_due(at(9)), None);
-        assert_eq!(waiting.next_due(at(10)), Some(2));
-        assert_eq!(waiting.next_due(at(10)), Some(4));
-        assert_eq!(waiting.next_due(at(19)), None);
-        assert_eq!(waiting.next_due(at(500)), Some(3));
-        assert_eq!(waiting.next_due(at(500)), Some(1));
+        assert_eq!(next(&waiting, at(9)), None);
+        assert_eq!(next(&waiting, at(10)), Some(2));
+        assert_eq!(next(&waiting, at(10)), Some(4));
+        assert_eq!(next(&waiting, at(19)), None);
+        assert_eq!(next(&waiting, at(500)), Some(3));
+        assert_eq!(next(&waiting, at(500)), Some(1));
         assert_eq!(waiting.due(), None);
     }
 
@@ -147,9 +222,9 @@ mod tests {
     fn the_earliest_is_due_next() {
         let waiting = Waiting::default();
         let [near, far] = [Nanos::from_millis(1), Nanos::MAX];
-        let first = waiting.enter(1, far);
+        let first = waiting.enter(1, far, NONE);
         assert_eq!(waiting.due(), Some(far));
-        let second = waiting.enter(2, near);
+        let second = waiting.enter(2, near, NONE);
         assert_eq!(waiting.due(), Some(near));
         waiting.leave(second);
         assert_eq!(waiting.due(), Some(far));
@@ -160,9 +235,42 @@ mod tests {
     #[test]
     fn a_place_is_given_back_once() {
         let waiting = Waiting::default();
-        let ticket = waiting.enter(7, Nanos::ZERO);
+        let ticket = waiting.enter(7, Nanos::ZERO, NONE);
         assert!(waiting.leave(ticket));
         assert!(!waiting.leave(ticket));
-        assert_eq!(waiting.next_due(Nanos::MAX), None);
+        assert_eq!(next(&waiting, Nanos::MAX), None);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_so_much() {
+        let waiting = Waiting::default();
+        let bounds = WaitingSettings {
+            requests: 3,
+            memory_mib: 1,
+            body_kib: 100,
+        };
+        let takes = |headers, body| waiting.room(&bounds).takes(headers, body);
+        let empty = HELD_BYTES;
+        assert_eq!(takes(0, None), Some(empty));
+        assert_eq!(takes(10, None), Some(empty + 20));
+        assert_eq!(takes(0, Some(Some(70))), Some(empty + 70));
+        assert_eq!(takes(0, Some(Some(u64::MAX))), Some(empty + (100 << 10)));
+        assert_eq!(takes(0, Some(None)), Some(empty + (100 << 10)));
+        assert_eq!(takes(1 << 19, None), None, "too much for an empty queue");
+
+        let half = Held {
+            bytes: 1 << 19,
+            loans: None,
+        };
+        let first = waiting.enter(1, Nanos::ZERO, half);
+        assert!(takes((1 << 18) - (empty >> 1), None).is_some());
+        assert!(takes((1 << 18) - (empty >> 1) + 1, None).is_none());
+        waiting.enter(2, Nanos::ZERO, NONE);
+        let third = waiting.enter(3, Nanos::ZERO, NONE);
+        assert!(takes(0, None).is_none(), "three are held");
+        assert!(waiting.leave(third));
+        assert!(takes(0, None).is_some());
+        assert!(waiting.leave(first));
+        assert!(takes(300_000, None).is_some(), "its memory came back");
     }
 }

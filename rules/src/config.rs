@@ -100,6 +100,26 @@ const BUCKETS: Field = Field::optional(
     "65536",
     "The maximum number of live buckets; it determines the memory. Fixed when Envoy starts.",
 );
+const HELD: Field = Field::optional(
+    "requests",
+    Form::Integer(0, 65_536),
+    "65536",
+    "The most requests that a worker holds at once; beyond it, they are refused instead.",
+);
+const MEMORY: Field = Field::optional(
+    "memory_mib",
+    Form::Integer(1, 65_536),
+    "64",
+    "The most memory that held requests may take in a worker, in MiB.",
+);
+const BODY: Field = Field::optional(
+    "body_kib",
+    Form::Integer(0, 1_048_576),
+    "1024",
+    "The most of a body that Envoy buffers while its request is held, in KiB: its `per_connection_buffer_limit_bytes`.",
+);
+/// The field `store.waiting`.
+const WAITING: Object = object!([HELD, MEMORY, BODY]);
 /// The field `store`.
 const STORE: Object = object!([
     BUCKETS,
@@ -108,6 +128,12 @@ const STORE: Object = object!([
         Form::Text(Text::like("^[a-z0-9_-]{1,12}$", 0)),
         "loudou",
         "The prefix of all keys in Envoy's shared data and of all metrics. A namespace has one rule set.",
+    ),
+    Field::optional(
+        "waiting",
+        Form::Object(&WAITING),
+        "",
+        "The bounds on held requests, of each worker.",
     ),
 ]);
 
@@ -261,6 +287,18 @@ fn store(cursor: Option<&Cursor<'_, '_>>, report: &mut Report) -> StoreSettings 
     if let Some(namespace) = fields.get("namespace") {
         let name = name(&namespace, NameKind::Namespace, report);
         settings.namespace = name.unwrap_or(settings.namespace);
+    }
+    if let Some(waiting) = fields.get("waiting")
+        && let Some(bounds) = waiting.object(WAITING.names, report)
+    {
+        let mut read = |field: Field, bound: &mut u32| {
+            let number = bounds.get(field.name);
+            let number = number.and_then(|number| number.integer_of(field, report));
+            *bound = number.unwrap_or(*bound);
+        };
+        read(HELD, &mut settings.waiting.requests);
+        read(MEMORY, &mut settings.waiting.memory_mib);
+        read(BODY, &mut settings.waiting.body_kib);
     }
     settings
 }

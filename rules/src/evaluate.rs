@@ -16,10 +16,11 @@ use alloc::vec::Vec;
 use loudou_limiter::ban::Ban;
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits, Nanos, Verdict};
 use loudou_store::{
-    BucketId, Charge, GaveUp, Give, LiveRule, Receipt, SharedData, StoreStats, Table, Why,
+    Attempt, BucketId, Charge, GaveUp, Give, LiveRule, Receipt, SharedData, StoreStats, Table, Why,
 };
 
 use crate::active_rule::{ActiveRule, Grant};
+use crate::patience::{NotHeld, patience};
 use crate::request::Request;
 use crate::rule::key::Key;
 use crate::rule::{Mode, OnError, Price, Reach, Rule};
@@ -42,6 +43,8 @@ pub struct RuleOutcome {
     pub price: Option<Price>,
     /// For giving the cost back; `None` if nothing was taken, or it was already given back.
     pub receipt: Option<Receipt>,
+    /// The request would have had to wait, and was refused for this reason instead.
+    pub not_held: Option<NotHeld>,
     /// The rule admitted the request, but a later enforced rule refused it: this answer does not count.
     pub overruled: bool,
 }
@@ -57,6 +60,7 @@ impl RuleOutcome {
             answer: Answer::Skipped,
             price: None,
             receipt: None,
+            not_held: None,
             overruled: false,
         }
     }
@@ -78,11 +82,14 @@ impl RuleOutcome {
             now: clock.now,
             wall: clock.wall,
             max_wait: request.max_wait(),
+            patience: Nanos::MAX,
         };
         (self.answer, self.receipt) = match active.grant(&key) {
             Grant::Limits(limits) => {
                 let take = active.take_of(limits, &key, ask);
-                Answer::of(table.charge_at(store, id, &take, stats))
+                let attempt = Attempt::at(table, id, take);
+                let charge = take_patiently(attempt, store, request, &mut self.not_held, stats);
+                Answer::of(charge)
             }
             Grant::Unlimited => (unlimited(table, store, id, ask.now), None),
             Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
@@ -276,6 +283,33 @@ pub fn evaluate(
         }
     }
     outcome
+}
+
+/// Decides and takes. A request that would have to wait is only asked then whether it may; `not_held` is
+/// the reason if it may not.
+fn take_patiently(
+    mut attempt: Attempt<'_>,
+    store: &mut dyn SharedData,
+    request: &mut dyn Request,
+    not_held: &mut Option<NotHeld>,
+    stats: &mut StoreStats,
+) -> Result<Charge, GaveUp> {
+    let mut asked = None;
+    loop {
+        attempt.read(store)?;
+        let wait = attempt.wait();
+        if wait > Nanos::ZERO {
+            let (patience, reason) = *asked.get_or_insert_with(|| patience(request));
+            if wait > patience {
+                *not_held = Some(reason);
+                attempt.shorten(patience);
+                attempt.read(store)?;
+            }
+        }
+        if let Some(outcome) = attempt.write(store, stats) {
+            return outcome;
+        }
+    }
 }
 
 /// The answer for a key without limits, which an operator may still have banned.

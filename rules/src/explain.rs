@@ -14,6 +14,7 @@ use loudou_store::{LiveRule, SharedData, StoreStats, Table};
 
 use crate::active_rule::{ActiveRule, Grant};
 use crate::evaluate::{Answer, Outcome, evaluate, price};
+use crate::patience::patience;
 use crate::request::Request;
 use crate::rule::key::{Key, NoKey};
 use crate::rule::{Failing, Missing, Mode, Price, Reach, Repeated};
@@ -247,6 +248,7 @@ impl Look<'_, '_> {
             now,
             wall,
             max_wait: self.request.max_wait(),
+            patience: patience(self.request).0,
         };
         let level = limits.answer(&mut bucket.clone(), &Ask { cost: 0, ..ask });
         let answer = match self.heard(standing) {

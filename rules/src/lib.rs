@@ -25,6 +25,7 @@ pub mod explain;
 pub mod hex;
 mod index;
 pub mod joined;
+pub mod patience;
 pub mod request;
 pub mod rule;
 pub mod rule_set;

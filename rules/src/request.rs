@@ -46,6 +46,10 @@ pub trait Request {
     fn cost(&mut self) -> Option<u64> {
         None
     }
+    /// Whether the request may be held; asked only when a rule would hold it.
+    fn may_wait(&mut self) -> bool {
+        true
+    }
     /// A maximum wait that takes precedence over the limit's; `None` for the limit's.
     fn max_wait(&mut self) -> Option<Nanos> {
         None

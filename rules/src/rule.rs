@@ -79,6 +79,37 @@ pub struct StoreSettings {
     /// The prefix of all shared-data keys and metrics: two installations with different namespaces in one
     /// `vm_id` share nothing.
     pub namespace: String,
+    /// The bounds on held requests.
+    #[serde(skip_serializing_if = "WaitingSettings::is_default")]
+    pub waiting: WaitingSettings,
+}
+
+/// The bounds on the requests that one worker holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitingSettings {
+    /// The most requests.
+    pub requests: u32,
+    /// The most memory that they take in Envoy, in MiB.
+    pub memory_mib: u32,
+    /// The most that Envoy buffers of the body of each, in KiB.
+    pub body_kib: u32,
+}
+
+impl Default for WaitingSettings {
+    fn default() -> Self {
+        Self {
+            requests: 65_536,
+            memory_mib: 64,
+            body_kib: 1_024,
+        }
+    }
+}
+
+impl WaitingSettings {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for StoreSettings {
@@ -86,6 +117,7 @@ impl Default for StoreSettings {
         Self {
             buckets: 65_536,
             namespace: String::from("loudou"),
+            waiting: WaitingSettings::default(),
         }
     }
 }

@@ -83,6 +83,8 @@ pub struct Memory {
     pub most: u64,
     /// The additional memory of each worker and of Envoy's main thread.
     pub worker: u64,
+    /// The bound on the memory that held requests take in each worker; 0 if no rule may hold any.
+    pub held: u64,
 }
 
 /// The maximum bytes of a bucket of these limits in its page.
@@ -149,6 +151,7 @@ pub fn memory(file: &RuleFile) -> Memory {
         full: full.saturating_add(counts(file, USUAL_KEY, upstreams::PROMISED)),
         most: most.saturating_add(counts(file, MAX_KEY, upstreams::PLACES)),
         worker: worker(file),
+        held: held(file),
     }
 }
 
@@ -174,6 +177,22 @@ fn counts(file: &RuleFile, name: usize, upstreams: usize) -> u64 {
     let upstreams = if watches { upstreams } else { 0 };
     let upstreams = value(upstreams::bytes(name)).saturating_mul(upstreams);
     wide(value(top::shared_bytes(name)).saturating_add(upstreams))
+}
+
+/// The bound on the memory of held requests in a worker, if any of its rules may hold some.
+fn held(file: &RuleFile) -> u64 {
+    let may_hold = |rule: &Rule| {
+        let own = rule.overrides.values().any(|own| match own {
+            Override::Limits(limits) => limits.may_hold(),
+            Override::Scale(_) | Override::Unlimited | Override::Banned => false,
+        });
+        own || rule.limits.may_hold()
+    };
+    if file.rules.iter().any(may_hold) {
+        u64::from(file.store.waiting.memory_mib) << 20
+    } else {
+        0
+    }
 }
 
 /// The memory of a worker's sandbox.

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::{Ban, Conduct};
-use loudou_limiter::{Ask, BucketDecision, Limits};
+use loudou_limiter::{Ask, BucketDecision, Limits, Nanos};
 
 use crate::gave_up::GaveUp;
 use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PageBytes, Slot, gain_flag};
@@ -86,6 +86,20 @@ impl<'a> Attempt<'a> {
         self.expected = self.page.read(store, &self.page_key)?;
         self.planned = Some(self.plan()?);
         Ok(())
+    }
+
+    /// How long the request will wait if the decision is written.
+    pub fn wait(&self) -> Nanos {
+        let answer = self.planned.as_ref().map(|planned| &planned.charge.answer);
+        match answer {
+            Some(Ok(answer)) => answer.wait(),
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// The request waits at most for `patience`, in the decisions from the next read on.
+    pub const fn shorten(&mut self, patience: Nanos) {
+        self.take.ask.patience = patience;
     }
 
     fn plan(&mut self) -> Result<Planned, GaveUp> {

@@ -80,6 +80,12 @@ impl Config {
         self
     }
 
+    /// The bounds on held requests.
+    #[must_use]
+    pub fn waiting(self, bounds: &Value) -> Self {
+        self.store("waiting", bounds)
+    }
+
     /// The maximum number of live buckets.
     #[must_use]
     pub fn buckets(self, buckets: u64) -> Self {

@@ -177,6 +177,8 @@ fn status() -> serde_json::Result<()> {
         },
         rules: vec![totals(), conditional()],
         waiting: 3,
+        not_held_deadline: 2,
+        not_held_full: 1,
         warnings: vec!["there are no rules".to_owned()],
     };
     holds(&status, include_str!("../../examples/status.json"))

@@ -171,7 +171,7 @@ pub(super) fn ok_at(record: &Record, body: &impl Serialize) -> Reply {
 
 /// The same for an answer that is JSON already.
 pub(super) fn ok_bytes_at(record: &Record, body: Vec<u8>) -> Reply {
-    whole(Some(record), body)
+    whole(Some(record.instance.etag(record.generation)), body)
 }
 
 /// An answer with status 200.

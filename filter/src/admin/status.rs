@@ -36,6 +36,7 @@ impl AdminPlane {
             .iter()
             .map(|rule| self.totals(host, call, rule, &seen))
             .collect();
+        let (not_held_deadline, not_held_full) = metrics.not_held_so_far(host);
         let status = Status {
             version: crate::VERSION.to_owned(),
             git: crate::GIT.to_owned(),
@@ -47,6 +48,8 @@ impl AdminPlane {
             uptime_ns: now.since(table.started()).get(),
             access: call.caller.access,
             waiting: metrics.waiting(host),
+            not_held_deadline,
+            not_held_full,
             warnings: self.warnings(&record, &rules, &store),
             store,
             rules,

@@ -102,7 +102,7 @@ impl Bench {
     fn passes(&mut self, user: &str) -> bool {
         self.host
             .request("GET", "/", &[("x-user-id", user.as_bytes())]);
-        matches!(self.data.decide(&self.host, 1).0, Fate::Pass(_))
+        matches!(self.data.decide(&self.host, 1, false).0, Fate::Pass(_))
     }
 
     fn call(

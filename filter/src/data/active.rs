@@ -8,31 +8,34 @@ use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
 use loudou_rules::rule::{Mode, Rule, RuleFile};
 use loudou_rules::rule_set::RuleSet;
-use loudou_store::{GaveUp, LiveRule, Receipt, StoreStats, Table, Why};
+use loudou_store::{GaveUp, LiveRule, StoreStats, Table, Why};
 
 use super::connections::Connections;
 use super::counts::Counts;
 use crate::current;
 use crate::events;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
+use crate::loan::Loan;
 use crate::metrics::StoreMetrics;
 use crate::record::{RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
+use crate::waiting::Room;
 
 /// The most repeated decisions on a request whose rules change while it is decided.
 const MAX_OUTDATED: usize = 4;
 /// The time until rules that could not be read are read again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 
-/// Units that a request took from a bucket, and that may have to be given back: when the request ends, or
-/// if it never passes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Loan {
-    key: String,
-    receipt: Receipt,
+/// A request as it arrives.
+pub(super) struct Arrival {
+    pub(super) now: Nanos,
+    /// The room for holding it.
+    pub(super) room: Room,
+    /// Whether more than its headers will come.
+    pub(super) has_body: bool,
 }
 
 /// A decision on a request.
@@ -41,6 +44,8 @@ pub(super) struct Decided {
     /// refused request.
     pub(super) verdict: Result<(Nanos, Headers), Reply>,
     pub(super) loans: Vec<Loan>,
+    /// The memory that it takes if it is held.
+    pub(super) bytes: u64,
 }
 
 /// A configuration in force, compiled.
@@ -200,20 +205,20 @@ impl Active {
         self.sources = sources;
     }
 
-    /// Decides on the current request at `now`. Unless it `may_wait`, it is refused instead of held.
+    /// Decides on the current request. Without room for it, it is refused instead of held.
     pub(super) fn decide(
         &mut self,
         host: &dyn Host,
         file: &RuleFile,
-        now: Nanos,
-        may_wait: bool,
+        arrival: &Arrival,
     ) -> Decided {
+        let now = arrival.now;
         let mut again = MAX_OUTDATED;
-        let outcome = loop {
+        let (outcome, bytes) = loop {
             let clock = self.clock(host, now);
-            let outcome = self.evaluate(host, clock, may_wait);
+            let (outcome, bytes) = self.evaluate(host, clock, arrival);
             if again == 0 || !outcome.rules.iter().any(is_outdated) {
-                break outcome;
+                break (outcome, bytes);
             }
             self.take_back(host, &outcome, clock);
             let refreshed = self.refresh(host, file, now);
@@ -222,6 +227,7 @@ impl Active {
         self.counts.add(host, &outcome, now);
         self.counts.flush(host, now);
         let verdict = if let Some(refused) = outcome.refusal() {
+            self.store_metrics.not_held(host, refused.not_held);
             explain::log(host, [refused], now);
             Err(Refusal::new(refused, now).reply(host))
         } else {
@@ -235,12 +241,14 @@ impl Active {
         Decided {
             verdict,
             loans: loans(outcome),
+            bytes,
         }
     }
 
-    fn evaluate(&self, host: &dyn Host, clock: Clock, may_wait: bool) -> Outcome {
+    /// The outcome, and the memory that the request takes if it is held.
+    fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
         let mut stats = StoreStats::default();
-        let mut request = HostRequest::new(host).waiting_if(may_wait);
+        let mut request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
         let outcome = evaluate(
             &self.rules,
             &self.table,
@@ -250,7 +258,7 @@ impl Active {
             &mut stats,
         );
         self.store_metrics.add(host, &stats);
-        outcome
+        (outcome, request.held_bytes())
     }
 
     /// The clocks at `now`; the wall clock costs a call of the host.
@@ -280,21 +288,43 @@ impl Active {
     pub(super) fn give_back(&self, host: &dyn Host, loans: &[Loan], left: bool, now: Nanos) {
         let mut stats = StoreStats::default();
         let clock = self.clock(host, now);
-        for Loan { key, receipt } in loans {
-            let tag = receipt.id().rule_tag;
-            let Some(active) = self.rules.iter().find(|rule| rule.tag() == tag) else {
+        for loan in loans {
+            let Some(active) = self.lender(loan) else {
                 continue;
             };
             let why = if left && active.rule().mode == Mode::Enforce {
                 Why::Left
-            } else {
+            } else if loan.until_end {
                 Why::Ended
+            } else {
+                continue;
             };
-            let give = active.give(key, receipt, why, clock);
+            let give = active.give(&loan.key, &loan.receipt, why, clock);
             // Lost returns are counted; they expire with the lease.
             let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
         }
         self.store_metrics.add(host, &stats);
+    }
+
+    /// Notifies the buckets that made a request wait that it passes now.
+    pub(super) fn let_pass(&self, host: &dyn Host, loans: Option<&Vec<Loan>>, now: Nanos) {
+        let mut stats = StoreStats::default();
+        let clock = self.clock(host, now);
+        for loan in loans.into_iter().flatten().filter(|loan| loan.waits) {
+            if let Some(active) = self.lender(loan) {
+                let give = active.give(&loan.key, &loan.receipt, Why::Passed, clock);
+                // Lost notices are counted; they expire when nothing is left of what was taken.
+                let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
+            }
+        }
+        self.store_metrics.add(host, &stats);
+    }
+
+    /// The rule of a loan, unless it was removed.
+    fn lender(&self, loan: &Loan) -> Option<&ActiveRule> {
+        let tag = loan.receipt.id().rule_tag;
+        let found = self.rules.iter().find(|rule| rule.tag() == tag);
+        found.map(|rule| &**rule)
     }
 
     /// Whether upstream responses are counted.
@@ -321,17 +351,21 @@ const fn is_outdated(outcome: &RuleOutcome) -> bool {
 /// The units that the request may have to give back. For a held request these are all that it took, since
 /// its client may leave.
 fn loans(outcome: Outcome) -> Vec<Loan> {
-    let waits = outcome.wait() > Nanos::ZERO;
-    let lends = |one: &RuleOutcome| {
-        let may_leave = waits && one.is_enforced();
-        one.receipt.is_some() && (may_leave || one.limits().holds_until_end())
-    };
-    let lent = outcome.rules.into_iter().filter(lends);
-    lent.filter_map(|one| {
+    let is_held = outcome.wait() > Nanos::ZERO;
+    let loan = |one: RuleOutcome| {
+        let may_leave = is_held && one.is_enforced();
+        let until_end = one.limits().holds_until_end();
+        let waits = match &one.answer {
+            Answer::Decided(decision) => may_leave && decision.wait() > Nanos::ZERO,
+            _ => false,
+        };
+        (may_leave || until_end).then_some(())?;
         Some(Loan {
             key: one.key?,
             receipt: one.receipt?,
+            waits,
+            until_end,
         })
-    })
-    .collect()
+    };
+    outcome.rules.into_iter().filter_map(loan).collect()
 }

@@ -38,7 +38,7 @@ fn rules(mode: &str, extra: &[(&str, serde_json::Value)]) -> serde_json::Value {
 fn send(plane: &mut DataPlane, host: &FakeHost, user: Option<&[u8]>) -> u16 {
     let headers: Vec<(&str, &[u8])> = user.map(|user| ("x-user-id", user)).into_iter().collect();
     host.request("GET", "/", &headers);
-    match plane.decide(host, 1).0 {
+    match plane.decide(host, 1, false).0 {
         Fate::Pass(_) => 0,
         Fate::Hold(_) => 1,
         Fate::Refuse(reply) => reply.status,
@@ -75,7 +75,7 @@ fn refusals_name_the_limit_and_the_wait() {
     let mut plane = DataPlane::new(file(&rules("enforce", &[])), Nanos::ZERO);
     send(&mut plane, &host, Some(b"alice"));
     send(&mut plane, &host, Some(b"alice"));
-    let Fate::Refuse(reply) = plane.decide(&host, 1).0 else {
+    let Fate::Refuse(reply) = plane.decide(&host, 1, false).0 else {
         panic!("refused")
     };
     let header = |name: &str| {
@@ -224,7 +224,7 @@ fn rules_that_apply_while_the_upstream_fails() {
     let mut ends = |worker: usize, cluster: &str, code: u64| {
         property("xds\0cluster_name", cluster.as_bytes());
         host.request("GET", "/", &[]);
-        let (fate, stay) = workers[worker].decide(&host, 1);
+        let (fate, stay) = workers[worker].decide(&host, 1, false);
         let is_refused = matches!(fate, Fate::Refuse(_));
         let details = if is_refused {
             "loudou_over_limit"
@@ -280,7 +280,7 @@ fn without_when_no_response_is_looked_at() {
             properties.insert(path.to_owned(), value.to_vec());
         }
         host.request("GET", "/", &[]);
-        let (_, stay) = plane.decide(&host, 1);
+        let (_, stay) = plane.decide(&host, 1, false);
         let before = host.store.borrow().len();
         plane.end(&host, &stay);
         // And one for the number of the connection.
@@ -386,7 +386,7 @@ fn no_client_explains_itself_without_a_store() {
     host.store_fails.set(true);
     let mut plane = DataPlane::new(file(&rules("enforce", &[explains])), Nanos::ZERO);
     host.request("GET", "/", &[("x-loudou-decision", b"forged")]);
-    assert!(matches!(plane.decide(&host, 1).0, Fate::Pass(_)));
+    assert!(matches!(plane.decide(&host, 1, false).0, Fate::Pass(_)));
     let decision = host.request_header("x-loudou-decision");
     assert_eq!(decision.as_deref(), Some(&b"none"[..]));
 }

@@ -44,6 +44,7 @@ unsafe extern "C" {
         len: *mut usize,
     ) -> u32;
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, len: *mut usize) -> u32;
+    fn proxy_get_header_map_size(map: u32, size: *mut usize) -> u32;
     fn proxy_add_header_map_value(
         map: u32,
         name: *const u8,
@@ -194,6 +195,15 @@ impl Host for EnvoyHost {
         bytes(|data, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, len) })
             .ok()
             .map(HeaderLines::new)
+    }
+
+    fn request_headers_size(&self) -> u64 {
+        let mut size = 0;
+        // SAFETY: the pointer is that of a live local.
+        match unsafe { proxy_get_header_map_size(REQUEST_HEADERS, &raw mut size) } {
+            OK => u64::try_from(size).unwrap_or(u64::MAX),
+            _ => 0,
+        }
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {

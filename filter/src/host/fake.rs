@@ -24,6 +24,8 @@ pub(crate) struct FakeHost {
     /// The number of reads of all headers at once.
     pub(crate) headers_read: Cell<u32>,
     pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
+    /// The names of headers that were read.
+    pub(crate) names_read: RefCell<Vec<String>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
     /// The number of reads of properties.
     pub(crate) properties_read: Cell<u32>,
@@ -56,6 +58,11 @@ impl FakeHost {
         self.properties.borrow_mut().remove("wasm.loudou");
     }
 
+    /// Whether a header was ever read.
+    pub(crate) fn has_read(&self, name: &str) -> bool {
+        self.names_read.borrow().iter().any(|read| read == name)
+    }
+
     pub(crate) fn metric(&self, name: &str) -> i64 {
         self.metrics
             .borrow()
@@ -84,6 +91,7 @@ impl Host for FakeHost {
 
     fn request_header(&self, name: &str) -> Option<Vec<u8>> {
         self.header_reads.set(self.header_reads.get() + 1);
+        self.names_read.borrow_mut().push(name.to_owned());
         let headers = self.headers.borrow();
         headers
             .iter()
@@ -97,6 +105,12 @@ impl Host for FakeHost {
         let pairs = headers.iter();
         let pairs = pairs.map(|(name, value)| (name.as_bytes(), value.as_slice()));
         Some(HeaderLines::new(header_lines::serialized(pairs)))
+    }
+
+    fn request_headers_size(&self) -> u64 {
+        let headers = self.headers.borrow();
+        let sizes = headers.iter().map(|(name, value)| name.len() + value.len());
+        sizes.sum::<usize>().try_into().unwrap_or(u64::MAX)
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {

@@ -6,6 +6,7 @@ use loudou_api::ProblemAnswer;
 use loudou_limiter::{Ban, BucketDecision, Nanos};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::joined::joined;
+use loudou_rules::patience::NotHeld;
 use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
@@ -60,6 +61,9 @@ impl<'a> Refusal<'a> {
         let wait = Wait::of(refusing()).longer_by(rule.respond.retry_after_jitter, now);
         headers.extend(wait.header());
         let words = match wait {
+            Wait::For(_) if outcome.not_held == Some(NotHeld::Deadline) => {
+                "its turn would come after its deadline".to_owned()
+            }
             Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
             Wait::Unknown => "try again after other requests end".to_owned(),
             Wait::Never => "its cost is above the limit's capacity".to_owned(),
@@ -67,7 +71,7 @@ impl<'a> Refusal<'a> {
         Self {
             rule,
             kind: QUOTA_EXCEEDED,
-            cause: "over_limit",
+            cause: outcome.not_held.map_or("over_limit", NotHeld::name),
             detail: format!("over the limit of {}: {words}", joined(&violated, " and ")),
             violated,
             headers,

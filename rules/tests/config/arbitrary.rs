@@ -102,6 +102,10 @@ const WORDS: &[&str] = &[
     "buckets",
     "namespace",
     "share",
+    "waiting",
+    "requests",
+    "memory_mib",
+    "body_kib",
 ];
 
 fn word() -> impl Strategy<Value = String> {

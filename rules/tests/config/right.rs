@@ -6,7 +6,7 @@ use loudou_rules::config::{parse_limits, parse_rule, parse_store};
 use loudou_rules::rule::{
     Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnAmbiguousKey, OnError, OnLongValue,
     OnMissingKey, Override, Overrides, PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond,
-    Rule, RuleFile, SourcePrefix, StoreSettings, Test,
+    Rule, RuleFile, SourcePrefix, StoreSettings, Test, WaitingSettings,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,11 @@ fn rate(amount: u32, seconds: u64) -> Rate {
 fn everything() -> Value {
     json!({
         "version": 1,
-        "store": { "buckets": 4096, "namespace": "team_a-1" },
+        "store": {
+            "buckets": 4096,
+            "namespace": "team_a-1",
+            "waiting": { "requests": 500, "memory_mib": 16, "body_kib": 64 },
+        },
         "defaults": { "mode": "shadow", "on_error": "refuse" },
         "rules": [
             {
@@ -106,7 +110,17 @@ fn every_field_is_read() {
     let read = read(&everything());
     let namespace = "team_a-1".to_string();
     let buckets = 4096;
-    assert_eq!(read.store, StoreSettings { buckets, namespace });
+    let waiting = WaitingSettings {
+        requests: 500,
+        memory_mib: 16,
+        body_kib: 64,
+    };
+    let expected = StoreSettings {
+        buckets,
+        namespace,
+        waiting,
+    };
+    assert_eq!(read.store, expected);
     let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
@@ -175,6 +189,11 @@ fn what_is_not_said_has_a_default() {
     let settings = StoreSettings {
         buckets: 65_536,
         namespace: "loudou".to_string(),
+        waiting: WaitingSettings {
+            requests: 65_536,
+            memory_mib: 64,
+            body_kib: 1_024,
+        },
     };
     assert_eq!(read.store, settings);
     let funnel = Funnel::new(5, rate(1, 1)).expect("valid");

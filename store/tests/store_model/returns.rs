@@ -1,9 +1,11 @@
 //! Returns to one bucket that is unchanged, evicted, replaced, or edited.
 
-use loudou_limiter::Carry;
+use loudou_limiter::{Carry, Nanos};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::memory::MemoryStore;
 use loudou_store::{Cas, GaveUp, Receipt, SharedData, StoreFailed, Why, Written};
+
+use serde_json::json;
 
 use super::{World, clock, edited};
 
@@ -127,4 +129,73 @@ fn a_return_that_fails_is_counted() {
     let given = world.table.give(&mut store, &give, &mut world.stats);
     assert!(given.is_err());
     assert_eq!(world.stats.lost_returns, 1);
+}
+
+/// The remaining capacity of the queue.
+fn left(world: &mut World, rule: &ActiveRule, now: u64) -> u64 {
+    let slot = world.slot(KEY).expect("a bucket");
+    let look = super::limits(rule).peek(&slot.bucket, 0, Nanos::new(now));
+    look.reported().expect("one").remaining
+}
+
+/// Places of requests that left come back when the last one has left or passed, whatever workers they were
+/// on: all that they share is the page.
+#[test]
+fn a_queue_goes_back_when_nobody_waits() {
+    const S: u64 = 1_000_000_000;
+    let limit = json!([{ "algorithm": "leaky_queue", "capacity": 9, "rate": "1/s" }]);
+    let rule = super::rule(&limit);
+    for last_passes in [false, true] {
+        let mut world = World::new(16);
+        let receipts: Vec<_> = (0..10).map(|_| charged(&mut world, &rule, 0)).collect();
+        assert_eq!(left(&mut world, &rule, 0), 0);
+        give_back(&mut world, &rule, &receipts[1], Why::Passed, S);
+        for gone in &receipts[3..] {
+            give_back(&mut world, &rule, gone, Why::Left, S);
+        }
+        assert_eq!(
+            left(&mut world, &rule, S),
+            1,
+            "the second slot of the queue is in use"
+        );
+        let (why, now) = if last_passes {
+            (Why::Passed, 2 * S)
+        } else {
+            (Why::Left, S)
+        };
+        give_back(&mut world, &rule, &receipts[2], why, now);
+        assert_eq!(left(&mut world, &rule, now), 9, "the one whose turn it is");
+        // The count is gone, too.
+        let words = world.slot(KEY).expect("a bucket").bucket.words().len();
+        assert!(words <= super::limits(&rule).words());
+    }
+}
+
+/// A worker died with a request: its promise expires when nothing is left of what had been taken.
+#[test]
+fn a_lost_promise_delays_the_return() {
+    const S: u64 = 1_000_000_000;
+    let limit = json!([{ "algorithm": "leaky_queue", "capacity": 9, "rate": "1/s" }]);
+    let rule = super::rule(&limit);
+    let mut world = World::new(16);
+    let lost: Vec<_> = (0..3).map(|_| charged(&mut world, &rule, 0)).collect();
+    let mut waiting = Vec::new();
+    // The queue is never empty meanwhile.
+    for second in 1..9 {
+        let now = second * S;
+        waiting.extend((0..2).map(|_| charged(&mut world, &rule, now)));
+        let (why, receipt) = (Why::Left, waiting.remove(0));
+        give_back(&mut world, &rule, &receipt, why, now);
+    }
+    for receipt in waiting.drain(..) {
+        give_back(&mut world, &rule, &receipt, Why::Left, 9 * S);
+    }
+    charged(&mut world, &rule, 9 * S);
+    assert_eq!(left(&mut world, &rule, 9 * S), 9);
+    // The lost ones may still be noted, late: that changes nothing.
+    let before = world.slot(KEY);
+    for receipt in &lost {
+        give_back(&mut world, &rule, receipt, Why::Passed, 9 * S);
+    }
+    assert_eq!(world.slot(KEY), before);
 }

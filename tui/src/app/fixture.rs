@@ -147,6 +147,8 @@ fn status(now_ns: u64, poll: u64) -> Status {
             totals("by-source", "shadow", 7000 + 50 * poll, 0, 40 + poll),
         ],
         waiting: 0,
+        not_held_deadline: 0,
+        not_held_full: 0,
         warnings: vec!["no tokens are configured: every loopback peer may edit".to_owned()],
     }
 }

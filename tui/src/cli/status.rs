@@ -126,6 +126,13 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
         ("lost counts", store.lost_counts.to_string()),
         ("lost returns", store.lost_returns.to_string()),
         ("held requests", status.waiting.to_string()),
+        (
+            "not held",
+            format!(
+                "{} because of their deadlines, {} for lack of room",
+                status.not_held_deadline, status.not_held_full
+            ),
+        ),
     ];
     let lines = lines.map(|(name, value)| (name.to_owned(), value));
     let others = others(store).into_iter();
@@ -228,7 +235,13 @@ fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for (name, value) in counters(&status.store) {
         csv(out, [&format!("store.{name}"), value.to_string().as_str()])?;
     }
-    csv(out, ["waiting", &status.waiting.to_string()])?;
+    for (name, count) in [
+        ("waiting", status.waiting),
+        ("not_held_deadline", status.not_held_deadline),
+        ("not_held_full", status.not_held_full),
+    ] {
+        csv(out, [name, &count.to_string()])?;
+    }
     status
         .warnings
         .iter()

@@ -94,7 +94,9 @@ fn configuration() -> Config {
             "limits": [{ "algorithm": "funnel", "capacity": 1_000_000, "rate": "1000000/s" }],
         },
     ]);
-    Config::new(rules).filter_behind(json!({
+    // The whole crowd may be held by one worker.
+    let bounds = json!({ "memory_mib": 4_096 });
+    Config::new(rules).waiting(&bounds).filter_behind(json!({
         "name": "fault",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
@@ -104,8 +106,8 @@ fn configuration() -> Config {
     }))
 }
 
-/// Lets a crowd arrive, another user send requests, and the crowd leave. Each round has its own queue:
-/// a queue keeps its length when the requests in it are gone.
+/// Lets a crowd arrive, another user send requests, and the crowd leave. Each round has its own queue,
+/// so that none finds what the one before it left.
 fn turn(envoy: &Envoy, turn: Turn, round: usize, found: &mut Found) -> Result<()> {
     let line = round.to_string();
     let crowd = |header| Crowd::send(envoy.data_address(), (header, &line), CROWD);

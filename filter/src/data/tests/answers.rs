@@ -13,7 +13,7 @@ fn headers_with(respond: &Value) -> Vec<Vec<String>> {
     for _ in 0..3 {
         host.request("GET", "/", &[("x-user-id", b"alice")]);
         let line = |name: &str, value: &str| format!("{name}: {value}");
-        let lines: Vec<String> = match plane.decide(&host, 1).0 {
+        let lines: Vec<String> = match plane.decide(&host, 1, false).0 {
             Fate::Refuse(reply) => reply.headers.iter().map(|(n, v)| line(n, v)).collect(),
             Fate::Pass(headers) | Fate::Hold(headers) => {
                 headers.iter().map(|(n, v)| line(n, v)).collect()
@@ -105,7 +105,7 @@ fn admitted_headers_only_where_configured() {
     );
     let mut plane = DataPlane::new(file(&configured), Nanos::ZERO);
     host.request("GET", "/", &[("x-user-id", b"alice")]);
-    let Fate::Pass(headers) = plane.decide(&host, 1).0 else {
+    let Fate::Pass(headers) = plane.decide(&host, 1, false).0 else {
         panic!("passes")
     };
     assert_eq!(
@@ -125,9 +125,9 @@ fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
     let headers = [&[("x-user-id", &b"alice"[..])], headers].concat();
     host.request("POST", "/", &headers);
     for _ in 0..2 {
-        plane.decide(&host, 1);
+        plane.decide(&host, 1, false);
     }
-    match plane.decide(&host, 1).0 {
+    match plane.decide(&host, 1, false).0 {
         Fate::Refuse(reply) => reply,
         fate => panic!("{fate:?}"),
     }
@@ -222,26 +222,26 @@ fn a_rule_with_explain_header_shows_its_decision() {
         ("x-loudou-decision", b"forged"),
     ];
     host.request("GET", "/slow", &forged);
-    assert_eq!(plane.decide(&host, 1).0, Fate::Pass(Vec::new()));
+    assert_eq!(plane.decide(&host, 1, false).0, Fate::Pass(Vec::new()));
     let decision = host.request_header("x-loudou-decision").expect("set");
     assert_eq!(decision, b"per-user;burst;admit, queue;slow;admit");
     host.request("GET", "/slow", &forged);
     let headers = vec![("x-loudou-wait-ms", "2000".to_owned())];
-    assert_eq!(plane.decide(&host, 2).0, Fate::Hold(headers));
+    assert_eq!(plane.decide(&host, 2, false).0, Fate::Hold(headers));
     let decision = host.request_header("x-loudou-decision").expect("set");
     assert_eq!(decision, b"per-user;burst;admit, queue;slow;hold");
     let logged = property(&host).expect("set");
     let expected = format!("per-user;burst;admit;0;{alice}, queue;slow;hold;2000;");
     assert!(logged.starts_with(&expected), "{logged}");
     host.request("GET", "/", &forged);
-    assert!(matches!(plane.decide(&host, 3).0, Fate::Refuse(_)));
+    assert!(matches!(plane.decide(&host, 3, false).0, Fate::Refuse(_)));
     assert_eq!(
         property(&host),
         Some(format!("per-user;burst;refuse;10000;{alice}"))
     );
     // A request that lacks the key, and one that matches no such rule.
     host.request("GET", "/", &[]);
-    plane.decide(&host, 4);
+    plane.decide(&host, 4, false);
     assert_eq!(
         host.request_header("x-loudou-decision").as_deref(),
         Some(&b"per-user;-;skip"[..])
@@ -259,7 +259,7 @@ fn where_no_rule_explains_only_refusals_are_logged() {
             "/",
             &[("x-user-id", b"alice"), ("x-loudou-decision", b"mine")],
         );
-        plane.decide(&host, 1);
+        plane.decide(&host, 1, false);
         assert_eq!(
             host.request_header("x-loudou-decision").as_deref(),
             Some(&b"mine"[..])

@@ -22,7 +22,7 @@ fn plane(host: &FakeHost, rules: &Value) -> DataPlane {
 /// Holds a request of `user` as `stream`.
 fn hold(plane: &mut DataPlane, host: &FakeHost, user: &[u8], stream: u32) -> Stay {
     host.request("GET", "/", &[("x-user-id", user)]);
-    let (fate, stay) = plane.decide(host, stream);
+    let (fate, stay) = plane.decide(host, stream, false);
     assert!(matches!(fate, Fate::Hold(_)), "{fate:?}");
     stay
 }
@@ -126,4 +126,119 @@ fn a_sandbox_that_dies_answers_held_requests() {
     assert!(will.is_void(), "its queue no longer exists");
     will.execute(&host);
     assert_eq!(host.replies.borrow().len(), 3);
+}
+
+/// The level of alice's queue, as a request sees it that looks.
+fn wait_of_next(plane: &mut DataPlane, host: &FakeHost) -> Nanos {
+    host.request("GET", "/", &[("x-user-id", b"alice")]);
+    let (_, stay) = plane.decide(host, 99, false);
+    let due = plane
+        .waiting
+        .due()
+        .map_or(Nanos::ZERO, |due| due.since(Nanos::new(host.now.get())));
+    plane.end(host, &stay);
+    due
+}
+
+#[test]
+fn places_come_back_when_the_last_one_has_left_or_passed() {
+    for one_passes in [false, true] {
+        let host = FakeHost::default();
+        let rules = line("1/s");
+        // Two workers, which share the bucket.
+        let mut planes = [plane(&host, &rules), plane(&host, &rules)];
+        assert_eq!(send(&mut planes[0], &host, Some(b"alice")), 0);
+        let stays: Vec<(usize, Stay)> = (0..50)
+            .map(|n: u32| {
+                let worker = usize::from(n % 3 == 0);
+                (worker, hold(&mut planes[worker], &host, b"alice", n))
+            })
+            .collect();
+        if one_passes {
+            host.pass(Nanos::from_secs(1));
+            planes[1].tick(&host);
+            assert_eq!(*host.resumed.borrow(), [0]);
+        }
+        // From the front, so that none of them is the last one.
+        for (worker, stay) in &stays {
+            planes[*worker].end(&host, stay);
+        }
+        assert_eq!(host.metric("loudou.waiting"), 0);
+        assert_eq!(wait_of_next(&mut planes[0], &host), Nanos::from_secs(1));
+    }
+}
+
+#[test]
+fn headers_with_deadlines_are_read_only_by_who_would_wait() {
+    let host = FakeHost::default();
+    let rules = line("1/s");
+    let mut plane = plane(&host, &rules);
+    let late: [(&str, &[u8]); 3] = [
+        ("x-user-id", b"alice"),
+        ("grpc-timeout", b"1S"),
+        ("x-envoy-expected-rq-timeout-ms", b"60000"),
+    ];
+    host.request("GET", "/", &late);
+    assert!(matches!(plane.decide(&host, 1, false).0, Fate::Pass(_)));
+    assert!(!host.has_read("grpc-timeout"));
+    host.request("GET", "/", &late);
+    let Fate::Refuse(reply) = plane.decide(&host, 2, false).0 else {
+        panic!("its turn comes at its deadline, not before it");
+    };
+    assert_eq!(reply.details, "loudou_deadline{line.leaky_queue}");
+    assert!(host.has_read("grpc-timeout"));
+    assert_eq!(host.metric("loudou.not_held_deadline"), 1);
+    // It took nothing, and one with more time is held.
+    host.request(
+        "GET",
+        "/",
+        &[("x-user-id", b"alice"), ("grpc-timeout", b"1001m")],
+    );
+    assert!(matches!(plane.decide(&host, 3, false).0, Fate::Hold(_)));
+    host.request(
+        "GET",
+        "/",
+        &[
+            ("x-user-id", b"alice"),
+            ("x-envoy-expected-rq-timeout-ms", b"1999"),
+        ],
+    );
+    assert!(matches!(plane.decide(&host, 4, false).0, Fate::Refuse(_)));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_instead_of_held() {
+    let host = FakeHost::default();
+    let mut file = file(&line("1/s"));
+    file.store.waiting.memory_mib = 1;
+    let mut plane = DataPlane::new(file, Nanos::ZERO);
+    plane.tick(&host);
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    host.request("GET", "/", &[("x-user-id", b"alice")]);
+    let Fate::Refuse(reply) = plane.decide(&host, 1, true).0 else {
+        panic!("its body may be as large as the memory");
+    };
+    assert_eq!(reply.details, "loudou_waiting_full{line.leaky_queue}");
+    host.request(
+        "GET",
+        "/",
+        &[("x-user-id", b"alice"), ("content-length", b"9")],
+    );
+    let (fate, stay) = plane.decide(&host, 2, true);
+    assert!(matches!(fate, Fate::Hold(_)));
+    host.request(
+        "GET",
+        "/",
+        &[("x-user-id", b"alice"), ("content-length", b"700000")],
+    );
+    let (fate, large) = plane.decide(&host, 3, true);
+    assert!(matches!(fate, Fate::Hold(_)));
+    assert!(
+        matches!(plane.decide(&host, 4, true).0, Fate::Refuse(_)),
+        "two do not fit"
+    );
+    plane.end(&host, &large);
+    assert!(matches!(plane.decide(&host, 5, true).0, Fate::Hold(_)));
+    plane.end(&host, &stay);
+    assert_eq!(host.metric("loudou.not_held_full"), 2);
 }

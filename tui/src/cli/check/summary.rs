@@ -48,6 +48,8 @@ struct StoreReport {
     memory_bytes_at_most: u64,
     /// In addition, in each worker.
     memory_bytes_per_worker: u64,
+    /// In addition, in each worker that holds as many requests as it may.
+    memory_bytes_held_per_worker: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,12 +92,18 @@ impl FileReport {
 
 impl StoreReport {
     fn new(file: &RuleFile) -> Self {
-        let Memory { full, most, worker } = size::memory(file);
+        let Memory {
+            full,
+            most,
+            worker,
+            held,
+        } = size::memory(file);
         Self {
             buckets: file.store.buckets,
             memory_bytes: full,
             memory_bytes_at_most: most,
             memory_bytes_per_worker: worker,
+            memory_bytes_held_per_worker: held,
         }
     }
 }
@@ -135,7 +143,12 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
     let (name, rules) = (escape(name), count(file.rules.len(), "rule"));
     writeln!(out, "{name}: valid: {rules}, {}", count(limits, "limit"))?;
-    let Memory { full, most, worker } = size::memory(file);
+    let Memory {
+        full,
+        most,
+        worker,
+        held,
+    } = size::memory(file);
     let (full, most, worker) = (bytes(full), bytes(most), bytes(worker));
     writeln!(out, "  store: up to {} buckets", file.store.buckets)?;
     writeln!(
@@ -148,6 +161,13 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "  regular expressions: at most {micros} µs of a worker for one request"
+        )?;
+    }
+    if held > 0 {
+        let (held, requests) = (bytes(held), file.store.waiting.requests);
+        writeln!(
+            out,
+            "  held: up to {held} and {requests} requests per worker"
         )?;
     }
     for rule in &file.rules {

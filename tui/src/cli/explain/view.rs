@@ -97,6 +97,13 @@ fn block(rule: &ExplainedRule) -> TextTable {
     if rule.unlimited {
         row("unlimited", "this key has no limits".to_owned());
     }
+    if let Some(reason) = &rule.not_held {
+        let words = match reason.as_str() {
+            "deadline" => "its deadline would come first",
+            _ => "the worker holds as many requests as it may",
+        };
+        row("not held", words.to_owned());
+    }
     if let Some(cost) = rule.cost.filter(|cost| *cost != 1 || rule.invalid_cost) {
         let odd = if rule.invalid_cost {
             ", the default: the request has no cost that is a whole number from 1"

@@ -65,6 +65,8 @@ pub(super) fn status() -> Status {
             totals("per-path", "shadow", false),
         ],
         waiting: 0,
+        not_held_deadline: 2,
+        not_held_full: 1,
         warnings: vec!["no tokens are configured: any loopback peer may edit".to_owned()],
     }
 }
