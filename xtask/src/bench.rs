@@ -23,6 +23,8 @@ pub(crate) enum Bench {
     Waiting,
     /// Measure what counting a request's key for the top keys costs, natively
     Top,
+    /// Measure the time that a byte of a value takes with regular expressions, natively
+    Regex,
 }
 
 /// The unit of `/proc/PID/stat` on every Linux.
@@ -36,6 +38,10 @@ pub(crate) fn bench(what: Bench, quick: bool, wasm: Option<PathBuf>) -> Result<(
         Bench::Waiting => waiting::run_all(),
         Bench::Top => {
             let bench = ["bench", "--package", "loudou-store", "--bench", "top"];
+            run(&mut cargo(&bench))
+        }
+        Bench::Regex => {
+            let bench = ["bench", "--package", "loudou-rules", "--bench", "regex"];
             run(&mut cargo(&bench))
         }
     }

@@ -120,6 +120,11 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         &["on_missing_key"],
     ),
     (
+        "hostile_regex.rs",
+        "the_rule_decides_about_values_that_are_too_long",
+        &["on_long_value"],
+    ),
+    (
         "costs.rs",
         "headers_and_bodies_set_the_cost_of_a_request",
         &[
