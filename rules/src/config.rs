@@ -53,7 +53,7 @@ pub use scale::scaled;
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value};
 pub use suggest::nearest;
-pub use warnings::advice;
+pub use warnings::{advice, preflight_advice};
 pub use written::written;
 
 use grammar::object;

@@ -1,7 +1,9 @@
 //! Rules in words: sentences that are exact for the numbers of the rule.
 
 use loudou_rules::config::phrase;
-use loudou_rules::rule::{Cost, KeyPart, Mode, OnError, OnMissingKey, Rule, SourcePrefix};
+use loudou_rules::rule::{
+    Cost, KeyPart, Mode, OnAmbiguousKey, OnError, OnMissingKey, Rule, SourcePrefix,
+};
 
 mod answers;
 mod bucket;
@@ -127,6 +129,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     notes.extend(rule.when.as_ref().map(upstream::condition));
     notes.extend(cost(&rule.cost));
     notes.extend(missing(rule));
+    notes.extend(ambiguous(rule));
     if rule.on_error == OnError::Refuse {
         notes.push("when the store gives up, requests are refused".to_owned());
     }
@@ -150,6 +153,26 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
         notes.extend(answers::respond(rule.respond));
     }
     notes
+}
+
+/// The treatment of requests with several values of a part of the key, if they are refused.
+fn ambiguous(rule: &Rule) -> Option<String> {
+    if rule.on_ambiguous_key != OnAmbiguousKey::Refuse {
+        return None;
+    }
+    let repeated = |part: &&KeyPart| {
+        matches!(
+            part,
+            KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)
+        )
+    };
+    let parts: Vec<String> = rule.key.iter().filter(repeated).filter_map(part).collect();
+    let verdict = match rule.mode {
+        Mode::Enforce => "are refused",
+        Mode::Shadow | Mode::Off => "count as refused",
+    };
+    let parts = list(&parts, "or");
+    (!parts.is_empty()).then(|| format!("requests with several values of {parts} {verdict}"))
 }
 
 /// The treatment of requests without a part of the key. Almost all requests have an address and a path.
@@ -253,6 +276,11 @@ mod tests {
             let last = notes.last().expect("a note");
             assert_eq!(*last, format!("requests without x-a or a route {expected}"));
         }
+        let parts = json!(["path", { "header": "x-a" }, { "cookie": "c" }]);
+        assert_eq!(
+            say(json!({ "key": parts, "on_ambiguous_key": "refuse" }))[1],
+            "requests with several values of x-a or cookie c are refused"
+        );
         let refuse = say(json!({ "on_missing_key": "refuse", "on_error": "refuse", "cost": 2 }));
         assert_eq!(
             refuse,

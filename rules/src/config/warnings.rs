@@ -14,6 +14,9 @@ use crate::joined::joined;
 use crate::rule::{Rule, RuleFile};
 
 mod contradictions;
+mod preflights;
+
+pub use preflights::preflight_advice;
 
 /// From this state size per bucket, reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;
