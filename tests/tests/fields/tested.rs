@@ -102,6 +102,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
             "key.source.v4_prefix",
             "key.path",
             "key.path.segments",
+            "key.path.normalize",
             "key.route",
             "key.method",
             "key.host",
@@ -118,6 +119,11 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         "answers.rs",
         "a_missing_key_is_skipped_refused_or_shared",
         &["on_missing_key"],
+    ),
+    (
+        "repeated.rs",
+        "ambiguous_keys_can_be_refused",
+        &["on_ambiguous_key"],
     ),
     (
         "costs.rs",
