@@ -55,8 +55,8 @@ pub use scale::scaled;
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value};
 pub use suggest::nearest;
-pub use warnings::advice;
 pub use warnings::patterns::worst_ns;
+pub use warnings::{advice, preflight_advice};
 pub use written::written;
 
 use grammar::object;

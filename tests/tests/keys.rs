@@ -90,13 +90,31 @@ fn surroundings() -> Vec<Case> {
         (json!("route"), vec![(get("/"), Some("data"))]),
         (json!("client_cert"), vec![(get("/"), None)]),
         (json!("peer"), vec![(get("/"), None)]),
-        (json!("path"), vec![(get("/a/b?c"), Some("/a/b"))]),
+        (
+            json!("path"),
+            vec![
+                (get("/a/b?c"), Some("/a/b")),
+                (get("/reply"), Some("/reply")),
+                (get("/reply/"), Some("/reply")),
+                (get("/reply;a=b"), Some("/reply")),
+                (get("//reply"), Some("/reply")),
+                (get("/x/../reply"), Some("/reply")),
+                (get("/%72eply"), Some("/reply")),
+                (get("/REPLY"), Some("/REPLY")),
+                (get("/reply%20"), Some("/reply%2520")),
+            ],
+        ),
+        (
+            json!({ "path": { "normalize": false } }),
+            vec![(get("//reply;a/"), Some("//reply;a/"))],
+        ),
         (
             json!({ "path": { "segments": 2 } }),
             vec![
                 (get("/a/b/c/d?e"), Some("/a/b")),
                 (get("/one?a/b/c"), Some("/one")),
-                (get("//x/y"), Some("//x")),
+                (get("//x/y/z"), Some("/x/y")),
+                (get("/x;v=1/%79/"), Some("/x/y")),
             ],
         ),
         (

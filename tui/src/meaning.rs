@@ -2,7 +2,7 @@
 
 use loudou_rules::config::phrase;
 use loudou_rules::rule::{
-    Cost, KeyPart, Mode, OnError, OnLongValue, OnMissingKey, Rule, SourcePrefix,
+    Cost, KeyPart, Mode, OnAmbiguousKey, OnError, OnLongValue, OnMissingKey, Rule, SourcePrefix,
 };
 
 mod answers;
@@ -130,6 +130,7 @@ pub(crate) fn notes(rule: &Rule) -> Vec<String> {
     notes.extend(long_values(rule));
     notes.extend(cost(&rule.cost));
     notes.extend(missing(rule));
+    notes.extend(ambiguous(rule));
     if rule.on_error == OnError::Refuse {
         notes.push("when the store gives up, requests are refused".to_owned());
     }
@@ -173,6 +174,26 @@ fn long_values(rule: &Rule) -> Option<String> {
     Some(format!(
         "values of more than {longest} bytes are too long for its regular expressions: {does}"
     ))
+}
+
+/// The treatment of requests with several values of a part of the key, if they are refused.
+fn ambiguous(rule: &Rule) -> Option<String> {
+    if rule.on_ambiguous_key != OnAmbiguousKey::Refuse {
+        return None;
+    }
+    let repeated = |part: &&KeyPart| {
+        matches!(
+            part,
+            KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)
+        )
+    };
+    let parts: Vec<String> = rule.key.iter().filter(repeated).filter_map(part).collect();
+    let verdict = match rule.mode {
+        Mode::Enforce => "are refused",
+        Mode::Shadow | Mode::Off => "count as refused",
+    };
+    let parts = list(&parts, "or");
+    (!parts.is_empty()).then(|| format!("requests with several values of {parts} {verdict}"))
 }
 
 /// The treatment of requests without a part of the key. Almost all requests have an address and a path.
@@ -276,6 +297,11 @@ mod tests {
             let last = notes.last().expect("a note");
             assert_eq!(*last, format!("requests without x-a or a route {expected}"));
         }
+        let parts = json!(["path", { "header": "x-a" }, { "cookie": "c" }]);
+        assert_eq!(
+            say(json!({ "key": parts, "on_ambiguous_key": "refuse" }))[1],
+            "requests with several values of x-a or cookie c are refused"
+        );
         let refuse = say(json!({ "on_missing_key": "refuse", "on_error": "refuse", "cost": 2 }));
         assert_eq!(
             refuse,

@@ -15,6 +15,9 @@ use crate::rule::{Rule, RuleFile};
 
 mod contradictions;
 pub(super) mod patterns;
+mod preflights;
+
+pub use preflights::preflight_advice;
 
 /// From this state size per bucket, reading and writing pages costs more than deciding.
 const LARGE_STATE: usize = 1024;

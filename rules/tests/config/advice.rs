@@ -1,6 +1,6 @@
 //! Rules that are valid but probably a mistake.
 
-use loudou_rules::config::{Problem, Severity, advice};
+use loudou_rules::config::{Problem, Severity, advice, preflight_advice};
 use serde_json::{Value, json};
 
 use super::{file, read, rule};
@@ -25,6 +25,57 @@ fn limits(limit: &Value) -> Value {
 
 fn funnel(max_wait: &str) -> Value {
     json!({ "algorithm": "funnel", "capacity": 5, "rate": "1/s", "max_wait": max_wait })
+}
+
+#[test]
+fn preflights_that_are_always_refused() {
+    let of = |more: Value| {
+        let mut fields = json!({ "key": [{ "header": "x-api-key" }], "on_missing_key": "refuse" });
+        for (name, value) in more.as_object().expect("an object") {
+            fields[name] = value.clone();
+        }
+        let problems = preflight_advice(&read(&file(&[rule(&fields)])));
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(json!({})),
+        [
+            "rules[0].on_missing_key: \"refuse\": refuses every CORS preflight, because browsers send no \
+             header x-api-key in it; if browsers call this API, put Envoy's cors filter before Loudou, or \
+             add `not: { methods: [OPTIONS] }` to the match"
+        ]
+    );
+    let header = |name: &str, test: Value| {
+        let mut test = test;
+        test["name"] = json!(name);
+        json!({ "match": { "headers": [test] } })
+    };
+    for warned in [
+        json!({ "key": ["source", { "cookie": "sid" }] }),
+        json!({ "match": { "methods": ["POST", "OPTIONS"] } }),
+        json!({ "match": { "not": { "methods": ["OPTIONS"], "path": { "prefix": "/a" } } } }),
+        json!({ "match": { "not": { "methods": ["GET"] } } }),
+        header("origin", json!({ "present": true })),
+        header("authorization", json!({ "present": false })),
+    ] {
+        assert_eq!(of(warned.clone()).len(), 1, "{warned}");
+    }
+    for fine in [
+        json!({ "on_missing_key": "skip" }),
+        json!({ "on_missing_key": "share" }),
+        json!({ "mode": "shadow" }),
+        json!({ "key": ["source", { "header": "user-agent" }, { "query": "user" }] }),
+        json!({ "match": { "methods": ["GET", "POST"] } }),
+        json!({ "match": { "not": { "methods": ["OPTIONS", "HEAD"] } } }),
+        json!({ "match": { "cookies": [{ "name": "sid", "present": true }] } }),
+        header("content-type", json!({ "prefix": "application/grpc" })),
+        header(":method", json!({ "exact": "POST" })),
+        json!({ "match": { "not": { "headers": [
+            { "name": "access-control-request-method", "present": true },
+        ] } } }),
+    ] {
+        assert_eq!(of(fine.clone()), [""; 0], "{fine}");
+    }
 }
 
 #[test]

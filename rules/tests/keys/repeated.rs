@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::rule;
 
+type Lines = &'static [(&'static str, &'static str)];
+
 fn sample(path: &'static str, lines: &[(&'static str, &'static str)]) -> Sample<'static> {
     let lines = lines.iter();
     Sample {
@@ -58,7 +60,6 @@ fn several_values_are_refused_on_request() {
     let header = json!({ "header": "x-a" });
     let cookie = json!({ "cookie": "c" });
     let query = json!({ "query": "q" });
-    type Lines = &'static [(&'static str, &'static str)];
     let cases: [(&Value, &'static str, Lines, bool); 12] = [
         (&header, "/", &[("x-a", "k"), ("x-a", "l")], true),
         // An upstream may join them.

@@ -102,6 +102,7 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
             "key.source.v4_prefix",
             "key.path",
             "key.path.segments",
+            "key.path.normalize",
             "key.route",
             "key.method",
             "key.host",
@@ -123,6 +124,11 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         "hostile_regex.rs",
         "the_rule_decides_about_values_that_are_too_long",
         &["on_long_value"],
+    ),
+    (
+        "repeated.rs",
+        "ambiguous_keys_can_be_refused",
+        &["on_ambiguous_key"],
     ),
     (
         "costs.rs",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use loudou_rules::config;
+use loudou_rules::config::{self, Problem};
 use loudou_rules::rule::RuleFile;
 
 use super::context::Context;
@@ -40,7 +40,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     let mut valid = true;
     for path in &args.files {
         let bytes = bytes_of(context, path)?;
-        for (report, found) in check(&name_of(path), &bytes) {
+        for (report, found) in check(&name_of(path), &bytes, config::preflight_advice) {
             valid &= found.is_some();
             match context.format() {
                 Format::Table => {
@@ -74,12 +74,18 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
 
 /// For each configuration in a text, its problems and, if it is valid, its contents. A rule file is one
 /// configuration; an Envoy file has one for each filter.
-fn check(name: &str, bytes: &[u8]) -> Vec<(Report, Option<Content>)> {
+fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<(Report, Option<Content>)> {
     let reports = Report::of_text(name, bytes).configurations();
-    reports.into_iter().map(check_one).collect()
+    let checked = reports
+        .into_iter()
+        .map(|report| check_one(report, on_preflights));
+    checked.collect()
 }
 
-fn check_one(mut report: Report) -> (Report, Option<Content>) {
+/// Warnings about a valid file.
+type Advice = fn(&RuleFile) -> Vec<Problem>;
+
+fn check_one(mut report: Report, on_preflights: Advice) -> (Report, Option<Content>) {
     let Some(document) = &report.document else {
         return (report, None);
     };
@@ -92,6 +98,9 @@ fn check_one(mut report: Report) -> (Report, Option<Content>) {
         let mut parsed = config::parse(&document.value);
         if let Some(file) = &parsed.file {
             parsed.problems.extend(config::advice(file));
+            if !report.is_without_preflights {
+                parsed.problems.extend(on_preflights(file));
+            }
         }
         (parsed.problems, parsed.file.map(Content::Rules))
     };
@@ -105,7 +114,8 @@ fn check_one(mut report: Report) -> (Report, Option<Content>) {
 pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Option<RuleFile>> {
     let bytes = bytes_of(context, path)?;
     let name = name_of(path);
-    let checked = check(&name, &bytes);
+    // Preflights only matter to a file that Envoy will load.
+    let checked = check(&name, &bytes, |_| Vec::new());
     let mut distinct: Vec<(String, &RuleFile)> = Vec::new();
     let mut valid = true;
     for (report, found) in &checked {

@@ -28,6 +28,8 @@ pub(super) struct Report {
     findings: Vec<Finding>,
     /// The parsed text, if it could be read.
     pub(super) document: Option<Document>,
+    /// Whether CORS preflights end at an earlier filter.
+    pub(super) is_without_preflights: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ impl Report {
         let Some(file) = self.document.as_ref().filter(|it| it.kind == Kind::Envoy) else {
             return vec![self];
         };
-        let part = |filter, document: Result<Document, Fault>| {
+        let part = |filter, document: Result<Document, Fault>, is_without_preflights| {
             let (document, faults) = match document {
                 Ok(document) => {
                     let faults = document.faults.iter().map(Finding::fault).collect();
@@ -86,14 +88,21 @@ impl Report {
                 source: Rc::clone(&self.source),
                 findings: faults,
                 document,
+                is_without_preflights,
             }
         };
         match envoy::configurations(file) {
             Ok(found) => found
                 .into_iter()
-                .map(|found| part(Some(found.title), found.document))
+                .map(|found| {
+                    part(
+                        Some(found.title),
+                        found.document,
+                        found.is_without_preflights,
+                    )
+                })
                 .collect(),
-            Err(fault) => vec![part(None, Err(fault))],
+            Err(fault) => vec![part(None, Err(fault), false)],
         }
     }
 

@@ -19,6 +19,12 @@ const MAX_NAME: usize = 100;
 const MAX_TITLE: usize = 1_000;
 /// The type of an HTTP filter that runs wasm.
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+/// The types of HTTP filters that answer CORS preflights, or refuse them because they have no credentials.
+const ANSWER_PREFLIGHTS: [&str; 3] = [
+    "envoy.extensions.filters.http.cors.v3.Cors",
+    "envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuth",
+    "envoy.extensions.filters.http.basic_auth.v3.BasicAuth",
+];
 /// Types that carry another type's fields.
 const TYPED_STRUCT: &[&str] = &["udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"];
 const STRUCT: &str = "google.protobuf.Struct";
@@ -33,6 +39,8 @@ pub struct Configuration {
     pub title: String,
     /// The rule file or admin configuration, or the reason why there is none.
     pub document: Result<Document, Fault>,
+    /// Whether CORS preflights end at an earlier filter.
+    pub is_without_preflights: bool,
     /// The position of the configuration.
     at: Position,
 }
@@ -43,6 +51,7 @@ pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
         file,
         found: Vec::new(),
         others: 0,
+        is_without_preflights: false,
     };
     search.visit(&file.value, &Path::root(), None);
     if search.found.is_empty() {
@@ -68,6 +77,8 @@ struct Search<'a> {
     found: Vec<Configuration>,
     /// The number of other wasm filters.
     others: usize,
+    /// Whether CORS preflights end at an earlier filter of the current list.
+    is_without_preflights: bool,
 }
 
 impl Search<'_> {
@@ -75,9 +86,12 @@ impl Search<'_> {
     fn visit(&mut self, value: &Value, path: &Path, listener: Option<&str>) {
         match value {
             Value::Array(values) => {
+                let outside = self.is_without_preflights;
                 for (index, value) in values.iter().enumerate() {
                     self.visit(value, &path.index(index), listener);
+                    self.is_without_preflights |= ends_preflights(value);
                 }
+                self.is_without_preflights = outside;
             }
             Value::Object(fields) => {
                 let name = text(fields, "name");
@@ -138,7 +152,9 @@ impl Search<'_> {
             (None, None) => path.clone(),
         };
         let at = self.file.locate(&path, false);
+        let is_without_preflights = self.is_without_preflights;
         if let Some(same) = self.found.iter_mut().find(|found| found.at == at) {
+            same.is_without_preflights &= is_without_preflights;
             // Each alias of a filter is one more name, and names may be long.
             if same.title.len() < MAX_TITLE {
                 same.title = format!("{} and {title}", same.title);
@@ -149,6 +165,7 @@ impl Search<'_> {
         self.found.push(Configuration {
             title,
             document,
+            is_without_preflights,
             at,
         });
     }
@@ -233,6 +250,15 @@ fn plugin<'a>(typed: &'a Value, path: &Path) -> Option<(&'a Map<String, Value>, 
     };
     let config = fields.get("config")?.as_object()?;
     Some((config, path.field("config")))
+}
+
+/// Whether CORS preflights end at a filter.
+fn ends_preflights(filter: &Value) -> bool {
+    let typed = filter
+        .as_object()
+        .and_then(|fields| get(fields, "typed_config"));
+    let kind = typed.and_then(|(_, typed)| type_of(typed));
+    kind.is_some_and(|kind| ANSWER_PREFLIGHTS.contains(&kind))
 }
 
 /// The texts that could identify a Loudou filter.

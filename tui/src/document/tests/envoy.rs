@@ -45,6 +45,32 @@ fn found(text: &str) -> Vec<Configuration> {
     configurations(&document).expect(text)
 }
 
+#[test]
+fn earlier_filters_may_end_preflights() {
+    let rules = of("Struct", "{ version: 1, rules: [] }");
+    let filter = |kind: &str| {
+        format!("  - name: other\n    typed_config: {{ \"@type\": type.googleapis.com/{kind} }}\n")
+    };
+    let limiter = format!("  - typed_config: {{ \"@type\": {WASM}, config: {rules} }}\n");
+    let cors = filter("envoy.extensions.filters.http.cors.v3.Cors");
+    let gzip = filter("envoy.extensions.filters.http.compressor.v3.Compressor");
+    let of = |lists: &[&[&str]]| {
+        let lists: Vec<String> = lists
+            .iter()
+            .map(|list| format!("- name: l\n  http_filters:\n{}", list.concat()))
+            .collect();
+        let text = format!("resources:\n{}", lists.concat());
+        let found = found(&text).into_iter();
+        found
+            .map(|one| one.is_without_preflights)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(&[&[&cors, &gzip, &limiter]]), [true]);
+    assert_eq!(of(&[&[&gzip, &limiter, &cors]]), [false]);
+    // Filters of another listener do not count.
+    assert_eq!(of(&[&[&cors, &limiter], &[&limiter]]), [true, false]);
+}
+
 /// The title of each configuration, and its value or its problem.
 fn results(text: &str) -> Vec<(String, Result<Value, String>)> {
     let found = found(text).into_iter();
