@@ -97,13 +97,13 @@ impl Records {
     pub(crate) fn kept(&self, changes: u64, now: Nanos) -> Option<Rc<Record>> {
         let kept = self.shelf.0.borrow();
         let (seen, at) = kept.seen?;
-        let is_fresh = seen == changes && now < at.saturating_add(READ_EVERY);
+        // Without a gauge there is no count, and nothing is known about changes.
+        let is_fresh = changes > 0 && seen == changes && now < at.saturating_add(READ_EVERY);
         let record = kept.record.as_ref().filter(|_| is_fresh)?;
         (now < record.next_expiry()).then(|| Rc::clone(record))
     }
 
-    /// Notes that `record` was read at `now`, after `changes` announced changes. Returns whether it differs
-    /// from an earlier one although nothing was announced in between.
+    /// Notes that `record` was read at `now`, after `changes` announced changes.
     pub(crate) fn keep(&self, record: &Rc<Record>, changes: u64, now: Nanos) {
         let mut kept = self.shelf.0.borrow_mut();
         let is_kept = kept.record.as_ref();

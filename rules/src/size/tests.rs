@@ -180,7 +180,7 @@ fn penalties_overrides_and_upstreams_count() {
         with("overrides", Value::Object(all))
     };
     let word = many(json!("unlimited"));
-    assert!(word.worker > plain.worker + 1_000 * 400);
+    assert!(word.worker > plain.worker + 1_000 * 200);
     assert!(
         word.full > plain.full + 5 * 1_000 * 38,
         "the configuration is kept five times"

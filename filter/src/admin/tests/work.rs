@@ -122,3 +122,35 @@ fn an_edit_makes_every_worker_read_what_it_changed() {
         }
     }
 }
+
+#[test]
+fn a_long_list_comes_in_pages_of_one_generation() {
+    let mut bench = large(true);
+    let mut names = Vec::new();
+    let mut pages = 0;
+    let mut cursor = String::new();
+    loop {
+        let page = bench.get(&format!("/v1/rules?cursor={cursor}"));
+        pages += 1;
+        for rule in page["rules"].as_array().expect("rules") {
+            names.push(rule["name"].as_str().expect("a name").to_owned());
+        }
+        let Some(next) = page["next_cursor"].as_str() else {
+            break;
+        };
+        next.clone_into(&mut cursor);
+    }
+    let all: Vec<String> = (0..RULES).map(|n| format!("r{n}")).collect();
+    assert_eq!((names, pages), (all, 2));
+    put(
+        &mut bench,
+        "/v1/rules/r0?carry=keep",
+        &json!({ "mode": "shadow" }),
+    );
+    let token = format!("Bearer {VIEW}");
+    let headers: [(&str, &[u8]); 1] = [("authorization", token.as_bytes())];
+    let path = format!("/v1/rules?cursor={cursor}");
+    assert_eq!(bench.call("GET", &path, &headers, None).0, 409);
+    let damaged = bench.call("GET", "/v1/export?cursor=x", &headers, None);
+    assert_eq!(damaged.0, 400);
+}
