@@ -203,12 +203,12 @@ fn at_once(operators: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()
 fn operators_of_different_rules_do_not_conflict() -> Result<()> {
     const OPERATORS: u64 = 4;
     const EDITS: u64 = 6;
-    let rules = (0..8).map(|n| json!({ "name": format!("r{n}"), "key": [], "limits": limits(5) }));
+    let rules = (0..8).map(|n| json!({ "name": format!("r{n}"), "key": [{ "header": "x-user-id" }], "limits": limits(5) }));
     let envoy = Envoy::start(&Config::new(rules.collect()).concurrency(2))?;
     at_once(OPERATORS, |operator| {
         for edit in 0..EDITS {
             let rule = format!("r{}", operator * 2 + edit % 2);
-            let value = format!("l.capacity={}", 10 + edit);
+            let value = format!("capacity={}", 10 + edit);
             let change = loudou(&envoy, &["set", &rule, &value, "--yes"])?;
             let errors = String::from_utf8_lossy(&change.stderr);
             ensure!(change.status.success(), "{rule} {value}: {errors}");
@@ -236,7 +236,7 @@ fn operators_of_one_rule_overwrite_nothing_unseen() -> Result<()> {
     let made = AtomicU64::new(0);
     at_once(2, |operator| {
         for edit in 0..8 {
-            let value = format!("l.capacity={}", 1_000 * (operator + 1) + edit);
+            let value = format!("capacity={}", 1_000 * (operator + 1) + edit);
             let change = loudou(&envoy, &["set", "r", &value, "--yes"])?;
             if change.status.success() {
                 made.fetch_add(1, Ordering::Relaxed);

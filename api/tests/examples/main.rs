@@ -203,6 +203,7 @@ fn edit() -> serde_json::Result<()> {
         before: rule(15),
         after: view(),
         change: "burst: capacity 15 → 30".to_owned(),
+        changed: true,
     };
     holds(&answer, include_str!("../../examples/edit.json"))
 }
@@ -242,10 +243,29 @@ fn ban() -> serde_json::Result<()> {
             by: BanBy::Operator,
         }),
         bucket: Some(banned()),
+        changed: true,
     };
     holds(&answer, include_str!("../../examples/ban.json"))?;
     let nothing = BanAnswer::default();
-    holds(&nothing, r#"{"now_ns":0}"#)
+    holds(&nothing, r#"{"now_ns":0,"changed":false}"#)
+}
+
+/// Both sides make the `ETag` of a ban from the ban.
+#[test]
+fn the_etag_of_a_ban() {
+    let by = |by, until_ns| BanView::etag(Some(BanView { until_ns, by }));
+    assert_eq!(BanView::etag(None), "\"ban-none\"");
+    assert_eq!(by(BanBy::Operator, None), "\"ban-operator\"");
+    assert_eq!(by(BanBy::Penalty, Some(7)), "\"ban-penalty-7\"");
+    let hidden = BucketView {
+        ban: Some(BanView {
+            until_ns: None,
+            by: BanBy::Override,
+        }),
+        hidden_ban: Some(BanView::default()),
+        ..BucketView::default()
+    };
+    assert_eq!(hidden.imposed(), Some(BanView::default()));
 }
 
 #[test]

@@ -188,6 +188,25 @@ fn keys_that_no_request_has_are_refused() {
         let expected = possible.map_err(|meant| meant.map(str::to_string));
         assert_eq!(found, expected, "{key} {is_beginning}");
     }
+    let cut = format!("{}~{}", "a".repeat(95), "0".repeat(32));
+    assert!(one.may_have(&cut, false).is_ok());
+    let file = file(&[rule(
+        &json!({ "key": ["source"], "overrides": { "::1*": "banned" } }),
+    )]);
+    let told = advice(&parse(&file).file.expect("valid"));
+    let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "rules[0].overrides.::1*: no request can have this key; allowed: the rule's key has 1 part, joined \
+             with `:`; within a part that is written %3A; did you mean `%3A%3A1*`?"
+        ]
+    );
+}
+
+#[test]
+fn keys_have_addresses_in_the_form_of_their_rule() {
+    let with = |fields: Value| parse_rule(&rule(&fields)).expect("valid");
     let v6 = with(json!({ "key": ["source", "method"] }));
     let wide = with(json!({ "key": [{ "source": { "v4_prefix": 24 } }] }));
     for (rule, key, possible) in [
@@ -211,18 +230,4 @@ fn keys_that_no_request_has_are_refused() {
         let expected = possible.map_err(|meant: Option<&str>| meant.map(str::to_string));
         assert_eq!(found, expected, "{key}");
     }
-    let cut = format!("{}~{}", "a".repeat(95), "0".repeat(32));
-    assert!(one.may_have(&cut, false).is_ok());
-    let file = file(&[rule(
-        &json!({ "key": ["source"], "overrides": { "::1*": "banned" } }),
-    )]);
-    let told = advice(&parse(&file).file.expect("valid"));
-    let told: Vec<_> = told.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        told,
-        [
-            "rules[0].overrides.::1*: no request can have this key; allowed: the rule's key has 1 part, joined \
-             with `:`; within a part that is written %3A; did you mean `%3A%3A1*`?"
-        ]
-    );
 }
