@@ -26,7 +26,7 @@ pub struct BucketsPage {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pages_done: u32,
     /// How long to wait before the call for the next page, so that searches do not slow the data path.
-    #[serde(default, skip_serializing_if = "is_zero_ns")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub wait_ns: u64,
 }
 
@@ -106,12 +106,8 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_zero_ns(number: &u64) -> bool {
-    *number == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl BucketView {

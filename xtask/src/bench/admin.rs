@@ -126,7 +126,7 @@ fn configuration(setting: Setting) -> Config {
             "match": { "path": { "prefix": format!("/{n}/") } },
             "key": [{ "header": "x-user-id" }],
             "limits": [{
-                "name": "day", "algorithm": "funnel", "capacity": 1_000_000_000, "rate": "1000000000/d",
+                "name": "day", "algorithm": "funnel", "capacity": 1_000_000, "rate": "1000000/d",
             }],
             "overrides": overrides,
         })

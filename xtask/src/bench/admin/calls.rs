@@ -98,7 +98,7 @@ pub(super) const CALLS: [Call; 18] = [
     }),
     change("PUT rules/RULE", |n| {
         put("/v1/rules/rule-0").json(&json!({ "limits": [{
-            "name": "day", "algorithm": "funnel", "capacity": 1_000_000_000 + n % 2, "rate": "1000000000/d",
+            "name": "day", "algorithm": "funnel", "capacity": 900_000 + n % 2, "rate": "1000000/d",
         }] }))
     }),
     change("PUT overrides/RULE/KEY", |n| {
