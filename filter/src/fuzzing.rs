@@ -6,11 +6,29 @@ use loudou_limiter::Nanos;
 use loudou_rules::config::AdminSettings;
 use loudou_rules::rule::RuleFile;
 use loudou_store::CAS_OVERWRITE;
+use loudou_store::memory::MemoryStore;
 
 use crate::admin::{AdminPlane, Begin};
 use crate::data::{self, DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::host::{Host as _, MetricKind, Reply};
+
+/// Shared data, and the time at which it was left.
+#[derive(Clone, Debug)]
+pub struct Left {
+    store: MemoryStore,
+    now: Nanos,
+}
+
+impl Left {
+    /// Nothing yet.
+    pub const fn nothing() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            now: Nanos::from_secs(1),
+        }
+    }
+}
 
 /// A data role and an admin role over the same shared data.
 #[expect(missing_debug_implementations, reason = "the fake host is not printed")]
@@ -22,10 +40,11 @@ pub struct World {
 }
 
 impl World {
-    /// A worker with these rules, which are in force.
-    pub fn new(file: RuleFile, admin: AdminSettings) -> Self {
+    /// A worker with these rules, which are in force, over the shared data that an earlier one left.
+    pub fn new(file: RuleFile, admin: AdminSettings, left: &Left) -> Self {
         let host = FakeHost::default();
-        host.now.set(1_000_000_000);
+        host.now.set(left.now.get());
+        *host.store.borrow_mut() = left.store.clone();
         let share = admin.store.namespace.clone();
         let mut data = DataPlane::new(file, Nanos::ZERO);
         data.start(&host);
@@ -34,6 +53,14 @@ impl World {
             data,
             admin: AdminPlane::new(admin),
             share,
+        }
+    }
+
+    /// The shared data, for a worker that starts with it.
+    pub fn leave(&self) -> Left {
+        Left {
+            store: self.host.store.borrow().clone(),
+            now: self.host.now(),
         }
     }
 

@@ -1,12 +1,22 @@
 //! Every seed stays within its bounds: those of the targets, and inputs that once failed.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use anyhow::{Result, ensure};
 use loudou_fuzz::driver::{self, Settings};
 use loudou_fuzz::targets::{self, Bounds, Target};
 use loudou_fuzz::trial;
 
+/// The allocator counts for the whole process, so one test runs at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn seeds_stay_within_their_bounds() -> Result<()> {
+    let _alone = alone();
     for target in targets::ALL {
         let seeds = driver::seeds(target)?;
         ensure!(!seeds.is_empty(), "{} has no seeds", target.name);
@@ -44,6 +54,7 @@ const BROKEN: Target = Target {
 
 #[test]
 fn a_defect_is_found_and_its_input_is_small() -> Result<()> {
+    let _alone = alone();
     let settings = Settings {
         seconds: 60,
         seed: 1,
@@ -59,6 +70,7 @@ fn a_defect_is_found_and_its_input_is_small() -> Result<()> {
 
 #[test]
 fn memory_beyond_the_bound_is_reported() {
+    let _alone = alone();
     let wrong = trial::run(&BROKEN, b"l").expect_err("too much");
     assert!(wrong.contains("bytes of memory"), "{wrong}");
 }

@@ -174,7 +174,7 @@ fn dependencies() -> Result<()> {
     deny(&["check", "bans", "licenses", "sources"])
 }
 
-/// Needs RustSec's database, which is on GitHub.
+/// Needs the database of advisories, which is on GitHub.
 fn advisories() -> Result<Outcome> {
     if let Err(error) = deny(&["fetch", "db"]) {
         let reason = format!("cannot fetch RustSec's database ({error:#})");

@@ -1,9 +1,8 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
 //! `setup` installs Envoy, `build` builds the filter, `demo` shows both in use, `docs` builds the documents
-//! as a site, `bench` measures, `soak` looks for requests beyond their limits,
-//! `fuzz` for input that does harm. `test` must pass before a
-//! commit, `ci` before a merge.
+//! as a site, `bench` measures, `soak` looks for requests beyond their limits, `fuzz` for input that does
+//! harm. `test` must pass before a commit, `ci` before a merge.
 
 #![expect(
     clippy::print_stdout,

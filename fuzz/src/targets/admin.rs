@@ -1,5 +1,8 @@
 //! Requests of the admin API.
 
+use std::sync::LazyLock;
+
+use loudou_filter::fuzzing::Left;
 use loudou_limiter::Nanos;
 
 use super::{Bounds, Target, world};
@@ -69,15 +72,17 @@ pub(super) const ADMIN: Target = Target {
 };
 
 fn run(input: &[u8]) {
-    let mut world = world::new();
-    // Somebody has buckets.
-    for stream in 1..4 {
-        world::set(
-            &world,
-            b"GET /reply/1\nx-user-id=alice\ncookie=session=1; plan=free",
-        );
-        world.decide(stream);
-    }
+    static LEFT: LazyLock<Left> = LazyLock::new(|| {
+        // Somebody has buckets.
+        let mut world = world::new();
+        let request = b"GET /reply/1\nx-user-id=alice\ncookie=session=1; plan=free";
+        for stream in 1..4 {
+            world::set(&world, request);
+            world.decide(stream);
+        }
+        world.leave()
+    });
+    let mut world = world::over(&LEFT);
     for request in world::requests(input) {
         let has_body = world::set(&world, request);
         let reply = world.call(has_body);

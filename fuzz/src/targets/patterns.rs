@@ -37,7 +37,7 @@ pub(super) const PATTERN: Target = Target {
     ],
     longest: 64 * 1024,
     bounds: Bounds {
-        us: 20_000,
+        us: 40_000,
         ns_per_byte: 300,
         kib: 4 * 1024,
         bytes_per_byte: 16,

@@ -1,5 +1,8 @@
 //! Values of shared data, as another program or a damaged process could leave them.
 
+use std::sync::LazyLock;
+
+use loudou_filter::fuzzing::{Left, World};
 use loudou_limiter::Nanos;
 use loudou_store::page::{Page, SLOTS};
 
@@ -67,7 +70,13 @@ fn pages() -> Vec<Vec<u8>> {
     values.filter(|value| Page::decode(value).is_ok()).collect()
 }
 
-fn used() -> loudou_filter::fuzzing::World {
+/// A worker over the shared data of one that has served requests and edits.
+fn used() -> World {
+    static LEFT: LazyLock<Left> = LazyLock::new(|| busy().leave());
+    world::over(&LEFT)
+}
+
+fn busy() -> World {
     const EDITS: [&[u8]; 3] = [
         b"PUT /v1/rules/by-query?for=1h\nauthorization=Bearer edit\nhost=127.0.0.1\nif-match=*\ncontent-type=application/json\n\n\
             {\"limits\":[{\"algorithm\":\"token_bucket\",\"capacity\":9,\"rate\":\"2/s\"}]}",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use loudou_filter::fuzzing::World;
+use loudou_filter::fuzzing::{Left, World};
 use loudou_filter::plugin::{self, Plugin};
 use loudou_rules::config::AdminSettings;
 use loudou_rules::rule::RuleFile;
@@ -29,10 +29,15 @@ static SETTINGS: LazyLock<Option<(RuleFile, AdminSettings)>> = LazyLock::new(|| 
 
 /// A new worker.
 pub(super) fn new() -> World {
+    over(&Left::nothing())
+}
+
+/// A new worker over the shared data of an earlier one.
+pub(super) fn over(left: &Left) -> World {
     let settings = SETTINGS.as_ref();
     assert!(settings.is_some(), "the rules of the fuzzer are invalid");
     let (file, admin) = settings.cloned().unwrap_or_default();
-    World::new(file, admin)
+    World::new(file, admin, left)
 }
 
 /// One request: `METHOD PATH`, then a line for each header, and after an empty line the body. A name that
