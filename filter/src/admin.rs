@@ -4,13 +4,17 @@
 //! All answers come from shared data and metrics, so they are the same on every worker. The calls are in
 //! one table ([`routes`]).
 
-use loudou_api::Access;
+use loudou_api::{Access, Event};
+use loudou_limiter::Nanos;
 use loudou_rules::config::AdminSettings;
 
+use crate::ban_ends::{self, Change};
 use crate::current;
+use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
 use crate::record::Record;
+use crate::timer::Timer;
 
 mod answer;
 mod auth;
@@ -21,15 +25,20 @@ mod call;
 mod change;
 mod edit;
 mod explain;
+mod refused;
 mod routes;
 mod rules;
 mod status;
 mod top;
+mod warnings;
 
 use answer::Failure;
 pub use call::Call;
 use call::Target;
+use refused::Refused;
 
+/// The period at which the admin role looks for bans that have ended, until it knows the next end.
+pub const START_TICK_MS: u32 = 1_000;
 /// The largest body of a request, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
@@ -38,6 +47,8 @@ pub const MAX_BODY: usize = 64 * 1024;
 pub struct AdminPlane {
     settings: AdminSettings,
     registry: Registry,
+    refused: Refused,
+    timer: Timer,
 }
 
 /// The next step for a request after its headers.
@@ -55,13 +66,57 @@ impl AdminPlane {
         Self {
             settings,
             registry: Registry::default(),
+            refused: Refused::default(),
+            timer: Timer::default(),
         }
+    }
+
+    /// The timer's work: reports bans that have ended.
+    pub fn tick(&mut self, host: &dyn Host) {
+        let now = host.now();
+        let next = self.report_bans(host, None, now);
+        self.timer.fired(host, next, now);
+    }
+
+    /// Notes the change of a ban's end and reports bans that have ended, now and when the next one ends.
+    fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
+        let next = self.report_bans(host, change, now);
+        self.timer.fire_by(host, next, now);
+    }
+
+    fn report_bans(
+        &mut self,
+        host: &dyn Host,
+        change: Option<Change<'_>>,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        let share = self.settings.store.namespace.as_str();
+        let (ended, next) = ban_ends::note(host, share, change, now);
+        if !ended.is_empty() {
+            let metrics = StoreMetrics::define(host, &mut self.registry, share);
+            let record = current::load(host, share, &metrics, now);
+            let generation = record.map_or(0, |record| record.generation);
+            for event in ended {
+                events::add(
+                    host,
+                    share,
+                    &Event {
+                        generation,
+                        ..event
+                    },
+                );
+            }
+        }
+        next
     }
 
     /// Reads the headers. A request that is not allowed is answered without its body.
     pub fn begin(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         match self.read(host, has_body) {
-            Err(refused) => Begin::Answer(refused.reply()),
+            Err(refused) => {
+                let metrics = (&mut self.registry, self.settings.store.namespace.as_str());
+                Begin::Answer(self.refused.note(host, metrics, refused).reply())
+            }
             Ok(call) if has_body => Begin::AwaitBody(Box::new(call)),
             Ok(mut call) => Begin::Answer(self.answer(host, &mut call)),
         }

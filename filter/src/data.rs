@@ -7,6 +7,7 @@
 use loudou_limiter::Nanos;
 use loudou_rules::rule::RuleFile;
 
+use crate::behind;
 use crate::host::{Headers, Host, LogLevel, Reply};
 use crate::timer::Timer;
 use crate::waiting::{MAX_RELEASED, Ticket, Waiting, Will};
@@ -88,6 +89,13 @@ impl DataPlane {
                     let line =
                         format!("the rules are not active yet: {error:?}; their on_error applies");
                     host.log(LogLevel::Error, &line);
+                    let configuration = &self.configuration;
+                    behind::report(
+                        host,
+                        configuration.share(),
+                        configuration.configured_at,
+                        now,
+                    );
                 }
             }
         }

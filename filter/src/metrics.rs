@@ -8,6 +8,8 @@
 //! <share>.store.lost_returns | lost_responses
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
+//! <share>.reloads                                                            counter
+//! <share>.admin.unauthorized | forbidden                                         counters
 //! ```
 //! The names carry the rule, never a key: a metric lives as long as Envoy.
 
@@ -160,6 +162,7 @@ pub(crate) struct StoreMetrics {
     lost_responses: Option<MetricId>,
     waiting: Option<MetricId>,
     wait_ms: Option<MetricId>,
+    reloads: Option<MetricId>,
 }
 
 impl StoreMetrics {
@@ -177,6 +180,7 @@ impl StoreMetrics {
             lost_responses: metric(MetricKind::Counter, "store.lost_responses"),
             waiting: metric(MetricKind::Gauge, "waiting"),
             wait_ms: metric(MetricKind::Histogram, "wait_ms"),
+            reloads: metric(MetricKind::Counter, "reloads"),
         }
     }
 
@@ -221,6 +225,16 @@ impl StoreMetrics {
         read(host, self.waiting)
     }
 
+    /// A sandbox was loaded again in place of one that died.
+    pub(crate) fn reloaded(&self, host: &dyn Host) {
+        add(host, self.reloads, 1);
+    }
+
+    /// The number of sandboxes that were loaded again, on all workers.
+    pub(crate) fn reloads(&self, host: &dyn Host) -> u64 {
+        read(host, self.reloads)
+    }
+
     /// One slot fewer is in use.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
@@ -241,5 +255,35 @@ impl StoreMetrics {
             lost_responses: read(host, self.lost_responses),
             ..StoreStatus::default()
         }
+    }
+}
+
+/// The metrics of the admin API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdminMetrics {
+    unauthorized: Option<MetricId>,
+    forbidden: Option<MetricId>,
+}
+
+impl AdminMetrics {
+    pub(crate) fn define(host: &dyn Host, registry: &mut Registry, share: &str) -> Self {
+        let mut counter = |what: &str| {
+            let name = format!("{share}.admin.{what}");
+            registry.get(host, MetricKind::Counter, name)
+        };
+        Self {
+            unauthorized: counter("unauthorized"),
+            forbidden: counter("forbidden"),
+        }
+    }
+
+    /// A call was refused with this status.
+    pub(crate) fn refused(&self, host: &dyn Host, status: u16) {
+        let id = if status == 401 {
+            self.unauthorized
+        } else {
+            self.forbidden
+        };
+        add(host, id, 1);
     }
 }

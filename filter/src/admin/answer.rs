@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use loudou_api::{ProblemAnswer, RuleProblem};
+use loudou_limiter::Nanos;
 use loudou_rules::config::{Problem, RuleEdit};
 use loudou_rules::rule::Rule;
 use loudou_store::GaveUp;
@@ -16,6 +17,7 @@ use crate::record::{Record, RecordError};
 pub(crate) struct Failure {
     problem: Box<ProblemAnswer<Rule, RuleEdit>>,
     allow: Option<String>,
+    retry_after: Option<Nanos>,
 }
 
 impl Failure {
@@ -30,6 +32,7 @@ impl Failure {
         Self {
             problem: Box::new(problem),
             allow: None,
+            retry_after: None,
         }
     }
 
@@ -53,6 +56,24 @@ impl Failure {
         }
     }
 
+    /// The same, for a caller that should wait.
+    pub(super) fn retry_after(self, wait: Nanos) -> Self {
+        Self {
+            retry_after: Some(wait),
+            ..self
+        }
+    }
+
+    /// The status of the answer.
+    pub(super) fn status(&self) -> u16 {
+        self.problem.status
+    }
+
+    /// The reason.
+    pub(super) fn detail(&self) -> &str {
+        &self.problem.detail
+    }
+
     /// The same, with the current rule.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
@@ -67,6 +88,10 @@ impl Failure {
             headers.push(("www-authenticate", "Bearer realm=\"loudou\"".to_owned()));
         }
         headers.extend(self.allow.map(|allow| ("allow", allow)));
+        let wait = self
+            .retry_after
+            .map(|wait| wait.as_millis().div_ceil(1_000));
+        headers.extend(wait.map(|seconds| ("retry-after", seconds.max(1).to_string())));
         reply(status, headers, json(&self.problem))
     }
 }
@@ -114,6 +139,11 @@ const FAILED: &str = "Envoy's shared data failed";
 
 pub(super) fn ok(body: &impl Serialize) -> Reply {
     whole(None, json(body))
+}
+
+/// An answer whose JSON is at hand.
+pub(super) fn ok_json(body: Vec<u8>) -> Reply {
+    whole(None, body)
 }
 
 /// An answer about rules, whose `ETag` is the process with its generation.

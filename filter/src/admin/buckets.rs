@@ -14,6 +14,7 @@ use super::answer::{Failure, ok, ok_at};
 use super::bucket::{no_bucket, view};
 use super::call::Call;
 use super::rules::find;
+use crate::ban_ends::Change;
 use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
@@ -73,7 +74,9 @@ impl AdminPlane {
             } else {
                 "the bucket was reset".to_owned()
             };
-            events::add(host, share, &event);
+            let gone = Change::Gone(call.rule(), key);
+            self.note_ban(host, Some(gone), call.clock.now);
+            events::add(host, self.share(), &event);
         }
         Ok(ok(&ResetAnswer {
             existed: before.is_some(),

@@ -47,7 +47,12 @@ impl AdminPlane {
         if let Ok(buckets) = u32::try_from(self.table(host)?.buckets()) {
             store.buckets = buckets;
         }
-        let rules = record.rules.iter().map(RuleRecord::effective).collect();
+        let rule = if call.flag("with_temporary")? {
+            RuleRecord::effective
+        } else {
+            RuleRecord::lasting
+        };
+        let rules = record.rules.iter().map(rule).collect();
         let file = RuleFile {
             store,
             rules,

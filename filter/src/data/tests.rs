@@ -9,6 +9,7 @@ use crate::host::fake::FakeHost;
 use crate::record;
 
 mod answers;
+mod audit;
 mod generations;
 mod top;
 mod waiting;

@@ -101,6 +101,20 @@ impl RuleRecord {
         rule
     }
 
+    /// The rule with the edits and overrides that do not end.
+    pub(crate) fn lasting(&self) -> Rule {
+        let mut rule = self.base.clone();
+        let edit = self.edit.iter();
+        for edit in edit.filter(|edit| edit.who.expires_at_ns.is_none()) {
+            edit.change.apply(&mut rule);
+        }
+        let own = self.own.iter();
+        for (pattern, own) in own.filter(|(_, own)| own.who.expires_at_ns.is_none()) {
+            rule.overrides.set(&pattern, Some(own.gives.clone()));
+        }
+        rule
+    }
+
     /// The rule without the edited overrides.
     fn edited(&self) -> Rule {
         let mut rule = self.base.clone();
