@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, RuleView, Rules,
-    Status, Top,
+    BucketView, BucketsPage, EditAnswer, EventSource, Events, ExplainAnswer, ProblemAnswer,
+    RuleView, Rules, Status, Top,
 };
 use loudou_limiter::Nanos;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,8 @@ use request::Path;
 
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
+/// The most pages of events after the first.
+const MAX_EVENT_PAGES: usize = 64;
 /// The maximum number of characters of an unexpected answer that are shown.
 const MAX_SHOWN: usize = 120;
 
@@ -195,19 +197,50 @@ impl Client {
 
     /// Events after number `after` of the process `instance`; an empty `instance` stands for any process.
     pub fn events(&self, instance: &str, after: u64) -> Result<Events, ClientError> {
-        let mut path = Path::new(&["events"]);
-        let place = if instance.is_empty() {
-            after.to_string()
-        } else {
-            format!("{instance}-{after}")
-        };
-        path.query("after", &place);
-        self.get(&path.text)
+        self.events_of(None, instance, after)
     }
 
-    /// The effective rule file.
-    pub fn export(&self) -> Result<Value, ClientError> {
-        self.get(&Path::new(&["export"]).text)
+    /// The same from one source: all pages, up to a bound that no filter needs.
+    pub fn events_of(
+        &self,
+        of: Option<EventSource>,
+        instance: &str,
+        after: u64,
+    ) -> Result<Events, ClientError> {
+        let page = |instance: &str, after: u64| -> Result<Events, ClientError> {
+            let mut path = Path::new(&["events"]);
+            let place = if instance.is_empty() {
+                after.to_string()
+            } else {
+                format!("{instance}-{after}")
+            };
+            path.query("after", &place);
+            path.query_unless_empty("of", of.map_or("", EventSource::name));
+            self.get(&path.text)
+        };
+        let mut all = page(instance, after)?;
+        for _ in 0..MAX_EVENT_PAGES {
+            if !all.more {
+                break;
+            }
+            let next = page(&all.instance, all.last_seq)?;
+            if next.restarted {
+                return Err(self.restarted());
+            }
+            all.events.extend(next.events);
+            all.lost = all.lost.saturating_add(next.lost);
+            (all.last_seq, all.more) = (next.last_seq, next.more);
+        }
+        Ok(all)
+    }
+
+    /// The effective rule file; without edits and overrides that end, unless `with_temporary`.
+    pub fn export(&self, with_temporary: bool) -> Result<Value, ClientError> {
+        let mut path = Path::new(&["export"]);
+        if with_temporary {
+            path.query("with_temporary", "true");
+        }
+        self.get(&path.text)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
