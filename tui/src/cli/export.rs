@@ -94,7 +94,7 @@ fn list(context: &mut Context<'_, '_>, note: &str, items: &[&Item], live: &Live)
         text.push_str(&escape(&change));
     }
     if let Some(more @ 1..) = items.len().checked_sub(LISTED) {
-        text.push_str(&format!("\n  and {more} more"));
+        text = format!("{text}\n  and {more} more");
     }
     Ok(context.note(&text)?)
 }
