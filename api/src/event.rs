@@ -1,4 +1,4 @@
-//! `GET /v1/events?after=INSTANCE-SEQ`: changes with their authors, and warnings.
+//! `GET /v1/events?after=INSTANCE-SEQ&of=operators`: changes with their authors, and warnings.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +18,44 @@ pub struct Events {
     pub now_ns: u64,
     /// The events that are still kept.
     pub events: Vec<Event>,
-    /// The sequence number of the newest event; 0 if there was none yet.
+    /// The number after which to continue: that of the newest event, 0 if there was none yet, or that of the
+    /// last one here if there is `more`.
     pub last_seq: u64,
-    /// The number of events after the requested one that are no longer kept.
+    /// The number of events after the requested one that are no longer kept. It may be too large where only
+    /// operators' actions or only the filter's events have lost some.
     pub lost: u64,
+    /// Whether there are newer events than those here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
+}
+
+/// Where an event comes from. Each source has a ring of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventSource {
+    /// A call of the admin API: an edit, a ban, a reset, an override.
+    Operators,
+    /// The filter itself: configurations, expiries, upstreams.
+    Filter,
+}
+
+impl EventSource {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Operators, Self::Filter];
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 2] = ["operators", "filter"];
+
+    /// The name in queries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Operators => "operators",
+            Self::Filter => "filter",
+        }
+    }
+
+    /// The source of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.name() == name)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -81,8 +115,12 @@ pub enum EventKind {
     Ban,
     /// A key was unbanned.
     Unban,
+    /// An operator's ban expired, at `until_ns`.
+    BanExpired,
     /// A new plugin configuration took effect.
     Configured,
+    /// The plugin configuration no longer has a rule.
+    RuleRemoved,
     /// A bucket was reset.
     Reset,
     /// An upstream fails: rules with `when` apply to requests for it.
@@ -107,11 +145,34 @@ impl EventKind {
             Self::OverrideDropped => "override_dropped",
             Self::Ban => "ban",
             Self::Unban => "unban",
+            Self::BanExpired => "ban_expired",
             Self::Configured => "configured",
+            Self::RuleRemoved => "rule_removed",
             Self::Reset => "reset",
             Self::UpstreamFails => "upstream_fails",
             Self::UpstreamHeals => "upstream_heals",
             Self::Warning => "warning",
+        }
+    }
+
+    /// Where events of this kind come from.
+    pub const fn source(self) -> EventSource {
+        match self {
+            Self::Edit
+            | Self::EditDropped
+            | Self::Override
+            | Self::OverrideDropped
+            | Self::Ban
+            | Self::Unban
+            | Self::Reset => EventSource::Operators,
+            Self::EditExpired
+            | Self::EditRetired
+            | Self::BanExpired
+            | Self::Configured
+            | Self::RuleRemoved
+            | Self::UpstreamFails
+            | Self::UpstreamHeals
+            | Self::Warning => EventSource::Filter,
         }
     }
 
@@ -126,7 +187,9 @@ impl EventKind {
             Self::OverrideDropped,
             Self::Ban,
             Self::Unban,
+            Self::BanExpired,
             Self::Configured,
+            Self::RuleRemoved,
             Self::Reset,
             Self::UpstreamFails,
             Self::UpstreamHeals,

@@ -17,7 +17,7 @@ pub use bucket::{
     BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsHead, BucketsPage, KeyOverrideView,
     LimitView, OverrideKind, ResetAnswer,
 };
-pub use event::{Event, EventKind, Events};
+pub use event::{Event, EventKind, EventSource, Events};
 pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
 pub use loudou_rules::config::Access;
 pub use loudou_store::top::By as TopBy;

@@ -6,13 +6,17 @@
 
 use std::rc::Rc;
 
-use loudou_api::Access;
+use loudou_api::{Access, Event};
+use loudou_limiter::Nanos;
 use loudou_rules::config::AdminSettings;
 
+use crate::ban_ends::{self, Change};
 use crate::current;
+use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Bases, Record, Records, Shelves};
+use crate::timer::Timer;
 
 mod answer;
 mod auth;
@@ -26,17 +30,22 @@ mod explain;
 mod if_match;
 mod named_host;
 mod pace;
+mod refused;
 mod routes;
 mod rules;
 mod search;
 mod status;
 mod top;
+mod warnings;
 
 use answer::Failure;
 pub use call::Call;
 use call::Target;
 use pace::Pace;
+use refused::Refused;
 
+/// The period at which the admin role looks for bans that have ended, until it knows the next end.
+pub const START_TICK_MS: u32 = 1_000;
 /// The largest body of a request, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
@@ -47,6 +56,8 @@ pub struct AdminPlane {
     registry: Registry,
     records: Records,
     pace: Pace,
+    refused: Refused,
+    timer: Timer,
 }
 
 /// The next step for a request after its headers.
@@ -66,6 +77,8 @@ impl AdminPlane {
             settings,
             registry: Registry::default(),
             pace: Pace::default(),
+            refused: Refused::default(),
+            timer: Timer::default(),
         }
     }
 
@@ -76,10 +89,52 @@ impl AdminPlane {
         self
     }
 
+    /// The timer's work: reports bans that have ended.
+    pub fn tick(&mut self, host: &dyn Host) {
+        let now = host.now();
+        let next = self.report_bans(host, None, now);
+        self.timer.fired(host, next, now);
+    }
+
+    /// Notes the change of a ban's end and reports bans that have ended, now and when the next one ends.
+    fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
+        let next = self.report_bans(host, change, now);
+        self.timer.fire_by(host, next, now);
+    }
+
+    fn report_bans(
+        &mut self,
+        host: &dyn Host,
+        change: Option<Change<'_>>,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        let share = self.settings.store.namespace.as_str();
+        let (ended, next) = ban_ends::note(host, share, change, now);
+        if !ended.is_empty() {
+            let metrics = StoreMetrics::define(host, &mut self.registry, share);
+            let record = current::load(host, &self.records, &metrics, now);
+            let generation = record.map_or(0, |record| record.generation);
+            for event in ended {
+                events::add(
+                    host,
+                    share,
+                    &Event {
+                        generation,
+                        ..event
+                    },
+                );
+            }
+        }
+        next
+    }
+
     /// Reads the headers. A request that is not allowed is answered without its body.
     pub fn begin(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         match self.read(host, has_body) {
-            Err(refused) => Begin::Answer(refused.reply()),
+            Err(refused) => {
+                let metrics = (&mut self.registry, self.settings.store.namespace.as_str());
+                Begin::Answer(self.refused.note(host, metrics, refused).reply())
+            }
             Ok(call) if has_body => Begin::AwaitBody(Box::new(call)),
             Ok(mut call) => Begin::Answer(self.answer(host, &mut call)),
         }

@@ -9,6 +9,7 @@ use loudou_rules::rule::RuleFile;
 
 use std::rc::Rc;
 
+use crate::behind;
 use crate::host::{Headers, Host, LogLevel, Reply};
 use crate::loan::Loan;
 use crate::record::Shelves;
@@ -99,6 +100,13 @@ impl DataPlane {
                     let line =
                         format!("the rules are not active yet: {error:?}; their on_error applies");
                     host.log(LogLevel::Error, &line);
+                    let configuration = &self.configuration;
+                    behind::report(
+                        host,
+                        configuration.share(),
+                        configuration.configured_at,
+                        now,
+                    );
                 }
             }
         }

@@ -1,34 +1,27 @@
-//! The ring of events in shared data: changes and their authors.
+//! The events in shared data and in Envoy's log: changes and their authors.
+//!
+//! Operators' actions are kept apart from the events that the filter makes by itself, which clients and
+//! upstreams can cause in any number ([`kept`]).
 
-use loudou_api::{Event, EventKind, Events};
+use loudou_api::{Event, EventKind, EventSource};
 use loudou_limiter::Clock;
+use loudou_rules::joined::joined;
+use loudou_rules::size::EVENT;
 use loudou_store::StoreFailed;
-use loudou_store::swap::{Swapped, swap};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::escaped::escaped;
-use crate::host::{Host, HostStore, LogLevel};
-use crate::json::{list, number, text};
+use crate::host::{Host, LogLevel};
+use crate::instance::Instance;
 use crate::record::Ended;
-use loudou_rules::joined::joined;
 
-/// The number of events that are kept.
-const KEPT: usize = 256;
+mod kept;
+mod page;
+
 /// The most keys that one event names.
 const NAMED: usize = 8;
 /// The author of automatic events.
 pub(crate) const BY_ITSELF: &str = "loudou";
-
-#[derive(Clone, Debug, Default, Serialize)]
-struct Ring {
-    last_seq: u64,
-    events: Vec<Event>,
-}
-
-fn key(share: &str) -> Vec<u8> {
-    [share.as_bytes(), b":events"].concat()
-}
 
 /// An event of `kind`.
 pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Event {
@@ -42,19 +35,47 @@ pub(crate) fn event(at: Clock, kind: EventKind, by: &str, generation: u64) -> Ev
     }
 }
 
-/// Adds an event, to the ring and to Envoy's log. Losing one to contention is logged, not fatal:
-/// the change itself has happened.
+/// Adds an event, to the ring of its source and to Envoy's log. One that cannot be kept is in the log: the
+/// change itself has happened.
 pub(crate) fn add(host: &dyn Host, share: &str, event: &Event) {
-    log(host, event);
-    let added = swap(&mut HostStore(host), &key(share), &mut |bytes| {
-        let mut ring = Ring::read(bytes);
-        ring.add(event.clone());
-        serde_json::to_vec(&ring).ok()
-    });
-    if added != Ok(Swapped::Done) {
+    let source = event.kind.source();
+    let level = match source {
+        EventSource::Operators => LogLevel::Warn,
+        EventSource::Filter => LogLevel::Info,
+    };
+    host.log(level, &line(event));
+    if kept::add(host, share, source, &|seq| json(event, seq)) != Ok(true) {
         let line = "the event above could not be added to the list";
         host.log(LogLevel::Warn, line);
     }
+}
+
+/// An event as it is kept, of at most [`EVENT`] bytes: a long text is cut here, and whole in the log.
+fn json(event: &Event, seq: u64) -> Vec<u8> {
+    let mut event = Event {
+        seq,
+        ..event.clone()
+    };
+    for cut in [0, 1, 2] {
+        let json = serde_json::to_vec(&event).unwrap_or_default();
+        let surplus = json.len().saturating_sub(EVENT);
+        match cut {
+            _ if surplus == 0 => return json,
+            0 => shorten(&mut event.detail, surplus),
+            _ => shorten(&mut event.reason, surplus),
+        }
+    }
+    Vec::new()
+}
+
+/// Cuts at least this many bytes off the end, as far as there are so many.
+fn shorten(text: &mut String, bytes: usize) {
+    const MARK: char = '…';
+    let end = text
+        .len()
+        .saturating_sub(bytes.saturating_add(MARK.len_utf8()));
+    text.truncate(text.floor_char_boundary(end));
+    text.push(MARK);
 }
 
 /// Adds the events of edits that are over: that of the rule, and those of overrides of its keys.
@@ -84,6 +105,7 @@ pub(crate) fn add_ended(host: &dyn Host, share: &str, over: &Over<'_>, ended: &E
 }
 
 /// The way in which edits ended.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Over<'a> {
     pub(crate) at: Clock,
     pub(crate) kind: EventKind,
@@ -94,133 +116,78 @@ pub(crate) struct Over<'a> {
     pub(crate) keys: &'a str,
 }
 
-fn log(host: &dyn Host, event: &Event) {
-    let rule = event.rule.as_deref().unwrap_or("-");
-    let key = event.key.as_deref().unwrap_or("-");
-    let line = format!(
-        "{}: rule {rule}, key {key}: {} (by {}; reason: \"{}\"; generation {})",
+/// The line of an event in Envoy's log.
+fn line(event: &Event) -> String {
+    let key = event
+        .key
+        .as_deref()
+        .map(|key| format!("\"{}\"", escaped(key)));
+    // The arrow of changes is the only character beyond ASCII that this filter writes.
+    let detail = escaped(&event.detail.replace('→', "->"));
+    format!(
+        "{}: rule {}, key {}: {detail} (by {}; reason: \"{}\"; generation {})",
         event.kind.name(),
-        event.detail,
-        event.by,
+        escaped(event.rule.as_deref().unwrap_or("-")),
+        key.as_deref().unwrap_or("-"),
+        escaped(&event.by),
         escaped(&event.reason),
         event.generation,
-    );
-    host.log(LogLevel::Info, &line);
+    )
 }
 
-impl Ring {
-    /// The ring in shared data. An unreadable ring is replaced by an empty one: events are for people, not
-    /// for decisions.
-    fn read(bytes: Option<&[u8]>) -> Self {
-        bytes.and_then(Self::parse).unwrap_or_default()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let ring: Value = serde_json::from_slice(bytes).ok()?;
-        Some(Self {
-            last_seq: number(&ring, "last_seq")?,
-            events: list(ring.get("events")?, read)?,
-        })
-    }
-
-    fn add(&mut self, event: Event) {
-        self.last_seq = self.last_seq.saturating_add(1);
-        let seq = self.last_seq;
-        self.events.push(Event { seq, ..event });
-        let surplus = self.events.len().saturating_sub(KEPT);
-        self.events.drain(..surplus);
-    }
+/// The fields of [`loudou_api::Events`] besides the events.
+#[derive(Debug, Default, Serialize)]
+struct Head<'a> {
+    instance: &'a str,
+    started_unix_ms: u64,
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    restarted: bool,
+    now_ns: u64,
+    last_seq: u64,
+    lost: u64,
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    more: bool,
 }
 
-fn read(event: &Value) -> Option<Event> {
-    Some(Event {
-        seq: number(event, "seq")?,
-        at_ns: number(event, "at_ns")?,
-        at_unix_ms: number(event, "at_unix_ms")?,
-        kind: EventKind::parse(event.get("kind")?.as_str()?),
-        rule: text(event, "rule"),
-        key: text(event, "key"),
-        by: text(event, "by")?,
-        reason: text(event, "reason").unwrap_or_default(),
-        detail: text(event, "detail")?,
-        generation: number(event, "generation")?,
-        until_ns: number(event, "until_ns"),
-    })
+/// The events that a caller wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The number after which they begin.
+    pub(crate) after: u64,
+    /// Whether that number is of another process: then it counts as 0.
+    pub(crate) is_other: bool,
+    /// Where they come from; anywhere without.
+    pub(crate) of: Option<EventSource>,
 }
 
-/// The events after number `after`; all of them if the number is of another process. A number that no event
-/// has had yet must be of another process.
-pub(crate) fn after(
+/// The body of an answer with the events after a number, oldest first: a [`loudou_api::Events`].
+pub(crate) fn body(
     host: &dyn Host,
     share: &str,
-    after: u64,
-    is_other: bool,
-) -> Result<Events, StoreFailed> {
-    let mut bytes = Vec::new();
-    let found = host.shared_get(&key(share), &mut bytes)?;
-    let ring = Ring::read(found.map(|_| bytes.as_slice()));
-    let restarted = is_other || after > ring.last_seq;
-    let after = if restarted { 0 } else { after };
-    let oldest = ring
-        .events
-        .first()
-        .map_or(ring.last_seq, |event| event.seq.saturating_sub(1));
-    Ok(Events {
-        restarted,
-        lost: oldest.saturating_sub(after),
-        last_seq: ring.last_seq,
-        events: ring
-            .events
-            .into_iter()
-            .filter(|event| event.seq > after)
-            .collect(),
-        ..Events::default()
-    })
+    wanted: Wanted,
+    here: Option<&Instance>,
+    at: Clock,
+) -> Result<Vec<u8>, StoreFailed> {
+    let Wanted {
+        after,
+        is_other,
+        of,
+    } = wanted;
+    let page = page::read(host, share, of, (after, is_other))?;
+    let head = Head {
+        instance: here.map_or("", |here| &here.id),
+        started_unix_ms: here.map_or(0, |here| here.started_unix_ms),
+        restarted: page.restarted,
+        now_ns: at.now.get(),
+        last_seq: page.last_seq,
+        lost: page.lost,
+        more: page.more,
+    };
+    let head = serde_json::to_vec(&head).unwrap_or_default();
+    let rest = head.get(1..).unwrap_or_default();
+    // The events are JSON already.
+    Ok([b"{\"events\":[", page.events.as_slice(), b"],", rest].concat())
 }
 
 #[cfg(test)]
-mod tests {
-    use loudou_limiter::Nanos;
-
-    use super::*;
-    use crate::host::fake::FakeHost;
-
-    #[test]
-    fn an_event_is_read_as_it_was_written() {
-        let host = FakeHost::default();
-        let at = Clock::at(Nanos::ZERO);
-        let bare = event(at, EventKind::Configured, BY_ITSELF, 1);
-        let full = Event {
-            rule: Some("per-user".to_owned()),
-            key: Some("alice".to_owned()),
-            reason: "sorry".to_owned(),
-            detail: "the bucket was reset".to_owned(),
-            until_ns: Some(7),
-            ..event(at, EventKind::Reset, "ops", 2)
-        };
-        for event in [&bare, &full] {
-            add(&host, "loudou", event);
-        }
-        let mut read = after(&host, "loudou", 0, false).expect("events").events;
-        for event in &mut read {
-            event.seq = 0;
-        }
-        assert_eq!(read, [bare, full]);
-    }
-
-    #[test]
-    fn keeps_the_newest_and_counts_the_lost() {
-        let host = FakeHost::default();
-        for _ in 0..300 {
-            let reset = event(Clock::at(Nanos::ZERO), EventKind::Reset, "ops", 1);
-            add(&host, "loudou", &reset);
-        }
-        let all = after(&host, "loudou", 0, false).expect("events");
-        assert_eq!((all.events.len(), all.last_seq, all.lost), (256, 300, 44));
-        assert_eq!(all.events[0].seq, 45);
-        let newest = after(&host, "loudou", 299, false).expect("events");
-        assert_eq!((newest.events.len(), newest.lost), (1, 0));
-        let none = after(&host, "loudou", 300, false).expect("events");
-        assert_eq!((none.events.len(), none.lost), (0, 0));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::mem;
 
 use self::abi::EnvoyHost;
 use crate::Shelves;
-use crate::admin::{AdminPlane, Begin, Call, MAX_BODY};
+use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
 use crate::data::{self, DataPlane, Fate, Stay};
 use crate::host::{Headers, Host, LogLevel};
@@ -112,7 +112,8 @@ impl Vm {
     fn tick(&mut self, root: u32) {
         match self.root(root) {
             Some(Root::Data(plane)) => plane.tick(&EnvoyHost),
-            Some(Root::Admin(_) | Root::Unconfigured) | None => abi::set_tick_period_ms(0),
+            Some(Root::Admin(plane)) => plane.tick(&EnvoyHost),
+            Some(Root::Unconfigured) | None => abi::set_tick_period_ms(0),
         }
     }
 
@@ -206,6 +207,7 @@ impl Root {
                     LogLevel::Info,
                     &format!("{about}: admin role, {tokens} tokens"),
                 );
+                abi::set_tick_period_ms(admin::START_TICK_MS);
                 Self::Admin(Box::new(AdminPlane::new(settings).sharing(shelves)))
             }
         }

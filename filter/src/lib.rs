@@ -4,8 +4,11 @@
 //! trait and runs natively in tests; only `glue` knows proxy-wasm.
 
 pub mod admin;
+mod ban_ends;
+mod behind;
 #[cfg(any(test, target_arch = "wasm32"))]
 mod by_context;
+mod bytes;
 mod current;
 pub mod data;
 mod escaped;

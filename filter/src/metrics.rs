@@ -9,6 +9,8 @@
 //! <share>.store.lost_returns | lost_responses
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
+//! <share>.reloads                                                            counter
+//! <share>.admin.unauthorized | forbidden                                         counters
 //! ```
 //! The names carry the rule, never a key: a metric lives as long as Envoy.
 
@@ -186,6 +188,7 @@ pub(crate) struct StoreMetrics {
     wait_ms: Option<MetricId>,
     not_held_deadline: Option<MetricId>,
     not_held_full: Option<MetricId>,
+    reloads: Option<MetricId>,
 }
 
 impl StoreMetrics {
@@ -205,6 +208,7 @@ impl StoreMetrics {
             wait_ms: metric(MetricKind::Histogram, "wait_ms"),
             not_held_deadline: metric(MetricKind::Counter, "not_held_deadline"),
             not_held_full: metric(MetricKind::Counter, "not_held_full"),
+            reloads: metric(MetricKind::Counter, "reloads"),
         }
     }
 
@@ -267,6 +271,16 @@ impl StoreMetrics {
         read(host, self.waiting)
     }
 
+    /// A sandbox was loaded again in place of one that died.
+    pub(crate) fn reloaded(&self, host: &dyn Host) {
+        add(host, self.reloads, 1);
+    }
+
+    /// The number of sandboxes that were loaded again, on all workers.
+    pub(crate) fn reloads(&self, host: &dyn Host) -> u64 {
+        read(host, self.reloads)
+    }
+
     /// One slot fewer is in use.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
@@ -287,5 +301,35 @@ impl StoreMetrics {
             lost_responses: read(host, self.lost_responses),
             ..StoreStatus::default()
         }
+    }
+}
+
+/// The metrics of the admin API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdminMetrics {
+    unauthorized: Option<MetricId>,
+    forbidden: Option<MetricId>,
+}
+
+impl AdminMetrics {
+    pub(crate) fn define(host: &dyn Host, registry: &mut Registry, share: &str) -> Self {
+        let mut counter = |what: &str| {
+            let name = format!("{share}.admin.{what}");
+            registry.get(host, MetricKind::Counter, name)
+        };
+        Self {
+            unauthorized: counter("unauthorized"),
+            forbidden: counter("forbidden"),
+        }
+    }
+
+    /// A call was refused with this status.
+    pub(crate) fn refused(&self, host: &dyn Host, status: u16) {
+        let id = if status == 401 {
+            self.unauthorized
+        } else {
+            self.forbidden
+        };
+        add(host, id, 1);
     }
 }

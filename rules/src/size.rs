@@ -42,8 +42,20 @@ const INDEX: usize = 16;
 const INLINE: usize = 22;
 /// The maximum additional bytes of a slot whose key is banned or has strikes.
 const CONDUCT: usize = 18;
-/// The ring of 256 events, with long reasons and keys.
-const EVENTS: usize = 262_144;
+/// The most bytes of an event that is kept.
+pub const EVENT: usize = 1_024;
+/// The number of operators' actions that are kept.
+pub const EVENTS_OF_OPERATORS: usize = 1_024;
+/// The number of the filter's own events that are kept.
+pub const EVENTS_OF_FILTER: usize = 256;
+/// The number of events in a value of shared data.
+pub const EVENTS_OF_SEGMENT: usize = 64;
+/// The number and the length of an event, before it.
+const EVENT_HEAD: usize = 16;
+/// The number of bans whose ends are kept, to report when they expire.
+pub const BAN_ENDS: usize = 1_024;
+/// The most bytes of such an end, with the names of key, rule and author.
+const BAN_END: usize = 32 + MAX_KEY + 2 * 63;
 /// The number of copies of a plugin's configuration that Envoy itself keeps.
 const CONFIGURATIONS: usize = 4;
 /// The counters of a rule, with their names, in Envoy's statistics.
@@ -148,13 +160,26 @@ pub fn memory(file: &RuleFile) -> Memory {
     };
     let banned = largest(rule_bytes).saturating_add(CONDUCT);
     let full = store(file, largest(usual_bytes), USUAL_KEY);
-    let most = store(file, banned, MAX_KEY).saturating_add(wide(value(EVENTS)));
+    let most = store(file, banned, MAX_KEY).saturating_add(wide(audit()));
     Memory {
         full: full.saturating_add(counts(file, USUAL_KEY, upstreams::PROMISED)),
         most: most.saturating_add(counts(file, MAX_KEY, upstreams::PLACES)),
         worker: worker(file),
         held: held(file),
     }
+}
+
+/// The most memory of the events and of the ends of bans, whatever the rules.
+pub fn audit() -> usize {
+    let segment = EVENTS_OF_SEGMENT.saturating_mul(EVENT.saturating_add(EVENT_HEAD));
+    let segments = EVENTS_OF_OPERATORS.saturating_add(EVENTS_OF_FILTER) / EVENTS_OF_SEGMENT;
+    // The tail has the open segments of both rings.
+    let tail = value(segment.saturating_mul(2));
+    let ends = value(BAN_ENDS.saturating_mul(BAN_END));
+    value(segment)
+        .saturating_mul(segments)
+        .saturating_add(tail)
+        .saturating_add(ends)
 }
 
 /// The memory of the pages, their names, and the data of the rules.

@@ -175,11 +175,20 @@ impl Operator {
         }
     }
 
-    /// The events after number `after`, oldest first.
+    /// The events after number `after`, oldest first: all pages.
     pub fn events(&mut self, after: u64) -> Result<Vec<Value>> {
-        let page = self.get(&format!("/v1/events?after={after}"))?;
-        let events = page.get("events").and_then(Value::as_array);
-        events.cloned().context("an answer without events")
+        let mut all = Vec::new();
+        let mut after = after;
+        loop {
+            let page = self.get(&format!("/v1/events?after={after}"))?;
+            let events = page.get("events").and_then(Value::as_array);
+            all.extend(events.context("an answer without events")?.iter().cloned());
+            if page.get("more").is_none() {
+                return Ok(all);
+            }
+            let last = page.get("last_seq").and_then(Value::as_u64);
+            after = last.context("an answer without a number")?;
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use loudou_tests::one_rule::limits;
 use loudou_tests::{Config, Envoy, Operator, Request};
 use serde_json::{Value, json};
 
-/// The number of events that the filter keeps.
-const KEPT: usize = 256;
+/// The number of operators' actions that the filter keeps.
+const KEPT: usize = 1_024;
 
 fn rules() -> Value {
     json!([
@@ -92,40 +92,78 @@ fn events_record_changes_and_authors() -> Result<()> {
         );
     }
     let log = envoy.log()?;
+    // One line for each, whatever the key and the reason.
+    let line = "edit: rule r, key -: l: capacity 3 -> 9; mode enforce -> shadow, for 1h (by ops; reason: \
+                \"Black Friday \\u{2013} \\\"more\\\"\"; generation 2)";
+    let lines = log.lines().filter(|found| found.contains("[warning]"));
     ensure!(
-        log.contains("edit: rule r, key -: l: capacity 3 → 9"),
-        "the log tells of it, too"
+        lines.filter(|found| found.contains(line)).count() == 1,
+        "the log tells of it, too: {log}"
     );
     envoy.stop()
 }
 
+/// Each action is kept by whichever worker answers, and the oldest are dropped one by one.
 #[test]
-fn the_oldest_events_are_dropped_and_counted() -> Result<()> {
-    let envoy = Envoy::start(&Config::new(rules()))?;
+fn the_oldest_actions_are_dropped_and_counted() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()).concurrency(4))?;
+    let reason = "x".repeat(150);
+    let bans = |from: usize| -> Result<()> {
+        // A connection of its own each, so that several workers add events.
+        for n in (from..KEPT).step_by(4) {
+            Operator::editor(&envoy).ban("r", &format!("k{n}"), &format!("reason={n}-{reason}"))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|from| scope.spawn(move || bans(from))).collect();
+        all.into_iter().try_for_each(|one| {
+            one.join()
+                .unwrap_or_else(|_panic| anyhow::bail!("a client panicked"))
+        })
+    })?;
     let mut ops = Operator::editor(&envoy);
-    let reason = "x".repeat(200);
-    for _ in 0..150 {
-        ops.edit(
-            "r",
-            &format!("reason={reason}"),
-            &json!({ "limits": limits(9) }),
-        )?;
-        ops.drop_edit("r", &format!("reason={reason}"))?;
-    }
-    let page = ops.get("/v1/events?after=10")?;
-    let events = page["events"].as_array().context("events")?;
-    let (first, last) = (301 - 256 + 1, 301);
+    // The configuration is number 1, and none of the actions is lost.
+    let of = |ops: &mut Operator| -> Result<Vec<u64>> {
+        let events = ops.events(0)?;
+        let actions = events.iter().filter(|event| event["by"] == "ops");
+        Ok(actions.filter_map(|event| event["seq"].as_u64()).collect())
+    };
+    let most = u64::try_from(KEPT)?;
+    ensure!(of(&mut ops)? == (2..=most + 1).collect::<Vec<u64>>());
+    ops.reset("r", "k7")?;
+    ensure!(of(&mut ops)? == (3..=most + 2).collect::<Vec<u64>>());
+    let page = ops.get("/v1/events")?;
     ensure!(
-        page["last_seq"] == last && page["lost"] == first - 1 - 10,
-        "lost {}",
+        page["lost"] == 1 && page["more"] == true,
+        "{}",
         page["lost"]
     );
+    let page = ops.get("/v1/events?of=filter")?;
+    ensure!(page["events"][0]["kind"] == "configured", "{page}");
+    ensure!(page["last_seq"] == most + 2 && page["lost"] == 0, "{page}");
+    envoy.stop()
+}
+
+/// Edits that end are not part of an export unless that is asked.
+#[test]
+fn an_export_has_nothing_that_ends() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(rules()))?;
+    let mut ops = Operator::editor(&envoy);
+    let before = ops.get("/v1/export")?;
+    ops.edit("r", "for=1h", &json!({ "limits": limits(50) }))?;
+    ops.set_override("r", "alice", "for=1h", &json!("unlimited"))?;
+    ensure!(ops.get("/v1/export")? == before);
+    ops.set_override("r", "bob", "", &json!("banned"))?;
+    let overrides = |export: &Value| export["rules"][0]["overrides"].clone();
+    let export = ops.get("/v1/export")?;
+    ensure!(overrides(&export) == json!({ "bob": "banned" }), "{export}");
+    let all = ops.get("/v1/export?with_temporary=true")?;
     ensure!(
-        events.len() == KEPT && events[0]["seq"] == first,
-        "{} events",
-        events.len()
+        overrides(&all) == json!({ "alice": "unlimited", "bob": "banned" })
+            && all["rules"][0]["limits"][0]["capacity"] == 50,
+        "{all}"
     );
-    ensure!(ops.generation()? == last, "one for each change");
     envoy.stop()
 }
 

@@ -70,6 +70,12 @@ fn without_a_known_token_nothing_is_disclosed() -> Result<()> {
         let elsewhere = [Request::get("/"), Request::get("/v1/buckets/r/alice")];
         for request in looks.chain(elsewhere).chain(changes()) {
             let answer = http.send(&with(request.clone()))?;
+            // So many wrong tokens are slowed down.
+            if answer.status == 429 {
+                ensure!(authorization.is_some(), "{request:?}");
+                expect_problem(&answer, 429)?;
+                continue;
+            }
             expect_problem(&answer, 401).with_context(|| format!("{request:?}"))?;
             let challenge = answer.header("www-authenticate").unwrap_or_default();
             ensure!(challenge.starts_with("Bearer"), "{answer:?}");
@@ -195,5 +201,42 @@ fn without_tokens_the_host_must_be_this_listener() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let named = Request::get("/v1/status").header("host", "loudou-admin.ns.svc:9902");
     expect(&Operator::viewer(&envoy).send(named)?, 200)?;
+    envoy.stop()
+}
+
+/// Guesses are answered with 429, counted and logged; whoever has a token notices nothing.
+#[test]
+fn wrong_tokens_are_slowed_down_and_lock_nobody_out() -> Result<()> {
+    let envoy = Envoy::start(&config(2).concurrency(1))?;
+    let mut http = envoy.admin();
+    let mut slowed = 0;
+    let (mut ops, mut viewer) = (Operator::editor(&envoy), Operator::viewer(&envoy));
+    for n in 0..200 {
+        let guess = Request::get("/v1/rules").token(&format!("guess-{n}"));
+        let answer = http.send(&guess)?;
+        if answer.status == 429 {
+            slowed += 1;
+            let wait: u64 = answer.header("retry-after").unwrap_or_default().parse()?;
+            ensure!((1..=2).contains(&wait), "{answer:?}");
+        } else {
+            expect_problem(&answer, 401)?;
+        }
+        viewer.get("/v1/status")?;
+    }
+    ensure!(slowed > 100, "{slowed} of 200");
+    ops.edit("r", "", &json!({ "mode": "shadow" }))?;
+    let put = Request::new("PUT", "/v1/rules/r").json(&json!({ "mode": "off" }));
+    expect_problem(&viewer.send(put)?, 403)?;
+    let counted = |name: &str| envoy.counter(&format!("wasmcustom.loudou.admin.{name}"));
+    ensure!(counted("unauthorized")? == 200 && counted("forbidden")? == 1);
+    let log = envoy.log()?;
+    let lines = |status: &str| {
+        let start = format!("admin: {status} for 127.0.0.1:");
+        log.lines().filter(|line| line.contains(&start)).count()
+    };
+    ensure!(lines("403") == 1, "{log}");
+    // At most one a second, and the test takes a while on a busy machine.
+    ensure!((1..100).contains(&lines("401")), "{log}");
+    ensure!(!log.contains("guess-"), "a token is not for the log");
     envoy.stop()
 }

@@ -83,9 +83,14 @@ fn a_ban_ends_by_itself() -> Result<()> {
     })?;
     ensure!(ops.buckets("state=banned")?.is_empty());
     let events = ops.events(1)?;
-    let [ban] = events.as_slice() else {
-        anyhow::bail!("one event: {events:?}");
+    let [ban, ended] = events.as_slice() else {
+        anyhow::bail!("a ban and its end: {events:?}");
     };
+    ensure!(
+        ended["kind"] == "ban_expired" && ended["key"] == "alice" && ended["by"] == "loudou",
+        "{ended}"
+    );
+    ensure!(ended["until_ns"] == until, "{ended}");
     ensure!(
         ban["kind"] == "ban" && ban["key"] == "alice" && ban["by"] == "ops",
         "{ban}"
@@ -93,6 +98,27 @@ fn a_ban_ends_by_itself() -> Result<()> {
     // The event reports the same end as the bucket.
     let reported = ban["until_ns"].as_u64().context("an end")?;
     ensure!(reported == until, "{reported} {until}");
+    envoy.stop()
+}
+
+/// The worker that banned reports the end in the log without being asked, and no other does it again.
+#[test]
+fn the_end_of_a_ban_is_reported_once() -> Result<()> {
+    let envoy = Envoy::start(&config(3).concurrency(4))?;
+    let mut ops = Operator::editor(&envoy);
+    ops.ban("r", "alice", "for=300ms")?;
+    ops.ban("r", "bob", "for=1h")?;
+    let line = "ban_expired: rule r, key \"alice\": the ban by ops ended";
+    let count = || -> Result<usize> { Ok(envoy.log()?.matches(line).count()) };
+    eventually(SOON, "a line about the end", || {
+        Ok((count()? > 0).then_some(()))
+    })?;
+    for _ in 0..16 {
+        let events = Operator::viewer(&envoy).events(0)?;
+        let ended = events.iter().filter(|event| event["kind"] == "ban_expired");
+        ensure!(ended.count() == 1, "{events:?}");
+    }
+    ensure!(count()? == 1);
     envoy.stop()
 }
 

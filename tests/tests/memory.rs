@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_rules::size;
 use loudou_tests::one_rule::{edit, user};
 use loudou_tests::{Config, Envoy, Operator, TempDir, loudou_bin};
 use serde_json::{Map, Value, json};
@@ -98,7 +99,29 @@ fn the_longest_keys_and_strikes_take_the_reported_maximum() -> Result<()> {
     let rules = [rule];
     let (most, used) = (reported(&rules, BUCKETS)?.most, growth(&rules, 128, 2)?);
     ensure!(used <= most, "{most} at most, {used} used");
-    close(most, used)
+    // There are no events to speak of.
+    close(most.saturating_sub(u64::try_from(size::audit())?), used)
+}
+
+#[test]
+fn the_events_take_at_most_the_reported_memory() -> Result<()> {
+    let envoy = Envoy::start(&Config::new(json!([rule("r", &limits(1, 3))])).buckets(64))?;
+    let mut ops = Operator::editor(&envoy);
+    ops.ban("r", "mallory", "")?;
+    let before = envoy.memory()?.allocated;
+    let reason = "x".repeat(200);
+    for _ in 0..1_300 {
+        ops.ban("r", "mallory", &format!("for=1h&reason={reason}"))?;
+    }
+    ensure!(
+        ops.events(0)?.len() == 1_024 + 1,
+        "the actions and the configuration"
+    );
+    let used = envoy.memory()?.allocated.saturating_sub(before);
+    let most = u64::try_from(size::audit())?;
+    // Half of an event is its reason here; the sandboxes and the connection take some of it, too.
+    ensure!(used <= most, "{most} at most, {used} used");
+    envoy.stop()
 }
 
 /// Edits after which a sandbox does not grow any more.

@@ -23,6 +23,7 @@ mod context;
 mod edit;
 mod events;
 mod explain;
+mod export;
 mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
@@ -121,7 +122,7 @@ enum Command {
     /// Show changes, with their authors, and warnings
     Events(events::EventsArgs),
     /// Print the effective rule file as JSON, to commit it, or everything that a restart would lose
-    Export(rules::ExportArgs),
+    Export(export::ExportArgs),
     /// Apply the edits, overrides and bans that `export --live` printed
     Import(import::ImportArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
@@ -234,7 +235,7 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Unban(args)) => return on_key::unban(context, args),
         Some(Command::Override(args)) => return overrides::run(context, args),
         Some(Command::Events(args)) => events::run(context, args)?,
-        Some(Command::Export(args)) => rules::export(context, args)?,
+        Some(Command::Export(args)) => export::run(context, args)?,
         Some(Command::Import(args)) => return import::run(context, args),
         Some(Command::Schema { markdown }) => schema(context, *markdown)?,
         Some(Command::Completions { shell }) => {

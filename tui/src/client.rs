@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ProblemAnswer, RuleView, Status,
-    Top,
+    BucketView, BucketsPage, EditAnswer, EventSource, Events, ExplainAnswer, ProblemAnswer,
+    RuleView, Status, Top,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,6 +34,8 @@ use request::Path;
 
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
+/// The most pages of events after the first.
+const MAX_EVENT_PAGES: usize = 64;
 /// The maximum number of characters of an unexpected answer that are shown.
 const MAX_SHOWN: usize = 120;
 
@@ -188,14 +190,41 @@ impl Client {
 
     /// Events after number `after` of the process `instance`; an empty `instance` stands for any process.
     pub fn events(&self, instance: &str, after: u64) -> Result<Events, ClientError> {
-        let mut path = Path::new(&["events"]);
-        let place = if instance.is_empty() {
-            after.to_string()
-        } else {
-            format!("{instance}-{after}")
+        self.events_of(None, instance, after)
+    }
+
+    /// The same from one source: all pages, up to a bound that no filter needs.
+    pub fn events_of(
+        &self,
+        of: Option<EventSource>,
+        instance: &str,
+        after: u64,
+    ) -> Result<Events, ClientError> {
+        let page = |instance: &str, after: u64| -> Result<Events, ClientError> {
+            let mut path = Path::new(&["events"]);
+            let place = if instance.is_empty() {
+                after.to_string()
+            } else {
+                format!("{instance}-{after}")
+            };
+            path.query("after", &place);
+            path.query_unless_empty("of", of.map_or("", EventSource::name));
+            self.get(&path.text)
         };
-        path.query("after", &place);
-        self.get(&path.text)
+        let mut all = page(instance, after)?;
+        for _ in 0..MAX_EVENT_PAGES {
+            if !all.more {
+                break;
+            }
+            let next = page(&all.instance, all.last_seq)?;
+            if next.restarted {
+                return Err(self.restarted());
+            }
+            all.events.extend(next.events);
+            all.lost = all.lost.saturating_add(next.lost);
+            (all.last_seq, all.more) = (next.last_seq, next.more);
+        }
+        Ok(all)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {

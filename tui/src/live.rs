@@ -234,7 +234,7 @@ impl Authors {
                 EventKind::Ban => {
                     self.0.insert(id, event.clone());
                 }
-                EventKind::Unban | EventKind::Reset => {
+                EventKind::Unban | EventKind::BanExpired | EventKind::Reset => {
                     self.0.remove(&id);
                 }
                 _ => {}

@@ -291,6 +291,7 @@ fn events() -> serde_json::Result<()> {
         events: vec![event],
         last_seq: 3,
         lost: 0,
+        more: false,
     };
     holds(&events, include_str!("../../examples/events.json"))?;
     let followed = Events::default();

@@ -76,6 +76,23 @@ impl Failure {
         }
     }
 
+    /// The same, for a caller that should wait.
+    pub(super) fn retry_after(self, wait: Nanos) -> Self {
+        let mut failure = self;
+        failure.problem.retry_after_ns = Some(wait.get());
+        failure
+    }
+
+    /// The status of the answer.
+    pub(super) fn status(&self) -> u16 {
+        self.problem.status
+    }
+
+    /// The reason.
+    pub(super) fn detail(&self) -> &str {
+        &self.problem.detail
+    }
+
     /// The same, with the current rule.
     pub(super) fn with_current(mut self, rule: loudou_api::RuleView<Rule, RuleEdit>) -> Self {
         self.problem.current = Some(rule);
@@ -87,9 +104,7 @@ impl Failure {
         let detail = "searches of buckets may take a tenth of a worker's time, and this worker's share is \
                       used up; wait as long as `retry_after_ns`, or `wait_ns` of an answer, before the next \
                       call";
-        let mut failure = Self::new(429, "Too many searches", detail);
-        failure.problem.retry_after_ns = Some(wait.get());
-        failure
+        Self::new(429, "Too many searches", detail).retry_after(wait)
     }
 
     /// The answer to the call.
@@ -162,6 +177,11 @@ pub(super) fn ok(body: &impl Serialize) -> Reply {
 /// An answer about the ban of a key.
 pub(super) fn ok_with(etag: String, body: &impl Serialize) -> Reply {
     whole(Some(etag), json(body))
+}
+
+/// An answer whose JSON is at hand.
+pub(super) fn ok_json(body: Vec<u8>) -> Reply {
+    whole(None, body)
 }
 
 /// An answer about rules, whose `ETag` is the process with its generation.

@@ -15,6 +15,7 @@ use super::AdminPlane;
 use super::answer::{Failure, ok_with};
 use super::bucket::{ban_view, imposed, view};
 use super::call::Call;
+use crate::ban_ends::{BanEnd, Change};
 use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
@@ -210,7 +211,7 @@ impl Setting<'_> {
 
     fn note(
         &self,
-        plane: &AdminPlane,
+        plane: &mut AdminPlane,
         host: &dyn Host,
         (kind, detail, reason, until): (EventKind, &str, String, Option<Nanos>),
     ) {
@@ -220,6 +221,16 @@ impl Setting<'_> {
         event.reason = reason;
         detail.clone_into(&mut event.detail);
         event.until_ns = until.map(Nanos::get);
+        let rule = self.active.rule().name.as_str();
+        let end = until.map(|until| BanEnd {
+            rule: rule.to_owned(),
+            key: self.call.key().to_owned(),
+            by: self.call.caller.name.clone(),
+            until,
+        });
+        let change = end.as_ref().map(Change::Banned);
+        let change = change.unwrap_or_else(|| Change::Gone(rule, self.call.key()));
+        plane.note_ban(host, Some(change), self.call.clock.now);
         events::add(host, plane.share(), &event);
     }
 

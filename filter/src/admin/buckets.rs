@@ -16,6 +16,7 @@ use super::bucket::{Current, imposed, no_bucket, view};
 use super::call::Call;
 use super::rules::find;
 use super::search::{Cursor, Place, RulesByTag, Search};
+use crate::ban_ends::Change;
 use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
@@ -94,7 +95,9 @@ impl AdminPlane {
             } else {
                 "the bucket was reset".to_owned()
             };
-            events::add(host, share, &event);
+            let gone = Change::Gone(call.rule(), key);
+            self.note_ban(host, Some(gone), call.clock.now);
+            events::add(host, self.share(), &event);
         }
         Ok(ok(&ResetAnswer {
             existed: before.is_some(),

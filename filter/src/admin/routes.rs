@@ -48,8 +48,12 @@ static ROUTES: [Route; 16] = [
     post("/v1/explain", &[], AdminPlane::explain)
         .for_viewers()
         .with_body(),
-    get("/v1/events", &["after"], AdminPlane::events),
-    get("/v1/export", &["cursor"], AdminPlane::export),
+    get("/v1/events", &["after", "of"], AdminPlane::events),
+    get(
+        "/v1/export",
+        &["with_temporary", "cursor"],
+        AdminPlane::export,
+    ),
 ];
 
 const fn get(path: &'static str, query: &'static [&'static str], handler: Handler) -> Route {

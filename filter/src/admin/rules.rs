@@ -1,5 +1,6 @@
 //! `GET /v1/rules`, `GET /v1/rules/{rule}` and `GET /v1/export`.
 
+use std::borrow::Cow;
 use std::iter;
 use std::rc::Rc;
 
@@ -29,7 +30,7 @@ const VIEW: usize = 512;
 struct Export<'a> {
     version: u8,
     store: StoreSettings,
-    rules: Vec<&'a Rule>,
+    rules: Vec<Cow<'a, Rule>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -69,11 +70,19 @@ impl AdminPlane {
         if let Ok(buckets) = u32::try_from(self.table(host)?.buckets()) {
             store.buckets = buckets;
         }
+        let with_temporary = call.flag("with_temporary")?;
         let (page, next_cursor) = page(&record, call, &|rule| rule.bytes())?;
+        let rules = page.iter().map(|rule| {
+            if with_temporary {
+                Cow::Borrowed(rule.effective())
+            } else {
+                rule.lasting()
+            }
+        });
         let export = Export {
             version: 1,
             store,
-            rules: page.iter().map(|rule| rule.effective()).collect(),
+            rules: rules.collect(),
             next_cursor,
         };
         Ok(ok_at(&record, &export))

@@ -1,19 +1,20 @@
 //! `GET /v1/status` and `GET /v1/events`.
 
-use loudou_api::{RuleTotals, Status, StoreStatus, UpstreamView};
+use loudou_api::{EventSource, RuleTotals, Status, StoreStatus, UpstreamView};
 use loudou_limiter::{Clock, Nanos};
 use loudou_store::scan::Scan;
 use loudou_store::upstreams::Upstream;
 use loudou_store::{Table, When};
 
 use super::AdminPlane;
-use super::answer::{Failure, ok, ok_at};
+use super::answer::{Failure, ok_at, ok_json};
 use super::call::Call;
-use crate::events;
+use super::warnings::of_process;
+use crate::events::{self, Wanted};
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
 use crate::metrics::{RuleMetrics, StoreMetrics};
-use crate::record::{Record, RecordError, RuleRecord};
+use crate::record::{RecordError, RuleRecord};
 
 /// The number of pages that are sampled for the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
@@ -37,6 +38,9 @@ impl AdminPlane {
             .map(|rule| self.totals(host, call, rule, &seen))
             .collect();
         let (not_held_deadline, not_held_full) = metrics.not_held_so_far(host);
+        let mut warnings = self.warnings(&record, &rules, &store);
+        let about = (&*record, &store);
+        warnings.extend(of_process(host, &share, about, &metrics, now));
         let status = Status {
             version: crate::VERSION.to_owned(),
             git: crate::GIT.to_owned(),
@@ -50,7 +54,7 @@ impl AdminPlane {
             waiting: metrics.waiting(host),
             not_held_deadline,
             not_held_full,
-            warnings: self.warnings(&record, &rules, &store),
+            warnings,
             store,
             rules,
         };
@@ -68,14 +72,15 @@ impl AdminPlane {
             .map(|record| record.instance.clone());
         let is_other =
             of.is_some() && here.is_some() && of != here.as_ref().map(|here| here.id.clone());
-        let mut events =
-            events::after(host, self.share(), after, is_other).map_err(RecordError::from)?;
-        events.now_ns = call.clock.now.get();
-        if let Some(here) = here {
-            events.instance = here.id;
-            events.started_unix_ms = here.started_unix_ms;
-        }
-        Ok(ok(&events))
+        // A ban that has ended is reported before the events are read.
+        self.note_ban(host, None, call.clock.now);
+        let wanted = Wanted {
+            after,
+            is_other,
+            of: call.choice("of", &EventSource::NAMES, EventSource::parse)?,
+        };
+        let body = events::body(host, self.share(), wanted, here.as_ref(), call.clock);
+        Ok(ok_json(body.map_err(RecordError::from)?))
     }
 
     pub(super) fn table(&self, host: &dyn Host) -> Result<Table, Failure> {
@@ -121,7 +126,7 @@ impl AdminPlane {
         seen.unwrap_or_default()
     }
 
-    fn warnings(&self, record: &Record, rules: &[RuleTotals], store: &StoreStatus) -> Vec<String> {
+    fn warnings(&self, rules: &[RuleTotals], store: &StoreStatus) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.settings.tokens.is_empty() {
             let line = "no tokens are configured: every process on this machine may edit";
@@ -129,13 +134,6 @@ impl AdminPlane {
         }
         if rules.is_empty() {
             warnings.push("there are no rules".to_owned());
-        }
-        if record.rolls_back_no_more() {
-            warnings.push(
-                "configurations alternated too often: rollbacks are not noticed until the next new one; two \
-                 listeners with different rules need a store.namespace each"
-                    .to_owned(),
-            );
         }
         if store.evicted_lossy > 0 {
             warnings.push(format!(

@@ -9,6 +9,7 @@ use crate::data::{DataPlane, Fate};
 use crate::host::fake::FakeHost;
 use crate::plugin::{Plugin, read};
 
+mod audit;
 mod explain;
 mod of_keys;
 mod restart;

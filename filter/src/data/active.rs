@@ -12,6 +12,7 @@ use loudou_store::{GaveUp, LiveRule, StoreStats, Table, Why};
 
 use super::connections::Connections;
 use super::counts::Counts;
+use crate::behind;
 use crate::current;
 use crate::events;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
@@ -69,6 +70,10 @@ pub(super) struct Active {
     next_expiry: Nanos,
     connections: Connections,
     sweep: Sweep,
+    /// The time of this worker's configuration, which tells it from the others.
+    configured_at: Nanos,
+    /// Whether it cannot read the shared rules, and limits by its own configuration.
+    is_alone: bool,
 }
 
 impl Active {
@@ -78,6 +83,7 @@ impl Active {
         records: Records,
         counts: Counts,
         store_metrics: StoreMetrics,
+        configured_at: Nanos,
     ) -> Self {
         Self {
             table,
@@ -93,6 +99,8 @@ impl Active {
             next_expiry: Nanos::MAX,
             connections: Connections::default(),
             sweep: Sweep::default(),
+            configured_at,
+            is_alone: false,
         }
     }
 
@@ -134,6 +142,11 @@ impl Active {
     /// Reads the rules again if they have changed.
     pub(super) fn keep_current(&mut self, host: &dyn Host, file: &RuleFile, now: Nanos) {
         let is_old = self.changes_seen != self.store_metrics.changes(host);
+        if self.is_alone && !is_old && now >= self.next_expiry {
+            self.report_behind(host, file, now);
+            self.next_expiry = now.saturating_add(behind::EVERY);
+            return;
+        }
         if (is_old || now >= self.next_expiry)
             && let Err(error) = self.refresh(host, file, now)
         {
@@ -141,10 +154,15 @@ impl Active {
                 LogLevel::Error,
                 &format!("the rules could not be read again: {error:?}"),
             );
+            self.report_behind(host, file, now);
             // The rules stay unchanged, and the next requests do not all retry at once.
             self.changes_seen = self.store_metrics.changes(host);
             self.next_expiry = now.saturating_add(RETRY_AFTER);
         }
+    }
+
+    fn report_behind(&self, host: &dyn Host, file: &RuleFile, now: Nanos) {
+        behind::report(host, &file.store.namespace, self.configured_at, now);
     }
 
     /// Reads the rules again.
@@ -176,7 +194,9 @@ impl Active {
             .as_ref()
             .is_none_or(|record| record.is_of(self.records.bases()));
         self.sweep = record.as_deref().map(Sweep::of).unwrap_or_default();
-        self.next_expiry = record.map_or(Nanos::MAX, |record| record.next_expiry());
+        self.is_alone = record.is_none();
+        // A worker that is alone reports it with its next request, and again from time to time.
+        self.next_expiry = record.map_or(now, |record| record.next_expiry());
         self.changes_seen = changes;
         Ok(())
     }

@@ -17,12 +17,15 @@ use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
+/// The most removed rules that get an event each.
+const MAX_REMOVED: usize = 64;
+
 /// A configuration that may not be in force yet.
 #[derive(Debug)]
 pub(super) struct Configuration {
     pub(super) file: RuleFile,
     pub(super) records: Records,
-    configured_at: Nanos,
+    pub(super) configured_at: Nanos,
     registry: Registry,
 }
 
@@ -66,7 +69,8 @@ impl Configuration {
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);
         let of_rules = self.file.rules.iter().map(&mut define).collect();
         let counts = Counts::new(of_rules, Tally::new(&share));
-        let mut active = Active::new(table, self.records.clone(), counts, store_metrics);
+        let records = self.records.clone();
+        let mut active = Active::new(table, records, counts, store_metrics, self.configured_at);
         active.refresh(host, &self.file, now)?;
         Ok(active)
     }
@@ -90,6 +94,7 @@ impl Configuration {
             return Ok(());
         }
         if self.is_reloaded(host) {
+            metrics.reloaded(host);
             return Ok(());
         }
         let adopt =
@@ -142,15 +147,32 @@ impl Configuration {
     /// Adds the events of an adopted configuration.
     fn announce(&self, host: &dyn Host, adopted: &Adopted, generation: u64, now: Nanos) {
         let at = host.clock_at(now);
-        let over = Over {
+        let changed = Over {
             at,
             kind: EventKind::EditRetired,
             generation,
             edit: "the configuration changed this rule; its edit is retired",
             keys: "ended: the configuration changed this rule",
         };
+        let removed = Over {
+            edit: "the configuration removed this rule; its edit is retired",
+            keys: "ended: the configuration removed this rule",
+            ..changed
+        };
         for ended in &adopted.retired {
-            events::add_ended(host, self.share(), &over, ended);
+            let is_here = self.file.rules.iter().any(|rule| rule.name == ended.rule);
+            let over = if is_here { &changed } else { &removed };
+            events::add_ended(host, self.share(), over, ended);
+        }
+        let mut event = events::event(at, EventKind::RuleRemoved, events::BY_ITSELF, generation);
+        for (rule, more) in adopted.removed.iter().zip(1_usize..=MAX_REMOVED) {
+            event.rule = Some(rule.clone());
+            "the configuration no longer has this rule".clone_into(&mut event.detail);
+            let others = adopted.removed.len().saturating_sub(more);
+            if more == MAX_REMOVED && others > 0 {
+                event.detail = format!("{}, nor {others} others", event.detail);
+            }
+            events::add(host, self.share(), &event);
         }
         events::add(host, self.share(), &configured(adopted, generation, at));
     }

@@ -9,6 +9,7 @@ use crate::host::fake::FakeHost;
 use crate::record::{Bases, Records};
 
 mod answers;
+mod audit;
 mod generations;
 mod model;
 mod top;

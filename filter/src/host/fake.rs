@@ -40,6 +40,8 @@ pub(crate) struct FakeHost {
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
     pub(crate) logs: RefCell<Vec<String>>,
+    /// The lines among them that are warnings.
+    pub(crate) warnings: RefCell<Vec<String>>,
 }
 
 impl FakeHost {
@@ -215,7 +217,10 @@ impl Host for FakeHost {
             .and_then(|(_, value)| u64::try_from(*value).ok())
     }
 
-    fn log(&self, _level: LogLevel, line: &str) {
+    fn log(&self, level: LogLevel, line: &str) {
+        if level == LogLevel::Warn {
+            self.warnings.borrow_mut().push(line.to_owned());
+        }
         self.logs.borrow_mut().push(line.to_owned());
     }
 }

@@ -87,6 +87,11 @@ impl Record {
         self.rollbacks >= MAX_ROLLBACKS
     }
 
+    /// The number of rollbacks since a new configuration was adopted.
+    pub(crate) const fn rollbacks(&self) -> u32 {
+        self.rollbacks
+    }
+
     fn put_on(&mut self, bases: &Bases, since: Nanos, now: Nanos, edits: Edits) -> Adopted {
         let version = self.next_version();
         let note = (Carry::default(), now, version);
@@ -126,8 +131,11 @@ impl Record {
         if edits == Edits::Retire {
             adopted.retired.extend(self.retire_gone(note));
         }
+        // After a rollback, removed rules have their edits still.
         let surplus = self.gone.len().saturating_sub(MAX_GONE);
-        self.gone.drain(..surplus);
+        let dropped = self.gone.drain(..surplus);
+        let dropped = dropped.filter_map(|rule| rule.all_ended());
+        adopted.retired.extend(dropped);
         self.since_ns = since.get();
         self.taken_ns = now.get();
         adopted

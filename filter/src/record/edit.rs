@@ -1,8 +1,10 @@
 //! Edits of a rule: of its parts, and on top of that of the overrides of single keys.
 
+use std::borrow::Cow;
+
 use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
-use loudou_rules::rule::{KeyMap, Override};
+use loudou_rules::rule::{KeyMap, Override, Rule};
 use serde::Serialize;
 
 use super::RuleRecord;
@@ -93,6 +95,25 @@ impl Ended {
 }
 
 impl RuleRecord {
+    /// The rule with the edits and overrides that do not end.
+    pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
+        let ends = |who: &Origin| who.expires_at_ns.is_some();
+        let mut own = self.own.iter();
+        let none_ends = !self.edit.iter().any(|edit| ends(&edit.who)) && !own.any(|(_, own)| ends(&own.who));
+        if none_ends {
+            return Cow::Borrowed(self.effective());
+        }
+        let mut rule = Rule::clone(self.base.rule());
+        let edit = self.edit.iter();
+        for edit in edit.filter(|edit| !ends(&edit.who)) {
+            edit.change.apply(&mut rule);
+        }
+        for (pattern, own) in self.own.iter().filter(|(_, own)| !ends(&own.who)) {
+            rule.overrides.set(&pattern, Some(own.gives.clone()));
+        }
+        Cow::Owned(rule)
+    }
+
     /// Applies `change` on top of an earlier edit. Parts that equal the base are no edit, and replacing the
     /// overrides as a whole drops those that were edited one by one.
     pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use loudou_api::EventSource;
 
 use super::context::Context;
 use crate::live::gone;
@@ -15,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   loudou events
   loudou events --follow
+  loudou events --of operators                    who changed what
   loudou events --after 120 --output jsonl";
 
 #[derive(Debug, Args)]
@@ -23,6 +25,9 @@ pub(crate) struct EventsArgs {
     /// Only events after this number; INSTANCE- before it names the Envoy process that counted it
     #[arg(long, value_name = "[INSTANCE-]N", default_value = "0", value_parser = event_number)]
     pub(crate) after: EventNumber,
+    /// Only operators' actions, or only what the filter did by itself
+    #[arg(long, value_name = "operators|filter", value_parser = source)]
+    pub(crate) of: Option<EventSource>,
     /// Continue and print events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -47,17 +52,22 @@ fn event_number(text: &str) -> Result<EventNumber, String> {
     })
 }
 
+fn source(text: &str) -> Result<EventSource, String> {
+    let allowed = EventSource::NAMES.join(", ");
+    EventSource::parse(text).ok_or_else(|| format!("allowed: {allowed}"))
+}
+
 pub(super) fn run(context: &mut Context<'_, '_>, args: &EventsArgs) -> Result<()> {
     let client = context.client()?;
     let EventNumber { instance, seq } = &args.after;
-    let events = client.events(instance, *seq)?;
+    let events = client.events_of(args.of, instance, *seq)?;
     if is_other(&events, instance) {
         let started = gone(std::iter::empty(), events.started_unix_ms);
         context.note(&format!("{started}: all its events follow"))?;
     }
     show(context, &events, true)?;
     if args.follow {
-        follow::run(context, &client, &events)
+        follow::run(context, &client, args.of, &events)
     } else {
         Ok(())
     }

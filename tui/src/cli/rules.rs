@@ -1,4 +1,4 @@
-//! `loudou rules` and `loudou export`: the rules in effect, and their edits.
+//! `loudou rules`: the rules in effect, and their edits.
 
 use std::io::{self, Write};
 
@@ -12,11 +12,8 @@ use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
 use super::words;
 use super::world::{Style, json, json_list};
-use crate::live::collect::collect;
-use crate::live::document::Document;
 use crate::meaning::{self, short};
-use crate::num::count;
-use crate::text::{counted, date, escape, humanise};
+use crate::text::{date, escape, humanise};
 
 const RULES_EXAMPLES: &str = "\
 Examples:
@@ -28,20 +25,6 @@ Examples:
 pub(crate) struct RulesArgs {
     /// Show only this rule, in full
     pub(crate) rule: Option<String>,
-}
-
-const EXPORT_EXAMPLES: &str = "\
-Examples:
-  loudou export > rules.json
-  loudou export --live > live.json                everything that a restart of Envoy would lose";
-
-#[derive(Debug, Args)]
-#[command(before_help = EXPORT_EXAMPLES)]
-pub(crate) struct ExportArgs {
-    /// Print the changes that exist only in Envoy's memory, for `loudou import`: edits, edited overrides,
-    /// bans by operators
-    #[arg(long)]
-    pub(crate) live: bool,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
@@ -60,36 +43,6 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()>
         }
         Format::Json | Format::Jsonl => json(context.io.out, format, &rule)?,
         Format::Csv => lines(std::slice::from_ref(&rule), context.io.out)?,
-    }
-    Ok(())
-}
-
-pub(super) fn export(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()> {
-    if args.live {
-        return export_live(context);
-    }
-    let file = context.client()?.export()?;
-    let format = context.format();
-    json(context.io.out, format, &file)?;
-    Ok(())
-}
-
-/// Prints the live changes that would be lost with the process.
-fn export_live(context: &mut Context<'_, '_>) -> Result<()> {
-    context.no_csv()?;
-    let live = collect(&context.client()?)?;
-    let document = Document::new(
-        &live.status.instance,
-        live.status.unix_ms,
-        live.items.values(),
-    );
-    let format = context.format();
-    json(context.io.out, format, &document)?;
-    if live.nameless > 0 {
-        let bans = counted(count(live.nameless), "ban");
-        context.note(&format!(
-            "{bans} left out: the name of a key is unknown until its next request"
-        ))?;
     }
     Ok(())
 }

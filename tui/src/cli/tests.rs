@@ -15,6 +15,7 @@ mod canned;
 mod checks;
 mod edits;
 mod explains;
+mod exports;
 mod follows;
 mod live;
 mod of_keys;

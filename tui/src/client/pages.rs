@@ -22,7 +22,7 @@ impl Client {
     /// All rules.
     pub fn rules(&self) -> Result<Rules, ClientError> {
         let next = |page: &mut Rules| page.next_cursor.take();
-        let mut pages = self.pages("rules", next)?.into_iter();
+        let mut pages = self.pages("rules", &[], next)?.into_iter();
         let mut all = pages.next().unwrap_or_default();
         for page in pages {
             if page.instance != all.instance {
@@ -33,13 +33,18 @@ impl Client {
         Ok(all)
     }
 
-    /// The effective rule file.
-    pub fn export(&self) -> Result<Value, ClientError> {
+    /// The effective rule file; without edits and overrides that end, unless `with_temporary`.
+    pub fn export(&self, with_temporary: bool) -> Result<Value, ClientError> {
         let next = |page: &mut Value| {
             let cursor = page.as_object_mut()?.remove("next_cursor")?;
             cursor.as_str().map(ToOwned::to_owned)
         };
-        let mut pages = self.pages("export", next)?.into_iter();
+        let with: &[_] = if with_temporary {
+            &[("with_temporary", "true")]
+        } else {
+            &[]
+        };
+        let mut pages = self.pages("export", with, next)?.into_iter();
         let mut all = pages.next().unwrap_or_default();
         for mut page in pages {
             let rules = all.get_mut("rules").and_then(Value::as_array_mut);
@@ -55,11 +60,19 @@ impl Client {
     fn pages<T: DeserializeOwned>(
         &self,
         list: &str,
+        with: &[(&str, &str)],
         next: impl Fn(&mut T) -> Option<String>,
     ) -> Result<Vec<T>, ClientError> {
         let mut starts = 1;
         let mut pages = Vec::new();
-        let mut path = Path::new(&[list]);
+        let first = || {
+            let mut path = Path::new(&[list]);
+            for (name, value) in with {
+                path.query(name, value);
+            }
+            path
+        };
+        let mut path = first();
         loop {
             match self.get::<T>(&path.text) {
                 Ok(mut page) => {
@@ -71,7 +84,7 @@ impl Client {
                     if pages.len() > MAX_PAGES {
                         return Err(self.unexpected(format!("more than {MAX_PAGES} pages")));
                     }
-                    path = Path::new(&[list]);
+                    path = first();
                     path.query("cursor", &cursor);
                 }
                 Err(ClientError::Problem { status, .. })
@@ -79,7 +92,7 @@ impl Client {
                 {
                     starts += 1;
                     pages.clear();
-                    path = Path::new(&[list]);
+                    path = first();
                 }
                 Err(error) => return Err(error),
             }

@@ -123,7 +123,7 @@ impl Ledger {
 
     /// Records the bans in events.
     fn note(&mut self, events: &[Event]) {
-        use loudou_api::EventKind::{Ban, Reset, Unban};
+        use loudou_api::EventKind::{Ban, BanExpired, Reset, Unban};
         self.authors.note(events);
         for event in events {
             let (Some(rule), Some(key)) = (&event.rule, &event.key) else {
@@ -142,7 +142,7 @@ impl Ledger {
                     };
                     self.items.insert(id, item);
                 }
-                Unban | Reset => {
+                Unban | BanExpired | Reset => {
                     self.items.remove(&id);
                 }
                 _ => {}

@@ -179,7 +179,7 @@ fn an_override_is_edited_and_dropped() {
     );
     assert!(event["until_ns"].is_u64());
     assert_eq!(
-        bench.get("/v1/export")["rules"][0]["overrides"],
+        bench.get("/v1/export?with_temporary=true")["rules"][0]["overrides"],
         json!({ "alice": scale })
     );
 }

@@ -153,3 +153,23 @@ fn a_rollback_and_back_again_keeps_the_edits_of_all_rules() {
             .is_some_and(|b| !b.is_edited())
     );
 }
+
+/// A rollback can leave out more edited rules than are remembered.
+#[test]
+fn edits_of_rules_that_are_forgotten_are_retired() {
+    let rules: Vec<_> = (0..100).map(|n| rule(&format!("r{n}"), 5)).collect();
+    let at = Nanos::from_secs;
+    let mut record = Record::new(&file(&json!([])), at(0));
+    record
+        .adopt(&file(&json!(rules)), at(1), at(1))
+        .expect("newer");
+    for name in ["r7", "r99"] {
+        let edited = record.rule_mut(name).expect("the rule");
+        edited.apply(&edit(50), &author(2, None), 2);
+    }
+    let adopted = record
+        .roll_back(&file(&json!([])), at(5))
+        .expect("a rollback");
+    assert_eq!(adopted.removed.len(), 100);
+    assert_eq!(adopted.retired, [ended("r7", true, &[])]);
+}

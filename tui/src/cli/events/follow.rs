@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use loudou_api::{Event, EventKind, Events};
+use loudou_api::{Event, EventKind, EventSource, Events};
 use loudou_limiter::Nanos;
 
 use super::view::{is_other, show};
@@ -21,8 +21,14 @@ use crate::text::escape;
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Continues after the events of a first answer.
-pub(super) fn run(context: &mut Context<'_, '_>, client: &Client, first: &Events) -> Result<()> {
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    client: &Client,
+    of: Option<EventSource>,
+    first: &Events,
+) -> Result<()> {
     let mut following = Following {
+        of,
         instance: first.instance.clone(),
         seq: first.last_seq,
         ledger: keep(context, client, first)?,
@@ -92,6 +98,8 @@ impl From<anyhow::Error> for Trouble {
 
 /// The position in the events.
 struct Following {
+    /// The source of the events to print; all are read, since they show what is in force.
+    of: Option<EventSource>,
     instance: String,
     seq: u64,
     ledger: Option<Ledger>,
@@ -121,7 +129,11 @@ impl Following {
         if restarted {
             report_restart(context, &events, again.as_ref())?;
         }
-        show(context, &events, false)?;
+        let mut shown = events.clone();
+        let of = self.of;
+        let is_of = |event: &Event| of.is_none_or(|of| of == event.kind.source());
+        shown.events.retain(is_of);
+        show(context, &shown, false)?;
         self.seq = events.last_seq;
         self.instance.clone_from(&events.instance);
         Ok(restarted)
@@ -142,7 +154,7 @@ fn look(
     let of_rules = |event: &Event| {
         !matches!(
             event.kind,
-            EventKind::Ban | EventKind::Unban | EventKind::Reset
+            EventKind::Ban | EventKind::Unban | EventKind::BanExpired | EventKind::Reset
         )
     };
     let rules = if restarted || events.lost > 0 || events.events.iter().any(of_rules) {

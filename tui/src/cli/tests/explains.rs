@@ -220,6 +220,7 @@ fn rare() -> ExplainAnswer {
         place: place.to_owned(),
         asked,
         found: found.map(str::to_owned),
+        longest: None,
     };
     ExplainAnswer {
         verdict: Says::Hold,

@@ -74,3 +74,31 @@ fn a_restart_since_the_last_event_is_reported() {
     );
     assert_eq!(Loudou::default().run("events --after x").code, 2);
 }
+
+/// A long list comes in pages, and a follower of one source reads the others for what is in force.
+#[test]
+fn events_are_read_page_by_page_and_by_source() {
+    let configured = Event {
+        seq: 4,
+        kind: EventKind::Configured,
+        ..ban_event()
+    };
+    let mut first = events(INSTANCE, vec![ban_event()]);
+    first.more = true;
+    let mut rest = events(INSTANCE, vec![configured.clone()]);
+    rest.lost = 7;
+    let ran = Loudou::answers(vec![ok(&first), ok(&rest)]).run("events --of operators -o jsonl");
+    assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
+    assert!(ran.err.contains("7 older events"), "{}", ran.err);
+    let place = |seq| format!("GET /v1/events?after={seq}&of=operators HTTP/1.1");
+    let pages = [place("0".to_owned()), place(format!("{INSTANCE}-3"))];
+    assert_eq!(ran.lines(), pages);
+
+    let mut answers = vec![ok(&first), ok(&events(INSTANCE, vec![ban_event()]))];
+    answers.extend(live());
+    answers.push(ok(&events(INSTANCE, vec![configured])));
+    answers.push(live().swap_remove(2));
+    let ran = Loudou::answers(answers).run("events --follow --of operators -o jsonl");
+    assert!(!ran.out.contains("configured"), "{}", ran.out);
+    assert_eq!(Loudou::default().run("events --of all").code, 2);
+}

@@ -1,0 +1,100 @@
+//! Calls that are refused for want of access: counted, logged, and slowed down when tokens are guessed.
+//!
+//! A right token is never refused for the wrong ones of others, however many there are: only the answer to a
+//! wrong token changes. So nobody can lock an operator out, and the sum of wrong tokens, one number for each
+//! worker, needs no memory for each caller.
+
+use loudou_limiter::Nanos;
+
+use super::answer::Failure;
+use crate::escaped::{escaped, shown};
+use crate::host::{Host, LogLevel};
+use crate::metrics::{AdminMetrics, Registry};
+
+/// The time between two lines about refusals of one kind.
+const LOGGED_EVERY: Nanos = Nanos::from_secs(1);
+/// The number of wrong tokens at once that are answered with 401.
+const BURST: u64 = 10;
+/// The time after which one more is.
+const PACE: Nanos = Nanos::from_secs(1);
+
+/// One worker's refusals.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    unauthorized: Lines,
+    forbidden: Lines,
+    /// When all of the wrong tokens are forgotten.
+    wrong_until: Nanos,
+}
+
+/// The lines about refusals of one kind.
+#[derive(Debug, Default)]
+struct Lines {
+    /// When the next one may be written.
+    next_at: Nanos,
+    left_out: u64,
+}
+
+impl Refused {
+    /// Notes a refusal of the current request; returns the answer to it.
+    pub(super) fn note(
+        &mut self,
+        host: &dyn Host,
+        (registry, share): (&mut Registry, &str),
+        refused: Failure,
+    ) -> Failure {
+        let status = refused.status();
+        let lines = match status {
+            401 => &mut self.unauthorized,
+            403 => &mut self.forbidden,
+            _ => return refused,
+        };
+        let now = host.now();
+        AdminMetrics::define(host, registry, share).refused(host, status);
+        if now < lines.next_at {
+            lines.left_out = lines.left_out.saturating_add(1);
+        } else {
+            host.log(LogLevel::Warn, &line(host, &refused, lines.left_out));
+            lines.next_at = now.saturating_add(LOGGED_EVERY);
+            lines.left_out = 0;
+        }
+        let has_token = host.request_header("authorization").is_some();
+        match (status, has_token) {
+            (401, true) => self.slow_down(refused, now),
+            _ => refused,
+        }
+    }
+
+    /// The answer to a wrong token: 429 if there were too many.
+    fn slow_down(&mut self, refused: Failure, now: Nanos) -> Failure {
+        let from = self.wrong_until.max(now);
+        let until = from.saturating_add(PACE);
+        let wait = until
+            .since(now)
+            .since(Nanos::new(PACE.get().saturating_mul(BURST)));
+        if wait == Nanos::ZERO {
+            self.wrong_until = until;
+            return refused;
+        }
+        let detail =
+            "unknown token, and too many of them lately; a right one is never refused for that";
+        Failure::new(429, "Too many wrong tokens", detail).retry_after(wait)
+    }
+}
+
+/// The line about a refused request.
+fn line(host: &dyn Host, refused: &Failure, left_out: u64) -> String {
+    let text = |bytes: Option<Vec<u8>>| {
+        let bytes = bytes.unwrap_or_default();
+        shown(&String::from_utf8_lossy(&bytes))
+    };
+    let peer = text(host.property("source\0address"));
+    let method = text(host.request_header(":method"));
+    let path = text(host.request_header(":path"));
+    let (status, why) = (refused.status(), escaped(refused.detail()));
+    let others = match left_out {
+        0 => String::new(),
+        n => format!(" ({n} more since the last such line)"),
+    };
+    format!("admin: {status} for {peer}: {method} {path}: {why}{others}")
+}

@@ -1,0 +1,98 @@
+//! Warnings of the status about the process: each with its number and what to do about it.
+
+use loudou_api::StoreStatus;
+
+use crate::behind;
+use crate::host::Host;
+use crate::metrics::StoreMetrics;
+use crate::record::Record;
+use loudou_limiter::Nanos;
+
+/// The share of the store, in percent, from which it counts as nearly full.
+const NEARLY_FULL: u64 = 90;
+/// The number of rollbacks since the last new configuration from which they look like two listeners. One that
+/// drains can cause two, and an operator may roll back and forth once.
+const MANY_ROLLBACKS: u32 = 4;
+
+/// The warnings about workers, configurations and the size of the store.
+pub(super) fn of_process(
+    host: &dyn Host,
+    share: &str,
+    (record, store): (&Record, &StoreStatus),
+    metrics: &StoreMetrics,
+    now: Nanos,
+) -> Vec<String> {
+    let behind = behind::count(host, share, now);
+    let behind = (behind > 0).then(|| {
+        format!(
+            "{behind} worker(s) do not limit by these rules: another version of Loudou wrote them, or they could \
+             not be read; Envoy's log has the reason. Edits do not apply there: load one version of the module \
+             in all listeners of this namespace, and restart Envoy"
+        )
+    });
+    let reloads = metrics.reloads(host);
+    let reloads = (reloads > 0).then(|| {
+        format!(
+            "{reloads} sandbox(es) died and were loaded again: requests that were held there are lost; please \
+             report the panic in Envoy's log"
+        )
+    });
+    let all = [of_rollbacks(record), behind, reloads, of_size(store)];
+    all.into_iter().flatten().collect()
+}
+
+fn of_rollbacks(record: &Record) -> Option<String> {
+    let count = record.rollbacks();
+    let listeners = "two listeners with different rules need a store.namespace each";
+    if record.rolls_back_no_more() {
+        return Some(format!(
+            "configurations alternated {count} times: rollbacks are not noticed until the next new one; {listeners}"
+        ));
+    }
+    (count >= MANY_ROLLBACKS).then(|| {
+        format!(
+            "configurations alternated {count} times since the last new one, so two seem to be in use at once: \
+             {listeners}"
+        )
+    })
+}
+
+/// Idle buckets make room, so only the others count. Their share is that of a sample.
+fn of_size(store: &StoreStatus) -> Option<String> {
+    let idle = store.used.saturating_mul(store.sampled_idle);
+    let idle = idle.checked_div(store.sampled).unwrap_or(0);
+    let busy = store.used.saturating_sub(idle);
+    let percent = busy.saturating_mul(100).checked_div(store.buckets)?;
+    (percent >= NEARLY_FULL).then(|| {
+        format!(
+            "about {percent}% of the store is in use by buckets that are not idle: when it is full, new keys evict \
+             them; raise store.buckets (now {}) and restart Envoy",
+            store.buckets
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_buckets_that_are_not_idle_fill_the_store() {
+        let warns = |used, sampled_idle, sampled| {
+            of_size(&StoreStatus {
+                buckets: 1_000,
+                used,
+                sampled_idle,
+                sampled,
+                ..StoreStatus::default()
+            })
+        };
+        assert_eq!(warns(1_000, 512, 512), None);
+        assert_eq!(warns(1_000, 60, 512), None);
+        assert_eq!(warns(899, 0, 512), None);
+        let text = warns(1_000, 20, 500).expect("a warning");
+        assert!(text.contains("96%") && text.contains("now 1000"), "{text}");
+        assert!(warns(900, 0, 0).is_some());
+        assert_eq!(of_size(&StoreStatus::default()), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! The ends of operators' bans, so that a ban that expires leaves its event.
+//!
+//! A ban is in its bucket's page, where nothing happens when it ends. So its end is also in one shared value,
+//! which the admin role looks through: when the timer of the worker that banned fires, and before events are
+//! read. Whoever takes an end out of the value adds its event, so there is one event, and a sandbox that dies
+//! leaves the ends to the others. The value is bounded: what does not fit is counted, not forgotten.
+
+use loudou_api::{Event, EventKind};
+use loudou_limiter::Nanos;
+use loudou_rules::size::BAN_ENDS;
+use loudou_store::{CAS_ABSENT, StoreFailed, Written};
+
+use crate::bytes::{put, put_number, take_number, take_text};
+use crate::events;
+use crate::host::Host;
+
+const FORMAT: u64 = 1;
+/// The most tries of a change.
+const MAX_TRIES: usize = 64;
+/// The time after which a failed look is repeated.
+const RETRY_AFTER: Nanos = Nanos::from_secs(1);
+
+/// The end of a ban.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BanEnd {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+    /// Who banned the key.
+    pub(crate) by: String,
+    pub(crate) until: Nanos,
+}
+
+/// The ends that are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ends {
+    bans: Vec<BanEnd>,
+    /// The number of further bans, and when the last of them ends.
+    others: u64,
+    others_until: Nanos,
+}
+
+/// The change of a key's end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// A ban, which replaces an earlier one of the key.
+    Banned(&'a BanEnd),
+    /// No ban with an end any more.
+    Gone(&'a str, &'a str),
+}
+
+impl Ends {
+    fn read(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        if take_number(bytes)? != FORMAT {
+            return None;
+        }
+        let mut ends = Self {
+            others: take_number(bytes)?,
+            others_until: Nanos::new(take_number(bytes)?),
+            bans: Vec::new(),
+        };
+        while !bytes.is_empty() {
+            ends.bans.push(BanEnd {
+                until: Nanos::new(take_number(bytes)?),
+                rule: take_text(bytes)?,
+                key: take_text(bytes)?,
+                by: take_text(bytes)?,
+            });
+        }
+        Some(ends)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in [FORMAT, self.others, self.others_until.get()] {
+            put_number(&mut bytes, number);
+        }
+        for end in &self.bans {
+            put_number(&mut bytes, end.until.get());
+            for text in [&end.rule, &end.key, &end.by] {
+                put(&mut bytes, text.as_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// The next end.
+    fn next(&self) -> Option<Nanos> {
+        let others = (self.others > 0).then_some(self.others_until);
+        let ends = self.bans.iter().map(|end| end.until);
+        ends.chain(others).min()
+    }
+
+    /// Takes out the bans that have ended, in the order of their ends, and the number of others.
+    fn expire(&mut self, now: Nanos) -> (Vec<BanEnd>, u64) {
+        let mut ended: Vec<BanEnd> = Vec::new();
+        self.bans.retain(|end| {
+            if end.until > now {
+                return true;
+            }
+            let later = ended.iter().rposition(|other| other.until <= end.until);
+            ended.insert(later.map_or(0, |at| at.saturating_add(1)), end.clone());
+            false
+        });
+        let mut others = 0;
+        if self.others_until <= now {
+            others = core::mem::take(&mut self.others);
+        }
+        (ended, others)
+    }
+
+    fn change(&mut self, change: Change<'_>) {
+        let (rule, key) = match change {
+            Change::Banned(ban) => (ban.rule.as_str(), ban.key.as_str()),
+            Change::Gone(rule, key) => (rule, key),
+        };
+        self.bans.retain(|end| end.rule != rule || end.key != key);
+        let Change::Banned(ban) = change else { return };
+        if self.bans.len() < BAN_ENDS {
+            self.bans.push(ban.clone());
+        } else {
+            self.others = self.others.saturating_add(1);
+            self.others_until = self.others_until.max(ban.until);
+        }
+    }
+}
+
+/// Notes the change of a key's ban, and takes out bans that have ended: returns their events, whose
+/// generation is still missing, and when the next one ends.
+pub(crate) fn note(
+    host: &dyn Host,
+    share: &str,
+    change: Option<Change<'_>>,
+    now: Nanos,
+) -> (Vec<Event>, Option<Nanos>) {
+    let Ok(Some((ended, others, next))) = swap(host, share, change, now) else {
+        return (Vec::new(), Some(now.saturating_add(RETRY_AFTER)));
+    };
+    let mut all = Vec::new();
+    if ended.is_empty() && others == 0 {
+        return (all, next);
+    }
+    let at = host.clock_at(now);
+    let event = |until: Nanos, detail: String| Event {
+        detail,
+        until_ns: Some(until.get()),
+        ..events::event(at, EventKind::BanExpired, events::BY_ITSELF, 0)
+    };
+    for ban in ended {
+        let late = match now.since(ban.until).as_millis() / 1_000 {
+            0 => String::new(),
+            seconds => format!(" {seconds}s ago"),
+        };
+        all.push(Event {
+            rule: Some(ban.rule),
+            key: Some(ban.key),
+            ..event(ban.until, format!("the ban by {} ended{late}", ban.by))
+        });
+    }
+    if others > 0 {
+        let detail = format!(
+            "{others} more bans have ended: the keys of at most {BAN_ENDS} bans at a time are remembered"
+        );
+        all.push(event(now, detail));
+    }
+    (all, next)
+}
+
+type Swapped = (Vec<BanEnd>, u64, Option<Nanos>);
+
+/// Changes the ends in shared data; `None` if other workers were faster too often.
+fn swap(
+    host: &dyn Host,
+    share: &str,
+    change: Option<Change<'_>>,
+    now: Nanos,
+) -> Result<Option<Swapped>, StoreFailed> {
+    let key = [share.as_bytes(), b":banends"].concat();
+    let mut bytes = Vec::new();
+    for _ in 0..MAX_TRIES {
+        let cas = host.shared_get(&key, &mut bytes)?;
+        let mut ends = Ends::read(&bytes).unwrap_or_default();
+        let before = ends.clone();
+        let (ended, others) = ends.expire(now);
+        if let Some(change) = change {
+            ends.change(change);
+        }
+        if ends == before {
+            return Ok(Some((ended, others, ends.next())));
+        }
+        let expected = cas.unwrap_or(CAS_ABSENT);
+        if host.shared_set(&key, &ends.bytes(), expected)? == Written::Done {
+            return Ok(Some((ended, others, ends.next())));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    const SECOND: fn(u64) -> Nanos = Nanos::from_secs;
+
+    fn ban(key: &str, until: Nanos) -> BanEnd {
+        BanEnd {
+            rule: "r".to_owned(),
+            key: key.to_owned(),
+            by: "ops".to_owned(),
+            until,
+        }
+    }
+
+    fn banned(host: &FakeHost, key: &str, until: u64) -> (Vec<Event>, Option<Nanos>) {
+        let ban = ban(key, SECOND(until));
+        note(host, "s", Some(Change::Banned(&ban)), host.now())
+    }
+
+    #[test]
+    fn each_end_is_reported_once_and_in_order() {
+        let host = FakeHost::default();
+        for (key, until, next) in [
+            ("late", 30, 30),
+            ("early", 10, 10),
+            ("longer", 10, 10),
+            ("longer", 90, 10),
+            ("lifted", 5, 5),
+        ] {
+            assert_eq!(banned(&host, key, until), (Vec::new(), Some(SECOND(next))));
+        }
+        let gone = Change::Gone("r", "lifted");
+        let lifted = note(&host, "s", Some(gone), SECOND(1));
+        assert_eq!(lifted, (Vec::new(), Some(SECOND(10))));
+        let (ended, next) = note(&host, "s", None, SECOND(31));
+        assert_eq!(next, Some(SECOND(90)));
+        let keys: Vec<_> = ended
+            .iter()
+            .filter_map(|event| event.key.as_deref())
+            .collect();
+        assert_eq!(keys, ["early", "late"]);
+        assert_eq!(ended[0].detail, "the ban by ops ended 21s ago");
+        assert_eq!(ended[0].until_ns, Some(SECOND(10).get()));
+        assert_eq!(note(&host, "s", None, SECOND(31)).0, []);
+        // A ban of a key whose last one has ended unnoticed.
+        host.now.set(SECOND(91).get());
+        assert_eq!(banned(&host, "longer", 99).0.len(), 1);
+    }
+
+    #[test]
+    fn the_value_is_bounded_and_what_is_beyond_is_counted() {
+        let host = FakeHost::default();
+        for n in 0..BAN_ENDS + 7 {
+            banned(&host, &format!("{n:0128}"), 10);
+        }
+        let mut bytes = Vec::new();
+        let found = host.shared_get(b"s:banends", &mut bytes);
+        assert!(found.is_ok_and(|found| found.is_some()));
+        assert!(bytes.len() < BAN_ENDS * (32 + 128 + 10), "{}", bytes.len());
+        let ends = Ends::read(&bytes).expect("readable");
+        assert_eq!((ends.bans.len(), ends.others), (BAN_ENDS, 7));
+        let (ended, next) = note(&host, "s", None, SECOND(10));
+        assert_eq!((ended.len(), next), (BAN_ENDS + 1, None));
+        let others = &ended[BAN_ENDS].detail;
+        assert!(others.starts_with("7 more bans"), "{others}");
+    }
+}

@@ -1,0 +1,81 @@
+//! Workers that do not limit by the shared rules, for a warning in the status.
+//!
+//! A worker reads the rules before it decides, so workers of different generations are no sign of trouble:
+//! one without requests is behind until the next one. A worker that *cannot* read them is: because another
+//! version of Loudou wrote them, or because shared data failed. It reports that while it serves requests, and
+//! the reports expire, so a worker that is gone is soon forgotten.
+
+use loudou_limiter::Nanos;
+use loudou_store::swap::swap;
+
+use crate::bytes::{put_number, take_number};
+use crate::host::{Host, HostStore};
+
+/// The interval of a worker's reports.
+pub(crate) const EVERY: Nanos = Nanos::from_secs(5);
+/// The time for which a report counts.
+const LASTS: Nanos = Nanos::from_secs(15);
+/// The most workers that are remembered.
+const MAX_WORKERS: usize = 64;
+
+/// A worker, by the time of its configuration, and the time of its report.
+type Report = (u64, Nanos);
+
+fn key(share: &str) -> Vec<u8> {
+    [share.as_bytes(), b":behind"].concat()
+}
+
+fn read(mut bytes: &[u8], now: Nanos) -> Vec<Report> {
+    let bytes = &mut bytes;
+    let report = || Some((take_number(bytes)?, Nanos::new(take_number(bytes)?)));
+    let all = core::iter::from_fn(report);
+    let fresh = all.filter(|(_, at)| now.since(*at) < LASTS);
+    fresh.take(MAX_WORKERS).collect()
+}
+
+/// Reports that `worker` does not limit by the shared rules.
+pub(crate) fn report(host: &dyn Host, share: &str, worker: Nanos, now: Nanos) {
+    // If this fails, the next report follows.
+    let _swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
+        let mut reports = read(found.unwrap_or_default(), now);
+        reports.retain(|(other, _)| *other != worker.get());
+        reports.truncate(MAX_WORKERS.saturating_sub(1));
+        reports.push((worker.get(), now));
+        let mut bytes = Vec::new();
+        for (worker, at) in reports {
+            put_number(&mut bytes, worker);
+            put_number(&mut bytes, at.get());
+        }
+        Some(bytes)
+    });
+}
+
+/// The number of workers that do not limit by the shared rules.
+pub(crate) fn count(host: &dyn Host, share: &str, now: Nanos) -> usize {
+    let mut bytes = Vec::new();
+    let found = host.shared_get(&key(share), &mut bytes);
+    found.map_or(0, |_| read(&bytes, now).len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn reports_are_counted_by_worker_until_they_expire() {
+        let host = FakeHost::default();
+        let at = Nanos::from_secs;
+        assert_eq!(count(&host, "s", at(0)), 0);
+        for (worker, now) in [(1, 0), (2, 3), (1, 5)] {
+            report(&host, "s", Nanos::new(worker), at(now));
+        }
+        assert_eq!(count(&host, "s", at(5)), 2);
+        assert_eq!(count(&host, "s", at(18)), 1);
+        assert_eq!(count(&host, "s", at(20)), 0);
+        for worker in 0..100 {
+            report(&host, "s", Nanos::new(worker), at(30));
+        }
+        assert_eq!(count(&host, "s", at(30)), MAX_WORKERS);
+    }
+}

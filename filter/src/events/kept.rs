@@ -1,0 +1,220 @@
+//! The events that shared data keeps: operators' actions and the filter's own events, each in a ring of its
+//! own, so that neither pushes out the other; one sequence numbers both.
+//!
+//! A ring is a number of *segments*, each a value of shared data that is written once it is full. The events
+//! since then are in the *tail*, the only value that every event rewrites, by compare-and-swap. So an event
+//! costs the same however many are kept, and no event is in the tail before its predecessors are somewhere
+//! to be read: a sandbox that dies at any point in between leaves all of them.
+
+use loudou_api::EventSource;
+use loudou_rules::size::{EVENTS_OF_FILTER, EVENTS_OF_OPERATORS, EVENTS_OF_SEGMENT};
+use loudou_store::{CAS_ABSENT, StoreFailed, Written};
+
+use crate::bytes::{put, put_number, take, take_number};
+use crate::host::Host;
+
+/// The most tries of an addition. Each failed one means that another worker has added an event, so only
+/// workers that do nothing else could reach it.
+const MAX_TRIES: usize = 64;
+/// The format of the tail; others are replaced.
+const FORMAT: u64 = 1;
+
+/// The number of segments of a ring.
+pub(super) const fn segments(of: EventSource) -> usize {
+    match of {
+        EventSource::Operators => EVENTS_OF_OPERATORS / EVENTS_OF_SEGMENT,
+        EventSource::Filter => EVENTS_OF_FILTER / EVENTS_OF_SEGMENT,
+    }
+}
+
+/// The tail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// The number of the newest event.
+    pub(super) last_seq: u64,
+    operators: Ring,
+    filter: Ring,
+}
+
+/// What the tail has of one ring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ring {
+    /// The number of segments that were ever full.
+    pub(super) full: u64,
+    /// The number of the last event of each segment that is kept, oldest first.
+    pub(super) ends: Vec<u64>,
+    /// The events since.
+    pub(super) open: Vec<u8>,
+}
+
+impl Tail {
+    /// The tail in shared data; an unreadable one counts as empty, since events are for people, not for
+    /// decisions.
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        Self::parse(bytes).unwrap_or_default()
+    }
+
+    fn parse(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        if take_number(bytes)? != FORMAT {
+            return None;
+        }
+        Some(Self {
+            last_seq: take_number(bytes)?,
+            operators: Ring::parse(bytes)?,
+            filter: Ring::parse(bytes)?,
+        })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let open = self
+            .operators
+            .open
+            .len()
+            .saturating_add(self.filter.open.len());
+        let mut bytes = Vec::with_capacity(open.saturating_add(256));
+        put_number(&mut bytes, FORMAT);
+        put_number(&mut bytes, self.last_seq);
+        self.operators.write(&mut bytes);
+        self.filter.write(&mut bytes);
+        bytes
+    }
+
+    pub(super) const fn ring(&self, of: EventSource) -> &Ring {
+        match of {
+            EventSource::Operators => &self.operators,
+            EventSource::Filter => &self.filter,
+        }
+    }
+
+    const fn ring_mut(&mut self, of: EventSource) -> &mut Ring {
+        match of {
+            EventSource::Operators => &mut self.operators,
+            EventSource::Filter => &mut self.filter,
+        }
+    }
+}
+
+impl Ring {
+    fn parse(bytes: &mut &[u8]) -> Option<Self> {
+        let full = take_number(bytes)?;
+        let count = take_number(bytes)?;
+        let ends = (0..count)
+            .map(|_| take_number(bytes))
+            .collect::<Option<_>>()?;
+        let open = take(bytes)?.to_vec();
+        Some(Self { full, ends, open })
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        put_number(bytes, self.full);
+        put_number(bytes, u64::try_from(self.ends.len()).unwrap_or(0));
+        for end in &self.ends {
+            put_number(bytes, *end);
+        }
+        put(bytes, &self.open);
+    }
+
+    /// The number of events in the open segment.
+    pub(super) fn opened(&self) -> usize {
+        Entries(&self.open).count()
+    }
+}
+
+/// The events of a segment, oldest first: number and JSON.
+#[derive(Clone, Debug)]
+pub(super) struct Entries<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((take_number(&mut self.0)?, take(&mut self.0)?))
+    }
+}
+
+/// Adds the event that `write` makes of its number; returns whether that succeeded.
+pub(super) fn add(
+    host: &dyn Host,
+    share: &str,
+    of: EventSource,
+    write: &dyn Fn(u64) -> Vec<u8>,
+) -> Result<bool, StoreFailed> {
+    let key = tail_key(share);
+    let mut bytes = Vec::new();
+    for _ in 0..MAX_TRIES {
+        let cas = host.shared_get(&key, &mut bytes)?;
+        let mut tail = Tail::read(&bytes);
+        let seq = tail.last_seq.saturating_add(1);
+        if tail.ring(of).opened() >= EVENTS_OF_SEGMENT {
+            seal(host, share, of, tail.ring_mut(of))?;
+        }
+        let open = &mut tail.ring_mut(of).open;
+        put_number(open, seq);
+        put(open, &write(seq));
+        tail.last_seq = seq;
+        let expected = cas.unwrap_or(CAS_ABSENT);
+        if host.shared_set(&key, &tail.bytes(), expected)? == Written::Done {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Writes the full open segment to its place, unless another worker was faster: the same segment has the same
+/// events for all of them, and a worker that read the tail long ago finds a newer one there.
+fn seal(host: &dyn Host, share: &str, of: EventSource, ring: &mut Ring) -> Result<(), StoreFailed> {
+    let key = segment_key(share, of, ring.full);
+    let mut found = Vec::new();
+    let cas = host.shared_get(&key, &mut found)?;
+    let there = take_number(&mut found.as_slice()).filter(|_| cas.is_some());
+    if there.is_none_or(|there| there < ring.full) {
+        let mut bytes = Vec::with_capacity(ring.open.len().saturating_add(8));
+        put_number(&mut bytes, ring.full);
+        bytes.extend_from_slice(&ring.open);
+        // After a conflict the tail has changed, too.
+        let _other = host.shared_set(&key, &bytes, cas.unwrap_or(CAS_ABSENT))?;
+    }
+    let last = Entries(&ring.open).last();
+    ring.ends.extend(last.map(|(seq, _)| seq));
+    let surplus = ring.ends.len().saturating_sub(segments(of));
+    ring.ends.drain(..surplus);
+    ring.full = ring.full.saturating_add(1);
+    ring.open.clear();
+    Ok(())
+}
+
+/// The events of segment `number`, unless they are no longer kept.
+pub(super) fn segment(
+    host: &dyn Host,
+    share: &str,
+    of: EventSource,
+    number: u64,
+) -> Result<Option<Vec<u8>>, StoreFailed> {
+    let mut bytes = Vec::new();
+    let found = host.shared_get(&segment_key(share, of, number), &mut bytes)?;
+    let mut rest = bytes.as_slice();
+    let is_it = found.is_some() && take_number(&mut rest) == Some(number);
+    Ok(is_it.then(|| rest.to_vec()))
+}
+
+/// The tail in shared data.
+pub(super) fn tail(host: &dyn Host, share: &str) -> Result<Tail, StoreFailed> {
+    let mut bytes = Vec::new();
+    host.shared_get(&tail_key(share), &mut bytes)?;
+    Ok(Tail::read(&bytes))
+}
+
+fn tail_key(share: &str) -> Vec<u8> {
+    [share.as_bytes(), b":tail"].concat()
+}
+
+fn segment_key(share: &str, of: EventSource, number: u64) -> Vec<u8> {
+    let kind: &[u8] = match of {
+        EventSource::Operators => b":actions",
+        EventSource::Filter => b":own",
+    };
+    let places = u64::try_from(segments(of)).unwrap_or(1).max(1);
+    let place = u8::try_from(number % places).unwrap_or(0);
+    [share.as_bytes(), kind, &[place]].concat()
+}

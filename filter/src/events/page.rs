@@ -1,0 +1,188 @@
+//! Reads a page of events: oldest first, of both rings in the order of their numbers, up to a bound of bytes.
+//! The JSON of the events is passed on as it was written.
+
+use loudou_api::EventSource;
+use loudou_rules::size::EVENTS_OF_SEGMENT;
+use loudou_store::StoreFailed;
+
+use super::kept::{Entries, Ring, segment, segments, tail};
+use crate::host::Host;
+
+/// The most bytes of events in one answer: a fraction of a millisecond for the worker that copies them.
+const MAX_BYTES: usize = 128 << 10;
+
+/// A page of events.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// The JSON of the events, with commas in between.
+    pub(super) events: Vec<u8>,
+    /// The number after which to continue.
+    pub(super) last_seq: u64,
+    /// Whether there are newer events.
+    pub(super) more: bool,
+    /// The number of events after the requested one that are no longer kept; at most that many where only
+    /// one ring has lost some.
+    pub(super) lost: u64,
+    /// Whether no event had the requested number: it must be of another process.
+    pub(super) restarted: bool,
+}
+
+/// The events after number `after` from `of`, or from both; all of them if the number `is_other`: of another
+/// process.
+pub(super) fn read(
+    host: &dyn Host,
+    share: &str,
+    of: Option<EventSource>,
+    (after, is_other): (u64, bool),
+) -> Result<Page, StoreFailed> {
+    let tail = tail(host, share)?;
+    let restarted = is_other || after > tail.last_seq;
+    let after = if restarted { 0 } else { after };
+    let mut rings = Vec::new();
+    for source in EventSource::ALL {
+        if of.is_none_or(|of| of == source) {
+            rings.push(Reader::new(
+                (host, share),
+                source,
+                tail.ring(source),
+                after,
+            )?);
+        }
+    }
+    let lost = rings.iter().map(|ring| ring.lost);
+    let lost = lost.fold(0, u64::saturating_add);
+    let mut page = Page {
+        last_seq: tail.last_seq,
+        lost: lost.min(tail.last_seq.saturating_sub(after)),
+        restarted,
+        ..Page::default()
+    };
+    let mut end = after;
+    loop {
+        let next = rings.iter_mut().filter(|ring| ring.next().is_some());
+        let Some(ring) = next.min_by_key(|ring| ring.next().map(|(seq, _)| seq)) else {
+            return Ok(page);
+        };
+        let Some((seq, event)) = ring.next() else {
+            return Ok(page);
+        };
+        if page.events.len().saturating_add(event.len()) > MAX_BYTES {
+            (page.last_seq, page.more) = (end, true);
+            return Ok(page);
+        }
+        if !page.events.is_empty() {
+            page.events.push(b',');
+        }
+        page.events.extend_from_slice(event);
+        end = seq;
+        ring.advance()?;
+    }
+}
+
+/// Reads one ring, a segment at a time.
+struct Reader<'a> {
+    host: &'a dyn Host,
+    share: &'a str,
+    of: EventSource,
+    ring: &'a Ring,
+    after: u64,
+    /// The segment at hand, without the events that were read.
+    segment: Vec<u8>,
+    at: usize,
+    /// The number of the next segment.
+    next: u64,
+    lost: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        (host, share): (&'a dyn Host, &'a str),
+        of: EventSource,
+        ring: &'a Ring,
+        after: u64,
+    ) -> Result<Self, StoreFailed> {
+        let segment = wide(EVENTS_OF_SEGMENT);
+        let all = ring.full.saturating_mul(segment);
+        let all = all.saturating_add(wide(ring.opened()));
+        let dropped = all.saturating_sub(wide(segments(of)).saturating_mul(segment));
+        let first = dropped / segment;
+        let mut reader = Self {
+            host,
+            share,
+            of,
+            ring,
+            after,
+            segment: Vec::new(),
+            at: 0,
+            next: first,
+            lost: 0,
+        };
+        // The first segment may have events that are just not dropped yet.
+        reader.load()?;
+        if reader.next == first.saturating_add(1) {
+            for _ in 0..dropped % segment {
+                reader.step();
+            }
+            if let Some((seq, _)) = reader.next() {
+                let numbers = seq.saturating_sub(1).saturating_sub(after);
+                reader.lost = dropped.min(numbers);
+            }
+        }
+        reader.settle()?;
+        Ok(reader)
+    }
+
+    /// The next event.
+    fn next(&self) -> Option<(u64, &[u8])> {
+        Entries(self.segment.get(self.at..)?).next()
+    }
+
+    fn advance(&mut self) -> Result<(), StoreFailed> {
+        self.step();
+        self.settle()
+    }
+
+    /// Passes over an event of the segment at hand.
+    fn step(&mut self) {
+        let event = self.next().map_or(0, |(_, event)| event.len());
+        // Number and length.
+        self.at = self.at.saturating_add(event).saturating_add(16);
+    }
+
+    /// Goes to the next event that is wanted, if there is one.
+    fn settle(&mut self) -> Result<(), StoreFailed> {
+        loop {
+            match self.next() {
+                Some((seq, _)) if seq > self.after => return Ok(()),
+                Some(_) => self.step(),
+                None if self.next > self.ring.full => return Ok(()),
+                None => self.load()?,
+            }
+        }
+    }
+
+    /// Takes the next segment that has an event that is wanted.
+    fn load(&mut self) -> Result<(), StoreFailed> {
+        self.at = 0;
+        self.segment.clear();
+        let oldest = self.ring.full.saturating_sub(wide(self.ring.ends.len()));
+        while self.segment.is_empty() && self.next < self.ring.full {
+            let place = usize::try_from(self.next.saturating_sub(oldest)).ok();
+            let end = place.and_then(|place| self.ring.ends.get(place));
+            if end.is_some_and(|end| *end > self.after) {
+                let found = segment(self.host, self.share, self.of, self.next)?;
+                self.segment = found.unwrap_or_default();
+            }
+            self.next = self.next.saturating_add(1);
+        }
+        if self.segment.is_empty() && self.next == self.ring.full {
+            self.segment.clone_from(&self.ring.open);
+            self.next = self.next.saturating_add(1);
+        }
+        Ok(())
+    }
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,120 @@
+//! `loudou export`: the rules in force as a file, or what a restart would lose.
+//!
+//! A rule file lasts. So edits that end, and bans, are left out of it unless that is asked, and in either case
+//! the difference from what is in force now is reported.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::context::Context;
+use super::world::json;
+use crate::live::collect::{Live, collect};
+use crate::live::document::Document;
+use crate::live::{Item, Kind, Left};
+use crate::num::count;
+use crate::text::{counted, escape, humanise};
+
+const EXAMPLES: &str = "\
+Examples:
+  loudou export > rules.json
+  loudou export --live > live.json                everything that a restart of Envoy would lose";
+
+/// The most changes that a note lists.
+const LISTED: usize = 10;
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct ExportArgs {
+    /// Print the changes that exist only in Envoy's memory, for `loudou import`: edits, edited overrides,
+    /// bans by operators; with their ends
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Include edits and overrides that end; a rule file cannot say when
+    #[arg(long)]
+    pub(crate) with_temporary: bool,
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()> {
+    if args.live {
+        return live(context);
+    }
+    let client = context.client()?;
+    let file = client.export(args.with_temporary)?;
+    let format = context.format();
+    json(context.io.out, format, &file)?;
+    match collect(&client) {
+        Ok(live) => warn(context, &live, args.with_temporary),
+        Err(error) => {
+            let what = "whether there are temporary edits and bans is unknown";
+            Ok(context.note(&format!("{what}: {}", escape(&error.to_string())))?)
+        }
+    }
+}
+
+/// Reports what the file has that ends, or what is in force and not in it.
+fn warn(context: &mut Context<'_, '_>, live: &Live, is_with: bool) -> Result<()> {
+    let ends = |item: &&Item| item.kind() != Kind::Ban && item.ends_unix_ms.is_some();
+    let temporary: Vec<&Item> = live.items.values().filter(ends).collect();
+    let bans = live.items.values().filter(|item| item.kind() == Kind::Ban);
+    let bans: Vec<&Item> = bans.collect();
+    if !temporary.is_empty() {
+        let many = counted(count(temporary.len()), "temporary change");
+        let note = if is_with {
+            format!("the file includes {many}, and would make them last:")
+        } else {
+            format!("{many} left out (--with-temporary includes them, without their ends):")
+        };
+        list(context, &note, &temporary, live)?;
+    }
+    let all = bans.len().saturating_add(live.nameless);
+    if all > 0 {
+        let many = counted(count(all), "ban");
+        let note = format!(
+            "{many} left out: a rule file has no bans; `loudou export --live` has them, with their ends:"
+        );
+        list(context, &note, &bans, live)?;
+    }
+    Ok(())
+}
+
+fn list(context: &mut Context<'_, '_>, note: &str, items: &[&Item], live: &Live) -> Result<()> {
+    let mut text = format!("warning: {note}");
+    for item in items.iter().take(LISTED) {
+        let left = match item.left(live.status.unix_ms) {
+            Left::Endless => "no end".to_owned(),
+            Left::For(span) => format!("ends in {}", humanise(span.get())),
+            Left::Nothing => "has ended".to_owned(),
+        };
+        let by = match item.by.as_str() {
+            "" => String::new(),
+            by => format!(", by {by}"),
+        };
+        let change = format!("{}: {}{by}, {left}", item.rule, item.words());
+        text.push_str("\n  ");
+        text.push_str(&escape(&change));
+    }
+    if let Some(more @ 1..) = items.len().checked_sub(LISTED) {
+        text = format!("{text}\n  and {more} more");
+    }
+    Ok(context.note(&text)?)
+}
+
+/// Prints the live changes that would be lost with the process.
+fn live(context: &mut Context<'_, '_>) -> Result<()> {
+    context.no_csv()?;
+    let live = collect(&context.client()?)?;
+    let document = Document::new(
+        &live.status.instance,
+        live.status.unix_ms,
+        live.items.values(),
+    );
+    let format = context.format();
+    json(context.io.out, format, &document)?;
+    if live.nameless > 0 {
+        let bans = counted(count(live.nameless), "ban");
+        context.note(&format!(
+            "{bans} left out: the name of a key is unknown until its next request"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! `loudou export`: what a file of rules leaves out.
+
+use serde_json::{Value, json};
+
+use super::canned::ok;
+use super::live::live;
+use super::*;
+
+/// A file of rules lasts, so what ends is left out of it, and reported.
+#[test]
+fn a_rule_file_has_nothing_that_ends() {
+    let file = json!({ "version": 1, "rules": [] });
+    let export = |line: &str| {
+        let mut answers = vec![ok(&file)];
+        answers.extend(live());
+        Loudou::answers(answers).run(line)
+    };
+    let ran = export("export");
+    assert_eq!(
+        serde_json::from_str::<Value>(&ran.out).ok(),
+        Some(file.clone())
+    );
+    assert_snapshot!("export_without_temporary", ran.seen());
+    assert_eq!(ran.lines()[0], "GET /v1/export HTTP/1.1");
+    let ran = export("export --with-temporary");
+    assert_snapshot!("export_with_temporary", ran.seen());
+    assert_eq!(
+        ran.lines()[0],
+        "GET /v1/export?with_temporary=true HTTP/1.1"
+    );
+    // What is unknown is not passed over in silence.
+    let ran = Loudou::answers(vec![ok(&file)]).run("export");
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.err.contains("whether there are temporary edits"),
+        "{}",
+        ran.err
+    );
+}
