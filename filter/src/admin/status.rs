@@ -38,7 +38,7 @@ impl AdminPlane {
             .map(|rule| self.totals(host, call, rule, &seen))
             .collect();
         let (not_held_deadline, not_held_full) = metrics.not_held_so_far(host);
-        let mut warnings = self.warnings(&record, &rules, &store);
+        let mut warnings = self.warnings(&rules, &store);
         let about = (&*record, &store);
         warnings.extend(of_process(host, &share, about, &metrics, now));
         let status = Status {

@@ -99,7 +99,8 @@ impl RuleRecord {
     pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
         let ends = |who: &Origin| who.expires_at_ns.is_some();
         let mut own = self.own.iter();
-        let none_ends = !self.edit.iter().any(|edit| ends(&edit.who)) && !own.any(|(_, own)| ends(&own.who));
+        let none_ends =
+            !self.edit.iter().any(|edit| ends(&edit.who)) && !own.any(|(_, own)| ends(&own.who));
         if none_ends {
             return Cow::Borrowed(self.effective());
         }
