@@ -220,6 +220,7 @@ fn rare() -> ExplainAnswer {
         place: place.to_owned(),
         asked,
         found: found.map(str::to_owned),
+        longest: None,
     };
     ExplainAnswer {
         verdict: Says::Hold,
@@ -329,7 +330,11 @@ fn values_that_are_too_long() {
     for (policy, verdict, checked) in [
         ("apply", "is admitted\n", "the rule applies, unless"),
         ("skip", "no rule applies\n", "the rule does not apply"),
-        ("refuse", "is refused by r: a value is too long\n", "requests are refused"),
+        (
+            "refuse",
+            "is refused by r: a value is too long\n",
+            "requests are refused",
+        ),
     ] {
         let out = run(policy, &long);
         for words in [
