@@ -131,7 +131,7 @@ const STORE: Object = object!([
     ),
     Field::optional(
         "waiting",
-        Form::Object(&WAITING),
+        Form::Defined("waiting"),
         "",
         "The bounds on held requests, of each worker.",
     ),

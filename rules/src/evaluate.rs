@@ -307,6 +307,11 @@ fn take_patiently(
             }
         }
         if let Some(outcome) = attempt.write(store, stats) {
+            // Another worker may have made room since.
+            let took = |charge: &Charge| charge.receipt.is_some();
+            if outcome.as_ref().map_or(true, took) {
+                *not_held = None;
+            }
             return outcome;
         }
     }

@@ -153,8 +153,8 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
 fn a_worker_holds_as_many_as_it_may() -> Result<()> {
     let limit = json!({ "algorithm": "leaky_queue", "capacity": 1000, "rate": "1/m" });
     let many = json!({ "requests": 5 });
-    // A body of unknown length counts as 300 KiB, and each request as 32 KiB more: there is room for three.
-    let much = json!({ "memory_mib": 1, "body_kib": 300 });
+    // A body of unknown length counts as 240 KiB and a quarter, and each request as 32 KiB more: there is room for three.
+    let much = json!({ "memory_mib": 1, "body_kib": 240 });
     for (bounds, lines, most) in [
         (many, "", 5),
         (much.clone(), "transfer-encoding: chunked\r\n", 3),
@@ -234,7 +234,7 @@ fn held_requests_take_no_more_than_is_assumed() -> Result<()> {
     for (count, lines, body, assumed) in [
         (2_000, "", 0, HELD),
         (1_000, large.as_str(), 0, HELD + 2 * 16_000),
-        (200, "content-length: 100000\r\n", 100_000, HELD + 100_000),
+        (200, "content-length: 100000\r\n", 100_000, HELD + 125_000),
         (
             50,
             "content-length: 100000000\r\n",

@@ -11,7 +11,7 @@ use loudou_limiter::Nanos;
 use serde_json::{Map, Value, json};
 
 use super::grammar::{Field, Form, List, Names, Object, Text, alias_of};
-use super::{RULE_FILE, STORE, admin};
+use super::{RULE_FILE, STORE, WAITING, admin};
 use super::{answers, cost, keys, limits, matches, overrides, rules, when};
 
 /// A rate whose amount and period are not zero.
@@ -25,6 +25,7 @@ const DEFINITIONS: [&[Field]; 2] = [
     &[
         Field::required("rule_file", Form::Object(&RULE_FILE), ""),
         Field::required("store", Form::Object(&STORE), ""),
+        Field::required("waiting", Form::Object(&WAITING), ""),
         Field::required("defaults", Form::Object(&rules::DEFAULTS), ""),
         Field::required("rule", Form::Object(&rules::RULE), ""),
         Field::required("when", Form::Object(&when::WHEN), ""),

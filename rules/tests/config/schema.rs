@@ -58,6 +58,10 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
         ("rule_file", json!({ "version": 1, "rules": [], "zz": 1 })),
         ("store", json!({ "version": 1, "rules": [], "store": zz() })),
         (
+            "waiting",
+            json!({ "version": 1, "rules": [], "store": { "waiting": zz() } }),
+        ),
+        (
             "defaults",
             json!({ "version": 1, "rules": [], "defaults": zz() }),
         ),
