@@ -243,15 +243,15 @@ fn rule_in_worker(rule: &Rule) -> usize {
         .saturating_add(all_of(limits))
         .saturating_add(written)
         .saturating_add(regexes);
-    let mut scales: Vec<u32> = Vec::new();
+    let mut different: Vec<u32> = Vec::new();
     rule.overrides.iter().fold(own, |sum, (key, own)| {
         let own = match own {
             Override::Unlimited | Override::Banned => 0,
             Override::Scale(scale) => {
-                let place = scales.binary_search(&scale.thousandths());
+                let place = different.binary_search(&scale.thousandths());
                 let scaled = place.map_or_else(
                     |place| {
-                        scales.insert(place, scale.thousandths());
+                        different.insert(place, scale.thousandths());
                         SCALED.saturating_mul(limits)
                     },
                     |_known| 0,

@@ -202,8 +202,8 @@ impl World {
                 // A new configuration is loaded, in a new sandbox or beside an old one.
                 let at = usize::try_from(self.dice.roll(3)).expect("few");
                 let place = usize::try_from(self.dice.roll(3)).expect("few");
-                let plane = DataPlane::new(self.files[at].clone(), now);
-                self.workers[place] = (plane, at);
+                let new = DataPlane::new(self.files[at].clone(), now);
+                self.workers[place] = (new, at);
                 assert!(self.workers[place].0.start(&self.host));
             }
             2 => {
