@@ -91,7 +91,7 @@ fn searches_take_a_small_share_of_the_workers() -> Result<()> {
     thread::scope(|scope| {
         let callers = [scope.spawn(searching), scope.spawn(searching)];
         let mut ended = callers.into_iter().map(thread::ScopedJoinHandle::join);
-        ended.try_for_each(|end| end.map_err(|_| anyhow!("a caller panicked"))?)
+        ended.try_for_each(|end| end.map_err(|_panic| anyhow!("a caller panicked"))?)
     })?;
     let spent = worker_time(envoy.pid())?.saturating_sub(before);
     let share = spent.as_secs_f64() / begun.elapsed().as_secs_f64();
@@ -122,7 +122,7 @@ fn a_client_that_does_not_wait_is_refused_for_a_while() -> Result<()> {
     thread::scope(|scope| {
         let callers: Vec<_> = (0..16).map(|_| scope.spawn(calling)).collect();
         let mut ended = callers.into_iter().map(thread::ScopedJoinHandle::join);
-        ended.try_for_each(|end| end.map_err(|_| anyhow!("a caller panicked"))?)
+        ended.try_for_each(|end| end.map_err(|_panic| anyhow!("a caller panicked"))?)
     })?;
     let refused = refused.into_inner().context("never refused")?;
     let problem = expect_problem(&refused, 429)?;

@@ -4,7 +4,7 @@
 //! make the call, next to the same without callers. Rounds with and without callers alternate, so that both see
 //! the same machine. Worker time includes Envoy's part of the call.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -89,8 +89,8 @@ pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn measure(setting: Setting, size: Size, wasm: &PathBuf) -> Result<()> {
-    let envoy = Envoy::start(&configuration(setting).wasm(wasm.clone()))?;
+fn measure(setting: Setting, size: Size, wasm: &Path) -> Result<()> {
+    let envoy = Envoy::start(&configuration(setting).wasm(wasm.to_owned()))?;
     flood(envoy.data_address(), setting.buckets, filler)?;
     let mut ops = Operator::editor(&envoy);
     let status = ops.get("/v1/status")?;

@@ -118,7 +118,9 @@ fn beside(envoy: &Envoy, call: &Call, work: impl FnOnce() -> Result<()>) -> Resu
         let worked = work();
         done.store(true, Ordering::Release);
         for caller in callers {
-            caller.join().map_err(|_| anyhow!("a caller panicked"))??;
+            caller
+                .join()
+                .map_err(|_panic| anyhow!("a caller panicked"))??;
         }
         worked
     })
