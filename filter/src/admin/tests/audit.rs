@@ -193,7 +193,7 @@ fn two_configurations_in_one_namespace_are_noticed() {
         let number = connection.to_le_bytes().to_vec();
         bench.host.properties.borrow_mut().insert(path, number);
         let which = usize::from(connection % 2 == 0);
-        listeners[which].decide(&bench.host, 1);
+        listeners[which].decide(&bench.host, 1, false);
         let share = |admin: &mut AdminPlane, host: &FakeHost| {
             let token = format!("Bearer {VIEW}");
             host.request("GET", "/v1/status", &[("authorization", token.as_bytes())]);
@@ -227,7 +227,7 @@ fn a_sandbox_that_was_loaded_again_is_counted() {
         .insert("request\0time".to_owned(), time);
     let mut again = DataPlane::new(file, bench.host.now());
     bench.host.request("GET", "/", &[]);
-    again.decide(&bench.host, 1);
+    again.decide(&bench.host, 1, false);
     assert!(warnings(&mut bench).contains("1 sandbox(es) died"));
 }
 

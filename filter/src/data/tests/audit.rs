@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::behind;
+use crate::record::Author;
 
 fn named(names: &[&str]) -> RuleFile {
     let rule = |name: &&str| {
@@ -38,7 +39,7 @@ fn a_removed_rule_leaves_an_event() {
 fn the_edit_of_a_removed_rule_says_so() {
     let host = FakeHost::default();
     assert!(DataPlane::new(named(&["a", "b"]), Nanos::ZERO).start(&host));
-    let author = record::Author {
+    let author = Author {
         by: "ops".to_owned(),
         reason: String::new(),
         carry: loudou_limiter::Carry::Keep,
@@ -47,7 +48,7 @@ fn the_edit_of_a_removed_rule_says_so() {
         expires_after: None,
     };
     let edit = config::parse_edit(&json!({ "mode": "shadow" })).expect("an edit");
-    let edited = record::edit(&host, "loudou", &mut |record| {
+    let edited = records().edit(&host, &mut |record| {
         let version = record.next_version();
         record
             .rule_mut("a")
