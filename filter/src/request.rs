@@ -173,7 +173,11 @@ impl Request for HostRequest<'_> {
             return true;
         };
         let headers = self.host.request_headers_size();
-        let body = has_body.then(|| self.content_length());
+        let body = if has_body {
+            room.body(self.content_length())
+        } else {
+            0
+        };
         let takes = room.takes(headers, body);
         self.held_bytes = takes.unwrap_or(0);
         takes.is_some()

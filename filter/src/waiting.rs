@@ -61,12 +61,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The memory that a request takes which has this many bytes of headers, and a body if it has one,
-    /// whose length may be known; `None` if there is no room for it.
-    pub(crate) fn takes(self, headers: u64, body: Option<Option<u64>>) -> Option<u64> {
-        let body = body.map_or(0, |length| {
-            length.map_or(self.body, |len| len.min(self.body))
-        });
+    /// The bytes that count for a body, whose length may be known.
+    pub(crate) fn body(self, length: Option<u64>) -> u64 {
+        length.map_or(self.body, |length| length.min(self.body))
+    }
+
+    /// The memory that a request takes with this many bytes of headers and of a body; `None` if there is no
+    /// room for it.
+    pub(crate) fn takes(self, headers: u64, body: u64) -> Option<u64> {
         // Envoy's buffers are larger than their content, by a fifth as measured.
         let bytes = headers
             .saturating_mul(HEADER_COPIES)
@@ -252,27 +254,30 @@ mod tests {
             body_kib: 100,
         };
         let takes = |headers, body| waiting.room(&bounds).takes(headers, body);
+        let room = waiting.room(&bounds);
+        let most = 100 << 10;
+        assert_eq!([room.body(Some(u64::MAX)), room.body(None)], [most; 2]);
+        assert_eq!(room.body(Some(70)), 70);
         let empty = HELD_BYTES;
-        assert_eq!(takes(0, None), Some(empty));
-        assert_eq!(takes(10, None), Some(empty + 20));
-        assert_eq!(takes(0, Some(Some(70))), Some(empty + 87));
-        assert_eq!(takes(0, Some(Some(u64::MAX))), Some(empty + (125 << 10)));
-        assert_eq!(takes(0, Some(None)), Some(empty + (125 << 10)));
-        assert_eq!(takes(1 << 19, None), None, "too much for an empty queue");
+        assert_eq!(takes(0, 0), Some(empty));
+        assert_eq!(takes(10, 0), Some(empty + 20));
+        assert_eq!(takes(0, 70), Some(empty + 87));
+        assert_eq!(takes(0, most), Some(empty + (125 << 10)));
+        assert_eq!(takes(1 << 19, 0), None, "too much for an empty queue");
 
         let half = Held {
             bytes: 1 << 19,
             loans: None,
         };
         let first = waiting.enter(1, Nanos::ZERO, half);
-        assert!(takes((1 << 18) - (empty >> 1), None).is_some());
-        assert!(takes((1 << 18) - (empty >> 1) + 1, None).is_none());
+        assert!(takes((1 << 18) - (empty >> 1), 0).is_some());
+        assert!(takes((1 << 18) - (empty >> 1) + 1, 0).is_none());
         waiting.enter(2, Nanos::ZERO, NONE);
         let third = waiting.enter(3, Nanos::ZERO, NONE);
-        assert!(takes(0, None).is_none(), "three are held");
+        assert!(takes(0, 0).is_none(), "three are held");
         assert!(waiting.leave(third));
-        assert!(takes(0, None).is_some());
+        assert!(takes(0, 0).is_some());
         assert!(waiting.leave(first));
-        assert!(takes(300_000, None).is_some(), "its memory came back");
+        assert!(takes(300_000, 0).is_some(), "its memory came back");
     }
 }

@@ -106,7 +106,6 @@ impl Default for WaitingSettings {
 }
 
 impl WaitingSettings {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

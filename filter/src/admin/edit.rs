@@ -112,14 +112,14 @@ impl AdminPlane {
             changed && !edited.dry_run
         })?;
         let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
-        let changes = changed && !edited.dry_run;
-        if changes {
+        let is_new = changed && !edited.dry_run;
+        if is_new {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
         // An edit that has to wait for the sweep takes part in it, too.
         self.sweep(host, call, &record);
         let (before, change, changed) = outcome?;
-        if changes {
+        if is_new {
             events::add(host, &share, &edited.event(record.generation, &change));
         }
         let rule = find(&record, call.rule())?;
