@@ -74,7 +74,10 @@ fn the_action_after_the_last_that_is_kept_pushes_out_one() {
         events::add(&bench.host, "loudou", &event);
     }
     for n in 1_000..1_024 {
-        post(&mut bench, &format!("{BAN}?reason=number%20{n}"));
+        post(
+            &mut bench,
+            &format!("{BAN}?for={n}s&reason=number%20{n}"),
+        );
     }
     let reasons = |bench: &mut Bench| {
         let bans = of_kind(&all(bench, ""), "ban");
@@ -82,7 +85,7 @@ fn the_action_after_the_last_that_is_kept_pushes_out_one() {
         (bans.len(), first)
     };
     assert_eq!(reasons(&mut bench), (1_024, "number 0".to_owned()));
-    post(&mut bench, &format!("{BAN}?reason=more"));
+    post(&mut bench, &format!("{BAN}?for=1d&reason=more"));
     assert_eq!(reasons(&mut bench), (1_024, "number 1".to_owned()));
 }
 
