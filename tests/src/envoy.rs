@@ -259,6 +259,8 @@ impl Envoy {
         eventually(START, "the rules to be active", || {
             self.check_alive()?;
             let status = Request::get("/v1/status").token(EDIT_TOKEN);
+            // Without tokens, another host is refused before the rules are looked for.
+            let status = status.header("host", "localhost");
             Ok((self.admin().send(&status)?.status != 503).then_some(()))
         })
     }

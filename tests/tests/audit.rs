@@ -54,12 +54,7 @@ fn events_record_changes_and_authors() -> Result<()> {
     let page = ops.get("/v1/events")?;
     ensure!(page["last_seq"] == 4 && page["lost"] == 0, "{page}");
     let events = ops.events(0)?;
-    let field = |name: &str| {
-        events
-            .iter()
-            .map(|event| event[name].clone())
-            .collect::<Vec<_>>()
-    };
+    let field = |name: &str| -> Vec<Value> { events.iter().map(|e| e[name].clone()).collect() };
     ensure!(json!(field("seq")) == json!([1, 2, 3, 4]), "{page}");
     ensure!(
         json!(field("kind")) == json!(["configured", "edit", "reset", "edit_dropped"]),

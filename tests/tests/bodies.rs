@@ -224,7 +224,8 @@ fn a_duplicate_field_is_reported_at_its_place() -> Result<()> {
 #[test]
 fn the_problems_of_a_hostile_body_are_bounded() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
-    let fields: String = (0..5_000).map(|n| format!("\"f{n}\":0,")).collect();
+    let fields: Vec<String> = (0..5_000).map(|n| format!("\"f{n}\":0,")).collect();
+    let fields = fields.concat();
     let request = put("/v1/rules/r").header("content-type", "application/json");
     let request = request.body(format!("{{{fields}\"mode\":\"off\"}}"));
     let answer = envoy.admin().send(&request)?;

@@ -74,42 +74,44 @@ fn wrong_methods_are_refused() -> Result<()> {
     envoy.stop()
 }
 
+/// Reads with a parameter that is unknown, empty, or out of its values.
+const INVALID: &[&str] = &[
+    "/v1/status?x=1",
+    "/v1/rules?rule=r",
+    "/v1/rules/r?verbose",
+    "/v1/export?format=yaml",
+    "/v1/buckets?limits=3",
+    "/v1/buckets?limit=0",
+    "/v1/buckets?limit=501",
+    "/v1/buckets?limit=-1",
+    "/v1/buckets?limit=99999999999999999999999",
+    "/v1/buckets?state=angry",
+    "/v1/buckets?cursor=x",
+    "/v1/buckets?cursor=-1",
+    "/v1/buckets?cursor=1.xyz",
+    "/v1/buckets?cursor=1.2.3",
+    "/v1/buckets?cursor=99999999999999",
+    "/v1/buckets?cursor=.",
+    "/v1/events?after=x",
+    "/v1/events?after=1.5",
+    "/v1/events?after=-1",
+    "/v1/events?after=0123456789abcdef-",
+    "/v1/events?after=0123456789abcdef-1-1",
+    "/v1/events?after=0123456789ABCDEFG-1",
+    "/v1/buckets?state=%1b[31m",
+    "/v1/buckets?rule=",
+    "/v1/buckets?cursor=",
+    "/v1/buckets?key",
+    "/v1/top?by=",
+    "/v1/events?after=",
+];
+
 #[test]
 fn invalid_queries_are_refused() -> Result<()> {
     let envoy = Envoy::start(&config(2))?;
     let mut ops = Operator::editor(&envoy);
-    let queries = [
-        "/v1/status?x=1",
-        "/v1/rules?rule=r",
-        "/v1/rules/r?verbose",
-        "/v1/export?format=yaml",
-        "/v1/buckets?limits=3",
-        "/v1/buckets?limit=0",
-        "/v1/buckets?limit=501",
-        "/v1/buckets?limit=-1",
-        "/v1/buckets?limit=99999999999999999999999",
-        "/v1/buckets?state=angry",
-        "/v1/buckets?cursor=x",
-        "/v1/buckets?cursor=-1",
-        "/v1/buckets?cursor=1.xyz",
-        "/v1/buckets?cursor=1.2.3",
-        "/v1/buckets?cursor=99999999999999",
-        "/v1/buckets?cursor=.",
-        "/v1/events?after=x",
-        "/v1/events?after=1.5",
-        "/v1/events?after=-1",
-        "/v1/events?after=0123456789abcdef-",
-        "/v1/events?after=0123456789abcdef-1-1",
-        "/v1/events?after=0123456789ABCDEFG-1",
-        "/v1/buckets?state=%1b[31m",
-        "/v1/buckets?rule=",
-        "/v1/buckets?cursor=",
-        "/v1/buckets?key",
-        "/v1/top?by=",
-        "/v1/events?after=",
-    ];
-    for path in queries {
-        expect_problem(&ops.send(Request::get(path))?, 400).context(path)?;
+    for path in INVALID {
+        expect_problem(&ops.send(Request::get(path))?, 400).context(*path)?;
     }
     expect_problem(&ops.send(Request::get("/v1/buckets?rule=none"))?, 404)?;
     // Far beyond the end counts as the end.

@@ -107,11 +107,13 @@ fn the_longest_keys_and_strikes_take_the_reported_maximum() -> Result<()> {
 fn the_events_take_at_most_the_reported_memory() -> Result<()> {
     let envoy = Envoy::start(&Config::new(json!([rule("r", &limits(1, 3))])).buckets(64))?;
     let mut ops = Operator::editor(&envoy);
-    ops.ban("r", "mallory", "")?;
+    ops.ban("r", "mallory", "for=1h")?;
     let before = envoy.memory()?.allocated;
     let reason = "x".repeat(200);
-    for _ in 0..1_300 {
-        ops.ban("r", "mallory", &format!("for=1h&reason={reason}"))?;
+    for n in 1..=1_300 {
+        // Each lasts longer than the one before, so that it changes something.
+        let span = 3_600 + n;
+        ops.ban("r", "mallory", &format!("for={span}s&reason={reason}"))?;
     }
     ensure!(
         ops.events(0)?.len() == 1_024 + 1,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{Config, Envoy, Operator, Request, eventually, expect};
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 fn rules(limit: &Value) -> Value {
     json!([{
@@ -87,21 +87,13 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
     let mut http = envoy.data();
     // One that need not wait passes, whatever its deadline.
     ensure!(http.send(&of("alice").header("grpc-timeout", "1n"))?.status == 200);
-    let late = [
-        [("grpc-timeout", "100m"), ("x-a", "")],
-        [
-            ("grpc-timeout", "2S"),
-            ("x-envoy-expected-rq-timeout-ms", "9999999"),
-        ],
-    ];
-    for headers in late {
-        let request = headers
-            .into_iter()
-            .fold(of("alice"), |request, (name, value)| {
-                request.header(name, value)
-            });
+    let late = || of("alice").header("grpc-timeout", "2S");
+    for request in [
+        late(),
+        late().header("x-envoy-expected-rq-timeout-ms", "9999999"),
+    ] {
         let answer = http.send(&request)?;
-        ensure!(answer.status == 429, "{headers:?}: {answer:?}");
+        ensure!(answer.status == 429, "{request:?}: {answer:?}");
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         ensure!(
             text.contains("its turn would come after its deadline"),
@@ -170,7 +162,8 @@ fn a_worker_holds_as_many_as_it_may() -> Result<()> {
             crowd.push(sent(&envoy, lines)?);
             held(&mut ops, n, n).with_context(|| format!("{bounds} {lines}"))?;
         }
-        if lines.contains(": 9") {
+        // There is room for more of these.
+        if most > 5 {
             envoy.stop()?;
             continue;
         }
@@ -217,11 +210,6 @@ fn memory_of_each(count: u64, lines: &str, body: usize) -> Result<u64> {
     let each = |before: u64, after: u64| after.saturating_sub(before) / waiting;
     let allocated = each(before.allocated, after.allocated);
     let resident = each(before.resident, after.resident);
-    eprintln!(
-        "{waiting} with {} bytes of lines and {} of body: {allocated} allocated, {resident} resident",
-        lines.len(),
-        body.len(),
-    );
     envoy.stop()?;
     Ok(allocated.max(resident))
 }

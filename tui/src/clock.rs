@@ -31,6 +31,15 @@ impl Clock {
         }
     }
 
+    /// A clock that stays at zero: its start is far ahead.
+    #[cfg(test)]
+    pub(crate) fn standing() -> Self {
+        let Self { origin } = Self::start();
+        Self {
+            origin: origin + Duration::from_secs(1_000_000),
+        }
+    }
+
     /// The time since the start.
     pub fn now(&self) -> Nanos {
         Nanos::new(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))

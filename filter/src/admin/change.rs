@@ -12,7 +12,7 @@ type Fields = Map<String, Value>;
 /// The most overrides that are listed.
 const LISTED: usize = 8;
 
-/// The differences: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
+/// The differences; empty if there are none: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
 pub(super) fn describe(before: &Rule, after: &Rule) -> String {
     let mut parts = Vec::new();
     for limit in &after.limits {
@@ -25,6 +25,10 @@ pub(super) fn describe(before: &Rule, after: &Rule) -> String {
         if after.limits.iter().all(|limit| limit.name() != old.name()) {
             parts.push(format!("{}: removed, was {}", old.name(), in_words(old)));
         }
+    }
+    if parts.is_empty() && before.limits != after.limits {
+        let names: Vec<&str> = after.limits.iter().map(Limit::name).collect();
+        parts.push(format!("limits in the order {}", joined(&names, ", ")));
     }
     if before.mode != after.mode {
         parts.push(format!(

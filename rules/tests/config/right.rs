@@ -105,26 +105,25 @@ fn refuse() -> Refuse {
     }
 }
 
-#[test]
-fn every_field_is_read() {
-    let read = read(&everything());
-    let namespace = "team_a-1".to_string();
-    let buckets = 4096;
-    let waiting = WaitingSettings {
-        requests: 500,
-        memory_mib: 16,
-        body_kib: 64,
-    };
-    let expected = StoreSettings {
-        buckets,
-        namespace,
-        waiting,
-    };
-    assert_eq!(read.store, expected);
+fn matches() -> Match {
     let header = |name: &str, test| NamedTest {
         name: name.to_string(),
         test,
     };
+    Match {
+        methods: vec!["POST".to_string(), "M-SEARCH".to_string()],
+        path: Some(PathMatch::Prefix("/reply".to_string())),
+        headers: vec![
+            header("x-plan", Test::Exact("free".to_string())),
+            header("x-internal", Test::Present(false)),
+            header(":authority", Test::Present(true)),
+        ],
+        ..Match::default()
+    }
+}
+
+/// The rule of [`everything`].
+fn the_rule() -> Rule {
     let burst = Algorithm::Funnel(Funnel::new(15, rate(30, 60)).expect("valid"));
     let steady = TokenBucket::new(1000, rate(1000, 86_400), Refill::Interval, 10).expect("valid");
     let third = TokenBucket::new(7, rate(7, 3600), Refill::Greedy, 7).expect("valid");
@@ -133,18 +132,9 @@ fn every_field_is_read() {
         Limit::new("steady_one", Algorithm::TokenBucket(steady)),
         Limit::new("token_bucket", Algorithm::TokenBucket(third)),
     ];
-    let expected = Rule {
+    Rule {
         name: "reply-per-user".to_string(),
-        matches: Match {
-            methods: vec!["POST".to_string(), "M-SEARCH".to_string()],
-            path: Some(PathMatch::Prefix("/reply".to_string())),
-            headers: vec![
-                header("x-plan", Test::Exact("free".to_string())),
-                header("x-internal", Test::Present(false)),
-                header(":authority", Test::Present(true)),
-            ],
-            ..Match::default()
-        },
+        matches: matches(),
         on_long_value: OnLongValue::Apply,
         when: None,
         key: vec![
@@ -179,8 +169,26 @@ fn every_field_is_read() {
             retry_after_jitter: Decimal::from_thousandths(125),
             explain_header: true,
         },
+    }
+}
+
+#[test]
+fn every_field_is_read() {
+    let read = read(&everything());
+    let namespace = "team_a-1".to_string();
+    let buckets = 4096;
+    let waiting = WaitingSettings {
+        requests: 500,
+        memory_mib: 16,
+        body_kib: 64,
     };
-    assert_eq!(read.rules.first(), Some(&expected));
+    let expected = StoreSettings {
+        buckets,
+        namespace,
+        waiting,
+    };
+    assert_eq!(read.store, expected);
+    assert_eq!(read.rules.first(), Some(&the_rule()));
 }
 
 #[test]

@@ -54,13 +54,11 @@ fn limit_of(algorithm: &str) -> Value {
 fn with_unknown_fields() -> Vec<(String, Value)> {
     let zz = || json!({ "zz": 1 });
     let in_rule = |fields: Value| file(&[rule(&fields)]);
+    let in_store = |store: Value| json!({ "version": 1, "rules": [], "store": store });
     let mut cases = vec![
         ("rule_file", json!({ "version": 1, "rules": [], "zz": 1 })),
-        ("store", json!({ "version": 1, "rules": [], "store": zz() })),
-        (
-            "waiting",
-            json!({ "version": 1, "rules": [], "store": { "waiting": zz() } }),
-        ),
+        ("store", in_store(zz())),
+        ("waiting", in_store(json!({ "waiting": zz() }))),
         (
             "defaults",
             json!({ "version": 1, "rules": [], "defaults": zz() }),

@@ -120,7 +120,9 @@ fn the_tests_are_there_and_have_their_fields() -> Result<()> {
         ensure!(is_test, "{file} has no test {test}");
         for field in *fields {
             let name = field.rsplit('.').next().unwrap_or(field);
-            let harness = ["version", "rules", "admin", "role", "tokens"];
+            let harness = [
+                "version", "rules", "admin", "role", "tokens", "hosts", "waiting",
+            ];
             let is_there = text.contains(&format!("\"{name}\"")) || harness.contains(&name);
             ensure!(is_there, "{file} does not have {field}");
         }

@@ -30,6 +30,21 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         &["store.namespace"],
     ),
     (
+        "waiting.rs",
+        "a_worker_holds_as_many_as_it_may",
+        &[
+            "store.waiting",
+            "store.waiting.body_kib",
+            "store.waiting.memory_mib",
+            "store.waiting.requests",
+        ],
+    ),
+    (
+        "auth.rs",
+        "without_tokens_the_host_must_be_this_listener",
+        &["admin.hosts"],
+    ),
+    (
         "fields/rest.rs",
         "defaults_apply_where_a_rule_has_no_value",
         &["defaults"],

@@ -213,9 +213,9 @@ fn state_lost_in_a_restart_is_exported_before_and_imported_after() -> Result<()>
     let envoy = envoy.restart(&config())?;
     let mut ops = Operator::editor(&envoy);
 
-    // The generation reaches its old number again, so the number alone would match.
+    // The generation reaches its old number again, so the number alone would match. Each reset raises it.
     while ops.generation()? < 6 {
-        ops.drop_edit("per-user", "")?;
+        ops.drop_edit("per-user", "carry=reset")?;
     }
     let put = Request::new("PUT", "/v1/rules/per-user").header("if-match", &etag);
     let stale = ops.send(put.json(&limits(7)))?;

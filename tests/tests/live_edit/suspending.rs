@@ -34,7 +34,7 @@ fn back_in_the_shell(terminal: &mut Terminal) -> Result<()> {
 }
 
 /// The process id of the `loudou` that the shell started.
-fn loudou(terminal: &mut Terminal) -> Result<String> {
+fn loudou(terminal: &Terminal) -> Result<String> {
     let shell = terminal.pid()?.to_string();
     let listed = Command::new("ps")
         .args(["-o", "pid=,comm=", "--sid", &shell])
@@ -59,7 +59,7 @@ fn a_stopped_app_gives_the_terminal_back_to_the_shell() -> Result<()> {
     terminal.press("clear; fg\r")?;
     terminal.shows("connected")?;
     // From outside.
-    let app = loudou(&mut terminal)?;
+    let app = loudou(&terminal)?;
     let stopped = Command::new("kill").args(["-s", "TSTP", &app]).status()?;
     ensure!(stopped.success(), "kill -s TSTP");
     back_in_the_shell(&mut terminal)?;

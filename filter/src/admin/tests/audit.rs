@@ -74,10 +74,7 @@ fn the_action_after_the_last_that_is_kept_pushes_out_one() {
         events::add(&bench.host, "loudou", &event);
     }
     for n in 1_000..1_024 {
-        post(
-            &mut bench,
-            &format!("{BAN}?for={n}s&reason=number%20{n}"),
-        );
+        post(&mut bench, &format!("{BAN}?for={n}s&reason=number%20{n}"));
     }
     let reasons = |bench: &mut Bench| {
         let bans = of_kind(&all(bench, ""), "ban");

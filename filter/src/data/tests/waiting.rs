@@ -150,7 +150,7 @@ fn places_come_back_when_the_last_one_has_left_or_passed() {
         assert_eq!(send(&mut planes[0], &host, Some(b"alice")), 0);
         let stays: Vec<(usize, Stay)> = (0..50)
             .map(|n: u32| {
-                let worker = usize::from(n % 3 == 0);
+                let worker = usize::from(n.is_multiple_of(3));
                 (worker, hold(&mut planes[worker], &host, b"alice", n))
             })
             .collect();
