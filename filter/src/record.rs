@@ -22,12 +22,14 @@ use crate::instance::Instance;
 mod adopt;
 mod base;
 mod edit;
+mod editing;
 mod history;
 mod layout;
 mod part;
 mod read;
 mod records;
 mod rule;
+mod sweep;
 #[cfg(test)]
 pub(crate) mod work;
 

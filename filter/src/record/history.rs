@@ -1,8 +1,6 @@
 //! The changes that buckets may still have to follow: the record writes and reads them, and bounds their
 //! number.
 
-use std::rc::Rc;
-
 use loudou_limiter::{Carry, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override};
 use loudou_rules::rule::Override;
@@ -12,13 +10,10 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::part::Text;
-use super::{Record, RuleRecord};
 use crate::json::{carry, list, number, optional};
 
-/// The number of changes from which a sweep brings the buckets of a rule forward.
-const SWEPT_FROM: usize = 32;
 /// The most changes of a rule that are remembered; further edits have to wait.
-const MAX_CHANGES: usize = 1_024;
+pub(super) const MAX_CHANGES: usize = 1_024;
 
 #[derive(Serialize)]
 struct HistoryRecord<'a> {
@@ -130,27 +125,5 @@ pub(super) fn bound(history: &mut History) {
     if let Some(last) = surplus.and_then(|surplus| changes.get(surplus.checked_sub(1)?)) {
         let version = last.version;
         history.forget(version);
-    }
-}
-
-impl RuleRecord {
-    /// Whether an edit has to wait for a sweep.
-    pub(crate) fn is_full(&self) -> bool {
-        self.history.changes.len() >= MAX_CHANGES
-    }
-}
-
-impl Record {
-    /// The rules whose buckets a sweep has to bring forward.
-    pub(crate) fn to_sweep(&self) -> impl Iterator<Item = &Rc<RuleRecord>> {
-        self.all()
-            .filter(|rule| rule.history.changes.len() >= SWEPT_FROM)
-    }
-
-    /// Forgets the changes of a rule up to `version`, which all of its buckets have followed.
-    pub(crate) fn forget(&mut self, rule_tag: u32, version: u32) {
-        for rule in self.all_mut(|rule| rule.base.tag() == rule_tag) {
-            rule.note(|history| history.forget(version));
-        }
     }
 }

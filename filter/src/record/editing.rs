@@ -1,0 +1,172 @@
+//! Edits of one rule: made, dropped, and ended.
+
+use std::borrow::Cow;
+
+use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::RuleEdit;
+use loudou_rules::rule::{KeyMap, Override, Rule};
+
+use super::edit::{Author, Edit, Ended, Origin, OverrideEdit};
+use super::part::Part;
+use super::rule::RuleRecord;
+
+impl RuleRecord {
+    /// The rule with the edits and overrides that do not end.
+    pub(crate) fn lasting(&self) -> Cow<'_, Rule> {
+        let ends = |who: &Origin| who.expires_at_ns.is_some();
+        let mut own = self.own.iter();
+        let none_ends =
+            !self.edit.iter().any(|edit| ends(&edit.who)) && !own.any(|(_, own)| ends(&own.who));
+        if none_ends {
+            return Cow::Borrowed(self.effective());
+        }
+        let mut rule = Rule::clone(self.base.rule());
+        let edit = self.edit.iter();
+        for edit in edit.filter(|edit| !ends(&edit.who)) {
+            edit.change.apply(&mut rule);
+        }
+        for (pattern, own) in self.own.iter().filter(|(_, own)| !ends(&own.who)) {
+            rule.overrides.set(&pattern, Some(own.gives.clone()));
+        }
+        Cow::Owned(rule)
+    }
+
+    /// Applies `change` on top of an earlier edit. Parts that equal the base are no edit, and replacing the
+    /// overrides as a whole drops those that were edited one by one.
+    pub(crate) fn apply(&mut self, change: &RuleEdit, author: &Author, version: u32) {
+        self.change((author.carry, author.at, version), |parts| {
+            if change.overrides.is_some() {
+                parts.own = Part::new(KeyMap::default());
+            }
+            let mut rule = parts.edited();
+            change.apply(&mut rule);
+            let all = RuleEdit {
+                limits: Some(rule.limits),
+                mode: Some(rule.mode),
+                penalty: Some(rule.penalty),
+                overrides: Some(rule.overrides),
+            };
+            let change = all.beyond(&parts.base);
+            parts.edit = Part::new((!change.is_empty()).then(|| Edit {
+                change,
+                carry: author.carry,
+                who: author.origin(),
+            }));
+        });
+    }
+
+    /// Goes back to the base.
+    pub(crate) fn drop_edit(&mut self, carry: Carry, at: Nanos, version: u32) {
+        self.change((carry, at, version), |parts| parts.edit = Part::new(None));
+    }
+
+    /// Edits the override of a pattern; a value that already applies without an edit is no edit.
+    pub(crate) fn set_override(
+        &mut self,
+        pattern: &str,
+        gives: Override,
+        author: &Author,
+        version: u32,
+    ) {
+        let is_so_anyway = self.without_edit(pattern) == Some(&gives);
+        let own = (!is_so_anyway).then(|| OverrideEdit {
+            gives,
+            who: author.origin(),
+        });
+        self.replace_override(pattern, own, author.at, version);
+    }
+
+    /// Drops the edited override of a pattern; returns whether there was one.
+    pub(crate) fn drop_override(&mut self, pattern: &str, at: Nanos, version: u32) -> bool {
+        let was = self.own.of_pattern(pattern).is_some();
+        self.replace_override(pattern, None, at, version);
+        was
+    }
+
+    /// The override of a pattern, its edited override aside.
+    fn without_edit(&self, pattern: &str) -> Option<&Override> {
+        let edit = self.edit.as_ref();
+        let edited = edit.and_then(|edit| edit.change.overrides.as_ref());
+        edited.unwrap_or(&self.base.overrides).of_pattern(pattern)
+    }
+
+    fn override_of(&self, pattern: &str) -> Option<&Override> {
+        let own = self.own.of_pattern(pattern).map(|own| &own.gives);
+        own.or_else(|| self.without_edit(pattern))
+    }
+
+    fn replace_override(
+        &mut self,
+        pattern: &str,
+        own: Option<OverrideEdit>,
+        at: Nanos,
+        version: u32,
+    ) {
+        let before = self.override_of(pattern).cloned();
+        self.parts_mut().own.set(pattern, own);
+        if self.override_of(pattern) != before.as_ref() {
+            let replaced = Vec::from([(pattern.to_owned(), before)]);
+            self.note(|history| history.note_overrides(replaced, Carry::Keep, at, version));
+        }
+    }
+
+    /// Whether any part of it differs from the base.
+    pub(crate) fn is_edited(&self) -> bool {
+        self.edit.is_some() || !self.own.is_empty()
+    }
+
+    /// The origins of the edits in force.
+    pub(super) fn authors(&self) -> impl Iterator<Item = &Origin> {
+        let edit = self.edit.iter().map(|edit| &edit.who);
+        edit.chain(self.own.values().map(|own| &own.who))
+    }
+
+    /// Its edits with their ends: the patterns of edited overrides, and none for the edit of the rule.
+    pub(crate) fn ends(&self) -> Vec<(Option<String>, Option<u64>)> {
+        let edit = self.edit.iter().map(|edit| (None, edit.who.expires_at_ns));
+        let own = self.own.iter();
+        let own = own.map(|(pattern, own)| (Some(pattern), own.who.expires_at_ns));
+        edit.chain(own).collect()
+    }
+
+    /// Drops edits that expired by `now`, each at its instant.
+    pub(super) fn expire(&mut self, now: Nanos, version: u32) -> Ended {
+        let mut ended = Ended {
+            rule: self.base.name.clone(),
+            ..Ended::default()
+        };
+        if now < self.next_expiry() {
+            return ended;
+        }
+        while let Some((at, pattern)) = self.first_to_expire(now) {
+            if let Some(pattern) = pattern {
+                self.drop_override(&pattern, at, version);
+                ended.keys.push(pattern);
+            } else {
+                let carry = self.edit.as_ref().map(|edit| edit.carry);
+                self.drop_edit(carry.unwrap_or_default(), at, version);
+                ended.edit = true;
+            }
+        }
+        ended
+    }
+
+    /// The end of the edit that expired first by `now`, and the pattern if it is an override.
+    fn first_to_expire(&self, now: Nanos) -> Option<(Nanos, Option<String>)> {
+        let own = self.own.iter();
+        let own = own.filter_map(|(pattern, own)| Some((own.who.expired(now)?, Some(pattern))));
+        let edit = self.edit.iter();
+        let edit = edit.filter_map(|edit| Some((edit.who.expired(now)?, None)));
+        edit.chain(own).min_by_key(|(at, _)| *at)
+    }
+
+    /// All its edits, which a configuration that changes the rule retires.
+    pub(super) fn all_ended(&self) -> Option<Ended> {
+        let ended = Ended {
+            rule: self.base.name.clone(),
+            edit: self.edit.is_some(),
+            keys: self.own.iter().map(|(pattern, _)| pattern).collect(),
+        };
+        (!ended.is_empty()).then_some(ended)
+    }
+}
