@@ -83,7 +83,8 @@ impl Target {
         })?;
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         let steps = path
-            .trim_start_matches('/')
+            .strip_prefix('/')
+            .unwrap_or(path)
             .split('/')
             .map(|step| decode(step, false));
         let pairs = query

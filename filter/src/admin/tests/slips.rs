@@ -45,3 +45,15 @@ fn a_time_that_is_empty_is_no_time() {
         assert_eq!(status, 400, "{query}: {answer}");
     }
 }
+
+/// A path with another spelling is another path: a proxy in front may allow or deny by the beginning `/v1/`.
+#[test]
+fn a_path_has_one_spelling() {
+    let mut bench = Bench::new();
+    let token = format!("Bearer {VIEW}");
+    let headers = [("authorization", token.as_bytes())];
+    for path in ["//v1/status", "/v1//status", "/v1/status/"] {
+        let (status, _) = bench.call("GET", path, &headers, None);
+        assert_eq!(status, 404, "{path}");
+    }
+}
