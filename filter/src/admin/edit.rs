@@ -91,6 +91,7 @@ impl AdminPlane {
         let mut outcome = Err(RecordError::Missing.into());
         let records = self.records.clone();
         let record = records.edit(host, &mut |record| {
+            let stored = record.clone();
             // Checked again in every try: another edit may have come in between.
             let seen = self.precondition(host, call, record);
             outcome = seen.and_then(|before| {
@@ -109,6 +110,10 @@ impl AdminPlane {
                 Ok((before, described, changed))
             });
             let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
+            if !changed {
+                // What follows must not see a change that was refused, or that changes nothing.
+                *record = stored;
+            }
             changed && !edited.dry_run
         })?;
         let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
@@ -116,8 +121,11 @@ impl AdminPlane {
         if is_new {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
-        // An edit that has to wait for the sweep takes part in it, too.
-        self.sweep(host, call, &record);
+        // An edit that has to wait for the sweep takes part in it, too. A dry run does not: no bucket may
+        // have the version of a change that is not stored.
+        if !edited.dry_run {
+            self.sweep(host, call, &record);
+        }
         let (before, change, changed) = outcome?;
         if is_new {
             events::add(host, &share, &edited.event(record.generation, &change));

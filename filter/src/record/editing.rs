@@ -60,7 +60,8 @@ impl RuleRecord {
         self.change((carry, at, version), |parts| parts.edit = Part::new(None));
     }
 
-    /// Edits the override of a pattern; a value that already applies without an edit is no edit.
+    /// Edits the override of a pattern; a value that the configuration gives is no edit. One that an edit of
+    /// the rule gives is, because that edit may end.
     pub(crate) fn set_override(
         &mut self,
         pattern: &str,
@@ -68,7 +69,10 @@ impl RuleRecord {
         author: &Author,
         version: u32,
     ) {
-        let is_so_anyway = self.without_edit(pattern) == Some(&gives);
+        let edit = self.edit.as_ref();
+        let may_end = edit.is_some_and(|edit| edit.change.overrides.is_some());
+        let is_so_anyway =
+            !may_end && self.base.rule().overrides.of_pattern(pattern) == Some(&gives);
         let own = (!is_so_anyway).then(|| OverrideEdit {
             gives,
             who: author.origin(),

@@ -74,3 +74,39 @@ fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
     let admitted = (0..40).filter(|_| bench.passes("alice")).count();
     assert_eq!(admitted, 19);
 }
+
+/// Calls that store nothing sweep nothing, also where the next change would be one that has to be swept: a bucket of
+/// a version that does not exist could not be decided on.
+#[test]
+fn what_is_not_stored_reaches_no_bucket() {
+    let mut bench = Bench::with_buckets(64);
+    let own = "/v1/overrides/per-user/vip";
+    let scale = json!({ "scale": 1_000 });
+    assert_eq!(bench.edit("PUT", own, "*", Some(&scale)).0, 200);
+    assert_eq!(put(&mut bench, 100).0, 200);
+    assert!(bench.passes("alice"));
+    let mut capacity = 101;
+    while remembered(&bench) < 31 {
+        assert_eq!(put(&mut bench, capacity).0, 200);
+        capacity += 1;
+    }
+    let token = format!("Bearer {EDIT}");
+    let headers: [(&str, &[u8]); 3] = [
+        ("authorization", token.as_bytes()),
+        ("if-match", b"*"),
+        ("content-type", b"application/json"),
+    ];
+    let previewed = bench.call(
+        "PUT",
+        &format!("{RULE}&dry_run"),
+        &headers,
+        Some(&limits(3)),
+    );
+    assert_eq!(previewed.0, 200);
+    // A thousand times as much is more than a limit may have.
+    assert_eq!(put(&mut bench, 100_000_000).0, 400);
+    assert_eq!(put(&mut bench, capacity - 1).1["changed"], false);
+    let admitted = (0..200).filter(|_| bench.passes("alice")).count();
+    assert_eq!(admitted, capacity as usize - 2);
+    assert_eq!(bench.host.metric("loudou.rule.per-user.errors"), 0);
+}
