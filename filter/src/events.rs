@@ -9,6 +9,7 @@ use loudou_rules::joined::joined;
 use loudou_rules::size::EVENT;
 use loudou_store::StoreFailed;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 
 use crate::escaped::escaped;
 use crate::host::{Host, LogLevel};
@@ -185,8 +186,11 @@ pub(crate) fn body(
     };
     let head = serde_json::to_vec(&head).unwrap_or_default();
     let rest = head.get(1..).unwrap_or_default();
-    // The events are JSON already.
-    Ok([b"{\"events\":[", page.events.as_slice(), b"],", rest].concat())
+    // The events are JSON already, unless another program has damaged them.
+    let with = |events: &[u8]| [b"{\"events\":[", events, b"],", rest].concat();
+    let body = with(&page.events);
+    let is_json = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+    Ok(if is_json { body } else { with(b"") })
 }
 
 #[cfg(test)]
