@@ -85,6 +85,11 @@ impl Ask {
         Self { max_wait, ..self }
     }
 
+    /// Whether it waits less than the limits allow: for its own deadline, or because nobody may wait.
+    pub fn is_hurried(&self) -> bool {
+        self.patience < Nanos::MAX
+    }
+
     /// The same that waits at most for `patience`, whatever the limits allow.
     ///
     /// ```

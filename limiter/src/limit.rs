@@ -304,7 +304,8 @@ impl Limits {
     /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
     /// Those that would have admitted took nothing.
     fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
-        let is_noted = self.note_refusal(bucket, ask);
+        // A request that only could not be held took nothing, and is no attempt above the limit.
+        let is_noted = !ask.is_hurried() && self.note_refusal(bucket, ask);
         let mut settled = bucket.clone();
         self.settle(&mut settled, ask.now);
         let refused = if is_noted {

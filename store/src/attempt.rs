@@ -177,7 +177,9 @@ impl<'a> Attempt<'a> {
             return Err(ban);
         }
         let answer = limits.answer(&mut slot.bucket, &ask);
-        if let Some(penalty) = penalty.filter(|_| answer.is_refused()) {
+        // A request that only could not be held is no strike: another client may have filled the worker.
+        let strikes = answer.is_refused() && !ask.is_hurried();
+        if let Some(penalty) = penalty.filter(|_| strikes) {
             slot.conduct.strike(penalty, now);
             // A ban by a penalty is not an operator's; an earlier operator's ban is over.
             slot.flags &= !FLAG_PINNED;

@@ -385,23 +385,3 @@ fn an_event_tells_the_end_of_a_ban() {
     assert_eq!(answer["bucket"]["ban"]["until_ns"], Value::Null);
     assert_eq!(bench.newest_event().get("until_ns"), None);
 }
-
-/// The override of a key lasts, also if an edit of the rule gave it already: that edit ends.
-#[test]
-fn an_override_outlives_an_edit_that_gives_the_same() {
-    let mut bench = Bench::new();
-    let banned = json!({ "overrides": { "alice": "banned" } });
-    let edit = "/v1/rules/per-user?for=4s";
-    let (status, answer) = bench.edit("PUT", edit, "*", Some(&banned));
-    assert_eq!(status, 200, "{answer}");
-    let own = "/v1/overrides/per-user/alice";
-    let (status, answer) = bench.edit("PUT", own, "*", Some(&json!("banned")));
-    assert_eq!(
-        (status, &answer["changed"]),
-        (200, &json!(true)),
-        "{answer}"
-    );
-    bench.host.pass(Nanos::from_secs(5));
-    let rule = bench.get("/v1/rules/per-user");
-    assert_eq!(rule["rule"]["overrides"]["alice"], "banned", "{rule}");
-}

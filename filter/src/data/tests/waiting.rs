@@ -242,3 +242,20 @@ fn what_does_not_fit_is_refused_instead_of_held() {
     plane.end(&host, &stay);
     assert_eq!(host.metric("loudou.not_held_full"), 2);
 }
+
+/// A refusal for want of room or time is no strike: another client may be the cause.
+#[test]
+fn a_request_that_cannot_be_held_is_no_strike() {
+    let host = FakeHost::default();
+    let mut rules = line("1/m");
+    rules[0]["penalty"] = json!({ "after": 2, "within": "10m", "ban": "1h" });
+    let mut plane = plane(&host, &rules);
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    for _ in 0..5 {
+        let late: [(&str, &[u8]); 2] = [("x-user-id", b"alice"), ("grpc-timeout", b"1S")];
+        host.request("GET", "/", &late);
+        let (fate, _) = plane.decide(&host, 3, false);
+        assert!(matches!(fate, Fate::Refuse(_)), "{fate:?}");
+    }
+    hold(&mut plane, &host, b"alice", 4);
+}
