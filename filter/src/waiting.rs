@@ -67,7 +67,7 @@ impl Room {
     pub(crate) fn body(self, length: Option<u64>) -> u64 {
         match length.filter(|length| *length < self.body) {
             Some(length) => length.saturating_add(length >> 2),
-            None => self.body.saturating_mul(2),
+            None => self.body.saturating_mul(2).saturating_add(self.body >> 2),
         }
     }
 
@@ -259,8 +259,11 @@ mod tests {
         let takes = |headers, body| waiting.room(&bounds).takes(headers, body);
         let room = waiting.room(&bounds);
         let most = 100 << 10;
-        assert_eq!([room.body(Some(u64::MAX)), room.body(None)], [2 * most; 2]);
-        assert_eq!(room.body(Some(most)), 2 * most);
+        assert_eq!(
+            [room.body(Some(u64::MAX)), room.body(None)],
+            [2 * most + most / 4; 2]
+        );
+        assert_eq!(room.body(Some(most)), 2 * most + most / 4);
         assert_eq!(room.body(Some(70)), 87);
         let empty = HELD_BYTES;
         assert_eq!(takes(0, 0), Some(empty));

@@ -145,8 +145,8 @@ fn a_request_that_would_be_late_is_refused_at_once() -> Result<()> {
 fn a_worker_holds_as_many_as_it_may() -> Result<()> {
     let limit = json!({ "algorithm": "leaky_queue", "capacity": 1000, "rate": "1/m" });
     let many = json!({ "requests": 5 });
-    // A body of unknown length counts as 300 KiB, and each request as 32 KiB more: there is room for three.
-    let much = json!({ "memory_mib": 1, "body_kib": 150 });
+    // A body of unknown length counts as 270 KiB, and each request as 32 KiB more: there is room for three.
+    let much = json!({ "memory_mib": 1, "body_kib": 120 });
     for (bounds, lines, most) in [
         (many, "", 5),
         (much.clone(), "transfer-encoding: chunked\r\n", 3),
@@ -224,7 +224,7 @@ fn held_requests_take_no_more_than_is_assumed() -> Result<()> {
             50,
             "content-length: 100000000\r\n",
             8_000_000,
-            HELD + (2 << 20),
+            HELD + (9 << 18),
         ),
     ] {
         let each = memory_of_each(count, lines, body)?;
