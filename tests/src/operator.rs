@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::clock::pause_for;
@@ -43,6 +43,35 @@ impl Operator {
     pub fn get(&mut self, path: &str) -> Result<Value> {
         let answer = self.send(Request::get(path))?;
         expect(&answer, 200).context(path.to_owned())
+    }
+
+    /// All pages of `GET /v1/rules`, if each is answered 200: the first page, with the rules of all. A page of
+    /// rules that have changed since the first one is not, nor is one of a dead sandbox.
+    pub fn rules(&mut self) -> Result<Option<Value>> {
+        let mut path = "/v1/rules".to_owned();
+        let mut all: Option<Value> = None;
+        loop {
+            let answer = self.send(Request::get(&path))?;
+            if answer.status != 200 {
+                return Ok(None);
+            }
+            let mut page = answer.json()?;
+            let next = page.get("next_cursor").and_then(Value::as_str);
+            let next = next.map(|cursor| format!("/v1/rules?cursor={cursor}"));
+            let all = all.get_or_insert_with(|| page.clone());
+            if !path.ends_with("/rules") {
+                let more = page.pointer_mut("/rules").map(Value::take);
+                let (Some(all), Some(Value::Array(more))) = (all.pointer_mut("/rules"), more)
+                else {
+                    bail!("{path}: no rules: {page}");
+                };
+                all.as_array_mut().context("no rules")?.extend(more);
+            }
+            let Some(next) = next else {
+                return Ok(Some(all.take()));
+            };
+            path = next;
+        }
     }
 
     /// The number of requests that wait now, on all workers.

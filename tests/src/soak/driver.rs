@@ -194,15 +194,15 @@ impl<'a> Driver<'a> {
         let shown = self.in_force(variant)?;
         let answered = book.now();
         for rule in touched {
-            if let Some(shown) = &shown {
+            if let Ok(shown) = &shown {
                 self.settle(rule, shown, (sent, answered));
             }
             if let Some(doubtful) = self.doubtful.get_mut(rule) {
-                *doubtful = shown.is_none();
+                *doubtful = shown.is_err();
             }
         }
-        if shown.is_none() {
-            let what = format!("the {word} to configuration {variant} by {way:?} is not in force");
+        if let Err(other) = shown {
+            let what = format!("{word} to configuration {variant} by {way:?}: {other}");
             book.broke(ALL, Promise::Change, what);
         }
         let by = match way {
@@ -243,28 +243,34 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits until the admin API shows a configuration; returns its answer, if it did.
-    fn in_force(&mut self, variant: usize) -> Result<Option<Value>> {
+    /// Waits until the admin API shows a configuration; returns its answer, or what it shows instead.
+    fn in_force(&mut self, variant: usize) -> Result<Result<Value, String>> {
+        let mut other = String::new();
         let shown = eventually(PATIENCE, "the configuration to be in force", || {
-            let answer = self.ops.send(Request::get("/v1/rules"))?;
-            if answer.status != 200 {
+            let Some(shown) = self.ops.rules()? else {
                 return Ok(None);
-            }
-            Ok(Some(answer.json()?).filter(|shown| self.shows(variant, shown)))
+            };
+            let found = self.other(variant, &shown);
+            let is_shown = found.is_none();
+            other = found.unwrap_or_default();
+            Ok(is_shown.then_some(shown))
         });
         if shown.is_err() {
             // Not for want of an answer.
             self.call(&Request::get("/v1/status"))?;
         }
-        Ok(shown.ok())
+        Ok(shown.map_err(|error| format!("{error}: {other}")))
     }
 
-    fn shows(&self, variant: usize, answer: &Value) -> bool {
+    /// The first rule that is shown with other numbers than those of a configuration.
+    fn other(&self, variant: usize, answer: &Value) -> Option<String> {
         let shown = |name: &str| capacity(view(answer, name)?.pointer("/base/limits/0")?);
         let mut rules = self.book.rules.iter().enumerate();
-        rules.all(|(n, rule)| {
-            let numbers = self.numbers(variant, n);
-            shown(&rule.name) == numbers.map(|numbers| numbers.capacity)
+        rules.find_map(|(n, rule)| {
+            let wanted = self.numbers(variant, n).map(|numbers| numbers.capacity);
+            let shown = shown(&rule.name);
+            let text = || format!("{} has {shown:?}, not {wanted:?}", rule.name);
+            (shown != wanted).then(text)
         })
     }
 
