@@ -1,24 +1,23 @@
-//! `loudou buckets` and `loudou get`: live buckets as tables, JSON and CSV.
+//! `loudou buckets`: live buckets as a table, JSON and CSV.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LimitView, MAX_PAGE};
+use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LimitView};
 
 use super::context::Context;
 use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, bar, csv};
-use super::world::{Style, json, json_list};
-use crate::client::{BucketsQuery, Client, Pace};
-use crate::meaning::stands_out;
-use crate::text::{escape, humanise};
+use super::world::{Style, json_list};
+use crate::text::humanise;
 
-/// The maximum number of buckets that are read to find the first ones.
-const MAX_READ: usize = 200_000;
-/// The maximum number of pages: pages may be empty, so the number of buckets is no bound.
-const MAX_PAGES: usize = 400_000;
+mod one;
+mod read;
+
+pub(super) use one::{GetArgs, get, one};
+use read::read;
 
 const BUCKETS_EXAMPLES: &str = "\
 Examples:
@@ -70,21 +69,6 @@ pub(crate) enum Sort {
     Key,
 }
 
-const GET_EXAMPLES: &str = "\
-Examples:
-  loudou get per-user alice                       its limits, its ban, its override
-  loudou get per-user alice --output json | jq .limits";
-
-#[derive(Debug, Args)]
-#[command(before_help = GET_EXAMPLES)]
-pub(crate) struct GetArgs {
-    /// The rule
-    pub(crate) rule: String,
-    /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) key: String,
-}
-
 pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<()> {
     let (mut page, complete) = read(context, args)?;
     sort(&mut page.buckets, args.sort);
@@ -103,91 +87,6 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(
         ))?;
     }
     Ok(())
-}
-
-/// Follows the cursors, and shows the progress on a terminal. `false` if there was more than the maximum.
-fn read(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<(BucketsPage, bool)> {
-    let client = context.client()?;
-    let mut progress = Progress::new(context);
-    let read = follow(&client, args, &mut progress);
-    progress.end()?;
-    read
-}
-
-fn follow(
-    client: &Client,
-    args: &BucketsArgs,
-    progress: &mut Progress<'_>,
-) -> Result<(BucketsPage, bool)> {
-    let mut query = BucketsQuery {
-        rule: args.rule.clone(),
-        key: args.key.clone(),
-        state: args.state,
-        cursor: None,
-        limit: Some(MAX_PAGE),
-    };
-    let mut reader = Pace::default();
-    let mut all = reader.buckets(client, &query)?;
-    for _ in 1..MAX_PAGES {
-        if all.next_cursor.is_none() || all.buckets.len() >= MAX_READ {
-            break;
-        }
-        if all.next_cursor == query.cursor {
-            bail!("the server returned the same cursor twice; try again");
-        }
-        query.cursor = all.next_cursor.take();
-        progress.show(&all)?;
-        let page = reader.buckets(client, &query)?;
-        all.buckets.extend(page.buckets);
-        all.next_cursor = page.next_cursor;
-        // With the oldest clock, the newest buckets would be in the future.
-        all.now_ns = page.now_ns.max(all.now_ns);
-        all.generation = page.generation;
-        (all.pages, all.pages_done) = (page.pages, page.pages_done);
-    }
-    let complete = all.next_cursor.is_none();
-    // These describe single pages.
-    (all.pages, all.pages_done, all.wait_ns) = (0, 0, 0);
-    Ok((all, complete))
-}
-
-/// A line on standard error, if it is a terminal, that shows how much of the store has been read. Reading a
-/// large store takes seconds, because the filter asks its clients to read slowly.
-struct Progress<'a> {
-    err: Option<&'a mut dyn Write>,
-    shown: bool,
-}
-
-impl<'a> Progress<'a> {
-    fn new(context: &'a mut Context<'_, '_>) -> Self {
-        let is_seen = context.io.err_terminal && context.io.out_terminal;
-        Self {
-            err: is_seen.then_some(&mut *context.io.err),
-            shown: false,
-        }
-    }
-
-    fn show(&mut self, page: &BucketsPage) -> io::Result<()> {
-        let Some(err) = &mut self.err else {
-            return Ok(());
-        };
-        let percent = u64::from(page.pages_done)
-            .saturating_mul(100)
-            .checked_div(page.pages.into())
-            .unwrap_or(0);
-        self.shown = true;
-        let found = page.buckets.len();
-        write!(err, "\rreading: {percent} %, {found} buckets")?;
-        err.flush()
-    }
-
-    /// Removes the line.
-    fn end(self) -> io::Result<()> {
-        match self.err {
-            Some(err) if self.shown => write!(err, "\r{:40}\r", "").and_then(|()| err.flush()),
-            _ => Ok(()),
-        }
-    }
 }
 
 fn sort(buckets: &mut [BucketView], by: Sort) {
@@ -360,75 +259,6 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Result<()> {
-    let client = context.client()?;
-    let bucket = client.bucket(&args.rule, &args.key)?;
-    let format = context.format();
-    match format {
-        Format::Table => {
-            // The answer has no clock reading, and the local clock is a different one.
-            let now = client.status().ok().map(|status| status.now_ns);
-            one(&bucket, now, context.style, context.io.out)?;
-        }
-        Format::Json | Format::Jsonl => json(context.io.out, format, &bucket)?,
-        Format::Csv => lines(std::slice::from_ref(&bucket), context.io.out)?,
-    }
-    Ok(())
-}
-
-/// One bucket in full.
-pub(super) fn one(
-    bucket: &BucketView,
-    now_ns: Option<u64>,
-    style: Style,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let seen = now_ns.map(|now| {
-        let ago = humanise(now.saturating_sub(bucket.last_seen_ns));
-        format!("{ago} ago")
-    });
-    let mut head = TextTable::new(&[
-        ("RULE", Set::Left),
-        ("KEY", Set::Left),
-        ("STATE", Set::Left),
-        ("ADMITTED", Set::Right),
-        ("REFUSED", Set::Right),
-        ("SEEN", Set::Right),
-    ]);
-    head.row(vec![
-        bucket.rule.as_str().into(),
-        bucket.key.as_str().into(),
-        state(bucket.state),
-        bucket.admitted.into(),
-        bucket.refused.into(),
-        seen.into(),
-    ]);
-    head.print(out, style)?;
-    stand_out(bucket, now_ns, out)?;
-    writeln!(out)?;
-    let mut limits = TextTable::new(&[
-        ("LIMIT", Set::Left),
-        ("ALGORITHM", Set::Left),
-        ("RATE", Set::Right),
-        ("LEVEL", Set::Left),
-        ("LEFT", Set::Right),
-        ("RETRY", Set::Right),
-        ("RESET", Set::Right),
-    ]);
-    for limit in &bucket.limits {
-        limits.row(vec![
-            limit.name.as_str().into(),
-            limit.algorithm.as_str().into(),
-            limit.rate.as_str().into(),
-            level_bar(limit, style).into(),
-            left(limit).into(),
-            retry(limit).into(),
-            humanise(limit.reset_after_ns).into(),
-        ]);
-    }
-    limits.print(out, style)
-}
-
 fn state_named(text: &str) -> Result<BucketState, String> {
     use BucketState::{Banned, Busy, Idle, Refusing};
     [Idle, Busy, Refusing, Banned]
@@ -444,12 +274,4 @@ fn ban_in_short(ban: &BanView, now_ns: u64) -> String {
         Some(until) => format!("{} left", humanise(until.saturating_sub(now_ns))),
     };
     format!("{left}, {}", ban.by.name())
-}
-
-/// Prints the remarkable properties of a bucket besides its level.
-fn stand_out(bucket: &BucketView, now_ns: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
-    for line in stands_out(bucket, now_ns) {
-        writeln!(out, "{}", escape(&line))?;
-    }
-    Ok(())
 }

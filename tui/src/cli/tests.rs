@@ -13,6 +13,7 @@ use crate::text::is_unsafe;
 
 mod canned;
 mod checks;
+mod conflicts;
 mod edits;
 mod explains;
 mod exports;
