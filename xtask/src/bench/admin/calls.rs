@@ -62,6 +62,9 @@ const fn change(name: &'static str, request: fn(u64) -> Request) -> Call {
 /// A text that no key contains, so that a search for it reads everything.
 const NOBODY: &str = "/v1/buckets?limit=500&key=nobody-here";
 
+/// The override of a key that may have one already: a rule with the most overrides has no room for another.
+const OVERRIDE: &str = "/v1/overrides/rule-0/tenant-00000";
+
 /// Every call that is measured.
 pub(super) const CALLS: [Call; 18] = [
     read("GET status", |_| Request::get("/v1/status")),
@@ -102,7 +105,7 @@ pub(super) const CALLS: [Call; 18] = [
         }] }))
     }),
     change("PUT overrides/RULE/KEY", |n| {
-        put("/v1/overrides/rule-0/vip").json(&json!({ "scale": 2 + n % 2 }))
+        put(OVERRIDE).json(&json!({ "scale": 3 + n % 2 }))
     }),
     change("POST ban", |n| {
         Request::post(&format!("/v1/buckets/rule-0/mallory-{}/ban?for=1h", n % 64))
@@ -112,7 +115,7 @@ pub(super) const CALLS: [Call; 18] = [
 /// The edit after which first requests are measured.
 pub(super) fn edit() -> Call {
     change("edit", |n| {
-        put("/v1/overrides/rule-0/vip").json(&json!({ "scale": 2 + n % 2 }))
+        put(OVERRIDE).json(&json!({ "scale": 3 + n % 2 }))
     })
 }
 
