@@ -25,6 +25,22 @@ pub(crate) fn recent(
     load(host, records, metrics, now)
 }
 
+/// Announces a change that this worker has written, after `before` announced changes. If it is the only one
+/// announced since, the record that it has written is the one to use.
+pub(crate) fn announce(
+    host: &dyn Host,
+    records: &Records,
+    metrics: &StoreMetrics,
+    (record, before): (&Rc<Record>, u64),
+    now: Nanos,
+) {
+    metrics.announce_change(host);
+    let changes = before.saturating_add(1);
+    if metrics.changes(host) == changes {
+        records.keep(record, changes, now);
+    }
+}
+
 /// Reads the record; drops expired edits, announces the change and adds their events.
 pub(crate) fn load(
     host: &dyn Host,
@@ -44,6 +60,7 @@ pub(crate) fn load(
     if now < record.next_expiry() {
         return Ok(record);
     }
+    let changes = metrics.changes(host);
     let (record, expired) = records.change(host, |record| {
         let expired = record.expire(now);
         (!expired.is_empty()).then_some(expired)
@@ -51,7 +68,7 @@ pub(crate) fn load(
     let Some(expired) = expired else {
         return Ok(record);
     };
-    metrics.announce_change(host);
+    announce(host, records, metrics, (&record, changes), now);
     let over = Over {
         at: host.clock_at(now),
         kind: EventKind::EditExpired,

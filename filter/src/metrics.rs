@@ -22,12 +22,13 @@ use loudou_store::StoreStats;
 
 use crate::host::{Host, MetricId, MetricKind};
 
-/// Defines each metric once; Envoy gives a new number at every definition and never forgets one. Both lists
-/// are in the order of their names.
+/// Defines each metric of a namespace once; Envoy gives a new number at every definition and never forgets
+/// one. Both lists are in the order of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     known: Vec<(String, MetricId)>,
     rules: Vec<(String, RuleMetrics)>,
+    store: Option<StoreMetrics>,
 }
 
 impl Registry {
@@ -193,6 +194,16 @@ pub(crate) struct StoreMetrics {
 
 impl StoreMetrics {
     pub(crate) fn define(host: &dyn Host, registry: &mut Registry, share: &str) -> Self {
+        if let Some(known) = registry.store {
+            return known;
+        }
+        let new = Self::new(host, registry, share);
+        // A metric that Envoy did not define is tried again.
+        registry.store = new.generation.map(|_| new);
+        new
+    }
+
+    fn new(host: &dyn Host, registry: &mut Registry, share: &str) -> Self {
         let mut metric = |kind, what: &str| registry.get(host, kind, format!("{share}.{what}"));
         Self {
             generation: metric(MetricKind::Gauge, "generation"),

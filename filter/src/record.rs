@@ -111,13 +111,19 @@ impl Record {
         self.rules.iter().chain(&self.gone)
     }
 
+    /// The same, to change them.
+    fn every_mut(&mut self) -> impl Iterator<Item = &mut Rc<RuleRecord>> {
+        self.rules.iter_mut().chain(&mut self.gone)
+    }
+
     /// Some of these, to change them. The others stay shared.
     fn all_mut(
         &mut self,
         which: impl Fn(&RuleRecord) -> bool,
     ) -> impl Iterator<Item = &mut RuleRecord> {
-        let all = self.rules.iter_mut().chain(&mut self.gone);
-        all.filter(move |rule| which(rule)).map(Rc::make_mut)
+        self.every_mut()
+            .filter(move |rule| which(rule))
+            .map(Rc::make_mut)
     }
 
     /// The rules at work.

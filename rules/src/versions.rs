@@ -204,21 +204,16 @@ impl History {
     }
 }
 
-/// The overrides of `before` that `after` lacks or changes; `None` for keys that are new in `after`.
+/// The overrides of `before` that `after` lacks or changes, in the order of their patterns, which is that of
+/// the record; `None` for keys that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
-    let (before, after) = (&before.overrides, &after.overrides);
-    if before.is_same(after) {
-        return Vec::new();
-    }
-    let gone = before
-        .iter()
-        .filter(|(pattern, gives)| after.of_pattern(pattern) != Some(gives));
-    let gone = gone.map(|(pattern, gives)| (pattern, Some(gives.clone())));
-    let new = after
-        .iter()
-        .filter(|(pattern, _)| before.of_pattern(pattern).is_none());
-    gone.chain(new.map(|(pattern, _)| (pattern, None)))
-        .collect()
+    let mut patterns = after.overrides.changed_since(&before.overrides);
+    patterns.sort_unstable();
+    let before = |pattern: String| {
+        let gives = before.overrides.of_pattern(&pattern).cloned();
+        (pattern, gives)
+    };
+    patterns.into_iter().map(before).collect()
 }
 
 /// The limits of a key with these overrides: an exact one takes precedence, then the longest prefix.

@@ -84,13 +84,8 @@ fn describe_overrides(before: &Overrides, after: &Overrides) -> Vec<String> {
             words(after)
         )
     };
-    let changed = after.iter().filter_map(|(pattern, new)| {
-        (before.of_pattern(&pattern) != Some(new)).then(|| line(&pattern))
-    });
-    let gone = before
-        .iter()
-        .filter_map(|(pattern, _)| after.of_pattern(&pattern).is_none().then(|| line(&pattern)));
-    changed.chain(gone).collect()
+    let changed = after.changed_since(before);
+    changed.iter().map(|pattern| line(pattern)).collect()
 }
 
 fn gives(value: &Override) -> String {

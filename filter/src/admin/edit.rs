@@ -16,6 +16,7 @@ use super::call::{Call, KEY};
 use super::change::describe;
 use super::if_match::IfMatch;
 use super::rules::find;
+use crate::current;
 use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, Reply};
@@ -90,6 +91,8 @@ impl AdminPlane {
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
         let records = self.records.clone();
+        let metrics = StoreMetrics::define(host, &mut self.registry, &share);
+        let announced = metrics.changes(host);
         let record = records.edit(host, &mut |record| {
             let stored = record.clone();
             // Checked again in every try: another edit may have come in between.
@@ -119,7 +122,13 @@ impl AdminPlane {
         let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
         let is_new = changed && !edited.dry_run;
         if is_new {
-            StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
+            current::announce(
+                host,
+                &records,
+                &metrics,
+                (&record, announced),
+                call.clock.now,
+            );
         }
         // An edit that has to wait for the sweep takes part in it, too. A dry run does not: no bucket may
         // have the version of a change that is not stored.

@@ -16,9 +16,9 @@ use crate::behind;
 use crate::current;
 use crate::events;
 use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
-use crate::loan::Loan;
+use crate::loan::{Loan, loans};
 use crate::metrics::StoreMetrics;
-use crate::record::{RecordError, Records, RuleRecord};
+use crate::record::{Record, RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
@@ -29,6 +29,9 @@ use crate::waiting::Room;
 const MAX_OUTDATED: usize = 4;
 /// The time until rules that could not be read are read again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
+
+/// How the record is read.
+type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
 
 /// A request as it arrives.
 pub(super) struct Arrival {
@@ -148,7 +151,7 @@ impl Active {
             return;
         }
         if (is_old || now >= self.next_expiry)
-            && let Err(error) = self.refresh(host, file, now)
+            && let Err(error) = self.refresh_by(host, file, now, current::recent)
         {
             host.log(
                 LogLevel::Error,
@@ -172,9 +175,19 @@ impl Active {
         file: &RuleFile,
         now: Nanos,
     ) -> Result<(), RecordError> {
+        self.refresh_by(host, file, now, current::load)
+    }
+
+    fn refresh_by(
+        &mut self,
+        host: &dyn Host,
+        file: &RuleFile,
+        now: Nanos,
+        read: Read,
+    ) -> Result<(), RecordError> {
         // The count is read before the record, so the record is at least as new as the count.
         let changes = self.store_metrics.changes(host);
-        let record = match current::load(host, &self.records, &self.store_metrics, now) {
+        let record = match read(host, &self.records, &self.store_metrics, now) {
             // Another version wrote it: it stays, and this configuration applies alone.
             Err(RecordError::Unreadable) => None,
             read => Some(read?),
@@ -366,26 +379,4 @@ impl Active {
 /// Whether a rule could not be evaluated because a newer version of it is in force.
 const fn is_outdated(outcome: &RuleOutcome) -> bool {
     matches!(outcome.answer, Answer::GaveUp(GaveUp::Outdated))
-}
-
-/// The units that the request may have to give back. For a held request these are all that it took, since
-/// its client may leave.
-fn loans(outcome: Outcome) -> Vec<Loan> {
-    let is_held = outcome.wait() > Nanos::ZERO;
-    let loan = |one: RuleOutcome| {
-        let may_leave = is_held && one.is_enforced();
-        let until_end = one.limits().holds_until_end();
-        let waits = match &one.answer {
-            Answer::Decided(decision) => may_leave && decision.wait() > Nanos::ZERO,
-            _ => false,
-        };
-        (may_leave || until_end).then_some(())?;
-        Some(Loan {
-            key: one.key?,
-            receipt: one.receipt?,
-            waits,
-            until_end,
-        })
-    };
-    outcome.rules.into_iter().filter_map(loan).collect()
 }

@@ -2,6 +2,7 @@
 //! texts in the same order. So a reader finds out what has changed without reading any text.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use super::part::{Id, Text};
 use super::rule::Parts;
@@ -129,11 +130,29 @@ impl<'a> Layout<'a> {
 
 /// The bytes of a record. Texts that `found`, the record before, has already are copied from there.
 pub(super) fn write(record: &Record, found: Option<&Layout<'_>>) -> Vec<u8> {
+    assemble(record, &texts(record, found))
+}
+
+/// The same, and the record's parts know their texts from then on.
+pub(super) fn write_and_identify(record: &mut Record, found: Option<&Layout<'_>>) -> Vec<u8> {
+    let texts = texts(record, found);
+    let bytes = assemble(record, &texts);
+    let (ids, _) = texts.as_chunks::<PARTS>();
+    for (rule, texts) in record.every_mut().zip(ids) {
+        let ids = texts.each_ref().map(|(id, _)| *id);
+        if !rule.is_identified() {
+            Rc::make_mut(rule).identify(ids);
+        }
+    }
+    bytes
+}
+
+/// The texts of all parts, rule by rule.
+fn texts<'a>(record: &Record, found: Option<&Layout<'a>>) -> Vec<(Id, Cow<'a, [u8]>)> {
     let rules = record.all().enumerate();
-    let parts: Vec<_> = rules
+    rules
         .flat_map(|(at, rule)| parts(at, rule, found))
-        .collect();
-    assemble(record, &parts)
+        .collect()
 }
 
 /// The bytes of a record with the texts of its parts.

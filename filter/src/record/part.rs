@@ -59,6 +59,11 @@ impl<T> Part<T> {
         self.id
     }
 
+    /// Sets the identity of its text, which was just written.
+    pub(super) const fn identify(&mut self, id: Id) {
+        self.id = Some(id);
+    }
+
     /// Whether both have the same value, without looking at it.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.value, &other.value) || (self.id.is_some() && self.id == other.id)

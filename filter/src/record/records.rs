@@ -123,18 +123,24 @@ impl Records {
     /// Reads what is not kept of a layout, and keeps it.
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
-        let mut kept = self.shelf.0.borrow_mut();
+        let kept = self.shelf.0.borrow();
         let read = Record::read(layout, kept.record.as_deref(), &self.bases);
         let read = read.ok_or(RecordError::Unreadable)?;
         if let Some(record) = kept.record.as_ref().filter(|record| record.is_same(&read)) {
             return Ok(Rc::clone(record));
         }
+        drop(kept);
         let record = Rc::new(read);
-        *kept = Kept {
-            record: Some(Rc::clone(&record)),
+        self.put(Rc::clone(&record));
+        Ok(record)
+    }
+
+    /// Keeps a record. It is used unread only after [`Self::keep`].
+    fn put(&self, record: Rc<Record>) {
+        *self.shelf.0.borrow_mut() = Kept {
+            record: Some(record),
             seen: None,
         };
-        Ok(record)
     }
 
     /// Changes the record. `change` returns whether it changed anything, and is called again on a fresh
@@ -194,8 +200,10 @@ impl Records {
             outcome = record;
             bytes
         })?;
-        if swapped == Swapped::Contended {
-            return Err(RecordError::Contended);
+        match (swapped, &outcome) {
+            (Swapped::Contended, _) => return Err(RecordError::Contended),
+            (Swapped::Done, Ok(record)) => self.put(Rc::clone(record)),
+            _ => {}
         }
         outcome
     }
@@ -213,7 +221,7 @@ impl Records {
         if !change(&mut record) {
             return Ok((Rc::new(record), None));
         }
-        let bytes = layout::write(&record, Layout::read(found).as_ref());
+        let bytes = layout::write_and_identify(&mut record, Layout::read(found).as_ref());
         if bytes.len() > most.max(found.len()) {
             return Err(RecordError::TooLarge);
         }

@@ -11,7 +11,8 @@ use loudou_rules::versions::History;
 
 use super::base::Base;
 use super::history::bound;
-use super::part::Part;
+use super::layout::PARTS;
+use super::part::{Id, Part};
 use super::{Edit, OverrideEdit};
 
 /// The parts of a rule.
@@ -79,6 +80,17 @@ impl Parts {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
+    /// Whether the identities of all texts are known.
+    pub(super) fn is_identified(&self) -> bool {
+        let ids = [
+            self.base.id(),
+            self.edit.id(),
+            self.own.id(),
+            self.history.id(),
+        ];
+        ids.iter().all(Option::is_some)
+    }
+
     /// Whether all parts are the same, without looking at their values.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.base.is_same(&other.base)
@@ -122,6 +134,14 @@ impl RuleRecord {
         let mut new = self.clone();
         *new.parts_mut() = parts;
         new
+    }
+
+    /// Sets the identities of the texts, which were just written. What follows from the parts stays.
+    pub(super) const fn identify(&mut self, [base, edit, own, history]: [Id; PARTS]) {
+        self.parts.base.identify(base);
+        self.parts.edit.identify(edit);
+        self.parts.own.identify(own);
+        self.parts.history.identify(history);
     }
 
     /// The parts, to change them.

@@ -96,7 +96,35 @@ impl<T> KeyMap<T> {
         (0..self.len()).filter_map(|place| self.at(place))
     }
 
-    /// The same, without a copy of each pattern.
+    /// The patterns whose values differ from those of an earlier map, or that only one of the two has, in
+    /// order within each kind. Values that both share are not looked at.
+    pub fn changed_since(&self, before: &Self) -> Vec<String>
+    where
+        T: PartialEq,
+    {
+        if self.is_same(before) {
+            return Vec::new();
+        }
+        if Arc::ptr_eq(&self.patterns, &before.patterns) {
+            let pairs = self.values.iter().zip(before.values.iter()).enumerate();
+            let changed = pairs.filter(|(_, (new, old))| new != old);
+            return changed
+                .filter_map(|(place, _)| self.patterns.at(place))
+                .collect();
+        }
+        let differs = |(pattern, new): (Cow<'_, str>, &T)| {
+            (before.of_pattern(&pattern) != Some(new)).then(|| pattern.into_owned())
+        };
+        let gone = |(pattern, _): (Cow<'_, str>, &T)| {
+            self.of_pattern(&pattern)
+                .is_none()
+                .then(|| pattern.into_owned())
+        };
+        let changed = self.entries().filter_map(differs);
+        changed.chain(before.entries().filter_map(gone)).collect()
+    }
+
+    /// The same as [`Self::iter`], without a copy of each pattern.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Cow<'_, str>, &T)> {
         let exact = self.patterns.exact.iter();
         let exact = exact.map(|key| Cow::Borrowed(key.as_str()));
@@ -232,6 +260,7 @@ mod tests {
             patterns in prop::collection::btree_map("[ab]{0,4}\\*?", 0_u32..9, 0..12),
             gone in prop::collection::vec("[ab]{0,4}\\*?", 0..3),
             keys in prop::collection::vec("[ab]{0,6}", 1..20),
+            changes in prop::collection::vec(("[ab]{0,4}\\*?", prop::option::of(0_u32..9)), 0..4),
         ) {
             let mut map = KeyMap::default();
             let mut naive: BTreeMap<String, u32> = BTreeMap::new();
@@ -254,6 +283,16 @@ mod tests {
                 let all: BTreeMap<String, u32> = map.all_of(key).map(|(k, v)| (k, *v)).collect();
                 prop_assert!(all.keys().all(|pattern| holds(pattern, key)));
                 prop_assert_eq!(all.len(), naive.iter().filter(fits).count());
+            }
+            for (pattern, value) in &changes {
+                let mut after = map.clone();
+                after.set(pattern, *value);
+                let of = |map: &KeyMap<u32>, pattern: &String| map.of_pattern(pattern).copied();
+                let differs = |pattern: &String| of(&after, pattern) != of(&map, pattern);
+                let mut found = after.changed_since(&map);
+                found.sort();
+                let expected = differs(pattern).then(|| pattern.clone());
+                prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
             }
             let all: BTreeMap<String, u32> = map.iter().map(|(k, v)| (k, *v)).collect();
             prop_assert_eq!(&all, &naive);

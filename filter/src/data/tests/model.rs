@@ -221,19 +221,31 @@ impl World {
                 let (host, dice) = (&self.host, &mut self.dice);
                 let mut tries = 0;
                 let mut changes = false;
-                by.edit(host, &mut |record| {
+                let announced = metrics.changes(host);
+                let record = by.edit(host, &mut |record| {
                     tries += 1;
-                    if tries == 1 && rival == 0 {
+                    if tries == 1 && rival <= 1 {
                         // Another worker is faster; it has not read this either.
                         let other = records().edit(host, &mut |record| edit(record, dice, now));
                         other.expect("edited");
                     }
                     changes = edit(record, dice, now);
                     changes
-                })
-                .expect("edited");
-                // The first one's announcement covers both: it comes after them.
-                if changes || rival == 0 {
+                });
+                let record = record.expect("edited");
+                if rival >= 4 {
+                    // Another worker is slower.
+                    let other = records().edit(host, &mut |record| edit(record, dice, now));
+                    other.expect("edited");
+                }
+                if [1, 4].contains(&rival) {
+                    metrics.announce_change(host);
+                }
+                if changes {
+                    current::announce(host, by, &metrics, (&record, announced), now);
+                }
+                // In the end each change is announced.
+                if [0, 5].contains(&rival) {
                     metrics.announce_change(host);
                 }
             }
