@@ -207,8 +207,13 @@ impl History {
 /// The overrides of `before` that `after` lacks or changes, in the order of their patterns, which is that of
 /// the record; `None` for keys that are new in `after`.
 fn replaced_overrides(before: &Rule, after: &Rule) -> Vec<(String, Option<Override>)> {
-    let mut patterns = after.overrides.changed_since(&before.overrides);
-    patterns.sort_unstable();
+    // Runs that are in order already.
+    let mut patterns: Vec<String> = Vec::new();
+    for pattern in after.overrides.changed_since(&before.overrides) {
+        if let Err(place) = patterns.binary_search(&pattern) {
+            patterns.insert(place, pattern);
+        }
+    }
     let before = |pattern: String| {
         let gives = before.overrides.of_pattern(&pattern).cloned();
         (pattern, gives)

@@ -24,7 +24,7 @@ use crate::metrics::StoreMetrics;
 use crate::record::Record;
 
 /// The time of a search: with Envoy's part of the call, an answer takes about a millisecond of a worker at most.
-const MOST_TIME: Nanos = Nanos::new(600_000);
+const MOST_TIME: Nanos = Nanos::new(300_000);
 
 impl AdminPlane {
     pub(super) fn buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {

@@ -20,7 +20,7 @@ use crate::record::{Origin, Record, RuleRecord};
 
 /// About the bytes of the rules in one answer, which then takes well below a millisecond. A single rule may
 /// have more.
-const PAGE: usize = 48 << 10;
+const PAGE: usize = 24 << 10;
 /// The bytes of a rule's view besides its rule and its base.
 const VIEW: usize = 512;
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::part::{Id, Text};
+use super::part::{Id, PARTS, Text};
 use super::rule::Parts;
 use super::{FORMAT, Record, RuleRecord};
 use crate::instance::{DIGITS, Instance};
@@ -15,9 +15,6 @@ const MAGIC: [u8; 8] = [b'l', b'o', b'u', b'd', b'o', b'u', b':', FORMAT];
 const ID: usize = size_of::<u128>() + size_of::<u32>();
 /// The bytes of the head.
 const HEAD: usize = MAGIC.len() + DIGITS + 4 * size_of::<u64>() + 3 * size_of::<u32>();
-/// The parts of a rule.
-pub(super) const PARTS: usize = 4;
-
 /// A part as it is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {

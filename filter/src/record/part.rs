@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use loudou_limiter::hash::StableHasher;
 
+/// The parts of a rule.
+pub(super) const PARTS: usize = 4;
+
 /// The identity of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Id {

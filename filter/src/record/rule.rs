@@ -11,8 +11,7 @@ use loudou_rules::versions::History;
 
 use super::base::Base;
 use super::history::bound;
-use super::layout::PARTS;
-use super::part::{Id, Part};
+use super::part::{Id, PARTS, Part};
 use super::{Edit, OverrideEdit};
 
 /// The parts of a rule.

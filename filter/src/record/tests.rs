@@ -172,12 +172,12 @@ fn with_text(
     let bytes = written(record);
     let layout = Layout::read(&bytes).expect("a layout");
     let mut parts: Vec<_> = layout.rules.iter().chain(&layout.gone).flatten().collect();
-    let text = change(parts[rule * layout::PARTS + part].text);
+    let text = change(parts[rule * part::PARTS + part].text);
     let other = layout::Stored {
         id: Id::of(&text),
         text: &text,
     };
-    parts[rule * layout::PARTS + part] = &other;
+    parts[rule * part::PARTS + part] = &other;
     let parts: Vec<_> = parts
         .iter()
         .map(|part| (part.id, part.text.into()))

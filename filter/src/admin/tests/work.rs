@@ -142,7 +142,7 @@ fn a_long_list_comes_in_pages_of_one_generation() {
         cursor = format!("?cursor={next}");
     }
     let all: Vec<String> = (0..RULES).map(|n| format!("r{n}")).collect();
-    assert_eq!((names, pages), (all, 2));
+    assert_eq!((names, pages), (all, 3));
     put(
         &mut bench,
         "/v1/rules/r0?carry=keep",
