@@ -13,11 +13,8 @@ use crate::record::{Record, Records};
 
 /// The pages of one run of the timer.
 const PAGES: u32 = 16;
-/// The pages of an edit.
-pub(crate) const PAGES_OF_EDIT: u32 = 32;
-/// The pages of an edit of a rule that was changed so often that edits may soon have to wait: there may be no
-/// other worker that sweeps.
-pub(crate) const PAGES_OF_HURRIED_EDIT: u32 = 128;
+/// The pages of an edit, since there may be no other worker that sweeps.
+pub(crate) const PAGES_OF_EDIT: u32 = 128;
 /// The time between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 

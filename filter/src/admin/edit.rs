@@ -22,7 +22,7 @@ use crate::events;
 use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{Author, MAX_EDITED, Record, RecordError, RuleRecord};
-use crate::sweep::{self, PAGES_OF_EDIT, PAGES_OF_HURRIED_EDIT};
+use crate::sweep::{self, PAGES_OF_EDIT};
 
 impl AdminPlane {
     pub(super) fn put_rule(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -153,12 +153,6 @@ impl AdminPlane {
 
     /// Brings some buckets of often edited rules forward. The next edit repeats steps that fail.
     fn sweep(&mut self, host: &dyn Host, call: &Call, record: &Record) {
-        let is_hurried = record.to_sweep().any(|rule| rule.is_half_full());
-        let pages = if is_hurried {
-            PAGES_OF_HURRIED_EDIT
-        } else {
-            PAGES_OF_EDIT
-        };
         let rules: Vec<Arc<ActiveRule>> = record.to_sweep().map(|rule| rule.activate()).collect();
         if rules.is_empty() {
             return;
@@ -169,7 +163,7 @@ impl AdminPlane {
         let share = self.share().to_owned();
         let rules: Vec<&ActiveRule> = rules.iter().map(|rule| &**rule).collect();
         let records = &self.records;
-        if sweep::step(host, records, (&table, &rules), pages, call.clock) {
+        if sweep::step(host, records, (&table, &rules), PAGES_OF_EDIT, call.clock) {
             StoreMetrics::define(host, &mut self.registry, &share).announce_change(host);
         }
     }

@@ -9,11 +9,6 @@ use super::{Record, RuleRecord};
 const SWEPT_FROM: usize = 32;
 
 impl RuleRecord {
-    /// Whether edits may soon have to wait for a sweep.
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.history.changes.len() >= MAX_CHANGES / 2
-    }
-
     /// Whether an edit has to wait for a sweep.
     pub(crate) fn is_full(&self) -> bool {
         self.history.changes.len() >= MAX_CHANGES

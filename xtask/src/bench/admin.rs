@@ -206,7 +206,7 @@ fn print_head() {
 
 fn print_row(setting: &str, call: &Call, cost: &Cost, beside: &Beside) {
     let budget = match call.kind {
-        Kind::Edit => EDIT_BUDGET,
+        Kind::Edit(_) => EDIT_BUDGET,
         Kind::Read | Kind::Search(_) => READ_BUDGET,
     };
     let name = match cost.calls {

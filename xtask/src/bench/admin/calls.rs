@@ -11,10 +11,22 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
-    Edit,
+    Edit(Beat),
     /// A list that is followed from page to page, by clients that wait as they are told.
     Search(Pace),
 }
+
+/// How often a client edits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beat {
+    /// Twenty times a second, as a program that follows something does. Workers bring the buckets forward.
+    Paced,
+    /// One edit after the other, so that each brings some buckets forward itself.
+    BackToBack,
+}
+
+/// The pause after an edit that is [`Beat::Paced`].
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How a client follows a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +66,7 @@ const fn search(name: &'static str, pace: Pace, request: fn(u64) -> Request) -> 
 
 const fn change(name: &'static str, request: fn(u64) -> Request) -> Call {
     Call {
-        kind: Kind::Edit,
+        kind: Kind::Edit(Beat::Paced),
         ..read(name, request)
     }
 }
@@ -66,7 +78,7 @@ const NOBODY: &str = "/v1/buckets?limit=500&key=nobody-here";
 const OVERRIDE: &str = "/v1/overrides/rule-0/tenant-00000";
 
 /// Every call that is measured.
-pub(super) const CALLS: [Call; 18] = [
+pub(super) const CALLS: [Call; 19] = [
     read("GET status", |_| Request::get("/v1/status")),
     read("GET rules", |_| Request::get("/v1/rules")),
     read("GET rules/RULE", |_| Request::get("/v1/rules/rule-0")),
@@ -99,11 +111,11 @@ pub(super) const CALLS: [Call; 18] = [
             "method": "GET", "path": "/0/", "headers": { "x-user-id": "user-0000001" },
         }))
     }),
-    change("PUT rules/RULE", |n| {
-        put("/v1/rules/rule-0").json(&json!({ "limits": [{
-            "name": "day", "algorithm": "funnel", "capacity": 900_000 + n % 2, "rate": "1000000/d",
-        }] }))
-    }),
+    change("PUT rules/RULE", edit_of_rule),
+    Call {
+        kind: Kind::Edit(Beat::BackToBack),
+        ..change("PUT rules/RULE, back to back", edit_of_rule)
+    },
     change("PUT overrides/RULE/KEY", |n| {
         put(OVERRIDE).json(&json!({ "scale": 3 + n % 2 }))
     }),
@@ -111,6 +123,12 @@ pub(super) const CALLS: [Call; 18] = [
         Request::post(&format!("/v1/buckets/rule-0/mallory-{}/ban?for=1h", n % 64))
     }),
 ];
+
+fn edit_of_rule(n: u64) -> Request {
+    put("/v1/rules/rule-0").json(&json!({ "limits": [{
+        "name": "day", "algorithm": "funnel", "capacity": 900_000 + n % 2, "rate": "1000000/d",
+    }] }))
+}
 
 /// The edit after which first requests are measured.
 pub(super) fn edit() -> Call {
@@ -122,7 +140,7 @@ pub(super) fn edit() -> Call {
 impl Call {
     /// Whether this filter has the call.
     pub(super) fn exists(&self, ops: &mut Operator) -> Result<bool> {
-        if self.kind == Kind::Edit {
+        if matches!(self.kind, Kind::Edit(_)) {
             return Ok(true);
         }
         Ok(ops.send((self.request)(0))?.status != 404)
@@ -168,6 +186,9 @@ impl Caller {
                 continue;
             }
             ensure!(answer.status == 200, "{}: {}", answer.status, answer.text());
+            if self.call.kind == Kind::Edit(Beat::Paced) {
+                pause_for(PAUSE);
+            }
             if let Kind::Search(pace) = self.call.kind {
                 let page = answer.json()?;
                 let next = page.get("next_cursor").and_then(Value::as_str);
