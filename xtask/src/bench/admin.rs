@@ -97,7 +97,8 @@ fn measure(setting: Setting, size: Size, wasm: &Path) -> Result<()> {
     let used = status.pointer("/store/used").and_then(Value::as_u64);
     let used = used.context("no number of buckets")?;
     let name = format!("{} × {}, {used} buckets", setting.rules, setting.overrides);
-    for call in &CALLS {
+    for call in CALLS {
+        let call = &call.with_rules(u64::try_from(setting.rules)?);
         if (call.only_large && setting.buckets < 100_000) || !call.exists(&mut ops)? {
             continue;
         }
@@ -206,7 +207,7 @@ fn print_head() {
 
 fn print_row(setting: &str, call: &Call, cost: &Cost, beside: &Beside) {
     let budget = match call.kind {
-        Kind::Edit(_) => EDIT_BUDGET,
+        Kind::Edit => EDIT_BUDGET,
         Kind::Read | Kind::Search(_) => READ_BUDGET,
     };
     let name = match cost.calls {

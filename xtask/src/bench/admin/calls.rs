@@ -11,22 +11,10 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
-    Edit(Beat),
+    Edit,
     /// A list that is followed from page to page, by clients that wait as they are told.
     Search(Pace),
 }
-
-/// How often a client edits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beat {
-    /// Twenty times a second, as a program that follows something does. Workers bring the buckets forward.
-    Paced,
-    /// One edit after the other, so that each brings some buckets forward itself.
-    BackToBack,
-}
-
-/// The pause after an edit that is [`Beat::Paced`].
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// How a client follows a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,29 +32,32 @@ pub(super) struct Call {
     pub(super) kind: Kind,
     /// Only with many buckets.
     pub(super) only_large: bool,
-    /// The n-th call.
-    request: fn(u64) -> Request,
+    /// The number of rules.
+    rules: u64,
+    /// The n-th call, with that number of rules.
+    request: fn(u64, u64) -> Request,
 }
 
-const fn read(name: &'static str, request: fn(u64) -> Request) -> Call {
+const fn read(name: &'static str, request: fn(u64, u64) -> Request) -> Call {
     Call {
         name,
         kind: Kind::Read,
         only_large: false,
+        rules: 1,
         request,
     }
 }
 
-const fn search(name: &'static str, pace: Pace, request: fn(u64) -> Request) -> Call {
+const fn search(name: &'static str, pace: Pace, request: fn(u64, u64) -> Request) -> Call {
     Call {
         kind: Kind::Search(pace),
         ..read(name, request)
     }
 }
 
-const fn change(name: &'static str, request: fn(u64) -> Request) -> Call {
+const fn change(name: &'static str, request: fn(u64, u64) -> Request) -> Call {
     Call {
-        kind: Kind::Edit(Beat::Paced),
+        kind: Kind::Edit,
         ..read(name, request)
     }
 }
@@ -79,71 +70,76 @@ const OVERRIDE: &str = "/v1/overrides/rule-0/tenant-00000";
 
 /// Every call that is measured.
 pub(super) const CALLS: [Call; 19] = [
-    read("GET status", |_| Request::get("/v1/status")),
-    read("GET rules", |_| Request::get("/v1/rules")),
-    read("GET rules/RULE", |_| Request::get("/v1/rules/rule-0")),
-    read("GET buckets, 100", |_| Request::get("/v1/buckets")),
-    search("GET buckets, all", Pace::Patient, |_| {
+    read("GET status", |_, _| Request::get("/v1/status")),
+    read("GET rules", |_, _| Request::get("/v1/rules")),
+    read("GET rules/RULE", |_, _| Request::get("/v1/rules/rule-0")),
+    read("GET buckets, 100", |_, _| Request::get("/v1/buckets")),
+    search("GET buckets, all", Pace::Patient, |_, _| {
         Request::get("/v1/buckets?limit=500")
     }),
-    search("GET buckets?key=", Pace::Patient, |_| Request::get(NOBODY)),
+    search("GET buckets?key=", Pace::Patient, |_, _| {
+        Request::get(NOBODY)
+    }),
     Call {
         only_large: true,
-        ..search("GET buckets?key=, impatient", Pace::Hasty, |_| {
+        ..search("GET buckets?key=, impatient", Pace::Hasty, |_, _| {
             Request::get(NOBODY)
         })
     },
-    search("GET buckets?state=refusing", Pace::Patient, |_| {
+    search("GET buckets?state=refusing", Pace::Patient, |_, _| {
         Request::get("/v1/buckets?limit=500&state=refusing")
     }),
-    search("GET buckets?state=banned", Pace::Patient, |_| {
+    search("GET buckets?state=banned", Pace::Patient, |_, _| {
         Request::get("/v1/buckets?limit=500&state=banned")
     }),
-    read("GET buckets/RULE/KEY", |_| {
+    read("GET buckets/RULE/KEY", |_, _| {
         Request::get("/v1/buckets/rule-0/user-0000001")
     }),
-    read("GET top", |_| Request::get("/v1/top?by=admitted")),
-    read("GET events", |_| Request::get("/v1/events")),
-    read("GET audit", |_| Request::get("/v1/audit")),
-    read("GET export", |_| Request::get("/v1/export")),
-    read("POST explain", |_| {
+    read("GET top", |_, _| Request::get("/v1/top?by=admitted")),
+    read("GET events", |_, _| Request::get("/v1/events")),
+    read("GET audit", |_, _| Request::get("/v1/audit")),
+    read("GET export", |_, _| Request::get("/v1/export")),
+    read("POST explain", |_, _| {
         Request::post("/v1/explain").json(&json!({
             "method": "GET", "path": "/0/", "headers": { "x-user-id": "user-0000001" },
         }))
     }),
-    change("PUT rules/RULE", edit_of_rule),
-    Call {
-        kind: Kind::Edit(Beat::BackToBack),
-        ..change("PUT rules/RULE, back to back", edit_of_rule)
-    },
-    change("PUT overrides/RULE/KEY", |n| {
+    // Edits of one rule without a pause bring its buckets forward, each some.
+    change("PUT rules/RULE", |n, rules| edit_of_rule(n, n % rules)),
+    change("PUT rules/RULE, always the same", |n, _| edit_of_rule(n, 0)),
+    change("PUT overrides/RULE/KEY", |n, _| {
         put(OVERRIDE).json(&json!({ "scale": 3 + n % 2 }))
     }),
-    change("POST ban", |n| {
+    change("POST ban", |n, _| {
         Request::post(&format!("/v1/buckets/rule-0/mallory-{}/ban?for=1h", n % 64))
     }),
 ];
 
-fn edit_of_rule(n: u64) -> Request {
-    put("/v1/rules/rule-0").json(&json!({ "limits": [{
-        "name": "day", "algorithm": "funnel", "capacity": 900_000 + n % 2, "rate": "1000000/d",
+fn edit_of_rule(n: u64, rule: u64) -> Request {
+    put(&format!("/v1/rules/rule-{rule}")).json(&json!({ "limits": [{
+        "name": "day", "algorithm": "funnel", "capacity": 900_000 + n % 3, "rate": "1000000/d",
     }] }))
 }
 
 /// The edit after which first requests are measured.
 pub(super) fn edit() -> Call {
-    change("edit", |n| {
+    change("edit", |n, _| {
         put(OVERRIDE).json(&json!({ "scale": 3 + n % 2 }))
     })
 }
 
 impl Call {
+    /// The same for a configuration of so many rules.
+    pub(super) const fn with_rules(self, rules: u64) -> Self {
+        Self { rules, ..self }
+    }
+
     /// Whether this filter has the call.
     pub(super) fn exists(&self, ops: &mut Operator) -> Result<bool> {
-        if matches!(self.kind, Kind::Edit(_)) {
+        if self.kind == Kind::Edit {
             return Ok(true);
         }
-        Ok(ops.send((self.request)(0))?.status != 404)
+        Ok(ops.send((self.request)(0, self.rules))?.status != 404)
     }
 
     /// A client that makes the call again and again.
@@ -186,9 +182,6 @@ impl Caller {
                 continue;
             }
             ensure!(answer.status == 200, "{}: {}", answer.status, answer.text());
-            if self.call.kind == Kind::Edit(Beat::Paced) {
-                pause_for(PAUSE);
-            }
             if let Kind::Search(pace) = self.call.kind {
                 let page = answer.json()?;
                 let next = page.get("next_cursor").and_then(Value::as_str);
@@ -203,7 +196,7 @@ impl Caller {
     }
 
     fn request(&self) -> Request {
-        let request = (self.call.request)(self.number);
+        let request = (self.call.request)(self.number, self.call.rules);
         match &self.cursor {
             None => request,
             Some(cursor) => request.with_query("cursor", cursor),
