@@ -15,6 +15,9 @@ use crate::record::{Record, Records};
 const PAGES: u32 = 16;
 /// The pages of an edit, since there may be no other worker that sweeps.
 pub(crate) const PAGES_OF_EDIT: u32 = 128;
+/// The time after which a run ends before all of its pages are done: a full page of a rule that changed often
+/// takes hundreds of conversions.
+const MOST_TIME: Nanos = Nanos::new(300_000);
 /// The time between two runs.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
@@ -129,8 +132,14 @@ pub(crate) fn step(
         // This worker's rule is out of date.
         return false;
     }
-    let end = progress.next_page.saturating_add(pages).min(table.pages());
+    let mut end = progress.next_page.saturating_add(pages).min(table.pages());
+    let begun = host.now();
     for page in progress.next_page..end {
+        // One page at least, so that a slow machine makes progress, too.
+        if page > progress.next_page && host.now().since(begun) >= MOST_TIME {
+            end = page;
+            break;
+        }
         let brought = table.bring_page_forward(&mut HostStore(host), page, *rule, clock);
         // A page of another version has no bucket of the rule; any other failure repeats from this page.
         if brought.is_err_and(|gave_up| gave_up != GaveUp::UnknownPage) {

@@ -19,6 +19,8 @@ pub(crate) struct FakeHost {
     /// The seed of its random bytes, to make them differ from those of another host.
     pub(crate) chance: Cell<u8>,
     pub(crate) now: Cell<u64>,
+    /// The nanoseconds that pass with each look at the clock.
+    pub(crate) runs_by: Cell<u64>,
     /// The number of reads of single headers.
     pub(crate) header_reads: Cell<u32>,
     /// The number of reads of all headers at once.
@@ -80,7 +82,9 @@ impl FakeHost {
 
 impl Host for FakeHost {
     fn now(&self) -> Nanos {
-        Nanos::new(self.now.get())
+        let now = self.now.get();
+        self.now.set(now + self.runs_by.get());
+        Nanos::new(now)
     }
 
     fn unix_ms(&self) -> u64 {

@@ -43,9 +43,8 @@ fn edits_without_traffic_remember_little_and_forget_nothing() {
     assert_eq!(admitted, 149);
 }
 
-/// A rule that has changed too often declines edits, but not for ever: each declined edit sweeps some pages.
-#[test]
-fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
+/// A bench with a bucket, whose rule has changed as often as it can remember.
+fn flooded() -> Bench {
     let mut bench = Bench::with_buckets(65_536);
     assert!(bench.passes("alice"));
     let author = Author {
@@ -67,12 +66,37 @@ fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
     });
     flood.expect("edited");
     assert_eq!(remembered(&bench), 1_024);
+    bench
+}
+
+/// A rule that has changed too often declines edits, but not for ever: each declined edit sweeps some pages.
+#[test]
+fn too_many_changes_at_once_are_declined_until_the_buckets_follow() {
+    let mut bench = flooded();
     let declined = (0..40).take_while(|_| put(&mut bench, 20).0 == 503).count();
     // 128 of 4 096 pages each.
     assert_eq!(declined, 32);
     assert_eq!(remembered(&bench), 1);
     let admitted = (0..40).filter(|_| bench.passes("alice")).count();
     assert_eq!(admitted, 19);
+}
+
+/// Full pages of a rule that changed often take long, and requests wait meanwhile.
+#[test]
+fn a_sweep_ends_when_its_time_is_up() {
+    let mut bench = flooded();
+    bench.host.runs_by.set(50_000);
+    assert_eq!(put(&mut bench, 20).0, 503);
+    let mut progress = Vec::new();
+    let found = bench.host.shared_get(b"loudou:sweep", &mut progress);
+    assert!(found.expect("a store").is_some());
+    // Tag, version, next page.
+    let next_page = u32::from_le_bytes(progress[8..].try_into().expect("a number"));
+    assert!((4..=8).contains(&next_page), "{next_page}");
+    let declined = (0..1_024)
+        .take_while(|_| put(&mut bench, 20).0 == 503)
+        .count();
+    assert!(declined > 500, "it goes on where it ended: {declined}");
 }
 
 /// Calls that store nothing sweep nothing, also where the next change would be one that has to be swept: a bucket of
