@@ -250,10 +250,8 @@ impl<'a> Driver<'a> {
             let Some(shown) = self.ops.rules()? else {
                 return Ok(None);
             };
-            let found = self.other(variant, &shown);
-            let is_shown = found.is_none();
-            other = found.unwrap_or_default();
-            Ok(is_shown.then_some(shown))
+            other = self.other(variant, &shown).unwrap_or_default();
+            Ok(other.is_empty().then_some(shown))
         });
         if shown.is_err() {
             // Not for want of an answer.
@@ -278,7 +276,8 @@ impl<'a> Driver<'a> {
         self.book.count("configurations refused", 1);
         self.book
             .note_all(self.book.now(), "a configuration to be refused");
-        let wrong = json!({ "version": 1, "rulez": [] });
+        // Different each time: Envoy ignores a filter that it has just rejected.
+        let wrong = json!({ "version": 1, "rulez": [self.book.now()] });
         let update = self.push(wrong, way)?;
         if update != Update::Rejected {
             let what = "a wrong configuration was accepted".to_owned();
