@@ -37,7 +37,10 @@ pub fn convert(old: &Limits, new: &Limits, carry: Carry, bucket: &Bucket, clock:
     let clock = clock.moved_to(clock.now.max(bucket.last));
     // It was last touched by the edit: an earlier `now` must not move its clock back.
     let mut converted = new.start_at(clock);
-    converted.line = bucket.line;
+    // One that has passed is none, as in a bucket that is stored.
+    if bucket.line > clock.now {
+        converted.line = bucket.line;
+    }
     if carry == Carry::Reset {
         return converted;
     }
