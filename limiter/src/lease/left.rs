@@ -1,0 +1,55 @@
+//! The units left in the engine, limit by limit.
+
+use crate::limit::MAX_LIMITS;
+
+/// The units left at each limit of a key, in the order of its limits; 0 at those that are not known.
+///
+/// ```
+/// use loudou_limiter::lease::Left;
+///
+/// let left = Left::of([3, 970]).unwrap();
+/// assert_eq!((left.at(0), left.at(1), left.at(2)), (3, 970, 0));
+/// assert_eq!(Left::of([1; 9]), None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left([u32; MAX_LIMITS]);
+
+impl Left {
+    /// These units, each cut at 2^32 - 1; `None` for more than [`MAX_LIMITS`].
+    pub fn of(units: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let mut left = Self::default();
+        for (place, units) in units.into_iter().enumerate() {
+            *left.0.get_mut(place)? = u32::try_from(units).unwrap_or(u32::MAX);
+        }
+        Some(left)
+    }
+
+    /// The units left at the limit in this place.
+    pub fn at(self, place: usize) -> u64 {
+        self.0.get(place).copied().unwrap_or(0).into()
+    }
+
+    /// Those at the first so many limits.
+    #[must_use]
+    pub(super) fn cut(mut self, limits: usize) -> Self {
+        if let Some(others) = self.0.get_mut(limits..) {
+            others.fill(0);
+        }
+        self
+    }
+
+    /// Those at the first limit, and at the others without the zeros at the end.
+    pub(super) fn split(&self) -> (u32, &[u32]) {
+        let [first, later @ ..] = &self.0;
+        let zeros = later.iter().rev().take_while(|units| **units == 0).count();
+        let known = later.len().saturating_sub(zeros);
+        (*first, later.get(..known).unwrap_or_default())
+    }
+
+    /// The inverse of [`Self::split`].
+    pub(super) fn joined(first: u32, later: &[u32]) -> Self {
+        let units = core::iter::once(&first).chain(later);
+        let units = units.take(MAX_LIMITS).copied().map(u64::from);
+        Self::of(units).unwrap_or_default()
+    }
+}

@@ -1,0 +1,137 @@
+//! Tokens on hand, in two portions that each keep their own end.
+//!
+//! A later answer never prolongs the life of earlier tokens: the bound counts on each token being used
+//! within a lease of its grant. A third portion is added to the one whose end is nearest, and both then
+//! have the earlier end.
+
+use crate::time::Nanos;
+
+/// Tokens with one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Portion {
+    pub(super) tokens: u32,
+    /// From here on they are void.
+    pub(super) end: Nanos,
+}
+
+impl Portion {
+    const NONE: Self = Self {
+        tokens: 0,
+        end: Nanos::ZERO,
+    };
+
+    /// The same at `now`.
+    fn at(self, now: Nanos) -> Self {
+        if now < self.end && self.tokens > 0 {
+            return self;
+        }
+        Self::NONE
+    }
+
+    /// Both, with the earlier end.
+    fn joined(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            end: self.end.min(other.end),
+        }
+    }
+}
+
+/// The tokens of a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Portions {
+    /// They end first, and are used first.
+    pub(super) early: Portion,
+    pub(super) late: Portion,
+}
+
+impl Portions {
+    fn of(one: Portion, other: Portion) -> Self {
+        let (early, late) = if other.end < one.end {
+            (other, one)
+        } else {
+            (one, other)
+        };
+        Self { early, late }
+    }
+
+    fn at(self, now: Nanos) -> Self {
+        Self {
+            early: self.early.at(now),
+            late: self.late.at(now),
+        }
+    }
+
+    /// The tokens at `now`.
+    pub(super) fn tokens(self, now: Nanos) -> u64 {
+        let Self { early, late } = self.at(now);
+        u64::from(early.tokens).saturating_add(late.tokens.into())
+    }
+
+    /// From when on there are none.
+    pub(super) fn end(self) -> Nanos {
+        let end = |portion: Portion| match portion.tokens {
+            0 => Nanos::ZERO,
+            _ => portion.end,
+        };
+        end(self.early).max(end(self.late))
+    }
+
+    /// Takes `cost` tokens, or none if there are fewer.
+    pub(super) fn take(&mut self, cost: u64, now: Nanos) -> bool {
+        if self.tokens(now) < cost {
+            return false;
+        }
+        *self = self.at(now);
+        let mut rest = cost;
+        for portion in [&mut self.early, &mut self.late] {
+            let taken = u32::try_from(rest).unwrap_or(u32::MAX).min(portion.tokens);
+            portion.tokens = portion.tokens.saturating_sub(taken);
+            rest = rest.saturating_sub(taken.into());
+        }
+        true
+    }
+
+    /// Takes tokens back. It is not known of which portion they were: they get the earlier end.
+    pub(super) fn give_back(&mut self, tokens: u64, now: Nanos) {
+        // A portion that is used up still has its end.
+        let ends = [self.early.end, self.late.end].into_iter();
+        if let Some(end) = ends.filter(|end| now < *end).min() {
+            let tokens = u32::try_from(tokens).unwrap_or(0);
+            self.add(Portion { tokens, end }, now);
+        }
+    }
+
+    /// Adds tokens, unless they have ended.
+    pub(super) fn add(&mut self, new: Portion, now: Nanos) {
+        let (Self { early, late }, new) = (self.at(now), new.at(now));
+        let two = match (early.tokens, late.tokens, new.tokens) {
+            (0, _, _) => Some((late, new)),
+            (_, 0, _) => Some((early, new)),
+            (_, _, 0) => Some((early, late)),
+            _ => None,
+        };
+        if let Some((one, other)) = two {
+            *self = Self::of(one, other);
+            return;
+        }
+        let (first, second, third) = if new.end < early.end {
+            (new, early, late)
+        } else if new.end < late.end {
+            (early, new, late)
+        } else {
+            (early, late, new)
+        };
+        *self = if second.end.since(first.end) <= third.end.since(second.end) {
+            Self {
+                early: first.joined(second),
+                late: third,
+            }
+        } else {
+            Self {
+                early: first,
+                late: second.joined(third),
+            }
+        };
+    }
+}

@@ -1,0 +1,155 @@
+//! The terms of a lease: the numbers that all Envoys share, and for how long one of them keeps tokens.
+
+use alloc::string::String;
+use core::fmt;
+
+use smallvec::SmallVec;
+
+use super::shared::{Shared, Unfit};
+use crate::limit::{Limits, MAX_LIMITS};
+use crate::time::Nanos;
+
+/// The settings of a fleet that every lease of it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// For how long unused tokens stay with one Envoy, from the time at which it asked for them.
+    pub lease: Nanos,
+    /// The time-out of one call, and the longest that a request waits for its key's first tokens.
+    pub timeout: Nanos,
+    /// The units that may pass in each Envoy before the engine knows of them; 0 is strict.
+    pub credit: u64,
+}
+
+/// The limits of one key as a fleet shares them, with the settings. Without an allocation for one or two
+/// limits, so that they can be made for each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    limits: SmallVec<[Shared; 2]>,
+    settings: LeaseSettings,
+}
+
+/// A limit that a fleet cannot share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotShared {
+    /// The name of the limit.
+    pub limit: String,
+    /// The name of its algorithm.
+    pub algorithm: &'static str,
+    /// The reason.
+    pub why: Unfit,
+}
+
+impl fmt::Display for NotShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            limit, algorithm, ..
+        } = self;
+        write!(f, "limit `{limit}`: ")?;
+        match self.why {
+            Unfit::Algorithm => write!(
+                f,
+                "`{algorithm}` cannot be shared by a fleet; funnel, token_bucket and fixed_window can"
+            ),
+            Unfit::Initial => write!(
+                f,
+                "a `{algorithm}` of a fleet starts full; leave out `initial`, or set it to `capacity`"
+            ),
+            Unfit::MaxWait => write!(
+                f,
+                "a `{algorithm}` of a fleet cannot hold requests for their turn; leave out `max_wait`"
+            ),
+            Unfit::Clock => write!(
+                f,
+                "the engine of a fleet computes in whole microseconds; let the period of `{algorithm}` be one"
+            ),
+            Unfit::Align => write!(
+                f,
+                "the windows of a `{algorithm}` of a fleet lie on the clock; set `align: clock`"
+            ),
+        }
+    }
+}
+
+impl Terms {
+    /// The terms for `limits`.
+    ///
+    /// ```
+    /// use loudou_limiter::algorithm::{Funnel, SlidingLog};
+    /// use loudou_limiter::lease::{LeaseSettings, Shared, Terms};
+    /// use loudou_limiter::{Limit, Limits, Nanos, Rate};
+    ///
+    /// let settings = LeaseSettings {
+    ///     lease: Nanos::from_millis(200),
+    ///     timeout: Nanos::from_millis(30),
+    ///     credit: 0,
+    /// };
+    /// let rate = Rate::parse("30/m").unwrap();
+    /// let funnel = Limit::new("burst", Funnel::new(15, rate).unwrap());
+    /// let terms = Terms::of(&Limits::new(vec![funnel]).unwrap(), &settings).unwrap();
+    /// assert_eq!(terms.limits(), [Shared::Leak { capacity: 15, rate }]);
+    ///
+    /// let log = SlidingLog::new(5, Nanos::from_secs(60), false).unwrap();
+    /// let limits = Limits::new(vec![Limit::new("minute", log)]).unwrap();
+    /// let refused = Terms::of(&limits, &settings).unwrap_err();
+    /// assert_eq!((refused.limit.as_str(), refused.algorithm), ("minute", "sliding_log"));
+    /// ```
+    pub fn of(limits: &Limits, settings: &LeaseSettings) -> Result<Self, NotShared> {
+        let mut shared = SmallVec::new();
+        for limit in limits {
+            let numbers = limit.algorithm().shared();
+            shared.push(numbers.map_err(|why| NotShared {
+                limit: limit.name().into(),
+                algorithm: limit.algorithm().name(),
+                why,
+            })?);
+        }
+        Ok(Self {
+            limits: shared,
+            settings: *settings,
+        })
+    }
+
+    /// Terms with these numbers; `None` when there are none, more than [`MAX_LIMITS`], or impossible ones.
+    pub fn new(limits: &[Shared], settings: &LeaseSettings) -> Option<Self> {
+        let fits = (1..=MAX_LIMITS).contains(&limits.len());
+        let valid = limits.iter().all(|limit| limit.check().is_ok());
+        (fits && valid).then(|| Self {
+            limits: SmallVec::from_slice(limits),
+            settings: *settings,
+        })
+    }
+
+    /// The numbers, in the order of the limits.
+    pub fn limits(&self) -> &[Shared] {
+        &self.limits
+    }
+
+    /// The settings.
+    pub const fn settings(&self) -> LeaseSettings {
+        self.settings
+    }
+
+    /// The largest cost that is ever admitted.
+    pub fn capacity(&self) -> u64 {
+        let capacities = self.limits.iter().map(|limit| limit.capacity());
+        capacities.min().unwrap_or(0)
+    }
+
+    /// The units that come back during a lease in the mean, by the slowest of the limits.
+    pub(super) fn units_in_lease(&self) -> u64 {
+        let units = self.limits.iter();
+        let units = units.map(|limit| limit.units_in(self.settings.lease));
+        units.min().unwrap_or(0)
+    }
+
+    /// The longest time in which `units` come back.
+    pub(super) fn time_for(&self, units: u64) -> Nanos {
+        let times = self.limits.iter().map(|limit| limit.time_for(units));
+        times.max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// For how long an ask without an answer counts as under way: an answer or the time-out comes earlier.
+    pub(super) const fn flight(&self) -> Nanos {
+        self.settings.timeout.saturating_add(self.settings.timeout)
+    }
+}
