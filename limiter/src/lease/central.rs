@@ -1,0 +1,251 @@
+//! The engine's side of a lease: what its script computes, as a function of its arguments.
+//!
+//! All limits of a key grant or none does, and the engine's clock alone decides what has come back. Used
+//! units stay used where the numbers of a limit change: they leave at the new pace.
+//!
+//! The clock of an engine can jump, because after a failover another machine answers. Ahead by `j`, units
+//! come back that much early. Back by `j`, a level takes that much longer; windows and periods that lie
+//! further ahead than the next one count as the next one, so that they end soon.
+
+use smallvec::SmallVec;
+
+use super::grant::{Demand, Grant};
+use super::left::Left;
+use super::shared::Shared;
+use super::terms::Terms;
+use crate::leak::Leak;
+use crate::time::Nanos;
+use crate::used::{USED_ONE, Used};
+use crate::wide::clamp;
+
+/// The state of one key in the engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Central {
+    levels: SmallVec<[Level; 2]>,
+}
+
+impl Central {
+    /// Answers an ask at an instant of the engine's clock.
+    ///
+    /// ```
+    /// use loudou_limiter::lease::{Central, Demand, LeaseSettings, Shared, Terms};
+    /// use loudou_limiter::{Nanos, Rate};
+    ///
+    /// let second = Nanos::from_secs(1);
+    /// let settings = LeaseSettings { lease: second, timeout: second, credit: 0 };
+    /// let limit = Shared::Leak { capacity: 5, rate: Rate::parse("1/s").unwrap() };
+    /// let terms = Terms::new(&[limit], &settings).unwrap();
+    ///
+    /// let mut central = Central::default();
+    /// let ask = Demand { want: 7, need: 1, debt: 0 };
+    /// let grant = central.grant(&terms, ask, Nanos::ZERO);
+    /// assert_eq!((grant.granted, grant.left.at(0), grant.wait), (5, 0, second));
+    /// ```
+    pub fn grant(&mut self, terms: &Terms, ask: Demand, now: Nanos) -> Grant {
+        let mut levels = self.under(terms, now);
+        for level in &mut levels {
+            level.charge(ask.debt, now);
+        }
+        let free = levels.iter().map(|level| level.free(now)).min();
+        let mut granted = free.unwrap_or(0).min(ask.want);
+        if granted < ask.need {
+            granted = 0;
+        }
+        for level in &mut levels {
+            level.charge(granted, now);
+        }
+        let is_short = granted < ask.want || levels.iter().any(|level| level.is_over(now));
+        let next = ask.need.max(1);
+        let waits = levels.iter().map(|level| level.until(next, now)).max();
+        let ends = levels.iter().filter_map(|level| level.ends_in(now)).min();
+        let left = Left::of(levels.iter().map(|level| level.free(now)));
+        self.levels = levels;
+        Grant {
+            granted,
+            charged: ask.debt,
+            wait: waits.filter(|_| is_short).unwrap_or(Nanos::ZERO),
+            left: left.unwrap_or_default(),
+            ends_in: ends.unwrap_or(Nanos::ZERO),
+        }
+    }
+
+    /// The levels as the numbers of an ask have them. A limit continues from the one with the same
+    /// numbers, else from the one in its place; a new one is full.
+    fn under(&self, terms: &Terms, now: Nanos) -> SmallVec<[Level; 2]> {
+        let numbers = terms.limits().iter().enumerate();
+        let levels = numbers.map(|(place, limit)| {
+            let mut before = self.levels.iter();
+            let same = before.find(|level| level.limit == *limit);
+            match same.or_else(|| self.levels.get(place)) {
+                Some(level) => level.under(*limit, now),
+                None => Level::full(*limit),
+            }
+        });
+        levels.collect()
+    }
+}
+
+/// The state of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Level {
+    limit: Shared,
+    /// Of a leak, its state. Else the number of a period, and the units used as of then.
+    words: [u64; 2],
+}
+
+impl Level {
+    const fn full(limit: Shared) -> Self {
+        Self {
+            limit,
+            words: [0; 2],
+        }
+    }
+
+    /// The same under these numbers.
+    fn under(mut self, limit: Shared, now: Nanos) -> Self {
+        if limit == self.limit {
+            // A clock that went back far: what counts here has to be written, or it never ends.
+            if let Kind::Lumps(lumps) = Kind::of(limit) {
+                self.words = [lumps.number(self.words, now), lumps.used(self.words, now)];
+            }
+            return self;
+        }
+        let used = match Kind::of(self.limit) {
+            Kind::Leak(leak) => leak.level().used(&self.words, now),
+            Kind::Lumps(lumps) => Used::from(lumps.used(self.words, now)).saturating_mul(USED_ONE),
+        };
+        let mut level = Self::full(limit);
+        match Kind::of(limit) {
+            Kind::Leak(leak) => leak.level().resume(&mut level.words, used, now),
+            Kind::Lumps(lumps) => {
+                let units = clamp(used.div_ceil(USED_ONE));
+                level.words = [lumps.number(self.words, now), units];
+            }
+        }
+        level
+    }
+
+    /// Takes units, whether they are there or not.
+    fn charge(&mut self, units: u64, now: Nanos) {
+        if units == 0 {
+            return;
+        }
+        match Kind::of(self.limit) {
+            Kind::Leak(leak) => {
+                let level = leak.level();
+                let used = level.read(&self.words, now);
+                let used = used.saturating_add(level.drops(units));
+                level.write(&mut self.words, used, now);
+            }
+            Kind::Lumps(lumps) => {
+                let used = lumps.used(self.words, now).saturating_add(units);
+                self.words = [lumps.number(self.words, now), used];
+            }
+        }
+    }
+
+    /// The units that are there, rounded down.
+    fn free(&self, now: Nanos) -> u64 {
+        match Kind::of(self.limit) {
+            Kind::Leak(leak) => {
+                let level = leak.level();
+                level.units(leak.full().saturating_sub(level.read(&self.words, now)))
+            }
+            Kind::Lumps(lumps) => lumps.capacity.saturating_sub(lumps.used(self.words, now)),
+        }
+    }
+
+    /// Whether more is taken than the capacity.
+    fn is_over(&self, now: Nanos) -> bool {
+        match Kind::of(self.limit) {
+            Kind::Leak(leak) => leak.level().read(&self.words, now) > leak.full(),
+            Kind::Lumps(lumps) => lumps.used(self.words, now) > lumps.capacity,
+        }
+    }
+
+    /// The time until `units` are there.
+    fn until(&self, units: u64, now: Nanos) -> Nanos {
+        match Kind::of(self.limit) {
+            Kind::Leak(leak) => {
+                let level = leak.level();
+                let used = level.read(&self.words, now);
+                let over = used.saturating_add(level.drops(units));
+                level.leak_time(over.saturating_sub(leak.full()))
+            }
+            Kind::Lumps(lumps) => {
+                let used = lumps.used(self.words, now).saturating_add(units);
+                let missing = used.saturating_sub(lumps.capacity);
+                lumps.until(missing.div_ceil(lumps.lump), self.words, now)
+            }
+        }
+    }
+
+    /// The time until the window ends.
+    fn ends_in(&self, now: Nanos) -> Option<Nanos> {
+        match (self.limit, Kind::of(self.limit)) {
+            (Shared::Window { .. }, Kind::Lumps(lumps)) => Some(lumps.until(1, self.words, now)),
+            _ => None,
+        }
+    }
+}
+
+/// The two ways in which units come back.
+enum Kind {
+    /// Steadily.
+    Leak(Leak),
+    /// In lumps.
+    Lumps(Lumps),
+}
+
+impl Kind {
+    fn of(limit: Shared) -> Self {
+        match limit {
+            Shared::Leak { capacity, rate } => Self::Leak(Leak { capacity, rate }),
+            Shared::Interval { capacity, rate } => Self::Lumps(Lumps {
+                capacity,
+                period: rate.period(),
+                lump: rate.amount().into(),
+            }),
+            Shared::Window { capacity, window } => Self::Lumps(Lumps {
+                capacity,
+                period: window,
+                lump: u64::MAX,
+            }),
+        }
+    }
+}
+
+/// Units that come back at the multiples of a period.
+struct Lumps {
+    capacity: u64,
+    period: Nanos,
+    /// The units that come back at once; at least 1.
+    lump: u64,
+}
+
+impl Lumps {
+    /// The number of the period that runs at `now`.
+    fn number(&self, [written, used]: [u64; 2], now: Nanos) -> u64 {
+        let number = now.get().checked_div(self.period.get()).unwrap_or(0);
+        if used == 0 {
+            return number;
+        }
+        number.max(written.min(number.saturating_add(1)))
+    }
+
+    /// The units used at `now`.
+    fn used(&self, words: [u64; 2], now: Nanos) -> u64 {
+        let [written, used] = words;
+        let gone = self.number(words, now).saturating_sub(written);
+        used.saturating_sub(gone.saturating_mul(self.lump))
+    }
+
+    /// The time until the `lumps`-th of the next periods begins; zero for none.
+    fn until(&self, lumps: u64, words: [u64; 2], now: Nanos) -> Nanos {
+        if lumps == 0 {
+            return Nanos::ZERO;
+        }
+        let number = self.number(words, now).saturating_add(lumps);
+        Nanos::new(number.saturating_mul(self.period.get())).since(now)
+    }
+}
