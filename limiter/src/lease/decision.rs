@@ -1,0 +1,83 @@
+//! The numbers of a lease's verdict, as those of a bucket are reported.
+
+use core::array;
+
+use super::{Lease, LeaseVerdict, Shared, Terms};
+use crate::ask::Ask;
+use crate::decision::Decision;
+use crate::limit::BucketDecision;
+use crate::time::Nanos;
+
+/// The part of a limit in a refusal. The engine reports how long it lasts, but not which limit refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Blame {
+    /// It has enough units.
+    None,
+    /// It has too few units, but they come back sooner.
+    Short,
+    /// It has too few units for as long as the refusal lasts.
+    Explains,
+}
+
+impl Lease {
+    /// The decision to report for a verdict on `ask`. Of the units of each limit it knows those here, and
+    /// those left in the engine when that was last heard of; the time until a limit is full again is an upper
+    /// estimate. A verdict that the lease does not decide has the numbers of a request that passes.
+    pub fn decision(&self, terms: &Terms, verdict: LeaseVerdict, ask: &Ask) -> BucketDecision {
+        let limits = terms.limits();
+        let mut decisions = array::from_fn(|place| {
+            let limit = limits.get(place)?;
+            let known = self.tokens(ask.now).saturating_add(self.left.at(place));
+            let remaining = known.min(limit.capacity());
+            let used = limit.capacity().saturating_sub(remaining);
+            let full_in = limit.full_in(used, ask.wall);
+            Some(Decision::admit(limit.capacity(), remaining, full_in))
+        });
+        if let LeaseVerdict::Refuse { retry_after } = verdict {
+            let refusal = Refusal {
+                retry_after,
+                cost: ask.cost.max(1),
+                lease: terms.settings().lease,
+            };
+            refusal.mark(limits, &mut decisions);
+        }
+        BucketDecision::new(ask.now, &decisions)
+    }
+}
+
+struct Refusal {
+    /// For how long; `None` for good.
+    retry_after: Option<Nanos>,
+    cost: u64,
+    lease: Nanos,
+}
+
+impl Refusal {
+    fn blame(&self, limit: &Shared, remaining: u64) -> Blame {
+        let can_last = limit.time_for(self.cost).saturating_add(self.lease);
+        match self.retry_after {
+            None if self.cost > limit.capacity() => Blame::Explains,
+            _ if remaining >= self.cost => Blame::None,
+            Some(wait) if wait <= can_last => Blame::Explains,
+            _ => Blame::Short,
+        }
+    }
+
+    /// Marks the limits that refused.
+    fn mark(&self, limits: &[Shared], decisions: &mut [Option<Decision>]) {
+        let mut most = Blame::None;
+        for (limit, decision) in limits.iter().zip(decisions.iter().flatten()) {
+            most = most.max(self.blame(limit, decision.remaining));
+        }
+        for (limit, decision) in limits.iter().zip(decisions.iter_mut().flatten()) {
+            let missing = self.cost.saturating_sub(decision.remaining);
+            // A debt can take longer than any limit, and a denial can be older than the tokens here.
+            let retry_after = match self.blame(limit, decision.remaining) {
+                blame if blame == most => self.retry_after,
+                Blame::None => continue,
+                _ => Some(limit.time_for(missing)),
+            };
+            *decision = decision.refused(retry_after);
+        }
+    }
+}
