@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::leak::drain_time;
+use crate::lease::{Shared, Unfit};
 use crate::meter::Meter;
 use crate::rate::Rate;
 use crate::time::Nanos;
@@ -142,6 +143,32 @@ impl Algorithm {
     /// Whether it needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
         self.meter().reads_wall()
+    }
+
+    /// Its numbers as a fleet shares them.
+    pub fn shared(&self) -> Result<Shared, Unfit> {
+        let shared = match self {
+            Self::Funnel(funnel) => funnel.shared(),
+            Self::TokenBucket(tokens) => tokens.shared(),
+            Self::FixedWindow(window) => window.shared(),
+            _ => Err(Unfit::Algorithm),
+        }?;
+        if shared.fits_clock() {
+            Ok(shared)
+        } else {
+            Err(Unfit::Clock)
+        }
+    }
+
+    /// The same for one of `envoys` Envoys that each decide alone; `None` where a fleet cannot share it.
+    pub(crate) fn divided(&self, envoys: u32) -> Option<Self> {
+        self.shared().ok()?;
+        match self {
+            Self::Funnel(funnel) => Some(funnel.divided(envoys).into()),
+            Self::TokenBucket(tokens) => Some(tokens.divided(envoys).into()),
+            Self::FixedWindow(window) => Some(window.divided(envoys).into()),
+            _ => None,
+        }
     }
 
     /// The most state it keeps per bucket, in bytes.

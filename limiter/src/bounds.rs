@@ -53,3 +53,19 @@ pub(crate) fn check_wait(max_wait: Nanos) -> Result<(), BadNumbers> {
     }
     Ok(())
 }
+
+/// Checks a capacity and a window.
+pub(crate) fn check_window(capacity: u64, window: Nanos) -> Result<(), BadNumbers> {
+    if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
+        return Err(BadNumbers::Capacity);
+    }
+    if window == Nanos::ZERO || window > MAX_PERIOD {
+        return Err(BadNumbers::Window);
+    }
+    Ok(())
+}
+
+/// One of `parts` equal parts of a capacity, rounded down but at least 1.
+pub(crate) fn part(capacity: u64, parts: u32) -> u64 {
+    capacity.checked_div(parts.into()).unwrap_or(0).max(1)
+}

@@ -64,6 +64,34 @@
 //! A request that is abandoned gives back its cost ([`Taken`]), and a key that is refused too often can
 //! be banned ([`ban`]).
 //!
+//! # One limit across many processes
+//!
+//! A fleet holds one limit together through a central engine: [`lease`] has the state of a key in each
+//! process, its decisions, and what the engine computes.
+//!
+//! ```
+//! use loudou_limiter::lease::{Central, Held, Lease, LeaseSettings, LeaseVerdict, Phase, Terms};
+//! use loudou_limiter::{Limit, Limits, Nanos, Rate, algorithm::Funnel};
+//!
+//! let at = Nanos::from_millis;
+//! let funnel = Funnel::new(2, Rate::parse("1/m").unwrap()).unwrap();
+//! let limits = Limits::new(vec![Limit::new("burst", funnel)]).unwrap();
+//! let settings = LeaseSettings { lease: at(200), timeout: at(30), credit: 0 };
+//! let terms = Terms::of(&limits, &settings).unwrap();
+//!
+//! // Three processes, one request each: the engine has two units.
+//! let mut central = Central::default();
+//! let verdicts = [0; 3].map(|_| {
+//!     let mut lease = Lease::default();
+//!     let ask = lease.ask(&terms, Held { units: 1, least: 1 }, at(5)).unwrap();
+//!     let grant = central.grant(&terms, ask.demand, Nanos::from_secs(1_700_000_000));
+//!     lease.apply(&terms, &ask, &grant, at(6), 0);
+//!     lease.take(&terms, 1, at(6), Phase::Held, false)
+//! });
+//! assert_eq!(verdicts[1], LeaseVerdict::Admit);
+//! assert_eq!(verdicts[2], LeaseVerdict::Refuse { retry_after: Some(Nanos::from_secs(60)) });
+//! ```
+//!
 //! # One rule
 //!
 //! A rule chooses the requests that it limits, makes a key of each, and holds the limits, overrides and
@@ -90,6 +118,7 @@ pub mod decimal;
 pub mod decision;
 pub mod hash;
 mod leak;
+pub mod lease;
 pub mod limit;
 mod meter;
 pub mod rate;

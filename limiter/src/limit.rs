@@ -15,6 +15,7 @@ use crate::time::{Clock, Nanos};
 use crate::used::USED_ONE;
 
 mod answer;
+mod divided;
 mod line;
 mod promises;
 mod surplus;

@@ -5,6 +5,7 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::bounds::MAX_PERIOD;
 use crate::time::Nanos;
 
 /// `amount` per `period`, both positive. Never reduced to a float or to a rounded interval.
@@ -42,6 +43,33 @@ impl Rate {
     /// The period; at least 1 ns.
     pub const fn period(self) -> Nanos {
         self.period
+    }
+
+    /// One of `parts` equal parts: the same amount in a longer period. Where that is longer than
+    /// [`MAX_PERIOD`], in lumps.
+    #[must_use]
+    pub(crate) fn divided(self, parts: u32) -> Self {
+        let period = Nanos::new(self.period.get().saturating_mul(parts.max(1).into()));
+        if period > MAX_PERIOD {
+            return self.divided_in_lumps(parts);
+        }
+        Self { period, ..self }
+    }
+
+    /// One of `parts` parts that come at multiples of the period, rounded down; the amount is at least 1.
+    /// Never slower than 1 per [`MAX_PERIOD`].
+    #[must_use]
+    pub(crate) fn divided_in_lumps(self, parts: u32) -> Self {
+        let amount = self.amount.checked_div(parts).unwrap_or(self.amount);
+        let periods = match amount {
+            0 => parts.div_ceil(self.amount.max(1)),
+            _ => 1,
+        };
+        let period = Nanos::new(self.period.get().saturating_mul(periods.into()));
+        Self {
+            amount: amount.max(1),
+            period: period.min(MAX_PERIOD),
+        }
     }
 
     /// Reads `30/60s`, or `10/s` for a period of one unit.

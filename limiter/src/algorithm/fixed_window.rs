@@ -16,11 +16,12 @@
 
 use serde::Serialize;
 
-use super::window::{carried, check, left_after, rate, units, used};
+use super::window::{carried, left_after, rate, units, used};
 use crate::ask::Ask;
-use crate::bounds::BadNumbers;
+use crate::bounds::{BadNumbers, check_window, part};
 use crate::carry::Carry;
 use crate::decision::Decision;
+use crate::lease::{Shared, Unfit};
 use crate::meter::{Meter, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
@@ -94,12 +95,30 @@ impl FixedWindow {
     /// assert!(!limits.decide(&mut bucket, 3, Nanos::from_secs(70)).is_refused());
     /// ```
     pub fn new(capacity: u64, window: Nanos, align: Align) -> Result<Self, BadNumbers> {
-        check(capacity, window)?;
+        check_window(capacity, window)?;
         Ok(Self {
             capacity,
             window,
             align,
         })
+    }
+
+    pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
+        let Self {
+            capacity, window, ..
+        } = *self;
+        match self.align {
+            Align::First => Err(Unfit::Align),
+            Align::Clock => Ok(Shared::Window { capacity, window }),
+        }
+    }
+
+    /// One of `envoys` equal parts.
+    pub(super) fn divided(&self, envoys: u32) -> Self {
+        Self {
+            capacity: part(self.capacity, envoys),
+            ..*self
+        }
     }
 
     fn read(&self, words: &[u64], now: Nanos) -> Running {

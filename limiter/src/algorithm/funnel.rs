@@ -13,10 +13,11 @@
 use serde::Serialize;
 
 use crate::ask::Ask;
-use crate::bounds::{BadNumbers, check_wait};
+use crate::bounds::{BadNumbers, check_wait, part};
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::leak::{Leak, WORDS, check, drain_time};
+use crate::lease::{Shared, Unfit};
 use crate::meter::{Meter, continue_leak};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
@@ -71,6 +72,25 @@ impl Funnel {
     pub fn waiting(self, max_wait: Nanos) -> Result<Self, BadNumbers> {
         check_wait(max_wait)?;
         Ok(Self { max_wait, ..self })
+    }
+
+    pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
+        if !self.max_wait.is_zero() {
+            return Err(Unfit::MaxWait);
+        }
+        Ok(Shared::Leak {
+            capacity: self.capacity,
+            rate: self.rate,
+        })
+    }
+
+    /// One of `envoys` equal parts.
+    pub(super) fn divided(&self, envoys: u32) -> Self {
+        Self {
+            capacity: part(self.capacity, envoys),
+            rate: self.rate.divided(envoys),
+            ..*self
+        }
     }
 
     pub(super) const fn leak(&self) -> Leak {

@@ -18,9 +18,9 @@
 use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
-use super::window::{check, rate, units};
+use super::window::{rate, units};
 use crate::ask::Ask;
-use crate::bounds::BadNumbers;
+use crate::bounds::{BadNumbers, check_window};
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::meter::{Meter, same};
@@ -64,7 +64,7 @@ impl SlidingCounter {
     /// assert_eq!(look.reported().unwrap().remaining, 5);
     /// ```
     pub fn new(capacity: u64, window: Nanos) -> Result<Self, BadNumbers> {
-        check(capacity, window)?;
+        check_window(capacity, window)?;
         Ok(Self {
             capacity,
             window,

@@ -15,9 +15,9 @@
 
 use serde::Serialize;
 
-use super::window::{carried, check, left_after, rate, units, used};
+use super::window::{carried, left_after, rate, units, used};
 use crate::ask::Ask;
-use crate::bounds::BadNumbers;
+use crate::bounds::{BadNumbers, check_window};
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::meter::{Meter, same};
@@ -51,7 +51,7 @@ impl SlidingLog {
     /// }
     /// ```
     pub fn new(capacity: u64, window: Nanos, count_refused: bool) -> Result<Self, BadNumbers> {
-        check(capacity, window)?;
+        check_window(capacity, window)?;
         if capacity > u64::from(MAX_ENTRIES) {
             return Err(BadNumbers::Capacity);
         }

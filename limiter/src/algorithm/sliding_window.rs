@@ -20,9 +20,9 @@ use core::array;
 use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
-use super::window::{carried, check, left_after, rate, units, used};
+use super::window::{carried, left_after, rate, units, used};
 use crate::ask::Ask;
-use crate::bounds::BadNumbers;
+use crate::bounds::{BadNumbers, check_window};
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::meter::{Meter, same};
@@ -78,7 +78,7 @@ impl SlidingWindow {
         slots: u32,
         slot_capacity: Option<u64>,
     ) -> Result<Self, BadNumbers> {
-        check(capacity, window)?;
+        check_window(capacity, window)?;
         if !(MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
             return Err(BadNumbers::Slots);
         }

@@ -19,10 +19,11 @@ use serde::Serialize;
 
 use super::grid::{Grid, Periods, Place};
 use crate::ask::Ask;
-use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait};
+use crate::bounds::{BadNumbers, MAX_REMEMBERED, check_wait, part};
 use crate::carry::Carry;
 use crate::decision::Decision;
 use crate::leak::{Leak, WORDS, check, drain_time};
+use crate::lease::{Shared, Unfit};
 use crate::meter::{Meter, continue_leak, same};
 use crate::rate::Rate;
 use crate::time::{Clock, Nanos};
@@ -138,6 +139,35 @@ impl TokenBucket {
 
     pub(super) const fn is_greedy(&self) -> bool {
         matches!(self.refill, Refill::Greedy)
+    }
+
+    pub(super) const fn shared(&self) -> Result<Shared, Unfit> {
+        let Self { capacity, rate, .. } = *self;
+        if !self.max_wait.is_zero() {
+            return Err(Unfit::MaxWait);
+        }
+        if self.initial < capacity {
+            return Err(Unfit::Initial);
+        }
+        Ok(match self.refill {
+            Refill::Greedy => Shared::Leak { capacity, rate },
+            Refill::Interval => Shared::Interval { capacity, rate },
+        })
+    }
+
+    /// One of `envoys` equal parts; a lump has at least one token.
+    pub(super) fn divided(&self, envoys: u32) -> Self {
+        let capacity = part(self.capacity, envoys);
+        let rate = match self.refill {
+            Refill::Greedy => self.rate.divided(envoys),
+            Refill::Interval => self.rate.divided_in_lumps(envoys),
+        };
+        Self {
+            capacity,
+            rate,
+            initial: capacity,
+            ..*self
+        }
     }
 
     pub(super) const fn leak(&self) -> Leak {

@@ -1,22 +1,10 @@
 //! Arithmetic that the algorithms with a window share.
 
-use crate::bounds::{BadNumbers, MAX_AMOUNT, MAX_PERIOD};
 use crate::carry::Carry;
 use crate::rate::Rate;
 use crate::time::Nanos;
 use crate::used::{USED_ONE, Used};
 use crate::wide::clamp;
-
-/// Checks a capacity and a window.
-pub(super) fn check(capacity: u64, window: Nanos) -> Result<(), BadNumbers> {
-    if capacity == 0 || capacity > u64::from(MAX_AMOUNT) {
-        return Err(BadNumbers::Capacity);
-    }
-    if window == Nanos::ZERO || window > MAX_PERIOD {
-        return Err(BadNumbers::Window);
-    }
-    Ok(())
-}
 
 /// The capacity per window.
 pub(super) fn rate(capacity: u64, window: Nanos) -> Option<Rate> {

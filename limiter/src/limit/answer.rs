@@ -13,6 +13,25 @@ pub struct BucketDecision {
 }
 
 impl BucketDecision {
+    /// The answer with these decisions.
+    pub(crate) fn new(at: Nanos, decisions: &[Option<Decision>; MAX_LIMITS]) -> Self {
+        Self {
+            at,
+            decisions: *decisions,
+            reported: reported(decisions),
+        }
+    }
+
+    /// The same, refused by every limit for an unknown time.
+    #[must_use]
+    pub fn refused(mut self) -> Self {
+        for decision in self.decisions.iter_mut().flatten() {
+            *decision = decision.refused(None);
+        }
+        self.reported = reported(&self.decisions);
+        self
+    }
+
     /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
     /// have admitted show their numbers as they stay: nothing was taken.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
