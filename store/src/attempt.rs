@@ -5,10 +5,11 @@
 
 use alloc::vec::Vec;
 
-use loudou_limiter::ban::{Ban, Conduct};
+use loudou_limiter::ban::Ban;
 use loudou_limiter::{Ask, BucketDecision, Limits, Nanos};
 
 use crate::gave_up::GaveUp;
+use crate::leasing::{ByLease, Leased, Outage};
 use crate::page::{Evicted, FLAG_KEEPS_GAIN, FLAG_PINNED, PageBytes, Slot, gain_flag};
 use crate::receipt::Receipt;
 use crate::rule::{Age, LiveRule};
@@ -27,6 +28,8 @@ pub struct Take<'a> {
     pub key: &'a str,
     /// The requested cost, and the time.
     pub ask: Ask,
+    /// How to take from the lease, where many Envoys share the limits.
+    pub lease: Option<ByLease<'a>>,
 }
 
 /// A decision of a bucket.
@@ -36,6 +39,8 @@ pub struct Charge {
     pub answer: Result<BucketDecision, Ban>,
     /// For giving the cost back; `None` for a refusal.
     pub receipt: Option<Receipt>,
+    /// The effect on the lease; a request that waits for it took nothing.
+    pub leased: Option<Leased>,
 }
 
 /// A [`Take`] in progress: reads and writes in turn until one write succeeds.
@@ -97,6 +102,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Whether the request will wait for a lease, and takes nothing.
+    pub fn waits_for_lease(&self) -> bool {
+        let leased = self
+            .planned
+            .as_ref()
+            .and_then(|planned| planned.charge.leased);
+        leased.is_some_and(Leased::waits)
+    }
+
     /// The request waits at most for `patience`, in the decisions from the next read on.
     pub const fn shorten(&mut self, patience: Nanos) {
         self.take.ask.patience = patience;
@@ -108,46 +122,47 @@ impl<'a> Attempt<'a> {
             limits,
             key,
             ask,
+            lease,
         } = self.take;
         let now = ask.now;
-        let origin = self.page.origins().wrapping_add(1);
         let mut evicted = Evicted::Nothing;
         let found = self.page.find(self.id.fingerprint);
         if found.is_none() {
             let room = self.page.make_room(self.id.rule_tag, now);
             evicted = room.map_err(|_full| GaveUp::PageFull)?;
         }
-        let (index, mut slot) = match found {
-            Some((index, slot)) => (Some(index), slot),
-            None => (None, self.new_slot(origin)),
+        let (index, mut slot) = if let Some((index, slot)) = found {
+            (Some(index), slot)
+        } else {
+            let origin = self.page.new_origin();
+            let slot = Slot::new((rule, limits), self.id, origin, ask.clock());
+            (None, slot)
         };
         match rule.age(slot.version) {
             Age::Current => {}
             Age::Newer => return Err(GaveUp::Outdated),
             Age::Older => {
-                let bucket = (&slot.bucket, slot.version);
-                let brought = rule.bring_forward((key, limits), bucket, ask.clock());
-                if let Some(bucket) = brought {
-                    slot.bucket = bucket;
-                    slot.origin = origin;
-                    // A ban may keep the limits from answering.
-                    slot.note(limits, &limits.peek(&slot.bucket, 0, now));
+                let origin = self.page.origins().wrapping_add(1);
+                if slot.bring_forward(rule, (key, limits), origin, ask.clock()) {
+                    self.page.set_origins(origin);
                 }
-                slot.version = rule.version();
             }
         }
         slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
-        let receipt = Receipt::new(self.id, &slot, &ask);
-        let answer = self.answer(&mut slot);
+        let mut receipt = Receipt::new(self.id, &slot, &ask);
+        let (answer, leased) = self.answer(&mut slot, lease.as_ref());
+        receipt.is_leased = leased.is_some_and(Leased::admits);
         let is_refused = is_refused(&answer);
-        let counter = if is_refused {
-            &mut slot.refused
-        } else {
-            &mut slot.admitted
-        };
-        *counter = counter.saturating_add(1);
-        if slot.origin == origin {
-            self.page.set_origins(origin);
+        let waits = leased.is_some_and(Leased::waits);
+        let is_local = leased.is_some_and(Leased::is_local);
+        let refuses_all = is_local && lease.is_some_and(|lease| lease.outage == Outage::Refuse);
+        if !waits {
+            let counter = if is_refused || refuses_all {
+                &mut slot.refused
+            } else {
+                &mut slot.admitted
+            };
+            *counter = counter.saturating_add(1);
         }
         match index {
             Some(index) => self.page.replace(index, &slot),
@@ -155,8 +170,9 @@ impl<'a> Attempt<'a> {
         }
         Ok(Planned {
             charge: Charge {
-                receipt: (!is_refused).then_some(receipt),
+                receipt: (!is_refused && !waits).then_some(receipt),
                 answer,
+                leased,
             },
             is_new: index.is_none(),
             evicted,
@@ -165,7 +181,11 @@ impl<'a> Attempt<'a> {
 
     /// The answer of the slot. A banned key takes nothing. A refusal that reaches the penalty's threshold
     /// bans the key.
-    fn answer(&self, slot: &mut Slot) -> Result<BucketDecision, Ban> {
+    fn answer(
+        &self,
+        slot: &mut Slot,
+        lease: Option<&ByLease<'_>>,
+    ) -> (Result<BucketDecision, Ban>, Option<Leased>) {
         let Take {
             rule, limits, ask, ..
         } = self.take;
@@ -174,9 +194,15 @@ impl<'a> Attempt<'a> {
         slot.conduct.settle(now);
         if let Some(ban) = slot.conduct.ban(now) {
             slot.bucket.last = now;
-            return Err(ban);
+            return (Err(ban), None);
         }
-        let answer = limits.answer(&mut slot.bucket, &ask);
+        let (answer, leased) = match lease {
+            None => (limits.answer(&mut slot.bucket, &ask), None),
+            Some(lease) => {
+                let (answer, leased) = lease.answer(slot, limits, &ask);
+                (answer, Some(leased))
+            }
+        };
         // A request that only could not be held is no strike: another client may have filled the worker.
         let strikes = answer.is_refused() && !ask.is_hurried();
         if let Some(penalty) = penalty.filter(|_| strikes) {
@@ -184,28 +210,14 @@ impl<'a> Attempt<'a> {
             // A ban by a penalty is not an operator's; an earlier operator's ban is over.
             slot.flags &= !FLAG_PINNED;
         }
-        // The instant that the answer is for, which a cost of 0 does not store.
-        slot.note(limits, &answer);
-        slot.conduct.ban(now).map_or(Ok(answer), Err)
-    }
-
-    fn new_slot(&self, origin: u32) -> Slot {
-        let Take {
-            rule, limits, ask, ..
-        } = self.take;
-        Slot {
-            fingerprint: self.id.fingerprint,
-            rule_tag: self.id.rule_tag,
-            version: rule.version(),
-            idle_at_ms: 0,
-            held_until_ms: 0,
-            admitted: 0,
-            refused: 0,
-            flags: gain_flag(limits),
-            origin,
-            conduct: Conduct::default(),
-            bucket: limits.start_at(ask.clock()),
+        if leased.is_none() {
+            // The instant that the answer is for, which a cost of 0 does not store.
+            slot.note(limits, &answer);
+        } else {
+            slot.note(limits, &limits.peek(&slot.bucket, 0, now));
+            slot.note_lease(now);
         }
+        (slot.conduct.ban(now).map_or(Ok(answer), Err), leased)
     }
 
     /// Writes the decision. `None` if another worker was faster: read again.

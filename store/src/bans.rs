@@ -6,7 +6,7 @@ use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Nanos};
 
 use crate::gave_up::GaveUp;
-use crate::page::{Evicted, FLAG_PINNED, PageBytes, Slot, gain_flag};
+use crate::page::{Evicted, FLAG_PINNED, PageBytes, Slot};
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::stats::StoreStats;
@@ -153,21 +153,7 @@ impl<'a> Setting<'a> {
             rule, key, clock, ..
         } = self.set;
         let limits = rule.limits_of(key);
-        let origin = self.page.origins().wrapping_add(1);
-        self.page.set_origins(origin);
-        Slot {
-            fingerprint: self.id.fingerprint,
-            rule_tag: self.id.rule_tag,
-            version: rule.version(),
-            idle_at_ms: 0,
-            held_until_ms: 0,
-            admitted: 0,
-            refused: 0,
-            flags: gain_flag(limits),
-            origin,
-            conduct: Conduct::default(),
-            bucket: limits.start_at(clock),
-        }
+        Slot::new((rule, limits), self.id, self.page.new_origin(), clock)
     }
 
     /// Writes the change. After a conflict, because another worker was faster, read again.

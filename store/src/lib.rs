@@ -3,7 +3,8 @@
 //!
 //! [`SharedData`] is that key-value store, with exactly the semantics of Envoy's shared data. Buckets
 //! live in pages ([`page`]); [`Table`] finds a bucket's page by a seeded hash. [`Take`] decides,
-//! [`Give`] gives back, [`SetBan`] and the sweep change existing buckets, all with compare-and-swap;
+//! [`Give`] gives back, [`Leasing`] changes
+//! the lease of a limit that many Envoys share, [`SetBan`] and the sweep change existing buckets, all with compare-and-swap;
 //! [`swap`](mod@swap) does the same for other values. [`names`] keeps the printable keys beside the pages,
 //! and [`scan`] reads many pages in search of a [`needle`]. [`memory`] and [`paged`] are stores for tests and replays, and [`overlay`] is a store for previews.
 //! [`upstreams`] counts the responses of upstreams ([`health`]), and [`top`] the most frequent keys. The
@@ -23,6 +24,7 @@ mod attempt;
 mod bans;
 mod gave_up;
 pub mod health;
+mod leasing;
 pub mod memory;
 pub mod names;
 pub mod needle;
@@ -31,6 +33,7 @@ pub mod page;
 pub mod paged;
 mod receipt;
 mod release;
+mod renew;
 mod rule;
 pub mod scan;
 mod shared_data;
@@ -45,6 +48,7 @@ mod when;
 pub use attempt::{Attempt, Charge, Take};
 pub use bans::{BanEffect, SetBan, SetTo};
 pub use gave_up::GaveUp;
+pub use leasing::{ByLease, LeaseOf, Leased, Leasing, Outage};
 pub use receipt::Receipt;
 pub use release::{Give, Giving, Why};
 pub use rule::{Age, LiveRule};
@@ -52,5 +56,5 @@ pub use shared_data::{
     CAS_ABSENT, CAS_OVERWRITE, Cas, MAX_RETRIES, SharedData, StoreFailed, Written,
 };
 pub use stats::StoreStats;
-pub use table::{BucketId, Table};
+pub use table::{BucketId, MAX_BUCKETS, Table};
 pub use when::When;

@@ -9,24 +9,33 @@
 //!                strikes u16 | bans u8
 //!       held until ms u40                                                  only with its flag
 //!       line: ns u64                                                       only with its flag
+//!       lease: word u64 × 11                                               only with its flag
+//!       left at its later limits: count u8 | units u32…                    only with its flag
 //!       word u64…
 //! ```
-//! Little endian; zero words at the end of a bucket are left out. A slot stores the time from which it is
+//! Little endian; zeros at the end of a bucket's words and of those units are left out. A slot stores the time from which it is
 //! idle, and until when it holds permits of requests in flight, so that eviction needs neither the rule nor
 //! the limits that wrote it ([`mod@victim`]). Its origin numbers the beginning of its state, which is new
 //! when a bucket is created and when an edit converts it: cost taken earlier is not given back later. Old
 //! and new code overlap while Envoy drains, and pages are never deleted: each version has separate pages
 //! ([`KIND`]), and a reader that does not know the version does not touch the page.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Conduct;
-use loudou_limiter::{Bucket, BucketDecision, GIVEN, Limits, MAX_BUCKET_WORDS, Nanos, Words};
+use loudou_limiter::lease::Lease;
+use loudou_limiter::{Bucket, BucketDecision, Limits, Nanos};
 
+mod codec;
 mod head;
 mod patch;
 mod victim;
 
+pub use codec::lease_bytes;
+use codec::{
+    Bytes, FLAG_CONDUCT, FLAG_HELD, FLAG_LATER, FLAGS_IN_BYTES, later_bytes, optional_bytes,
+};
 pub use head::SlotHead;
 pub(crate) use patch::PageBytes;
 use victim::{Standing, victim};
@@ -40,7 +49,7 @@ const SLOT_HEAD: usize = 51;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 5;
+const VERSION: u8 = 7;
 /// The prefix of the keys of pages. It includes the version, so that pages of another version do not
 /// interfere: they would stay until Envoy restarts, and their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
@@ -54,20 +63,8 @@ pub const FLAG_PINNED: u8 = 2;
 /// less than its capacity.
 pub const FLAG_KEEPS_GAIN: u8 = 4;
 
-/// Only in the encoded form: the slot's conduct is present.
-const FLAG_CONDUCT: u8 = 8;
-/// The size of a conduct, in bytes.
-const CONDUCT: usize = 18;
-/// Only in the encoded form: the end of the slot's permits is present.
-const FLAG_HELD: u8 = 16;
-/// The size of the instant until which a slot holds permits, in bytes.
-const HELD: usize = 5;
-/// Only in the encoded form: the end of the slot's queue is present.
-const FLAG_LINE: u8 = 32;
-/// The size of the end of a queue, in bytes.
-const LINE: usize = 8;
-/// The flags that are only in the encoded form.
-const FLAGS_IN_BYTES: u8 = FLAG_CONDUCT | FLAG_HELD | FLAG_LINE;
+/// How long a debt keeps its slot from being evicted after it was last touched.
+const DEBT_KEPT: Nanos = Nanos::from_secs(60);
 
 /// The maximum size of a slot with this many words, unless its key is or may soon be banned, has requests
 /// in flight or held, or has a log that lost capacity.
@@ -110,6 +107,8 @@ pub struct Slot {
     pub origin: u32,
     /// Bans and strikes.
     pub conduct: Conduct,
+    /// The part of this Envoy in limits that many Envoys share; `None` as long as that is nothing.
+    pub lease: Option<Box<Lease>>,
     /// The time of the last touch, and the state of the limits.
     pub bucket: Bucket,
 }
@@ -206,191 +205,22 @@ impl Slot {
         self.idle_at_ms = after(answer.reset_after()).max(self.conduct.clean_at_ms);
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.fingerprint.to_le_bytes());
-        out.extend_from_slice(&self.rule_tag.to_le_bytes());
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&self.bucket.last.get().to_le_bytes());
-        for number in [self.idle_at_ms, self.admitted, self.refused] {
-            out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
-        }
-        let has_conduct = self.conduct != Conduct::default();
-        let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
-        let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
-        // A queue whose end has passed is empty.
-        let has_line = self.bucket.line > self.bucket.last;
-        let line_flag = if has_line { FLAG_LINE } else { 0 };
-        let in_bytes = conduct_flag | held_flag | line_flag;
-        out.push(self.flags & !FLAGS_IN_BYTES | in_bytes);
-        out.extend_from_slice(&self.origin.to_le_bytes());
-        out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
-        let words = self.bucket.words();
-        let count = u16::try_from(words.len()).unwrap_or(0);
-        out.extend_from_slice(&count.to_le_bytes());
-        if has_conduct {
-            encode_conduct(&self.conduct, out);
-        }
-        if held_flag > 0 {
-            out.extend(
-                self.held_until_ms
-                    .min(MAX_U40)
-                    .to_le_bytes()
-                    .iter()
-                    .take(HELD),
-            );
-        }
-        if has_line {
-            out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
-        }
-        for word in words.iter().take(count.into()) {
-            out.extend_from_slice(&word.to_le_bytes());
+    /// The same for its lease, after [`Slot::note`]. What is owed for requests that passed is kept like
+    /// permits: with the slot, the debt would be forgotten.
+    pub(crate) fn note_lease(&mut self, now: Nanos) {
+        let Some(lease) = self.lease.as_deref() else {
+            return;
+        };
+        let idle_at = lease.idle_at();
+        let idle_at_ms = idle_at.map_or(MAX_U40, Nanos::millis_ceil);
+        self.idle_at_ms = self.idle_at_ms.max(idle_at_ms);
+        if idle_at.is_none() {
+            let until = now.saturating_add(DEBT_KEPT);
+            self.held_until_ms = self.held_until_ms.max(until.millis_ceil());
         }
     }
 }
 
 const fn is_idle(idle_at_ms: u64, flags: u8, now_ms: u64) -> bool {
     idle_at_ms <= now_ms && flags & FLAG_KEEPS_GAIN == 0
-}
-
-fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
-    let times = [
-        conduct.banned_until_ms,
-        conduct.since_ms,
-        conduct.clean_at_ms,
-    ];
-    for time in times {
-        out.extend(time.min(MAX_U40).to_le_bytes().iter().take(5));
-    }
-    out.extend_from_slice(&conduct.strikes.to_le_bytes());
-    out.push(conduct.bans);
-}
-
-/// The sizes of the conduct, the held time and the queue's end that follow a slot's head with these flags.
-const fn optional_bytes(flags: u8) -> (usize, usize, usize) {
-    let conduct = if flags & FLAG_CONDUCT == 0 {
-        0
-    } else {
-        CONDUCT
-    };
-    let held = if flags & FLAG_HELD == 0 { 0 } else { HELD };
-    let line = if flags & FLAG_LINE == 0 { 0 } else { LINE };
-    (conduct, held, line)
-}
-
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    /// Reads the head of a page: the number of its slots, and its origins.
-    fn page_head(&mut self) -> Result<(u8, u32), UnknownPage> {
-        let [a, b, version, count] = self.take()?;
-        let origins = self.u32()?;
-        if [a, b] == MAGIC && version == VERSION && count <= MAX_COUNT {
-            Ok((count, origins))
-        } else {
-            Err(UnknownPage)
-        }
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], UnknownPage> {
-        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(UnknownPage)?;
-        self.0 = rest;
-        Ok(*head)
-    }
-
-    fn u32(&mut self) -> Result<u32, UnknownPage> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u40(&mut self) -> Result<u64, UnknownPage> {
-        let low: [u8; 4] = self.take()?;
-        let [high] = self.take()?;
-        Ok(u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32)
-    }
-
-    fn u64(&mut self) -> Result<u64, UnknownPage> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    /// Reads a slot without its words, and the number of its words.
-    fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
-        let (fingerprint, rule_tag, version) = (self.u64()?, self.u32()?, self.u32()?);
-        let last = Nanos::new(self.u64()?);
-        let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
-        let [flags] = self.take()?;
-        let (origin, given) = (self.u32()?, self.u40()?);
-        let count = usize::from(u16::from_le_bytes(self.take()?));
-        let conduct = if flags & FLAG_CONDUCT == 0 {
-            Conduct::default()
-        } else {
-            self.conduct()?
-        };
-        let held_until_ms = if flags & FLAG_HELD == 0 {
-            0
-        } else {
-            self.held()?
-        };
-        let line = if flags & FLAG_LINE == 0 {
-            Nanos::ZERO
-        } else {
-            Nanos::new(self.u64()?)
-        };
-        if flags & FLAG_LINE != 0 && line <= last {
-            return Err(UnknownPage);
-        }
-        let words = Words::new();
-        let slot = Slot {
-            fingerprint,
-            rule_tag,
-            version,
-            idle_at_ms,
-            held_until_ms,
-            admitted,
-            refused,
-            flags: flags & !FLAGS_IN_BYTES,
-            origin,
-            conduct,
-            bucket: Bucket {
-                last,
-                given,
-                line,
-                words,
-            },
-        };
-        Ok((slot, count))
-    }
-
-    fn conduct(&mut self) -> Result<Conduct, UnknownPage> {
-        let conduct = Conduct {
-            banned_until_ms: self.u40()?,
-            since_ms: self.u40()?,
-            clean_at_ms: self.u40()?,
-            strikes: u16::from_le_bytes(self.take()?),
-            bans: u8::from_le_bytes(self.take()?),
-        };
-        if conduct == Conduct::default() {
-            return Err(UnknownPage);
-        }
-        Ok(conduct)
-    }
-
-    fn held(&mut self) -> Result<u64, UnknownPage> {
-        self.u40().and_then(|until_ms| match until_ms {
-            0 => Err(UnknownPage),
-            until_ms => Ok(until_ms),
-        })
-    }
-
-    fn slot(&mut self) -> Result<Slot, UnknownPage> {
-        let (mut slot, count) = self.head()?;
-        if count > MAX_BUCKET_WORDS {
-            return Err(UnknownPage);
-        }
-        for _ in 0..count {
-            slot.bucket.words.push(self.u64()?);
-        }
-        if slot.bucket.words.last() == Some(&0) {
-            return Err(UnknownPage);
-        }
-        Ok(slot)
-    }
 }

@@ -11,6 +11,8 @@ pub struct Receipt {
     pub(crate) id: BucketId,
     pub(crate) taken: Taken,
     pub(crate) origin: u32,
+    /// Whether the lease covered the cost, and the limits here did not take it.
+    pub(crate) is_leased: bool,
 }
 
 impl Receipt {
@@ -20,6 +22,7 @@ impl Receipt {
             id,
             taken: Taken::new(&slot.bucket, ask),
             origin: slot.origin,
+            is_leased: false,
         }
     }
 

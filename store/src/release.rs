@@ -100,6 +100,9 @@ impl<'a> Giving<'a> {
         } = self.give;
         let now = clock.now;
         let limits = rule.limits_of(key);
+        if receipt.is_leased {
+            return Ok(self.plan_lease());
+        }
         let origin = self.page.origins().wrapping_add(1);
         let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
             return Ok(false);
@@ -143,6 +146,34 @@ impl<'a> Giving<'a> {
         }
         self.page.replace(index, &slot);
         Ok(true)
+    }
+
+    /// The same for a cost that the lease covered: its tokens come back while the lease lasts.
+    fn plan_lease(&mut self) -> bool {
+        let Give {
+            receipt,
+            why,
+            clock,
+            ..
+        } = self.give;
+        if why != Why::Left && why != Why::Refused {
+            return false;
+        }
+        let Some((index, mut slot)) = self.page.find(self.id.fingerprint) else {
+            return false;
+        };
+        let taken = &receipt.taken;
+        if slot.origin == receipt.origin
+            && let Some(lease) = &mut slot.lease
+        {
+            let now = clock.now.max(slot.bucket.last);
+            lease.give_back(taken.cost(), now);
+        }
+        if why == Why::Refused {
+            slot.admitted = slot.admitted.saturating_sub(1);
+        }
+        self.page.replace(index, &slot);
+        true
     }
 
     /// Writes the result. `None` if another worker was faster: read again.

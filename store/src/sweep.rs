@@ -9,7 +9,7 @@ use loudou_limiter::Clock;
 
 use crate::gave_up::GaveUp;
 use crate::names::{self, Names};
-use crate::page::{FLAG_KEEPS_GAIN, Page, Slot, gain_flag};
+use crate::page::{Page, Slot};
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{MAX_RETRIES, SharedData, Written};
 use crate::table::Table;
@@ -42,7 +42,11 @@ impl Table {
             let Page { origins, slots } = &mut page;
             for slot in slots.iter_mut().filter(|slot| is_behind(slot)) {
                 if let Some(name) = names.get(slot.fingerprint) {
-                    bring_forward(slot, origins, rule, name, clock);
+                    let limits = rule.limits_of(name);
+                    let origin = origins.wrapping_add(1);
+                    if slot.bring_forward(rule, (name, limits), origin, clock) {
+                        *origins = origin;
+                    }
                     brought = brought.saturating_add(1);
                 }
             }
@@ -53,16 +57,4 @@ impl Table {
         }
         Err(GaveUp::Conflicts)
     }
-}
-
-fn bring_forward(slot: &mut Slot, origins: &mut u32, rule: &dyn LiveRule, key: &str, clock: Clock) {
-    let limits = rule.limits_of(key);
-    let brought = rule.bring_forward((key, limits), (&slot.bucket, slot.version), clock);
-    slot.version = rule.version();
-    let Some(bucket) = brought else { return };
-    slot.bucket = bucket;
-    *origins = origins.wrapping_add(1);
-    slot.origin = *origins;
-    slot.note(limits, &limits.peek(&slot.bucket, 0, clock.now));
-    slot.flags = slot.flags & !FLAG_KEEPS_GAIN | gain_flag(limits);
 }

@@ -19,6 +19,8 @@ use crate::shared_data::{CAS_ABSENT, CAS_OVERWRITE, MAX_RETRIES, SharedData, Wri
 /// decision.
 const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
+/// The most buckets of a table. A head that says more is damaged; every search goes through all pages.
+pub const MAX_BUCKETS: u32 = 1 << 24;
 
 /// The table of all buckets of one namespace.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub struct Table {
 }
 
 /// One bucket's address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BucketId {
     /// The tag of its rule.
     pub rule_tag: u32,
@@ -42,7 +44,7 @@ pub struct BucketId {
 
 impl Table {
     /// Opens the table of `namespace`, or creates it with room for `buckets` and the seed `random`. An
-    /// existing table keeps its size and seed.
+    /// existing table keeps its size and seed. More than [`MAX_BUCKETS`] are that many.
     pub fn open(
         store: &mut dyn SharedData,
         namespace: &str,
@@ -50,7 +52,7 @@ impl Table {
         random: [u8; 16],
         now: Nanos,
     ) -> Result<Self, GaveUp> {
-        let pages = buckets.div_ceil(u32::try_from(SLOTS).unwrap_or(1)).max(1);
+        let pages = pages_of(buckets.min(MAX_BUCKETS)).max(1);
         let mut head = Vec::from([HEAD_VERSION]);
         head.extend_from_slice(&pages.to_le_bytes());
         head.extend_from_slice(&now.get().to_le_bytes());
@@ -78,7 +80,9 @@ impl Table {
         let (started, rest) = rest.split_first_chunk::<8>()?;
         let seed = <[u8; 16]>::try_from(rest).ok()?;
         let pages = u32::from_le_bytes(*pages);
-        (*version == HEAD_VERSION && pages > 0).then(|| Self {
+        let most = pages_of(MAX_BUCKETS);
+        let is_sound = *version == HEAD_VERSION && (1..=most).contains(&pages);
+        is_sound.then(|| Self {
             namespace: namespace.as_bytes().to_vec(),
             seed: HashSeed::new(seed),
             pages,
@@ -207,4 +211,8 @@ impl Table {
             }
         }
     }
+}
+
+fn pages_of(buckets: u32) -> u32 {
+    buckets.div_ceil(u32::try_from(SLOTS).unwrap_or(1))
 }

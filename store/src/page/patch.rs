@@ -4,11 +4,12 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use loudou_limiter::lease::MAX_LATER_LIMITS;
 use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
 
 use super::{
-    Bytes, Evicted, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD, SLOTS, Slot,
-    SlotHead, Standing, UnknownPage, optional_bytes, victim,
+    Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD,
+    SLOTS, Slot, SlotHead, Standing, UnknownPage, later_bytes, optional_bytes, victim,
 };
 use crate::gave_up::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
@@ -88,6 +89,13 @@ impl PageBytes {
         let origins = self.bytes.get(ORIGINS_AT..);
         let origins = origins.and_then(|origins| origins.first_chunk());
         origins.map_or(0, |origins| u32::from_le_bytes(*origins))
+    }
+
+    /// Counts one more state that begins in this page; its number.
+    pub(crate) fn new_origin(&mut self) -> u32 {
+        let origin = self.origins().wrapping_add(1);
+        self.set_origins(origin);
+        origin
     }
 
     /// Writes [`Page::origins`].
@@ -211,11 +219,23 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let words_at = if flags & FLAGS_IN_BYTES == 0 {
         SLOT_HEAD
     } else {
-        let (conduct, held, line) = optional_bytes(flags);
+        let [conduct, held, line, lease] = optional_bytes(flags);
         let held_at = SLOT_HEAD.saturating_add(conduct);
         let line_at = held_at.saturating_add(held);
+        let lease_at = line_at.saturating_add(line);
         let slot = bytes.get(start..)?;
-        for optional in [slot.get(SLOT_HEAD..held_at)?, slot.get(held_at..line_at)?] {
+        let later_at = lease_at.saturating_add(lease);
+        let end = if flags & FLAG_LATER == 0 {
+            later_at
+        } else {
+            end_of_later(slot, later_at).filter(|_| lease > 0)?
+        };
+        let parts = [
+            slot.get(SLOT_HEAD..held_at)?,
+            slot.get(held_at..line_at)?,
+            slot.get(lease_at..end)?,
+        ];
+        for optional in parts {
             if !optional.is_empty() && optional.iter().all(|byte| *byte == 0) {
                 return None;
             }
@@ -229,7 +249,7 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
         if line > 0 && number(line_at)? <= number(LAST_AT)? {
             return None;
         }
-        line_at.saturating_add(line)
+        end
     };
     let end = start
         .saturating_add(words_at)
@@ -238,6 +258,15 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let last = slot.last_chunk::<WORD>()?;
     let is_trimmed = words == 0 || *last != [0; WORD];
     (words <= MAX_BUCKET_WORDS && is_trimmed).then_some(end)
+}
+
+/// The end of the well-formed units left at the later limits of a lease.
+fn end_of_later(slot: &[u8], start: usize) -> Option<usize> {
+    let count = usize::from(*slot.get(start)?);
+    let end = start.saturating_add(later_bytes(count));
+    let last = slot.get(start..end)?.last_chunk::<4>()?;
+    let fits = (1..=MAX_LATER_LIMITS).contains(&count);
+    (fits && *last != [0; 4]).then_some(end)
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
 //! Patched bytes are compared with pages that are read and written as a whole.
 
+use alloc::boxed::Box;
+use alloc::vec;
+
 use loudou_limiter::Bucket;
 use loudou_limiter::ban::Conduct;
+use loudou_limiter::lease::{LEASE_WORDS, Lease};
 use proptest::prelude::*;
 
+use super::super::codec::FLAG_LEASE;
 use super::*;
 
 fn slot() -> impl Strategy<Value = Slot> {
@@ -19,26 +24,30 @@ fn slot() -> impl Strategy<Value = Slot> {
             conduct(),
             prop_oneof![2 => Just(0), 1 => number()],
             prop_oneof![2 => Just(0), 1 => any::<u64>()],
+            lease(),
         ),
     )
         .prop_map(
-            |(fingerprint, tags, numbers, flags, state, words, (conduct, held, line))| Slot {
-                fingerprint,
-                rule_tag: tags.0,
-                version: tags.1,
-                idle_at_ms: numbers[0],
-                held_until_ms: held,
-                admitted: numbers[1],
-                refused: numbers[2],
-                flags,
-                origin: state.1,
-                conduct,
-                bucket: Bucket {
-                    last: Nanos::new(state.0.into()),
-                    given: state.2,
-                    line: Nanos::new(line),
-                    words: words.into_iter().collect(),
-                },
+            |(fingerprint, tags, numbers, flags, state, words, (conduct, held, line, lease))| {
+                Slot {
+                    fingerprint,
+                    rule_tag: tags.0,
+                    version: tags.1,
+                    idle_at_ms: numbers[0],
+                    held_until_ms: held,
+                    admitted: numbers[1],
+                    refused: numbers[2],
+                    flags,
+                    origin: state.1,
+                    conduct,
+                    lease,
+                    bucket: Bucket {
+                        last: Nanos::new(state.0.into()),
+                        given: state.2,
+                        line: Nanos::new(line),
+                        words: words.into_iter().collect(),
+                    },
+                }
             },
         )
 }
@@ -55,6 +64,15 @@ fn conduct() -> impl Strategy<Value = Conduct> {
         bans,
     });
     prop_oneof![2 => Just(Conduct::default()), 1 => some]
+}
+
+/// Most rules are not of a fleet.
+fn lease() -> impl Strategy<Value = Option<Box<Lease>>> {
+    let words = prop::array::uniform11(0_u64..3);
+    let later = prop::collection::vec(0_u32..2, 0..=7);
+    let some = (words, later).prop_map(|(words, later)| Lease::from_words(&words, &later));
+    let some = some.prop_map(|lease| (!lease.is_fresh()).then(|| Box::new(lease)));
+    prop_oneof![2 => Just(None), 1 => some]
 }
 
 fn encoded(page: &Page) -> Vec<u8> {
@@ -121,5 +139,43 @@ proptest! {
         let mut patched = PageBytes::default();
         patched.bytes.clone_from(&bytes);
         prop_assert_eq!(patched.check().is_ok(), Page::decode(&bytes).is_ok());
+    }
+}
+
+/// So are the units left at the later limits of a lease: some, at most seven, no zero at the end, and none
+/// without the lease.
+#[test]
+fn units_left_are_checked_as_strictly() {
+    let slot = |flags: u8, lease: &[u64], left: &[u8]| {
+        let mut slot = vec![9; SLOT_HEAD];
+        slot[FLAGS_AT] = flags;
+        slot[WORDS_AT..].fill(0);
+        slot.extend(lease.iter().flat_map(|word| word.to_le_bytes()));
+        slot.extend(left);
+        slot
+    };
+    let lease = [1; LEASE_WORDS];
+    let units = |units: &[u32]| {
+        let mut left = vec![u8::try_from(units.len()).expect("few")];
+        left.extend(units.iter().flat_map(|units| units.to_le_bytes()));
+        left
+    };
+    let both = FLAG_LEASE | FLAG_LATER;
+    for (slot, is_good) in [
+        (slot(both, &lease, &units(&[0, 7])), true),
+        (slot(both, &lease, &units(&[7; 7])), true),
+        (slot(both, &lease, &units(&[])), false),
+        (slot(both, &lease, &units(&[7, 0])), false),
+        (slot(both, &lease, &units(&[7; 8])), false),
+        (slot(FLAG_LATER, &[], &units(&[7])), false),
+        (slot(FLAG_LATER, &lease, &units(&[7])), false),
+    ] {
+        let mut bytes = encoded(&Page::default());
+        bytes[COUNT_AT] = 1;
+        bytes.extend(&slot);
+        assert_eq!(Page::decode(&bytes).is_ok(), is_good, "{slot:?}");
+        let mut patched = PageBytes::default();
+        patched.bytes.clone_from(&bytes);
+        assert_eq!(patched.check().is_ok(), is_good, "{slot:?}");
     }
 }

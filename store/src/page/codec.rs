@@ -1,0 +1,283 @@
+//! The encoded form of a slot.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use loudou_limiter::ban::Conduct;
+use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
+use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
+
+use super::{MAGIC, MAX_COUNT, MAX_U40, Slot, UnknownPage, VERSION};
+
+/// Only in the encoded form: the slot's conduct is present.
+pub(super) const FLAG_CONDUCT: u8 = 8;
+/// The size of a conduct, in bytes.
+const CONDUCT: usize = 18;
+/// Only in the encoded form: the end of the slot's permits is present.
+pub(super) const FLAG_HELD: u8 = 16;
+/// The size of the instant until which a slot holds permits, in bytes.
+const HELD: usize = 5;
+/// Only in the encoded form: the end of the slot's queue is present.
+const FLAG_LINE: u8 = 32;
+/// The size of the end of a queue, in bytes.
+const LINE: usize = 8;
+/// Only in the encoded form: the slot's lease is present.
+pub(super) const FLAG_LEASE: u8 = 64;
+/// The size of a lease without the units left at its later limits, in bytes.
+const LEASE: usize = LEASE_WORDS * size_of::<u64>();
+/// Only in the encoded form, beside [`FLAG_LEASE`]: the units left at the later limits of the lease are present.
+pub(super) const FLAG_LATER: u8 = 128;
+/// The flags that are only in the encoded form.
+pub(super) const FLAGS_IN_BYTES: u8 =
+    FLAG_CONDUCT | FLAG_HELD | FLAG_LINE | FLAG_LEASE | FLAG_LATER;
+
+/// The maximum size of the lease of a bucket with this many limits.
+pub const fn lease_bytes(limits: usize) -> usize {
+    match limits {
+        0 | 1 => LEASE,
+        more => LEASE.saturating_add(later_bytes(more.saturating_sub(1))),
+    }
+}
+
+/// The size of the units left at this many limits after the first.
+pub(super) const fn later_bytes(limits: usize) -> usize {
+    limits.saturating_mul(size_of::<u32>()).saturating_add(1)
+}
+
+impl Slot {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.fingerprint.to_le_bytes());
+        out.extend_from_slice(&self.rule_tag.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.bucket.last.get().to_le_bytes());
+        for number in [self.idle_at_ms, self.admitted, self.refused] {
+            out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
+        }
+        let has_conduct = self.conduct != Conduct::default();
+        let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
+        let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
+        // A queue whose end has passed is empty.
+        let has_line = self.bucket.line > self.bucket.last;
+        let line_flag = if has_line { FLAG_LINE } else { 0 };
+        let lease = self.lease.as_deref().filter(|lease| !lease.is_fresh());
+        let lease_flag = if lease.is_some() { FLAG_LEASE } else { 0 };
+        let later = lease.map(Lease::later_left).unwrap_or_default();
+        let later_flag = if later.is_empty() { 0 } else { FLAG_LATER };
+        let in_bytes = conduct_flag | held_flag | line_flag | lease_flag | later_flag;
+        out.push(self.flags & !FLAGS_IN_BYTES | in_bytes);
+        out.extend_from_slice(&self.origin.to_le_bytes());
+        out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
+        let words = self.bucket.words();
+        let count = u16::try_from(words.len()).unwrap_or(0);
+        out.extend_from_slice(&count.to_le_bytes());
+        if has_conduct {
+            encode_conduct(&self.conduct, out);
+        }
+        if held_flag > 0 {
+            out.extend(
+                self.held_until_ms
+                    .min(MAX_U40)
+                    .to_le_bytes()
+                    .iter()
+                    .take(HELD),
+            );
+        }
+        if has_line {
+            out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
+        }
+        for word in lease.into_iter().flat_map(Lease::to_words) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        if !later.is_empty() {
+            out.push(u8::try_from(later.len()).unwrap_or(0));
+        }
+        for units in later {
+            out.extend_from_slice(&units.to_le_bytes());
+        }
+        for word in words.iter().take(count.into()) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
+    let times = [
+        conduct.banned_until_ms,
+        conduct.since_ms,
+        conduct.clean_at_ms,
+    ];
+    for time in times {
+        out.extend(time.min(MAX_U40).to_le_bytes().iter().take(5));
+    }
+    out.extend_from_slice(&conduct.strikes.to_le_bytes());
+    out.push(conduct.bans);
+}
+
+/// The sizes of the conduct, the held time, the queue's end and the words of the lease that follow a slot's head
+/// with these flags.
+pub(super) const fn optional_bytes(flags: u8) -> [usize; 4] {
+    const fn size(flags: u8, flag: u8, size: usize) -> usize {
+        if flags & flag == 0 { 0 } else { size }
+    }
+    [
+        size(flags, FLAG_CONDUCT, CONDUCT),
+        size(flags, FLAG_HELD, HELD),
+        size(flags, FLAG_LINE, LINE),
+        size(flags, FLAG_LEASE, LEASE),
+    ]
+}
+
+/// Bytes that are read from the front.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl Bytes<'_> {
+    /// Reads the head of a page: the number of its slots, and its origins.
+    pub(super) fn page_head(&mut self) -> Result<(u8, u32), UnknownPage> {
+        let [a, b, version, count] = self.take()?;
+        let origins = self.u32()?;
+        if [a, b] == MAGIC && version == VERSION && count <= MAX_COUNT {
+            Ok((count, origins))
+        } else {
+            Err(UnknownPage)
+        }
+    }
+
+    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], UnknownPage> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(UnknownPage)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, UnknownPage> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u40(&mut self) -> Result<u64, UnknownPage> {
+        let low: [u8; 4] = self.take()?;
+        let [high] = self.take()?;
+        Ok(u64::from(u32::from_le_bytes(low)) | u64::from(high) << 32)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, UnknownPage> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// Reads a slot without its words, and the number of its words.
+    pub(super) fn head(&mut self) -> Result<(Slot, usize), UnknownPage> {
+        let (fingerprint, rule_tag, version) = (self.u64()?, self.u32()?, self.u32()?);
+        let last = Nanos::new(self.u64()?);
+        let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
+        let [flags] = self.take()?;
+        let (origin, given) = (self.u32()?, self.u40()?);
+        let count = usize::from(u16::from_le_bytes(self.take()?));
+        let conduct = if flags & FLAG_CONDUCT == 0 {
+            Conduct::default()
+        } else {
+            self.conduct()?
+        };
+        let held_until_ms = if flags & FLAG_HELD == 0 {
+            0
+        } else {
+            self.held()?
+        };
+        let line = if flags & FLAG_LINE == 0 {
+            Nanos::ZERO
+        } else {
+            Nanos::new(self.u64()?)
+        };
+        if flags & FLAG_LINE != 0 && line <= last {
+            return Err(UnknownPage);
+        }
+        let lease = if flags & FLAG_LEASE == 0 {
+            None
+        } else {
+            Some(Box::new(self.lease(flags & FLAG_LATER != 0)?))
+        };
+        if flags & (FLAG_LEASE | FLAG_LATER) == FLAG_LATER {
+            return Err(UnknownPage);
+        }
+        let words = Words::new();
+        let slot = Slot {
+            fingerprint,
+            rule_tag,
+            version,
+            idle_at_ms,
+            held_until_ms,
+            admitted,
+            refused,
+            flags: flags & !FLAGS_IN_BYTES,
+            origin,
+            conduct,
+            lease,
+            bucket: Bucket {
+                last,
+                given,
+                line,
+                words,
+            },
+        };
+        Ok((slot, count))
+    }
+
+    fn conduct(&mut self) -> Result<Conduct, UnknownPage> {
+        let conduct = Conduct {
+            banned_until_ms: self.u40()?,
+            since_ms: self.u40()?,
+            clean_at_ms: self.u40()?,
+            strikes: u16::from_le_bytes(self.take()?),
+            bans: u8::from_le_bytes(self.take()?),
+        };
+        if conduct == Conduct::default() {
+            return Err(UnknownPage);
+        }
+        Ok(conduct)
+    }
+
+    fn held(&mut self) -> Result<u64, UnknownPage> {
+        self.u40().and_then(|until_ms| match until_ms {
+            0 => Err(UnknownPage),
+            until_ms => Ok(until_ms),
+        })
+    }
+
+    fn lease(&mut self, has_later: bool) -> Result<Lease, UnknownPage> {
+        let mut words = [0; LEASE_WORDS];
+        for word in &mut words {
+            *word = self.u64()?;
+        }
+        let mut room = [0; MAX_LATER_LIMITS];
+        let later = if has_later {
+            let [count] = self.take()?;
+            let later = room.get_mut(..count.into()).ok_or(UnknownPage)?;
+            for units in &mut *later {
+                *units = self.u32()?;
+            }
+            // Zeros at the end are left out.
+            if later.last().is_none_or(|last| *last == 0) {
+                return Err(UnknownPage);
+            }
+            &*later
+        } else {
+            &[]
+        };
+        let lease = Lease::from_words(&words, later);
+        if lease.is_fresh() {
+            return Err(UnknownPage);
+        }
+        Ok(lease)
+    }
+
+    pub(super) fn slot(&mut self) -> Result<Slot, UnknownPage> {
+        let (mut slot, count) = self.head()?;
+        if count > MAX_BUCKET_WORDS {
+            return Err(UnknownPage);
+        }
+        for _ in 0..count {
+            slot.bucket.words.push(self.u64()?);
+        }
+        if slot.bucket.words.last() == Some(&0) {
+            return Err(UnknownPage);
+        }
+        Ok(slot)
+    }
+}
