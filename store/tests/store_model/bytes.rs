@@ -1,6 +1,7 @@
 //! Pages, names and heads as bytes: written values are read back, and no bytes do harm.
 
 use loudou_limiter::Nanos;
+use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::versions::History;
 use loudou_store::names::Names;
@@ -31,6 +32,10 @@ struct RawSlot {
     held: u64,
     /// Only with its flag; never at the last touch or before it.
     line: u64,
+    /// Only with its flag; never all zeros.
+    lease: [u64; LEASE_WORDS],
+    /// Only with its flag, beside that of the lease; some, and the last is never zero.
+    later: Vec<u32>,
     words: Vec<u64>,
 }
 
@@ -42,6 +47,10 @@ const CONDUCT: u8 = 8;
 const HELD: u8 = 16;
 /// The slot has a queue.
 const LINE: u8 = 32;
+/// The slot has a lease.
+const LEASE: u8 = 64;
+/// The lease has units left at later limits.
+const LATER: u8 = 128;
 
 fn raw_slot() -> impl Strategy<Value = RawSlot> {
     let u40 = || prop_oneof![Just(0), Just(MAX_U40), 0..=MAX_U40];
@@ -52,7 +61,18 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         [u40(), u40(), u40()],
         (any::<u8>(), any::<u32>(), u40()),
         prop::collection::vec(any::<u64>(), 0..=16),
-        ([u40(), u40(), u40()], any::<u16>(), 1_u8.., 1..=MAX_U40),
+        (
+            [u40(), u40(), u40()],
+            any::<u16>(),
+            1_u8..,
+            1..=MAX_U40,
+            (
+                any::<[u64; LEASE_WORDS]>(),
+                1_u64..,
+                prop::collection::vec(any::<u32>(), 0..MAX_LATER_LIMITS),
+                1_u32..,
+            ),
+        ),
     )
         .prop_map(
             |(
@@ -68,17 +88,23 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                 while words.last() == Some(&0) {
                     words.pop();
                 }
+                let (mut lease, some, mut left, last_left) = conduct.4;
+                lease[3] = some;
+                left.push(last_left);
+                let without_lease = if flags & LEASE == 0 { LATER } else { 0 };
                 RawSlot {
                     fingerprint,
                     tags,
                     last,
                     u40s,
-                    flags,
+                    flags: flags & !without_lease,
                     origin,
                     given,
                     conduct: (conduct.0, conduct.1, conduct.2),
                     held: conduct.3,
                     line: last + 1 + later % (u64::MAX - last),
+                    lease,
+                    later: left,
                     words,
                 }
             },
@@ -87,7 +113,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x05".to_vec();
+    let mut out = b"LP\x07".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
     out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
@@ -116,6 +142,17 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
         }
         if slot.flags & LINE != 0 {
             out.extend(slot.line.to_le_bytes());
+        }
+        if slot.flags & LEASE != 0 {
+            for word in slot.lease {
+                out.extend(word.to_le_bytes());
+            }
+        }
+        if slot.flags & LATER != 0 {
+            out.push(u8::try_from(slot.later.len()).expect("at most 7"));
+            for units in &slot.later {
+                out.extend(units.to_le_bytes());
+            }
         }
         for word in &slot.words {
             out.extend(word.to_le_bytes());
@@ -180,7 +217,7 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.version), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            let flags = raw.flags & !(CONDUCT | HELD | LINE);
+            let flags = raw.flags & !(CONDUCT | HELD | LINE | LEASE | LATER);
             prop_assert_eq!((slot.flags, slot.origin), (flags, raw.origin));
             let held = if raw.flags & HELD == 0 { 0 } else { raw.held };
             prop_assert_eq!(slot.held_until_ms, held);
@@ -188,6 +225,12 @@ proptest! {
             let times = [conduct.banned_until_ms, conduct.since_ms, conduct.clean_at_ms];
             let expected = if raw.flags & CONDUCT == 0 { ([0; 3], 0, 0) } else { raw.conduct };
             prop_assert_eq!((times, conduct.strikes, conduct.bans), expected);
+            let lease = slot.lease.as_deref().map(Lease::to_words);
+            let expected = (raw.flags & LEASE != 0).then_some(raw.lease);
+            prop_assert_eq!(lease, expected);
+            let later = slot.lease.as_deref().map(Lease::later_left).unwrap_or_default();
+            let expected = if raw.flags & LATER == 0 { &[] } else { raw.later.as_slice() };
+            prop_assert_eq!(later, expected);
             prop_assert_eq!(slot.bucket.words(), raw.words.as_slice());
         }
         let mut written = vec![1, 2, 3];
@@ -202,7 +245,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x05".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x07".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -292,12 +335,14 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
-        flags: 64,
+        flags: 1,
         origin: 9,
         given: 10,
         conduct: ([0; 3], 0, 0),
         held: 0,
         line: 0,
+        lease: [0; LEASE_WORDS],
+        later: Vec::new(),
         words: vec![9; words],
     };
     assert!(Page::decode(&raw_page(&vec![slot(2); 16])).is_ok());
@@ -309,10 +354,11 @@ fn a_page_has_bounds() {
     assert_eq!(claimed[57], 16, "the number of words");
     claimed[57] = 17;
     assert!(Page::decode(&claimed).is_err());
-    // An empty conduct is left out, and so is a zero instant.
-    for flags in [CONDUCT, HELD] {
+    // An empty conduct is left out, and so are a zero instant and a fresh lease.
+    for flags in [CONDUCT, HELD, LEASE] {
         let with = |some: u8| RawSlot {
             flags,
+            lease: [some.into(); LEASE_WORDS],
             conduct: ([0; 3], 0, some),
             held: some.into(),
             ..slot(2)
@@ -329,21 +375,6 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[with(5)])).is_ok());
     assert!(Page::decode(&raw_page(&[with(4)])).is_err());
     assert!(Page::decode(&raw_page(&[with(0)])).is_err());
-}
-
-/// Counters stop at their largest number instead of starting over.
-#[test]
-fn counters_saturate() {
-    let mut world = World::new(16);
-    let limits = per_day(1);
-    assert!(world.admits(&limits, "k", 0));
-    world.edit("k", |slot| {
-        slot.refused = MAX_U40;
-        slot.admitted = u64::MAX;
-    });
-    assert_eq!(world.slot("k").map(|slot| slot.admitted), Some(MAX_U40));
-    assert!(!world.admits(&limits, "k", 0));
-    assert_eq!(world.slot("k").map(|slot| slot.refused), Some(MAX_U40));
 }
 
 /// The sizes that the memory bound is computed from.

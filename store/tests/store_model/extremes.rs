@@ -1,4 +1,4 @@
-//! Conversions between all limits, from any state that a page may hold.
+//! Conversions between all limits, from any state that a page may hold, and counters at their end.
 
 use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::bounds::MAX_AMOUNT;
@@ -8,6 +8,9 @@ use loudou_store::page::{Page, Slot};
 use serde_json::{Value, json};
 
 use super::World;
+
+/// The largest count of a slot.
+const MAX_U40: u64 = (1 << 40) - 1;
 
 const CARRIES: [Carry; 3] = [Carry::Keep, Carry::Proportional, Carry::Reset];
 
@@ -239,4 +242,19 @@ fn the_longest_logs_stay_within_bounds() {
     assert_eq!(cut.used(&short, now), [100; 8]);
     let back = convert(&cut, &eight, Carry::Keep, &short, clock);
     assert_eq!(eight.used(&back, now), [100; 8]);
+}
+
+/// Counters stop at their largest number instead of starting over.
+#[test]
+fn counters_saturate() {
+    let mut world = World::new(16);
+    let limits = super::per_day(1);
+    assert!(world.admits(&limits, "k", 0));
+    world.edit("k", |slot| {
+        slot.refused = MAX_U40;
+        slot.admitted = u64::MAX;
+    });
+    assert_eq!(world.slot("k").map(|slot| slot.admitted), Some(MAX_U40));
+    assert!(!world.admits(&limits, "k", 0));
+    assert_eq!(world.slot("k").map(|slot| slot.refused), Some(MAX_U40));
 }

@@ -16,6 +16,7 @@ mod eviction;
 mod extremes;
 mod failures;
 mod flights;
+mod leases;
 mod names;
 mod opening;
 mod paged;

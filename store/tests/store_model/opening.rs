@@ -32,7 +32,7 @@ fn the_first_to_open_decides_size_and_seed() {
 
 #[test]
 fn even_the_smallest_table_has_a_page() {
-    for (buckets, pages) in [(0, 1), (1, 1), (16, 1), (17, 2), (u32::MAX, 268_435_456)] {
+    for (buckets, pages) in [(0, 1), (1, 1), (16, 1), (17, 2), (u32::MAX, 1 << 20)] {
         let mut store = MemoryStore::new();
         let table = Table::open(&mut store, SHARE, buckets, [1; 16], Nanos::ZERO).expect("opens");
         assert_eq!(table.pages(), pages);
@@ -52,10 +52,19 @@ fn a_foreign_head_is_not_understood() {
     other_version[0] = 2;
     let mut no_pages = head.clone();
     no_pages[1..5].fill(0);
+    let mut too_many = head.clone();
+    too_many[1..5].copy_from_slice(&((1_u32 << 20) + 1).to_le_bytes());
     let mut longer = head.clone();
     longer.push(0);
     let shorter = head[..head.len() - 1].to_vec();
-    for bytes in [other_version, no_pages, longer, shorter, Vec::new()] {
+    for bytes in [
+        other_version,
+        no_pages,
+        too_many,
+        longer,
+        shorter,
+        Vec::new(),
+    ] {
         store.set(key, &bytes, CAS_OVERWRITE).expect("works");
         let found = Table::find(&mut store, SHARE).map(|_| ());
         assert_eq!(found, Err(GaveUp::UnknownPage), "{bytes:?}");
