@@ -1,0 +1,159 @@
+//! The numbers of one fleet-wide limit.
+
+use loudou_limiter::bounds::{MAX_AMOUNT, MAX_PERIOD};
+use loudou_limiter::lease::{ENGINE_CLOCK, MAX_ODD_PERIOD};
+use serde::{Deserialize, Serialize};
+
+/// A limit whose state the engine keeps, by the engine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum LeaseLimit {
+    /// A funnel, or a token bucket that refills continuously: `{"capacity", "amount", "period_ns"}`.
+    Leak {
+        /// The most units that fit at once.
+        capacity: u64,
+        /// The units that come back per period.
+        amount: u64,
+        /// The period.
+        period_ns: u64,
+    },
+    /// A token bucket that refills in whole lumps: `{"capacity", "amount", "interval_ns"}`. They come at
+    /// the multiples of the interval since the Unix epoch.
+    Interval {
+        /// The most units that fit at once.
+        capacity: u64,
+        /// The units that come back with each lump.
+        amount: u64,
+        /// The time between two lumps.
+        interval_ns: u64,
+    },
+    /// A fixed window of the clock: `{"capacity", "window_ns"}`. Windows begin at the multiples of their
+    /// length since the Unix epoch.
+    Window {
+        /// The units in each window.
+        capacity: u64,
+        /// The length of a window.
+        window_ns: u64,
+    },
+}
+
+/// A [`LeaseLimit`] as written.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Written {
+    capacity: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    amount: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    period_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interval_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    window_ns: Option<u64>,
+}
+
+impl TryFrom<Written> for LeaseLimit {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let capacity = written.capacity;
+        let times = (written.period_ns, written.interval_ns, written.window_ns);
+        match (written.amount, times) {
+            (Some(amount), (Some(period_ns), None, None)) => Ok(Self::Leak {
+                capacity,
+                amount,
+                period_ns,
+            }),
+            (Some(amount), (None, Some(interval_ns), None)) => Ok(Self::Interval {
+                capacity,
+                amount,
+                interval_ns,
+            }),
+            (None, (None, None, Some(window_ns))) => Ok(Self::Window {
+                capacity,
+                window_ns,
+            }),
+            _ => Err(
+                "a limit has capacity, amount and period_ns, or capacity, amount and interval_ns, \
+                 or capacity and window_ns",
+            ),
+        }
+    }
+}
+
+impl From<LeaseLimit> for Written {
+    fn from(limit: LeaseLimit) -> Self {
+        let (capacity, time) = (limit.capacity(), Some(limit.time_ns()));
+        let written = Self {
+            capacity,
+            ..Self::default()
+        };
+        match limit {
+            LeaseLimit::Leak { amount, .. } => Self {
+                amount: Some(amount),
+                period_ns: time,
+                ..written
+            },
+            LeaseLimit::Interval { amount, .. } => Self {
+                amount: Some(amount),
+                interval_ns: time,
+                ..written
+            },
+            LeaseLimit::Window { .. } => Self {
+                window_ns: time,
+                ..written
+            },
+        }
+    }
+}
+
+impl LeaseLimit {
+    /// The most units at once, or in one window.
+    pub const fn capacity(self) -> u64 {
+        match self {
+            Self::Leak { capacity, .. }
+            | Self::Interval { capacity, .. }
+            | Self::Window { capacity, .. } => capacity,
+        }
+    }
+
+    /// The period, the interval or the window.
+    const fn time_ns(self) -> u64 {
+        match self {
+            Self::Leak { period_ns, .. } => period_ns,
+            Self::Interval { interval_ns, .. } => interval_ns,
+            Self::Window { window_ns, .. } => window_ns,
+        }
+    }
+
+    /// The first number beyond its bounds: its field, its value and the allowed ones. A relay refuses the
+    /// whole call that has such a limit, so a rule that has one cannot be fleet-wide.
+    pub fn beyond(self) -> Option<(&'static str, u64, String)> {
+        let most = u64::from(MAX_AMOUNT);
+        let units = |value: u64| (value == 0 || value > most).then(|| format!("1 to {most}"));
+        if let Some(allowed) = units(self.capacity()) {
+            return Some(("capacity", self.capacity(), allowed));
+        }
+        let (field, amount) = match self {
+            Self::Leak { amount, .. } => ("period_ns", amount),
+            Self::Interval { amount, .. } => ("interval_ns", amount),
+            Self::Window { .. } => ("window_ns", 1),
+        };
+        if let Some(allowed) = units(amount) {
+            return Some(("amount", amount, allowed));
+        }
+        let (time, longest) = (self.time_ns(), MAX_PERIOD.get());
+        let (clock, most_odd) = (ENGINE_CLOCK.get(), MAX_ODD_PERIOD.get());
+        let shortest = match self {
+            Self::Leak { .. } => 1,
+            Self::Interval { .. } | Self::Window { .. } => clock,
+        };
+        if time < shortest || time > longest {
+            return Some((field, time, format!("{shortest} to {longest}")));
+        }
+        let odd = time > most_odd && !time.is_multiple_of(clock);
+        odd.then(|| {
+            let allowed = format!("a multiple of {clock} above {most_odd}");
+            (field, time, allowed)
+        })
+    }
+}
