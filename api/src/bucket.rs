@@ -1,7 +1,10 @@
 //! `GET /v1/buckets`, `GET /v1/buckets/{rule}/{key}`, and `POST …/reset`, `…/ban` and `…/unban`.
 
 use loudou_limiter::{Decision, Limit, Nanos};
+use loudou_store::Outage;
 use serde::{Deserialize, Serialize};
+
+use crate::change::Spread;
 
 /// A page of live buckets. Pages are cut by work done, so one may be short or empty while there is
 /// a next cursor.
@@ -96,9 +99,70 @@ pub struct BucketView {
     /// The penalties that still count: each of them makes the next ban longer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub penalties: u32,
+    /// The part of this Envoy in the limits, if many Envoys share them. `limits` are then those of all Envoys,
+    /// as far as they are known here: as of `heard_ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseView>,
+    /// Who decides in place of the lease, which is out of force while the relay or its engine does not answer.
+    /// `limits` are then this Envoy's part of them, if that decides; else as they were known last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<OutageView>,
     /// The override that its key has in the rule.
     #[serde(default, rename = "override", skip_serializing_if = "Option::is_none")]
     pub own: Option<KeyOverrideView>,
+}
+
+/// The part of one Envoy in limits that many Envoys share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// The units that it may pass without asking.
+    pub tokens: u64,
+    /// The units that were left for all Envoys when the engine last answered, in the order of the limits.
+    pub left: Vec<u64>,
+    /// When it sent the call that was answered, on the server's monotonic clock.
+    pub heard_ns: u64,
+    /// The units that passed on credit and are not charged yet.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub debt: u64,
+    /// Until when it refuses without asking, because the engine had nothing left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_until_ns: Option<u64>,
+}
+
+/// Who decides while the relay or its engine does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "decides")]
+pub enum OutageView {
+    /// The bucket of this Envoy, by its part of the limits.
+    Local {
+        /// The number of Envoys by which the limits are divided.
+        envoys: u32,
+    },
+    /// Every request passes.
+    Admit,
+    /// None passes.
+    Refuse,
+}
+
+impl OutageView {
+    /// Its name in answers, and of `on_outage` in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local { .. } => "local",
+            Self::Admit => "admit",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
+impl From<Outage> for OutageView {
+    fn from(outage: Outage) -> Self {
+        match outage {
+            Outage::Local(envoys) => Self::Local { envoys },
+            Outage::Admit => Self::Admit,
+            Outage::Refuse => Self::Refuse,
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -322,6 +386,9 @@ pub struct BanAnswer {
     /// Whether anything changed. An earlier ban that ends later stays, unless the call has `replace`.
     #[serde(default = "yes")]
     pub changed: bool,
+    /// Where else it will hold; absent without a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Spread>,
 }
 
 /// The default, since every ban replaced the one before until the field existed.

@@ -127,6 +127,10 @@ pub enum EventKind {
     UpstreamFails,
     /// An upstream that failed has recovered.
     UpstreamHeals,
+    /// The relay of the fleet, or its engine, does not answer: fleet rules are decided by `on_outage`.
+    FleetDown,
+    /// It answers again.
+    FleetUp,
     /// Something needs attention.
     #[default]
     #[serde(other)]
@@ -151,6 +155,8 @@ impl EventKind {
             Self::Reset => "reset",
             Self::UpstreamFails => "upstream_fails",
             Self::UpstreamHeals => "upstream_heals",
+            Self::FleetDown => "fleet_down",
+            Self::FleetUp => "fleet_up",
             Self::Warning => "warning",
         }
     }
@@ -172,6 +178,8 @@ impl EventKind {
             | Self::RuleRemoved
             | Self::UpstreamFails
             | Self::UpstreamHeals
+            | Self::FleetDown
+            | Self::FleetUp
             | Self::Warning => EventSource::Filter,
         }
     }
@@ -193,6 +201,8 @@ impl EventKind {
             Self::Reset,
             Self::UpstreamFails,
             Self::UpstreamHeals,
+            Self::FleetDown,
+            Self::FleetUp,
         ];
         let mut known = kinds.into_iter();
         known

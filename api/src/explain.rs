@@ -12,7 +12,7 @@ use loudou_store::GaveUp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bucket::LimitView;
+use crate::bucket::{LimitView, OutageView};
 
 /// The decision on a request, explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +131,9 @@ pub struct ExplainedRule {
     /// The index in `limits` of the one that refuses or is nearest to it.
     #[serde(default)]
     pub reported: usize,
+    /// As [`crate::BucketView::outage`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<OutageView>,
     /// The limits of the bucket, in the rule's order, if the request has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ExplainedLimit>,
@@ -224,11 +227,9 @@ impl ExplainedRule {
     fn new(explained: &RuleExplained, active: &ActiveRule, now: Nanos) -> Self {
         let rule = active.rule();
         let bucket = explained.bucket.as_ref();
-        let limits = bucket
-            .map(|bucket| bucket.limits.iter())
-            .unwrap_or_default();
-        let rule_limits = active.limits_for(explained.key.as_deref()).iter();
-        let limits = rule_limits.zip(limits).map(|(limit, explained)| {
+        let limits = bucket.into_iter();
+        let limits = limits.flat_map(|bucket| bucket.of.iter().zip(&bucket.limits));
+        let limits = limits.map(|(limit, explained)| {
             let LimitExplained { used, now, answer } = explained;
             ExplainedLimit {
                 now: LimitView::new(limit, *used, now, answer.retry_after),
@@ -256,6 +257,7 @@ impl ExplainedRule {
                 Allowance::Limits | Allowance::Unlimited => None,
             },
             reported: bucket.map_or(0, |bucket| bucket.reported),
+            outage: bucket.and_then(|bucket| bucket.outage).map(Into::into),
             limits: limits.collect(),
             ..Self::default()
         }
@@ -273,6 +275,10 @@ impl ExplainedRule {
             | Answer::KeyAmbiguous
             | Answer::ValueTooLong
             | Answer::Banned(_) => Says::Refuse,
+            Answer::Outage => {
+                self.error = Some("the fleet's relay or engine does not answer".to_owned());
+                Says::Refuse
+            }
             Answer::GaveUp(why) => {
                 self.error = Some(in_words(*why).to_owned());
                 if outcome.refuses() {

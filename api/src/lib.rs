@@ -1,4 +1,5 @@
-//! The contract between Loudou's filter and its terminal: every request and answer of `/v1`.
+//! The contracts of Loudou's filter: every request and answer of `/v1`, with its terminal and with the relay
+//! of a fleet.
 //!
 //! Times in requests are duration strings (`30m`); in answers they are integers in nanoseconds of the
 //! server's monotonic clock with the unit in the name, next to `now_ns` of the same clock. `/v1` only
@@ -6,8 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod bucket;
+mod change;
 mod event;
 mod explain;
+mod lease;
+mod percent;
 mod problem;
 mod rule;
 mod status;
@@ -15,15 +19,26 @@ mod top;
 
 pub use bucket::{
     BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsHead, BucketsPage, KeyOverrideView,
-    LimitView, OverrideKind, ResetAnswer,
+    LeaseView, LimitView, OutageView, OverrideKind, ResetAnswer,
+};
+pub use change::{
+    Change, ChangeName, MAX_ALL_CHANGES_BYTES, MAX_ANSWER_CHANGES, MAX_ANSWER_CHANGES_BYTES,
+    MAX_CHANGE_BYTES, MAX_CHANGE_NAME, MAX_CHANGES, RejectedChange, SHOWN_CHANGE_NAME, Spread,
+    TOMBSTONE_S,
 };
 pub use event::{Event, EventKind, EventSource, Events};
 pub use explain::{ExplainAnswer, ExplainedBan, ExplainedLimit, ExplainedRule, Says, UnmetPart};
+pub use lease::{
+    BadLease, INSTANCE_DIGITS, KeyAnswer, LEASE_PATH, Lease, LeaseAnswer, LeaseError, LeaseKey,
+    LeaseLimit, LeaseRequest, MAX_LEASE_BODY, MAX_LEASE_KEY, MAX_LEASE_KEYS, MAX_LEASE_LIMITS,
+    MAX_LEASE_NAME, MAX_LEASE_UNITS, RELAY_HEADER,
+};
 pub use loudou_rules::config::Access;
 pub use loudou_store::top::By as TopBy;
+pub use percent::percent_decoded;
 pub use problem::{ProblemAnswer, RuleProblem};
 pub use rule::{EditAnswer, EditView, OverrideView, RuleView, Rules};
-pub use status::{RuleTotals, Status, StoreStatus, UpstreamView};
+pub use status::{FleetChanges, FleetStatus, RuleTotals, Status, StoreStatus, UpstreamView};
 pub use top::{Top, TopEntry};
 
 /// The version of the contract, as in paths.

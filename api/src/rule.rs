@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::change::Spread;
 use crate::status::RuleTotals;
 
 /// All rules, or a page of them. They are `R`, and edits of them `E`: JSON in clients, and types that serialise to it in the
@@ -107,6 +108,9 @@ pub struct EditAnswer<R = Value, E = Value> {
     /// Whether anything changed, or would: if not, there is no new generation and no event.
     #[serde(default = "yes")]
     pub changed: bool,
+    /// Where else it will hold; absent without a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Spread>,
 }
 
 /// The default, since every accepted edit was a change before the field existed.

@@ -40,6 +40,9 @@ pub struct Status {
     /// Requests refused because their worker holds as many as `store.waiting` allows.
     #[serde(default)]
     pub not_held_full: u64,
+    /// The fleet that shares limits; absent where no rule is of a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetStatus>,
     /// Warnings for operators.
     pub warnings: Vec<String>,
 }
@@ -72,6 +75,47 @@ pub struct StoreStatus {
     /// Responses that were not counted for their upstream, by rules with `when`.
     #[serde(default)]
     pub lost_responses: u64,
+}
+
+/// The fleet as this Envoy knows it. Counts are since Envoy started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetStatus {
+    /// The Envoys that the engine knew of in its last answer; this one included.
+    pub envoys: u64,
+    /// When the engine last answered, on the server's monotonic clock; 0 for never.
+    pub answered_ns: u64,
+    /// The workers that do not ask at the moment, because calls failed: fleet rules are decided by
+    /// `on_outage` there.
+    pub workers_down: u64,
+    /// Calls of the relay.
+    pub calls: u64,
+    /// Calls without an answer that could be used.
+    pub failed: u64,
+    /// Units that the engine granted.
+    pub granted: u64,
+    /// Requests that waited for an answer.
+    pub held: u64,
+    /// Requests that were decided by `on_outage`.
+    pub local: u64,
+    /// The edits, overrides and bans that travel.
+    #[serde(default)]
+    pub changes: FleetChanges,
+}
+
+/// The changes that a fleet shares, as this Envoy knows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetChanges {
+    /// The engine's number of the last one that is known here.
+    pub generation: u64,
+    /// All that are known here; ends are known for an hour.
+    pub known: u64,
+    /// Those made here that the engine does not have yet.
+    pub unsent: u64,
+    /// Those made here that the engine refused: they hold at this Envoy only.
+    pub refused: u64,
+    /// Those that do not hold here, because the rule is another than the one that they were made for, or has
+    /// no room for them.
+    pub waiting: u64,
 }
 
 /// The totals of a rule since Envoy started.

@@ -5,13 +5,14 @@ use loudou_api::{
     Access, BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsPage, EditAnswer, EditView,
     Event, EventKind, Events, ExplainedRule, KeyOverrideView, LimitView, OverrideKind,
     OverrideView, ProblemAnswer, ResetAnswer, RuleProblem, RuleTotals, RuleView, Rules, Says,
-    Status, StoreStatus, Top, TopBy, TopEntry, UpstreamView,
+    Spread, Status, StoreStatus, Top, TopBy, TopEntry, UpstreamView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 mod explanations;
+mod leases;
 
 /// The example is as written, and reads back as the same value.
 fn holds<T>(answer: &T, example: &str) -> serde_json::Result<()>
@@ -62,6 +63,8 @@ fn conditional() -> RuleTotals {
 
 fn bucket() -> BucketView {
     BucketView {
+        lease: None,
+        outage: None,
         rule: "reply-per-user".to_owned(),
         key: "alice%3A%2Freply".to_owned(),
         limits: vec![LimitView {
@@ -153,6 +156,7 @@ fn view() -> RuleView {
 #[test]
 fn status() -> serde_json::Result<()> {
     let status = Status {
+        fleet: None,
         version: "0.1.0".to_owned(),
         git: "0123456789ab".to_owned(),
         instance: INSTANCE.to_owned(),
@@ -204,6 +208,7 @@ fn edit() -> serde_json::Result<()> {
         after: view(),
         change: "burst: capacity 15 → 30".to_owned(),
         changed: true,
+        fleet: Some(Spread::Sending),
     };
     holds(&answer, include_str!("../../examples/edit.json"))
 }
@@ -244,6 +249,7 @@ fn ban() -> serde_json::Result<()> {
         }),
         bucket: Some(banned()),
         changed: true,
+        fleet: Some(Spread::HereOnly),
     };
     holds(&answer, include_str!("../../examples/ban.json"))?;
     let nothing = BanAnswer::default();
