@@ -166,6 +166,7 @@ impl ActiveRule {
             limits,
             key,
             ask,
+            lease: None,
         }
     }
 

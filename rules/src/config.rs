@@ -8,6 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use loudou_limiter::Limits;
+use loudou_store::MAX_BUCKETS;
 use serde_json::Value;
 
 use crate::rule::{Rule, RuleFile, StoreSettings, Version};
@@ -17,6 +18,7 @@ mod answers;
 mod cost;
 mod edit;
 mod fields;
+mod fleet;
 mod grammar;
 mod impossible;
 mod json;
@@ -41,6 +43,7 @@ mod written;
 pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
 pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
 pub use fields::fields_markdown;
+pub use fleet::unshared;
 pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
 pub use impossible::impossible_key;
 pub use json::{JsonError, parse_json};
@@ -60,7 +63,8 @@ pub use warnings::{advice, preflight_advice};
 pub use written::written;
 
 use grammar::object;
-use reader::{Cursor, Fields, Report};
+use reader::{Cursor, Report};
+use rules::Around;
 
 /// The most rules in a file.
 pub const MAX_RULES: usize = 256;
@@ -77,6 +81,12 @@ const RULE_FILE: Object = object!([
         Form::Defined("store"),
         "",
         "The store that holds the buckets."
+    ),
+    Field::optional(
+        "fleet",
+        Form::Defined("fleet"),
+        "",
+        "The fleet of Envoys that share the buckets of rules with `scope: fleet`.",
     ),
     Field::optional(
         "defaults",
@@ -96,7 +106,7 @@ const RULE_FILE: Object = object!([
 ]);
 const BUCKETS: Field = Field::optional(
     "buckets",
-    Form::Integer(64, 16_777_216),
+    Form::Integer(64, MAX_BUCKETS),
     "65536",
     "The maximum number of live buckets; it determines the memory. Fixed when Envoy starts.",
 );
@@ -157,7 +167,12 @@ pub fn parse(document: &Value) -> Parsed {
 /// Reads one rule, without defaults: the form in which rules are exported.
 pub fn parse_rule(document: &Value) -> Result<Rule, Vec<Problem>> {
     let mut report = Report::default();
-    let rule = rules::rule(&Cursor::root(document), None, &mut report);
+    // The file that the rule is from has a fleet if the rule needs one.
+    let around = Around {
+        defaults: None,
+        has_fleet: true,
+    };
+    let rule = rules::rule(&Cursor::root(document), around, &mut report);
     report.unless_invalid(rule)
 }
 
@@ -198,12 +213,18 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
         version.integer(1, 1, report);
     }
     let store = store(fields.get("store").as_ref(), report);
+    let fleet = fields.get("fleet");
+    let settings = fleet.and_then(|fleet| fleet::settings(&fleet, report));
     let defaults = fields.get("defaults");
     let defaults = defaults
         .as_ref()
         .and_then(|defaults| defaults.object(rules::DEFAULTS.names, report));
-    if let Some(defaults) = &defaults {
-        rules::check_defaults(defaults, report);
+    let around = Around {
+        defaults: defaults.as_ref(),
+        has_fleet: fleet.is_some(),
+    };
+    if defaults.is_some() {
+        rules::check_defaults(around, report);
     }
     let list = fields.need("rules", "a list of rules", report)?;
     let rules = list.list(report)?;
@@ -213,23 +234,20 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
         report.error(&list.with(&Value::Null), &message, &allowed);
         return None;
     }
-    let rules = all_rules(&rules, defaults.as_ref(), report);
+    let rules = all_rules(&rules, around, report);
     Some(RuleFile {
         version: Version,
         store,
+        fleet: settings,
         rules,
     })
 }
 
-fn all_rules(
-    cursors: &[Cursor<'_, '_>],
-    defaults: Option<&Fields<'_, '_>>,
-    report: &mut Report,
-) -> Vec<Rule> {
+fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Report) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::with_capacity(cursors.len());
     let mut names: Vec<&str> = Vec::with_capacity(cursors.len());
     for cursor in cursors {
-        let rule = rules::rule(cursor, defaults, report);
+        let rule = rules::rule(cursor, around, report);
         // The name of an invalid rule is taken, too.
         if let Some(name) = cursor.value.get("name").and_then(Value::as_str) {
             if names.contains(&name) {

@@ -9,6 +9,7 @@
 //! An enforced rule with `stop` ends the evaluation of the requests that it matches, whatever its
 //! verdict: later enforced rules do not apply to them.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,15 +17,21 @@ use alloc::vec::Vec;
 use loudou_limiter::ban::Ban;
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits, Nanos, Verdict};
 use loudou_store::{
-    Attempt, BucketId, Charge, GaveUp, Give, LiveRule, Receipt, SharedData, StoreStats, Table, Why,
+    Attempt, BucketId, Charge, GaveUp, Give, Leased, LiveRule, Receipt, SharedData, StoreStats,
+    Table, Why,
 };
 
 use crate::active_rule::{ActiveRule, Grant};
 use crate::patience::{NotHeld, patience};
 use crate::request::Request;
-use crate::rule::key::Key;
-use crate::rule::{Mode, OnError, Price, Reach, Rule};
+use crate::rule::{Mode, Price, Rule};
 use crate::rule_set::RuleSet;
+
+mod answer;
+mod run;
+
+pub use answer::Answer;
+use run::Run;
 
 /// The outcome of one rule for a request.
 #[derive(Clone, Debug)]
@@ -43,6 +50,10 @@ pub struct RuleOutcome {
     pub price: Option<Price>,
     /// For giving the cost back; `None` if nothing was taken, or it was already given back.
     pub receipt: Option<Receipt>,
+    /// The effect on the lease, if all Envoys share the limits.
+    pub leased: Option<Leased>,
+    /// The part of this Envoy in the limits, if that decided.
+    part: Option<Box<Limits>>,
     /// The request would have had to wait, and was refused for this reason instead.
     pub not_held: Option<NotHeld>,
     /// The rule admitted the request, but a later enforced rule refused it: this answer does not count.
@@ -60,6 +71,8 @@ impl RuleOutcome {
             answer: Answer::Skipped,
             price: None,
             receipt: None,
+            leased: None,
+            part: None,
             not_held: None,
             overruled: false,
         }
@@ -86,10 +99,19 @@ impl RuleOutcome {
         };
         (self.answer, self.receipt) = match active.grant(&key) {
             Grant::Limits(limits) => {
-                let take = active.take_of(limits, &key, ask);
+                let fleet = request.fleet();
+                let terms = fleet.and_then(|fleet| fleet.terms(active.rule(), limits));
+                let mut take = active.take_of(limits, &key, ask);
+                take.lease = fleet
+                    .zip(terms.as_ref())
+                    .map(|(fleet, terms)| fleet.by(terms));
                 let attempt = Attempt::at(table, id, take);
                 let charge = take_patiently(attempt, store, request, &mut self.not_held, stats);
-                Answer::of(charge)
+                self.leased = charge.as_ref().ok().and_then(|charge| charge.leased);
+                if let (Some(fleet), true) = (fleet, self.leased.is_some_and(Leased::is_local)) {
+                    self.part = fleet.part(limits).map(Box::new);
+                }
+                Answer::of(charge, fleet)
             }
             Grant::Unlimited => (unlimited(table, store, id, ask.now), None),
             Grant::Banned => (Answer::Banned(Ban::ENDLESS), None),
@@ -109,35 +131,18 @@ impl RuleOutcome {
         self.answer.refuses(self.active.rule().on_error)
     }
 
-    /// The limits of the key; without a key, the rule's.
-    pub fn limits(&self) -> &Limits {
-        self.active.limits_for(self.key.as_deref())
+    /// Whether the request has to wait for the lease of its key.
+    pub fn waits_for_lease(&self) -> bool {
+        self.is_enforced() && self.leased.is_some_and(Leased::waits)
     }
-}
 
-/// The verdict of one rule.
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most answers are decisions; a box would allocate"
-)]
-pub enum Answer {
-    /// The bucket decided; in shadow mode a refusal is only counted.
-    Decided(BucketDecision),
-    /// The key is banned.
-    Banned(Ban),
-    /// The key has no limits.
-    Unlimited,
-    /// The request has no key, and the rule does not apply.
-    Skipped,
-    /// The request has no key, and is refused because of that.
-    KeyMissing,
-    /// A value is longer than the rule's match tests, and the request is refused because of that.
-    ValueTooLong,
-    /// The request has several values of its key, and is refused because of that.
-    KeyAmbiguous,
-    /// The store failed; the rule's `on_error` applies.
-    GaveUp(GaveUp),
+    /// The limits that decided: those of the key, or the part of this Envoy in them; without a key, the rule's.
+    pub fn limits(&self) -> &Limits {
+        match &self.part {
+            Some(part) => part,
+            None => self.active.limits_for(self.key.as_deref()),
+        }
+    }
 }
 
 /// The outcome of a rule set for a request.
@@ -149,6 +154,9 @@ pub struct Outcome {
     pub refused_by: Option<usize>,
     /// The index of the rule, in its set, after which no enforced one was evaluated.
     pub stopped_by: Option<usize>,
+    /// Whether the last of the rules has no answer until the lease of its key is asked for. Nothing was taken
+    /// then, and the request has to be evaluated anew.
+    pub is_pending: bool,
 }
 
 impl Outcome {
@@ -195,6 +203,25 @@ impl Outcome {
             })
     }
 
+    /// Gives the cost back to all rules: the request is evaluated anew when the lease of the last one is there.
+    fn put_off(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
+        self.is_pending = true;
+        for one in &mut self.rules {
+            if let (Some(key), Some(receipt)) = (&one.key, one.receipt.take()) {
+                give(&one.active.give(key, &receipt, Why::Refused, clock));
+            }
+        }
+    }
+
+    /// Adds the outcome of a rule, in the order of the rules.
+    fn add(&mut self, one: RuleOutcome) {
+        let place = self.rules.partition_point(|other| other.rule < one.rule);
+        self.refused_by = self
+            .refused_by
+            .map(|by| by.saturating_add((place <= by).into()));
+        self.rules.insert(place, one);
+    }
+
     /// Gives the cost back to earlier enforced rules after the last rule refused.
     fn overrule(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         let Some((_, before)) = self.rules.split_last_mut() else {
@@ -232,57 +259,50 @@ pub fn evaluate(
     clock: Clock,
     stats: &mut StoreStats,
 ) -> Outcome {
-    let mut outcome = Outcome {
+    let outcome = Outcome {
         // Most requests match one rule; without this there would be room for four.
         rules: Vec::with_capacity(1),
         refused_by: None,
         stopped_by: None,
+        is_pending: false,
     };
     let candidates = rules.candidates(request);
+    // A request that waits for a lease is evaluated anew, and a refusal in shadow mode is noted for good. So
+    // those rules are evaluated when no other makes it wait; they depend on no other.
+    let puts_off = request.fleet().is_some();
+    let mut run = Run {
+        outcome,
+        table,
+        store,
+        request,
+        clock,
+        stats,
+    };
+    let mut is_left = false;
     for (index, active) in rules.iter().enumerate() {
-        let rule = active.rule();
-        let is_enforced = rule.mode == Mode::Enforce;
-        if !candidates.has(index) || rule.mode == Mode::Off {
+        if !candidates.has(index) {
             continue;
         }
-        if is_enforced && outcome.stopped_by.is_some() {
-            continue;
-        }
-        let reach = rule.reach(request);
-        if reach == Reach::No {
-            continue;
-        }
-        if !active.applies(table, store, request, clock.now) {
-            continue;
-        }
-        let key = match reach {
-            Reach::Refuse => Key::Refuse,
-            Reach::Yes | Reach::No => rule.key_of(request),
-        };
-        let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
-        if !is_enforced || !outcome.is_refused() {
-            let mut rule_outcome = RuleOutcome::new(index, Arc::clone(active));
-            match key {
-                Key::Skip => {}
-                Key::Refuse => rule_outcome.answer = Answer::without_key(reach),
-                Key::Ambiguous => rule_outcome.answer = Answer::KeyAmbiguous,
-                Key::Bucket(key) => rule_outcome.charge(key, (table, store), request, clock, stats),
+        match active.rule().mode {
+            Mode::Off => continue,
+            Mode::Shadow if puts_off => {
+                is_left = true;
+                continue;
             }
-            let refuses = is_enforced && rule_outcome.refuses();
-            outcome.rules.push(rule_outcome);
-            if refuses {
-                let mut give = |give: &Give<'_>| {
-                    // Lost returns are counted.
-                    let _lost = table.give(store, give, stats);
-                };
-                outcome.overrule(&mut give, clock);
-            }
+            Mode::Shadow | Mode::Enforce => run.evaluate(index, active),
         }
-        if stops {
-            outcome.stopped_by = Some(index);
+        if run.outcome.is_pending {
+            return run.outcome;
         }
     }
-    outcome
+    if is_left {
+        for (index, active) in rules.iter().enumerate() {
+            if candidates.has(index) && active.rule().mode == Mode::Shadow {
+                run.evaluate(index, active);
+            }
+        }
+    }
+    run.outcome
 }
 
 /// Decides and takes. A request that would have to wait is only asked then whether it may; `not_held` is
@@ -294,11 +314,18 @@ fn take_patiently(
     not_held: &mut Option<NotHeld>,
     stats: &mut StoreStats,
 ) -> Result<Charge, GaveUp> {
-    let mut asked = None;
+    let (mut asked, mut may_wait) = (None, None);
     loop {
         attempt.read(store)?;
         let wait = attempt.wait();
-        if wait > Nanos::ZERO {
+        if attempt.waits_for_lease() {
+            // It waits no longer than a call takes, whatever its deadline is.
+            if !*may_wait.get_or_insert_with(|| request.may_wait()) {
+                *not_held = Some(NotHeld::Full);
+                attempt.shorten(Nanos::ZERO);
+                attempt.read(store)?;
+            }
+        } else if wait > Nanos::ZERO {
             let (patience, reason) = *asked.get_or_insert_with(|| patience(request));
             if wait > patience {
                 *not_held = Some(reason);
@@ -334,34 +361,5 @@ pub(crate) fn price(rule: &Rule, request: &mut dyn Request) -> Price {
     match request.cost() {
         Some(cost) => Price { cost, is_invalid },
         None => rule.cost.price(request),
-    }
-}
-
-impl Answer {
-    /// The refusal of a request that gets no bucket.
-    fn without_key(reach: Reach) -> Self {
-        match reach {
-            Reach::Refuse => Self::ValueTooLong,
-            Reach::Yes | Reach::No => Self::KeyMissing,
-        }
-    }
-
-    fn of(charge: Result<Charge, GaveUp>) -> (Self, Option<Receipt>) {
-        match charge {
-            Ok(Charge { answer, receipt }) => {
-                (answer.map_or_else(Self::Banned, Self::Decided), receipt)
-            }
-            Err(gave_up) => (Self::GaveUp(gave_up), None),
-        }
-    }
-
-    /// Whether the request would be refused if the rule were enforced.
-    pub fn refuses(&self, on_error: OnError) -> bool {
-        match self {
-            Self::Decided(decision) => decision.is_refused(),
-            Self::Skipped | Self::Unlimited => false,
-            Self::KeyMissing | Self::KeyAmbiguous | Self::ValueTooLong | Self::Banned(_) => true,
-            Self::GaveUp(_) => on_error == OnError::Refuse,
-        }
     }
 }

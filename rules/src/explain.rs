@@ -7,13 +7,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use loudou_limiter::ban::Ban;
-use loudou_limiter::{Ask, Clock, Decision};
+use loudou_limiter::{Ask, Clock, Decision, Limits};
 use loudou_store::overlay::Overlay;
 use loudou_store::page::Slot;
-use loudou_store::{LiveRule, SharedData, StoreStats, Table};
+use loudou_store::{LiveRule, Outage, SharedData, StoreStats, Table};
 
 use crate::active_rule::{ActiveRule, Grant};
 use crate::evaluate::{Answer, Outcome, evaluate, price};
+use crate::level::Level;
 use crate::patience::patience;
 use crate::request::Request;
 use crate::rule::key::{Key, NoKey};
@@ -88,6 +89,10 @@ pub struct BucketExplained {
     pub limits: Vec<LimitExplained>,
     /// The index of the limit that refuses or is closest to refusing.
     pub reported: usize,
+    /// The limits that decide: those of the key, or the part of this Envoy in them.
+    pub of: Limits,
+    /// Who decides in place of a lease; `None` for the lease, and where no lease ever does.
+    pub outage: Option<Outage>,
 }
 
 /// A limit before a request, and its answer to the request.
@@ -238,11 +243,8 @@ impl Look<'_, '_> {
         standing: Standing,
     ) -> BucketExplained {
         let Clock { now, wall } = self.clock;
-        let limits = active.limits_of(key);
-        let bucket = match slot {
-            Some(slot) => active.bucket_of(key, slot, self.clock),
-            None => limits.start_at(self.clock),
-        };
+        let fleet = self.request.fleet();
+        let level = Level::of(active, key, slot, self.clock, fleet);
         let ask = Ask {
             cost: price.cost,
             now,
@@ -250,21 +252,23 @@ impl Look<'_, '_> {
             max_wait: self.request.max_wait(),
             patience: patience(self.request).0,
         };
-        let level = limits.answer(&mut bucket.clone(), &Ask { cost: 0, ..ask });
+        let state = level.answer(&Ask { cost: 0, ..ask });
         let answer = match self.heard(standing) {
             Some(Answer::Decided(decision)) => *decision,
-            _ => limits.answer(&mut bucket.clone(), &ask),
+            _ => level.answer(&ask),
         };
-        let used = limits.used(&bucket, now).into_iter();
-        let limits = used.zip(level.decisions().zip(answer.decisions()));
-        let limits = limits.map(|(used, (level, answer))| LimitExplained {
+        let used = level.used(&state, now).into_iter();
+        let limits = used.zip(state.decisions().zip(answer.decisions()));
+        let limits = limits.map(|(used, (now, answer))| LimitExplained {
             used,
-            now: *level,
+            now: *now,
             answer: *answer,
         });
         BucketExplained {
             limits: limits.collect(),
             reported: answer.reported_index(),
+            outage: level.outage(),
+            of: level.limits().clone(),
         }
     }
 

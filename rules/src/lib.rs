@@ -6,7 +6,8 @@
 //!
 //! Read it in this order: [`rule`], [`config`] (the rule file), [`versions`] (the limits of a rule through
 //! time), [`active_rule`] (a rule in force), [`rule_set`] with [`evaluate`](mod@evaluate) (all rules against
-//! one request), [`explain`](mod@explain) (the reasons for a decision), [`size`] (the memory of a rule file).
+//! one request), [`explain`](mod@explain) (the reasons for a decision), [`fleet`](mod@fleet)
+//! (limits that many Envoys share), [`size`] (the memory of a rule file).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -22,12 +23,15 @@ pub mod active_rule;
 pub mod config;
 pub mod evaluate;
 pub mod explain;
+pub mod fleet;
 pub mod hex;
 mod index;
 pub mod joined;
+pub mod level;
 pub mod patience;
 pub mod request;
 pub mod rule;
 pub mod rule_set;
 pub mod size;
+mod terms;
 pub mod versions;

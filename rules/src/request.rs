@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
+use crate::fleet::FleetView;
 use crate::joined::joined;
 use loudou_limiter::Nanos;
 
@@ -54,6 +55,10 @@ pub trait Request {
     fn max_wait(&mut self) -> Option<Nanos> {
         None
     }
+    /// The state of the fleet; `None` where rules that many Envoys share are decided by one bucket.
+    fn fleet(&mut self) -> Option<FleetView> {
+        None
+    }
 }
 
 /// Borrowed bytes of a request, or their unescaped form.
@@ -86,6 +91,8 @@ pub struct Sample<'a> {
     pub cost: Option<u64>,
     /// A maximum wait that takes precedence over the limit's.
     pub max_wait: Option<Nanos>,
+    /// The state of the fleet; `None` where rules that many Envoys share are decided by one bucket.
+    pub fleet: Option<FleetView>,
 }
 
 fn borrowed<'a>(text: Option<&'a Text<'_>>) -> Option<Text<'a>> {
@@ -159,6 +166,10 @@ impl Request for Sample<'_> {
 
     fn max_wait(&mut self) -> Option<Nanos> {
         self.max_wait
+    }
+
+    fn fleet(&mut self) -> Option<FleetView> {
+        self.fleet
     }
 }
 

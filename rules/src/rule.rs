@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 pub mod cidr;
 pub mod cost;
 mod failing;
+mod fleet;
 mod identity;
 pub mod key;
 mod key_map;
@@ -36,6 +37,7 @@ pub(crate) mod truth;
 pub use cidr::{Cidr, SourcePrefix};
 pub use cost::{Cost, Price};
 pub use failing::{Failing, Found, Missing, Repeated};
+pub use fleet::{FleetSettings, OnOutage, Scope, Secret};
 pub use key_map::KeyMap;
 pub(crate) use key_map::holds;
 pub use matcher::{Fit, Match, Part, PathMatch};
@@ -57,6 +59,9 @@ pub struct RuleFile {
     pub version: Version,
     /// The store that holds the buckets.
     pub store: StoreSettings,
+    /// The fleet whose Envoys share the buckets of some rules; without it, no rule has [`Scope::Fleet`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetSettings>,
     /// The rules, in order of evaluation.
     pub rules: Vec<Rule>,
 }
@@ -144,6 +149,9 @@ pub struct Rule {
     pub on_ambiguous_key: OnAmbiguousKey,
     /// The limits of a bucket.
     pub limits: Limits,
+    /// The Envoys that share the buckets.
+    #[serde(skip_serializing_if = "Scope::is_default")]
+    pub scope: Scope,
     /// The cost of a request.
     pub cost: Cost,
     /// Whether refusals are enforced.

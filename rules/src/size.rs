@@ -16,12 +16,12 @@ use alloc::vec::Vec;
 
 use loudou_limiter::Limits;
 use loudou_store::names::MAX_KEY;
-use loudou_store::page::{PAGE_HEAD, SLOTS, slot_bytes};
+use loudou_store::page::{PAGE_HEAD, SLOTS, lease_bytes, slot_bytes};
 use loudou_store::{names, top, upstreams};
 use serde::Serialize;
 
 use crate::config::scaled;
-use crate::rule::{Override, Rule, RuleFile};
+use crate::rule::{Mode, Override, Rule, RuleFile, Scope};
 
 /// The assumed length of a key if nothing is known about the keys.
 pub const USUAL_KEY: usize = 24;
@@ -106,16 +106,29 @@ pub fn bucket_bytes(limits: &Limits) -> usize {
     slot_bytes(limits.words())
 }
 
+/// The same with the lease that it has if a fleet shares it.
+fn scoped_bytes(limits: &Limits, scope: Scope) -> usize {
+    let lease = match scope {
+        Scope::Envoy => 0,
+        Scope::Fleet => lease_bytes(limits.iter().len()),
+    };
+    bucket_bytes(limits).saturating_add(lease)
+}
+
+/// The maximum bytes of a bucket of a rule with the rule's limits, and of its lease.
+pub fn bucket_bytes_of(rule: &Rule) -> usize {
+    scoped_bytes(&rule.limits, rule.scope)
+}
+
 /// The maximum bytes of a bucket of a rule, whatever its key, without bans and strikes.
 fn rule_bytes(rule: &Rule) -> usize {
+    let bytes = |limits: &Limits| scoped_bytes(limits, rule.scope);
     let own = rule.overrides.values().map(|own| match own {
-        Override::Limits(limits) => bucket_bytes(limits),
-        Override::Scale(scale) => {
-            scaled(&rule.limits, *scale).map_or(0, |limits| bucket_bytes(&limits))
-        }
+        Override::Limits(limits) => bytes(limits),
+        Override::Scale(scale) => scaled(&rule.limits, *scale).map_or(0, |limits| bytes(&limits)),
         Override::Unlimited | Override::Banned => 0,
     });
-    own.max().unwrap_or(0).max(bucket_bytes(&rule.limits))
+    own.max().unwrap_or(0).max(bytes(&rule.limits))
 }
 
 /// The same with the strikes of a penalty.
@@ -213,13 +226,18 @@ fn held(file: &RuleFile) -> u64 {
             Override::Limits(limits) => limits.may_hold(),
             Override::Scale(_) | Override::Unlimited | Override::Banned => false,
         });
-        own || rule.limits.may_hold()
+        own || rule.limits.may_hold() || waits_for_relay(rule)
     };
     if file.rules.iter().any(may_hold) {
         u64::from(file.store.waiting.memory_mib) << 20
     } else {
         0
     }
+}
+
+/// Whether requests wait for tokens of a fleet.
+fn waits_for_relay(rule: &Rule) -> bool {
+    rule.scope == Scope::Fleet && rule.mode == Mode::Enforce
 }
 
 /// The memory of a worker's sandbox.

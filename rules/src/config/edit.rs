@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::problem::{Path, Problem};
 use super::reader::{Cursor, Report};
-use super::{limits, mode, overrides};
+use super::{fleet, limits, mode, overrides};
 use crate::joined::joined;
 use crate::rule::{Mode, Override, Overrides, Rule};
 
@@ -105,6 +105,11 @@ pub fn misfits(rule: &Rule) -> Vec<Problem> {
 
 fn edit(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleEdit> {
     let fields = cursor.object(FIELDS, report)?;
+    for problem in &mut report.problems {
+        if problem.path == Path::root().field(fleet::SCOPE.name) {
+            fleet::not_edited(problem);
+        }
+    }
     let limits = fields
         .get("limits")
         .and_then(|limits| limits::limits(&limits, report));

@@ -10,11 +10,11 @@ use loudou_store::When;
 use super::grammar::{Field, Form, Object, Text, object, words};
 use super::reader::{Cursor, Fields, Report};
 use super::{
-    NameKind, answers, cost, keys, limits, matches, mode, name, overrides, warnings, when,
+    NameKind, answers, cost, fleet, keys, limits, matches, mode, name, overrides, warnings, when,
 };
 use crate::rule::{
     Cost, KeyPart, Match, Mode, OnAmbiguousKey, OnError, OnLongValue, OnMissingKey, Overrides,
-    Refuse, Respond, Rule,
+    Refuse, Respond, Rule, Scope,
 };
 
 const MISSING: [(&str, OnMissingKey); 3] = [
@@ -86,6 +86,7 @@ pub(super) const RULE: Object = object!([
         "",
         "The limits of a bucket. A request passes all limits or takes from none.",
     ),
+    fleet::SCOPE,
     part(
         "cost",
         cost::COSTS,
@@ -154,22 +155,39 @@ pub(super) const DEFAULTS: Object = match (RULE.fields.split_first(), RULE.names
     _ => RULE,
 };
 
+/// The parts of a file that its rules depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a, 'c> {
+    pub(super) defaults: Option<&'c Fields<'a, 'c>>,
+    pub(super) has_fleet: bool,
+}
+
 /// The fields of a rule, with the defaults as a fallback.
 struct WithDefaults<'a, 'c> {
     given: Option<&'c Fields<'a, 'c>>,
-    defaults: Option<&'c Fields<'a, 'c>>,
+    around: Around<'a, 'c>,
 }
 
 impl<'a, 'c> WithDefaults<'a, 'c> {
     fn get(&self, name: &str) -> Option<Cursor<'a, 'c>> {
         let given = self.given.and_then(|given| given.get(name));
-        given.or_else(|| self.defaults?.get(name))
+        given.or_else(|| self.around.defaults?.get(name))
     }
 
     fn word<T: Copy + Default>(&self, name: &str, words: &[(&str, T)], report: &mut Report) -> T {
         self.get(name)
             .and_then(|cursor| cursor.word(words, report))
             .unwrap_or_default()
+    }
+
+    fn scope(&self, report: &mut Report) -> Scope {
+        let scope = self.word(fleet::SCOPE.name, &fleet::SCOPES, report);
+        if let (Scope::Fleet, false, Some(cursor)) =
+            (scope, self.around.has_fleet, self.get(fleet::SCOPE.name))
+        {
+            fleet::no_fleet(&cursor, report);
+        }
+        scope
     }
 }
 
@@ -183,6 +201,7 @@ struct Parts {
     on_missing_key: OnMissingKey,
     on_ambiguous_key: OnAmbiguousKey,
     limits: Option<Limits>,
+    scope: Scope,
     cost: Option<Cost>,
     mode: Mode,
     shadows: Option<String>,
@@ -204,6 +223,7 @@ impl Parts {
         let when = fields.get("when");
         let when = when.and_then(|cursor| when::when(&cursor, report));
         let key = fields.get("key").map(|cursor| keys::key(&cursor, report));
+        let scope = fields.scope(report);
         let limits = fields.get("limits");
         let limits = limits.and_then(|cursor| limits::limits(&cursor, report));
         let cost = match fields.get("cost") {
@@ -237,6 +257,7 @@ impl Parts {
             on_missing_key,
             on_ambiguous_key,
             limits,
+            scope,
             cost,
             mode,
             shadows,
@@ -248,11 +269,26 @@ impl Parts {
             respond: respond.unwrap_or_default(),
         }
     }
+
+    /// Reports the limits that a fleet would have to share and cannot.
+    fn check_shared(&self, fields: &WithDefaults<'_, '_>, report: &mut Report) {
+        if self.scope != Scope::Fleet {
+            return;
+        }
+        if let (Some(limits), Some(at)) = (&self.limits, fields.get("limits")) {
+            let unshared = fleet::of_limits(limits, &at.path());
+            report.problems.extend(unshared);
+        }
+        if let Some(at) = fields.get("overrides") {
+            let unshared = fleet::of_overrides(&self.overrides, &at.path());
+            report.problems.extend(unshared);
+        }
+    }
 }
 
 pub(super) fn rule(
     cursor: &Cursor<'_, '_>,
-    defaults: Option<&Fields<'_, '_>>,
+    around: Around<'_, '_>,
     report: &mut Report,
 ) -> Option<Rule> {
     let given = cursor.object(RULE.names, report)?;
@@ -260,7 +296,7 @@ pub(super) fn rule(
     let name = name.and_then(|cursor| self::name(&cursor, NameKind::Rule, report));
     let fields = WithDefaults {
         given: Some(&given),
-        defaults,
+        around,
     };
     for (name, form) in NEEDED {
         if fields.get(name).is_none() {
@@ -268,6 +304,7 @@ pub(super) fn rule(
         }
     }
     let parts = Parts::read(&fields, report);
+    parts.check_shared(&fields, report);
     let rule = Rule {
         name: name?,
         matches: parts.matches?,
@@ -277,6 +314,7 @@ pub(super) fn rule(
         on_missing_key: parts.on_missing_key,
         on_ambiguous_key: parts.on_ambiguous_key,
         limits: parts.limits?,
+        scope: parts.scope,
         cost: parts.cost?,
         mode: parts.mode,
         shadows: parts.shadows,
@@ -294,10 +332,10 @@ pub(super) fn rule(
 }
 
 /// Reports the problems of the defaults, even if no rule uses them.
-pub(super) fn check_defaults(defaults: &Fields<'_, '_>, report: &mut Report) {
+pub(super) fn check_defaults(around: Around<'_, '_>, report: &mut Report) {
     let fields = WithDefaults {
         given: None,
-        defaults: Some(defaults),
+        around,
     };
-    Parts::read(&fields, report);
+    Parts::read(&fields, report).check_shared(&fields, report);
 }

@@ -79,6 +79,7 @@ fn sample<'a>(cursor: &Cursor<'a, '_>, report: &mut Report) -> Option<Sample<'a>
         metadata: found,
         cost: cost.and_then(|cost| cost.integer(0, MAX_AMOUNT, report).map(u64::from)),
         max_wait: None,
+        fleet: None,
     })
 }
 

@@ -14,6 +14,7 @@ use crate::joined::joined;
 use crate::rule::{Rule, RuleFile};
 
 mod contradictions;
+mod fleet;
 pub(super) mod patterns;
 mod preflights;
 
@@ -33,6 +34,7 @@ pub fn advice(file: &RuleFile) -> Vec<Problem> {
         warnings.extend(of_rule(rule, &at));
         warnings.extend(repetition(rule, earlier, &at));
     }
+    warnings.extend(fleet::of_file(file));
     warnings.extend(patterns::of_file(&file.rules, &at_rules));
     warnings
 }

@@ -1,7 +1,9 @@
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use loudou_limiter::lease::{LEASE_WORDS, Lease};
 use loudou_limiter::{Bucket, Decimal, Nanos};
 use loudou_store::memory::MemoryStore;
 use loudou_store::names::Names;
@@ -31,6 +33,7 @@ fn page(words: &[u64]) -> Page {
         flags: u8::MAX,
         origin: u32::MAX,
         conduct: loudou_limiter::ban::Conduct::default(),
+        lease: None,
         bucket: bucket.clone(),
     };
     let slots = (0..16).map(slot).collect();
@@ -207,4 +210,38 @@ fn allocations_are_rounded_up() {
     assert_eq!(value(23), 32 + 96);
     assert_eq!(value(1_007), 1_024 + 96);
     assert!(CLASSES.is_sorted());
+}
+
+/// A bucket that a fleet shares has a lease beside it, and its requests may wait for the relay.
+#[test]
+fn a_shared_bucket_has_a_lease() {
+    let of_limits = |limits: usize, fields: &Value| {
+        let mut rule = rule("a", limits);
+        for (name, value) in fields.as_object().expect("an object") {
+            rule[name] = value.clone();
+        }
+        let fleet = json!({ "cluster": "relay" });
+        let document = json!({ "version": 1, "fleet": fleet, "rules": [rule] });
+        parse(&document).file.expect("valid")
+    };
+    let file = |fields: &Value| of_limits(2, fields);
+    let own = file(&json!({}));
+    let shared = file(&json!({ "scope": "fleet" }));
+    let bytes = |file: &RuleFile| file.rules.iter().map(bucket_bytes_of).sum::<usize>();
+    for (limits, later) in [(1, 0), (2, 1), (8, 7)] {
+        let shared = of_limits(limits, &json!({ "scope": "fleet" }));
+        let lease = Lease::from_words(&[u64::MAX; LEASE_WORDS], &[u32::MAX; 7][..later]);
+        let mut page = page(&alloc::vec![u64::MAX; shared.rules[0].limits.words()]);
+        for slot in &mut page.slots {
+            slot.lease = Some(Box::new(lease));
+        }
+        let mut written = Vec::new();
+        page.encode(&mut written);
+        assert_eq!(written.len(), PAGE_HEAD + SLOTS * bytes(&shared));
+    }
+    let (of_own, of_shared) = (memory(&own), memory(&shared));
+    assert!(of_shared.full > of_own.full && of_shared.most > of_own.most);
+    assert_eq!((of_own.held, of_shared.held), (0, 64 << 20));
+    let counted = file(&json!({ "scope": "fleet", "mode": "shadow" }));
+    assert_eq!(memory(&counted).held, 0);
 }
