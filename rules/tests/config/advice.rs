@@ -228,3 +228,46 @@ fn the_same_rule_twice() {
     assert_eq!(of(named("b", json!({ "mode": "shadow" }))), [""; 0]);
     assert_eq!(of(named("b", json!({ "key": [] }))), [""; 0]);
 }
+
+/// Warnings about a file with these settings of the fleet, and a rule with these fields.
+fn advised_fleet(fleet: &Value, fields: &Value) -> Vec<String> {
+    let mut document = file(&[rule(fields)]);
+    document["fleet"] = fleet.clone();
+    lines(&advice(&read(&document)))
+}
+
+#[test]
+fn fleets() {
+    let shared = json!({ "scope": "fleet" });
+    let of = |fleet: Value| advised_fleet(&fleet, &shared);
+    assert_eq!(of(json!({ "cluster": "relay" })), [""; 0]);
+    assert_eq!(
+        advised_fleet(&json!({ "cluster": "relay" }), &json!({})),
+        ["fleet: no rule has `scope: fleet`: each Envoy has its own buckets"]
+    );
+    let late = "not shorter than the lease: tokens may have expired when the relay answers";
+    assert_eq!(
+        of(json!({ "cluster": "relay", "timeout": "30ms", "lease": "30ms" })),
+        [format!(
+            "fleet.timeout: \"30ms\": {late}; allowed: less than 30ms"
+        )]
+    );
+    assert_eq!(
+        of(json!({ "cluster": "relay", "timeout": "30ms", "lease": "31ms" })),
+        [""; 0]
+    );
+    // The capacity is 5.
+    assert_eq!(of(json!({ "cluster": "relay", "credit": 5 })), [""; 0]);
+    assert_eq!(
+        of(json!({ "cluster": "relay", "credit": 6 })),
+        [
+            "rules[0].limits[0].capacity: 5: less than the fleet's credit of 6, which passes in each Envoy before \
+          the relay answers"
+        ]
+    );
+    let off = json!({ "scope": "fleet", "mode": "off" });
+    assert_eq!(
+        advised_fleet(&json!({ "cluster": "relay", "credit": 6 }), &off),
+        [""; 0]
+    );
+}

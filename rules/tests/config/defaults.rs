@@ -61,7 +61,7 @@ fn a_problem_in_the_defaults_is_told_once() {
     assert_eq!(
         problems(&document),
         [
-            "defaults.limts: unknown field; allowed: match, on_long_value, when, key, on_missing_key, on_ambiguous_key, limits, cost, mode, \
+            "defaults.limts: unknown field; allowed: match, on_long_value, when, key, on_missing_key, on_ambiguous_key, limits, scope, cost, mode, \
              shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `limits`?",
             "defaults.cost: 0: out of range; allowed: a whole number from 1 to 1000000000",
             "defaults.mode: \"enforced\": unknown value; allowed: enforce, shadow, off; \

@@ -10,6 +10,7 @@ mod aliases;
 mod arbitrary;
 mod defaults;
 mod editing;
+mod fleet;
 mod overrides;
 mod parts;
 mod requests;

@@ -6,7 +6,7 @@ use loudou_rules::config::{parse_limits, parse_rule, parse_store};
 use loudou_rules::rule::{
     Cost, GrpcStatus, KeyPart, Match, Mode, NamedTest, OnAmbiguousKey, OnError, OnLongValue,
     OnMissingKey, Override, Overrides, PathMatch, RateLimitHeaders, Refuse, RefuseBody, Respond,
-    Rule, RuleFile, SourcePrefix, StoreSettings, Test, WaitingSettings,
+    Rule, RuleFile, Scope, SourcePrefix, StoreSettings, Test, WaitingSettings,
 };
 use serde_json::{Value, json};
 
@@ -150,6 +150,7 @@ fn the_rule() -> Rule {
         on_missing_key: OnMissingKey::Share,
         on_ambiguous_key: OnAmbiguousKey::First,
         limits: Limits::new(limits).expect("three"),
+        scope: Scope::Envoy,
         cost: Cost::Fixed(3),
         mode: Mode::Enforce,
         shadows: Some("all".to_string()),
@@ -215,6 +216,7 @@ fn what_is_not_said_has_a_default() {
         on_missing_key: OnMissingKey::Skip,
         on_ambiguous_key: OnAmbiguousKey::First,
         limits: limits.expect("one"),
+        scope: Scope::Envoy,
         cost: Cost::Fixed(1),
         mode: Mode::Enforce,
         shadows: None,

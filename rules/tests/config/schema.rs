@@ -58,6 +58,7 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
     let mut cases = vec![
         ("rule_file", json!({ "version": 1, "rules": [], "zz": 1 })),
         ("store", in_store(zz())),
+        ("fleet", json!({ "version": 1, "rules": [], "fleet": zz() })),
         ("waiting", in_store(json!({ "waiting": zz() }))),
         (
             "defaults",
@@ -250,6 +251,21 @@ fn wrong_whens() -> [Value; 5] {
     whens.map(|when| file(&[rule(&json!({ "when": when }))]))
 }
 
+/// Invalid settings of a fleet, and an invalid scope.
+fn wrong_fleets() -> Vec<Value> {
+    let fleets = [
+        json!({}),
+        json!({ "cluster": "" }),
+        json!({ "cluster": "c", "timeout": "0s" }),
+        json!({ "cluster": "c", "credit": 1001 }),
+        json!({ "cluster": "c", "on_outage": "pass" }),
+        json!({ "cluster": "c", "token": "a b" }),
+    ];
+    let fleets = fleets.map(|fleet| json!({ "version": 1, "rules": [], "fleet": fleet }));
+    let scope = file(&[rule(&json!({ "scope": "all" }))]);
+    fleets.into_iter().chain([scope]).collect()
+}
+
 /// Errors that a schema can detect.
 #[test]
 fn wrong_ones_are_refused() {
@@ -307,7 +323,7 @@ fn wrong_ones_are_refused() {
         "5/fortnight",
         "-1/s",
     ];
-    wrong.extend(wrong_answers().into_iter().chain(wrong_whens()));
+    wrong.extend([wrong_answers(), wrong_whens().into(), wrong_fleets()].concat());
     wrong.extend(rates.map(|rate| funnel("rate", json!(rate))));
     for document in wrong {
         assert!(!is_read(&document), "{document:#}");

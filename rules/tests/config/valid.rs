@@ -293,6 +293,7 @@ fn defaultable() -> Vec<(&'static str, Values)> {
         ("cost", cost()),
         ("mode", mode.boxed()),
         ("stop", any::<bool>().prop_map(Value::from).boxed()),
+        ("scope", one_of(&["envoy"])),
         ("on_error", one_of(&["admit", "refuse"])),
         ("refuse", refuse()),
         ("respond", optional(respond)),
@@ -309,6 +310,23 @@ fn store() -> Values {
     ])
 }
 
+fn fleet() -> Values {
+    let settings = optional(vec![
+        (
+            "lease",
+            duration(Nanos::from_millis(10), Nanos::from_secs(10)),
+        ),
+        (
+            "timeout",
+            duration(Nanos::from_millis(1), Nanos::from_secs(1)),
+        ),
+        ("credit", (0..=1_000_u32).prop_map(Value::from).boxed()),
+        ("on_outage", one_of(&["local", "admit", "refuse"])),
+        ("token", text("[!-~]{1,256}")),
+    ]);
+    with(settings, vec![("cluster", text(".{1,64}"))])
+}
+
 /// A rule file.
 pub(super) fn valid_file() -> impl Strategy<Value = Value> {
     let rule = with(
@@ -323,7 +341,11 @@ pub(super) fn valid_file() -> impl Strategy<Value = Value> {
         }
         Value::from(rules)
     });
-    let file = optional(vec![("store", store()), ("defaults", optional(defaults))]);
+    let file = optional(vec![
+        ("store", store()),
+        ("fleet", fleet()),
+        ("defaults", optional(defaults)),
+    ]);
     with(
         file,
         vec![

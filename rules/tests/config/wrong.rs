@@ -36,7 +36,7 @@ fn names_of_fields() {
     assert_eq!(
         of_rule(&json!({ "on_eror": "admit" })),
         [
-            "on_eror: unknown field; allowed: name, match, on_long_value, when, key, on_missing_key, on_ambiguous_key, limits, cost, mode, \
+            "on_eror: unknown field; allowed: name, match, on_long_value, when, key, on_missing_key, on_ambiguous_key, limits, scope, cost, mode, \
           shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `on_error`?"
         ]
     );
@@ -50,7 +50,7 @@ fn names_of_fields() {
     assert_eq!(
         problems(&json!({ "version": 1, "rulez": [] })),
         [
-            "rulez: unknown field; allowed: version, store, defaults, rules; did you mean `rules`?",
+            "rulez: unknown field; allowed: version, store, fleet, defaults, rules; did you mean `rules`?",
             "(the whole file): `rules` is missing; allowed: a list of rules",
         ]
     );
@@ -257,7 +257,7 @@ fn three_at_once() {
     assert_eq!(
         problems(&document),
         [
-            "rules[0].mach: unknown field; allowed: name, match, on_long_value, when, key, on_missing_key, on_ambiguous_key, limits, cost, \
+            "rules[0].mach: unknown field; allowed: name, match, on_long_value, when, key, on_missing_key, on_ambiguous_key, limits, scope, cost, \
              mode, shadows, stop, on_error, overrides, penalty, refuse, respond; did you mean `match`?",
             "rules[1].limits[0].rate: \"0/s\": a rate of zero never admits; allowed: an amount \
              per period: 30/60s, 10/s, 5/m, 1000/d, 1/250ms; at most 1000000000 per 366d",
@@ -320,7 +320,7 @@ fn what_is_no_rule_file() {
         let shown = shown.strip_prefix("null: ").unwrap_or(shown);
         let line = format!(
             "(the whole file): {shown} instead of an object; allowed: an object with version, \
-             store, defaults, rules"
+             store, fleet, defaults, rules"
         );
         assert_eq!(problems(&document), [line]);
     }

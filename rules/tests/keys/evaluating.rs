@@ -64,6 +64,7 @@ pub(super) fn summary(outcome: &Outcome) -> (String, bool) {
             Answer::Unlimited => 'u',
             Answer::KeyMissing => 'm',
             Answer::KeyAmbiguous => 'M',
+            Answer::Outage => 'o',
             Answer::GaveUp(_) => 'e',
             Answer::ValueTooLong => 'v',
         };
