@@ -36,7 +36,7 @@ pub fn eventually<T>(
     }
 }
 
-/// Waits as long as a server asked its clients to wait. Not for waiting until something has happened: that is
+/// Waits as long as a server asked its clients to wait, or until a client's next request. Not for waiting until something has happened: that is
 /// [`eventually`]'s business.
 #[expect(
     clippy::disallowed_methods,

@@ -19,6 +19,8 @@ use parts::{
 
 /// The bearer token that may edit.
 pub const EDIT_TOKEN: &str = "ops-token-of-the-tests";
+/// The name of the relay's cluster.
+const RELAY: &str = "loudou-relay";
 /// The bearer token that may only view.
 pub const VIEW_TOKEN: &str = "wall-token-of-the-tests";
 
@@ -78,6 +80,18 @@ impl Config {
     pub const fn concurrency(mut self, workers: u32) -> Self {
         self.concurrency = workers;
         self
+    }
+
+    /// The settings of the fleet, whose relay is at this address.
+    #[must_use]
+    pub fn fleet(self, settings: &Value, relay: SocketAddr) -> Self {
+        let mut fleet = json!({ "cluster": RELAY });
+        for (name, value) in settings.as_object().into_iter().flatten() {
+            set(&mut fleet, name, value.clone());
+        }
+        let mut config = self.cluster(RELAY, Some(relay));
+        set(&mut config.data_plugin, "fleet", fleet);
+        config
     }
 
     /// The bounds on held requests.

@@ -75,6 +75,11 @@ impl Shell {
         })
     }
 
+    /// Sets a variable for the commands after this.
+    pub fn export(&mut self, name: &str, value: &str) {
+        self.exports.extend(["export ", name, "=", value, "\n"]);
+    }
+
     /// Runs one command and compares its output. `rewrite` replaces what differs in this run, such as ports.
     pub fn run(&mut self, step: &Step, rewrite: impl Fn(&str) -> String) -> Result<()> {
         let place = format!("line {}: {}", step.line, step.command);

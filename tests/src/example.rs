@@ -14,11 +14,21 @@ use crate::envoy::Envoy;
 use crate::paths::workspace_root;
 use crate::wasm::wasm_path;
 
+mod fleet;
+
+pub use fleet::RunningFleet;
+
 /// The folder with the examples.
 const FOLDER: &str = "envoy";
 /// The filter as the files name it, from the root of the workspace.
 const WASM: &str = "target/wasm32-unknown-unknown/wasm/loudou_filter.wasm";
 const PORT: &str = "port_value: ";
+/// The ports of clusters are not those of listeners, before or behind which they stand.
+const CLUSTERS: &str = "\n  clusters:\n";
+const LISTENERS: &str = "\n  listeners:\n";
+
+/// An address in a README, and the one in this run.
+type Address = (String, SocketAddr);
 
 /// An example, as it is in the repository.
 #[derive(Debug, Clone)]
@@ -40,6 +50,18 @@ pub struct Ports {
     pub data: u16,
     /// The listener with Loudou's admin API.
     pub admin: u16,
+}
+
+impl Ports {
+    /// The addresses that stand for these in this run.
+    fn of(self, envoy: &Envoy) -> [Address; 3] {
+        [
+            (self.envoy_admin, envoy.envoy_admin_address()),
+            (self.data, envoy.data_address()),
+            (self.admin, envoy.admin_address()),
+        ]
+        .map(|(port, address)| (format!("127.0.0.1:{port}"), address))
+    }
 }
 
 /// The names of all examples, sorted.
@@ -77,10 +99,12 @@ impl Example {
         console::steps(&self.readme)
     }
 
-    /// The ports that the file names, of which there must be three.
+    /// The ports of the file's listeners, of which there must be three.
     pub fn ports(&self) -> Result<Ports> {
         let mut found = Vec::new();
-        for rest in self.yaml.split(PORT).skip(1) {
+        let (before, clusters) = self.yaml.split_once(CLUSTERS).unwrap_or((&self.yaml, ""));
+        let behind = clusters.split_once(LISTENERS).map_or("", |(_, rest)| rest);
+        for rest in before.split(PORT).skip(1).chain(behind.split(PORT).skip(1)) {
             let end = rest.find(|c: char| !c.is_ascii_digit());
             let digits = rest.split_at(end.unwrap_or(rest.len())).0;
             found.push(digits.parse().context("a port is no number")?);
@@ -121,15 +145,10 @@ impl Example {
         let wasm = wasm_path()?;
         let envoy = Envoy::start_yaml(&self.render(&wasm)?, &wasm)?;
         let ports = self.ports()?;
-        let addresses = [
-            (ports.envoy_admin, envoy.envoy_admin_address()),
-            (ports.data, envoy.data_address()),
-            (ports.admin, envoy.admin_address()),
-        ];
         Ok(Running {
+            addresses: ports.of(&envoy),
             envoy,
             shell,
-            addresses: addresses.map(|(port, address)| (format!("127.0.0.1:{port}"), address)),
             example: self,
         })
     }
@@ -142,34 +161,31 @@ pub struct Running {
     pub envoy: Envoy,
     example: Example,
     shell: Shell,
-    /// The addresses in the README, each with the one in this run.
-    addresses: [(String, SocketAddr); 3],
+    addresses: [Address; 3],
 }
 
 impl Running {
     /// Runs the commands of the README in order and compares their output.
     pub fn follow_the_readme(&mut self) -> Result<()> {
-        let Self {
-            example,
-            shell,
-            addresses,
-            ..
-        } = self;
-        // The same port may be in a command and in the output that curl prints.
-        let here = |text: &str| {
-            let put_in = |text: String, (port, address): &(String, SocketAddr)| {
-                text.replace(port, &address.to_string())
-            };
-            addresses.iter().fold(text.to_owned(), put_in)
-        };
-        let name = &example.name;
-        for step in &example.steps() {
-            shell
-                .run(step, here)
-                .with_context(|| format!("envoy/{name}/README.md"))?;
-        }
-        Ok(())
+        let steps = self.example.steps();
+        follow(&self.example.name, &steps, &mut self.shell, &self.addresses)
     }
+}
+
+/// Runs commands of an example's README in order and compares their output.
+fn follow(name: &str, steps: &[Step], shell: &mut Shell, addresses: &[Address]) -> Result<()> {
+    // The same port may be in a command and in the output that curl prints.
+    let here = |text: &str| {
+        let put_in =
+            |text: String, (port, address): &Address| text.replace(port, &address.to_string());
+        addresses.iter().fold(text.to_owned(), put_in)
+    };
+    for step in steps {
+        shell
+            .run(step, here)
+            .with_context(|| format!("envoy/{name}/README.md"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

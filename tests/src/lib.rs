@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+pub mod bound;
 pub mod clock;
 pub mod config;
 pub mod console;
@@ -33,6 +34,7 @@ pub mod crowd;
 pub mod envoy;
 pub mod example;
 pub mod filters;
+pub mod fleet;
 pub mod flood;
 pub mod http;
 pub mod load;
@@ -40,21 +42,31 @@ pub mod one_rule;
 pub mod operator;
 pub mod paths;
 pub mod process;
+pub mod proxy;
+pub mod relay;
 pub mod soak;
 pub mod temp;
+pub mod traffic;
 pub mod upstream;
+pub mod valkey;
 pub mod wasm;
 mod wire;
 
+pub use bound::{Bound, Pass};
 pub use clock::{eventually, now};
 pub use config::{Config, EDIT_TOKEN, VIEW_TOKEN};
 pub use crowd::Crowd;
 pub use envoy::{Envoy, Update};
+pub use fleet::Fleet;
 pub use http::{Http, Request, Response};
 pub use load::Counts;
 pub use operator::{Operator, expect, expect_problem};
-pub use paths::{envoy_bin, loudou_bin};
+pub use paths::{envoy_bin, loudou_bin, relay_bin, valkey_bin};
 pub use process::Guarded;
+pub use proxy::{Mode, Proxy};
+pub use relay::Relay;
 pub use temp::TempDir;
+pub use traffic::{Exchange, Pace, Traffic};
 pub use upstream::Upstream;
+pub use valkey::{Valkey, ValkeyCluster, ValkeySentinels};
 pub use wasm::{trap_wasm_path, wasm_path};

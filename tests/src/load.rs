@@ -32,7 +32,7 @@ impl Counts {
         *self.by_status.entry(status).or_default() += 1;
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         for (&status, &count) in &other.by_status {
             *self.by_status.entry(status).or_default() += count;
         }

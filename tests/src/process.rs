@@ -7,7 +7,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// Waits for the end of its input, then ends the process `$0`.
 const WATCHDOG: &str = r#"trap '' INT TERM HUP; read -r _; kill -s "$1" "$0""#;
@@ -89,6 +89,16 @@ impl Drop for Guarded {
         end(&mut self.watchdog);
         end(&mut self.child);
     }
+}
+
+/// Sends a signal, such as `STOP`, to a process.
+pub fn signal(pid: u32, name: &str) -> Result<()> {
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status()
+        .context("cannot run kill")?;
+    ensure!(sent.success(), "cannot send {name} to {pid}: {sent}");
+    Ok(())
 }
 
 /// Kills and reaps; an error means that the process has already ended.

@@ -5,9 +5,11 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
+use crate::clock::now;
 use crate::wire::Wire;
 
 const ANSWER: &[u8] =
@@ -36,6 +38,8 @@ pub struct Upstream {
 struct Shared {
     requests: AtomicU64,
     stopped: AtomicBool,
+    /// When the request of each path last arrived, if that is noted.
+    arrivals: Option<Mutex<BTreeMap<String, Instant>>>,
     /// The open connections, so that stopping can close them under their threads.
     open: Mutex<BTreeMap<u64, TcpStream>>,
 }
@@ -43,9 +47,21 @@ struct Shared {
 impl Upstream {
     /// Starts the server.
     pub fn start() -> Result<Self> {
+        Self::start_as(Shared::default())
+    }
+
+    /// Starts a server that notes when the request of each path arrives.
+    pub fn start_with_log() -> Result<Self> {
+        Self::start_as(Shared {
+            arrivals: Some(Mutex::default()),
+            ..Shared::default()
+        })
+    }
+
+    fn start_as(shared: Shared) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port to listen")?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(shared);
         let for_thread = Arc::clone(&shared);
         thread::spawn(move || accept(&listener, &for_thread));
         Ok(Self { address, shared })
@@ -59,6 +75,13 @@ impl Upstream {
     /// The number of requests since the start.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// When the request of each path last arrived, for a server with a log.
+    pub fn arrivals(&self) -> BTreeMap<String, Instant> {
+        let arrivals = self.shared.arrivals.as_ref();
+        let arrivals = arrivals.map(|log| log.lock().unwrap_or_else(PoisonError::into_inner));
+        arrivals.map_or_else(BTreeMap::new, |log| log.clone())
     }
 }
 
@@ -78,6 +101,18 @@ impl Drop for Upstream {
     }
 }
 
+impl Shared {
+    fn note(&self, request_line: &str) {
+        let Some(arrivals) = &self.arrivals else {
+            return;
+        };
+        let at = now();
+        let path = request_line.split(' ').nth(1).unwrap_or_default();
+        let mut arrivals = arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.insert(path.to_owned(), at);
+    }
+}
+
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for (id, stream) in (0..).zip(listener.incoming()) {
         if shared.stopped.load(Ordering::Acquire) {
@@ -94,7 +129,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             .insert(id, twin);
         let shared = Arc::clone(shared);
         thread::spawn(move || {
-            serve(stream, &shared.requests);
+            serve(stream, &shared);
             shared
                 .open
                 .lock()
@@ -105,11 +140,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Answers until the client closes; broken connections are the client's problem.
-fn serve(stream: TcpStream, requests: &AtomicU64) {
+fn serve(stream: TcpStream, shared: &Shared) {
     drop(stream.set_nodelay(true));
     let mut wire = Wire::new(stream);
     while let Ok(Some(request)) = wire.receive(false) {
-        let before = requests.fetch_add(1, Ordering::Relaxed);
+        shared.note(&request.start_line);
+        let before = shared.requests.fetch_add(1, Ordering::Relaxed);
         let sent = match request.header(AS) {
             None => wire.send(ANSWER),
             Some(b"hang") => continue,

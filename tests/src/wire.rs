@@ -2,7 +2,7 @@
 //!
 //! Header values stay bytes, because tests send and expect bytes that are not UTF-8.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -158,14 +158,18 @@ impl Wire {
     /// Reads more; false at the end of the stream.
     fn fill(&mut self) -> Result<bool> {
         let mut chunk = [0; CHUNK];
-        match self.stream.read(&mut chunk) {
-            Ok(count) => {
-                self.buffer
-                    .extend_from_slice(chunk.get(..count).unwrap_or_default());
-                Ok(count > 0)
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(count) => {
+                    self.buffer
+                        .extend_from_slice(chunk.get(..count).unwrap_or_default());
+                    return Ok(count > 0);
+                }
+                // A signal to this process, as when it was stopped for a moment.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(false),
+                Err(error) => bail!("no answer: {error}"),
             }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
-            Err(error) => bail!("no answer: {error}"),
         }
     }
 }

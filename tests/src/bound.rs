@@ -1,0 +1,146 @@
+//! Whether passes keep a bound in every window of time, whatever the machine does.
+//!
+//! A pass is decided after its request was sent and before it is seen behind Envoy, and a busy machine puts
+//! any time between these instants. So a pass counts in a window only if it was sent and seen in it: then it
+//! was surely decided in it, and no jitter makes a fleet that keeps its bound fail. Both instants are of one
+//! clock, this process's.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+const SECOND_NS: u128 = 1_000_000_000;
+/// The most by which a machine that sets its clock changes the clock's pace: one part in this.
+const SLEW: u128 = 2_000;
+
+/// The instants around the decision on a request that passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pass {
+    /// Before it.
+    pub sent: Instant,
+    /// After it.
+    pub seen: Instant,
+}
+
+/// The most passes in a window of any length: a number, and more with its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// In a window of no length, without what `longer` adds.
+    pub at_once: u64,
+    /// In each second.
+    pub per_second: u64,
+    /// What is added to the length of each window.
+    pub longer: Duration,
+}
+
+/// The window that comes closest to the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closest {
+    /// Its passes.
+    pub passes: u64,
+    /// The most that are allowed.
+    pub most: u64,
+    /// Its length.
+    pub length: Duration,
+}
+
+impl fmt::Display for Closest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passes,
+            most,
+            length,
+        } = self;
+        let ms = length.as_millis();
+        write!(f, "{passes} of at most {most} in {ms} ms")
+    }
+}
+
+impl Bound {
+    /// The most in a window of this length.
+    pub fn most_in(&self, length: Duration) -> u64 {
+        let length = length.as_nanos();
+        // The rate goes by the clocks of the engine and of the Envoys.
+        let length = length + length.div_ceil(SLEW) + self.longer.as_nanos();
+        let units = (length * u128::from(self.per_second)).div_ceil(SECOND_NS);
+        self.at_once
+            .saturating_add(u64::try_from(units).unwrap_or(u64::MAX))
+    }
+
+    /// Checks every window; returns the one that comes closest to the bound.
+    pub fn check(&self, passes: &[Pass]) -> Result<Option<Closest>> {
+        let mut passes = passes.to_vec();
+        passes.sort_by_key(|pass| pass.sent);
+        let mut closest: Option<Closest> = None;
+        // Of the passes from `pass` on, when they were seen; in order.
+        let mut seen: Vec<Instant> = Vec::new();
+        for pass in passes.iter().rev() {
+            let place = seen.partition_point(|at| *at < pass.seen);
+            seen.insert(place, pass.seen);
+            for (passes, at) in (1..).zip(&seen).skip(place) {
+                let length = at.duration_since(pass.sent);
+                let window = Closest {
+                    passes,
+                    most: self.most_in(length),
+                    length,
+                };
+                let is_closer = closest.is_none_or(|other| {
+                    window.passes.saturating_add(other.most)
+                        > other.passes.saturating_add(window.most)
+                });
+                if is_closer {
+                    closest = Some(window);
+                }
+            }
+        }
+        if let Some(window) = closest {
+            ensure!(window.passes <= window.most, "too many: {window}");
+        }
+        Ok(closest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+
+    const BOUND: Bound = Bound {
+        at_once: 2,
+        per_second: 10,
+        longer: Duration::from_millis(100),
+    };
+
+    fn passes(millis: &[(u64, u64)]) -> Vec<Pass> {
+        let begin = now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let pass = |&(sent, seen): &(u64, u64)| Pass {
+            sent: at(sent),
+            seen: at(seen),
+        };
+        millis.iter().map(pass).collect()
+    }
+
+    #[test]
+    fn finds_the_fullest_window() -> Result<()> {
+        assert_eq!(BOUND.check(&[])?, None);
+        let even: Vec<_> = (0..20).map(|n| (n * 100, n * 100)).collect();
+        assert!(BOUND.check(&passes(&even)).is_ok());
+        let close = [&even[..], &[(500, 501), (530, 531)]].concat();
+        let closest = BOUND.check(&passes(&close))?.expect("a window");
+        assert_eq!((closest.passes, closest.most), (3, 4));
+        let many = [&close[..], &[(510, 511), (512, 513)]].concat();
+        let error = BOUND.check(&passes(&many)).expect_err("five at once");
+        assert!(error.to_string().contains("5 of at most 4"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn what_may_have_been_decided_outside_does_not_count() {
+        let late = [(0, 900), (300, 900), (600, 900), (880, 900), (890, 900)];
+        assert!(BOUND.check(&passes(&late)).is_ok());
+        let early = [(0, 1), (0, 300), (0, 600), (0, 900)];
+        assert!(BOUND.check(&passes(&early)).is_ok());
+    }
+}

@@ -1,0 +1,186 @@
+//! A running relay, owned by a guard.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::clock::eventually;
+use crate::http::Http;
+use crate::paths::relay_bin;
+use crate::process::{Group, Guarded, signal};
+use crate::temp::TempDir;
+use crate::valkey::{Valkey, ValkeyCluster, ValkeySentinels};
+
+/// It starts in milliseconds; the rest is a margin for a busy machine.
+const START: Duration = Duration::from_mins(1);
+
+/// A running relay.
+#[derive(Debug)]
+pub struct Relay {
+    /// None while it is killed.
+    process: Option<Guarded>,
+    program: PathBuf,
+    dir: TempDir,
+    options: Vec<String>,
+    address: SocketAddr,
+}
+
+impl Relay {
+    /// Starts a relay for this server and waits until it reaches it.
+    pub fn start(valkey: &Valkey) -> Result<Self> {
+        Self::start_with(valkey, &[])
+    }
+
+    /// Starts a relay for this server with further options.
+    pub fn start_with(valkey: &Valkey, options: &[&str]) -> Result<Self> {
+        Self::start_program(relay_bin()?, valkey, options)
+    }
+
+    /// Starts this build of the relay for this server with further options.
+    pub fn start_program(program: PathBuf, valkey: &Valkey, options: &[&str]) -> Result<Self> {
+        let url = valkey.url();
+        let relay = Self::launch_program(program, &[&["--engine", &url], options].concat())?;
+        relay.await_engine()?;
+        Ok(relay)
+    }
+
+    /// Starts a relay for this cluster and waits until it reaches it.
+    pub fn start_on_cluster(cluster: &ValkeyCluster, options: &[&str]) -> Result<Self> {
+        Self::start_on(&cluster.urls(), &[&["--cluster"], options].concat())
+    }
+
+    /// Starts a relay for the primary that these sentinels name and waits until it reaches it.
+    pub fn start_on_sentinels(sentinels: &ValkeySentinels, options: &[&str]) -> Result<Self> {
+        let master = ["--sentinel-master", ValkeySentinels::NAME];
+        Self::start_on(&sentinels.urls(), &[&master, options].concat())
+    }
+
+    fn start_on(urls: &[String], options: &[&str]) -> Result<Self> {
+        let mut all = options.to_vec();
+        for url in urls {
+            all.extend(["--engine", url]);
+        }
+        let relay = Self::launch(&all)?;
+        relay.await_engine()?;
+        Ok(relay)
+    }
+
+    /// Starts a relay with these options and waits until it listens, whether or not there is an engine.
+    pub fn launch(options: &[&str]) -> Result<Self> {
+        Self::launch_program(relay_bin()?, options)
+    }
+
+    fn launch_program(program: PathBuf, options: &[&str]) -> Result<Self> {
+        let mut relay = Self {
+            process: None,
+            program,
+            dir: TempDir::new("relay")?,
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        relay.restart()?;
+        Ok(relay)
+    }
+
+    /// Kills it if it runs, and starts it on the same port.
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill();
+        let log = fs::File::create(self.log_file()).context("cannot write the relay's log")?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--listen", &self.address.to_string()])
+            .args(&self.options);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        self.process = Some(Guarded::spawn("the relay", &mut command, Group::Own)?);
+        self.address = eventually(START, "the relay to listen", || {
+            if let Some(status) = self.ended()? {
+                bail!("the relay has ended by itself: {status}; {}", self.log()?);
+            }
+            let listening = self.logged("listening")?;
+            let address = listening.as_ref().and_then(|line| line.get("address"));
+            Ok(address
+                .and_then(Value::as_str)
+                .and_then(|text| text.parse().ok()))
+        })?;
+        Ok(())
+    }
+
+    /// Waits until `/healthz` says that the engine is reached.
+    pub fn await_engine(&self) -> Result<()> {
+        eventually(START, "the relay to reach its engine", || {
+            let answer = self.http().get("/healthz")?;
+            Ok((answer.status == 200).then_some(()))
+        })
+    }
+
+    /// Its address.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new client.
+    pub const fn http(&self) -> Http {
+        Http::new(self.address)
+    }
+
+    /// Its process id, unless it is killed.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Guarded::pid)
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> Result<String> {
+        let path = self.log_file();
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The last line of its log with this message.
+    pub fn logged(&self, message: &str) -> Result<Option<Value>> {
+        let log = self.log()?;
+        let lines = log.lines().rev();
+        let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        Ok(lines.find(|line| line.get("message").is_some_and(|text| text == message)))
+    }
+
+    /// Stops it as a hanging process.
+    pub fn pause(&self) -> Result<()> {
+        self.signal("STOP")
+    }
+
+    /// Continues it.
+    pub fn resume(&self) -> Result<()> {
+        self.signal("CONT")
+    }
+
+    /// Asks it to stop gracefully.
+    pub fn terminate(&self) -> Result<()> {
+        self.signal("TERM")
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// The exit status when it has ended by itself.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.as_mut().map_or(Ok(None), Guarded::ended)
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    fn signal(&self, name: &str) -> Result<()> {
+        let process = self.process.as_ref().context("the relay is killed")?;
+        signal(process.pid(), name)
+    }
+}
