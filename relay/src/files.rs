@@ -1,0 +1,23 @@
+//! Files that options name.
+
+use std::fs;
+use std::path::Path;
+
+/// The content of a file; the error names the option and the path.
+pub(crate) fn bytes(option: &str, path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{option} {}: {error}", path.display()))
+}
+
+/// The secret in a file, without the white space around it.
+pub(crate) fn secret(option: &str, path: &Path) -> Result<String, String> {
+    let text = String::from_utf8(bytes(option, path)?)
+        .map_err(|error| format!("{option} {}: {}", path.display(), error.utf8_error()))?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(format!(
+            "{option} {}: the file is empty; allowed: a file with the secret",
+            path.display()
+        ));
+    }
+    Ok(text.to_owned())
+}
