@@ -1,0 +1,129 @@
+//! Requests that waited for a lease: they are decided anew, as if they had just arrived.
+
+use loudou_limiter::Nanos;
+use loudou_limiter::lease::Phase;
+
+use super::verdict::Arrival;
+use super::{DataPlane, Fate, Stay};
+use crate::fleet::Ready;
+use crate::host::Host;
+use crate::waiting::{MAX_RELEASED, Ticket};
+
+/// A paused request that is to be decided anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// Its stream.
+    pub stream: u32,
+    /// Until when it may wait for leases in all.
+    until: Nanos,
+    /// Whether it has waited for so long.
+    is_expired: bool,
+}
+
+impl Again {
+    /// A request that has waited for as long as it may.
+    pub(super) const fn expired(ticket: Ticket) -> Self {
+        Self {
+            stream: ticket.stream,
+            until: ticket.due,
+            is_expired: true,
+        }
+    }
+
+    const fn ready(ready: Ready) -> Self {
+        Self {
+            stream: ready.ticket.stream,
+            until: ready.ticket.due,
+            is_expired: ready.is_expired,
+        }
+    }
+}
+
+impl DataPlane {
+    /// Adds requests to those that wait for no lease any more, in the order of their arrival.
+    fn put_ready(&mut self, requests: Vec<Ready>) {
+        for ready in requests {
+            let place = self.ready.partition_point(|other| *other < ready);
+            self.ready.insert(place, ready);
+        }
+    }
+
+    /// Removes at most `most` requests from those that wait for no lease any more.
+    pub(super) fn take_ready(&mut self, host: &dyn Host, most: usize) -> Vec<Again> {
+        let mut again = Vec::new();
+        while again.len() < most
+            && let Some(ready) = self.ready.pop_front()
+        {
+            // A client may have left meanwhile.
+            if self.waiting.leave(ready.ticket) {
+                again.push(Again::ready(ready));
+            }
+        }
+        if let Some(active) = &self.active {
+            active.store_metrics.waited(host, again.len());
+        }
+        again
+    }
+
+    /// Decides anew on a request, which is the current one.
+    pub fn decide_again(&mut self, host: &dyn Host, again: Again, has_body: bool) -> (Fate, Stay) {
+        let now = host.now();
+        let configuration = &self.configuration;
+        let (Some(active), Some(fleet)) = (&mut self.active, &self.fleet) else {
+            return (Fate::Pass(Vec::new()), Stay::default());
+        };
+        active.keep_current(host, &configuration.file, now);
+        let phase = if again.is_expired || now >= again.until {
+            Phase::Expired
+        } else {
+            Phase::Held
+        };
+        let arrival = Arrival {
+            now,
+            room: self.waiting.room(&configuration.file.store.waiting),
+            has_body,
+            fleet: Some(fleet.view(phase)),
+        };
+        let decided = active.decide(host, &configuration.file, &arrival);
+        let decision = self.enter(host, again.stream, decided, (now, again.until));
+        self.timer.fire_by(host, self.next_tick(now), now);
+        decision
+    }
+
+    /// The answer to a call of the relay, or its end without one. Returns the requests to decide anew.
+    pub fn called(&mut self, host: &dyn Host, call: u32, size: usize) -> Vec<Again> {
+        let now = host.now();
+        if let (Some(active), Some(fleet)) = (&mut self.active, &mut self.fleet) {
+            active.keep_current(host, &self.configuration.file, now);
+            let ready = fleet.called(host, active, (call, size), now);
+            self.put_ready(ready);
+        }
+        let again = self.take_ready(host, MAX_RELEASED);
+        self.ask(host, now);
+        self.timer.fire_by(host, self.next_tick(now), now);
+        again
+    }
+
+    /// The plugin is replaced.
+    pub fn close(&mut self, host: &dyn Host) {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.close(host);
+        }
+    }
+
+    /// The timer's work for the fleet.
+    pub(super) fn tick_fleet(&mut self, host: &dyn Host, now: Nanos) {
+        if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
+            let ready = fleet.tick(host, active, now);
+            self.put_ready(ready);
+        }
+    }
+
+    /// Asks for what is wanted, unless a call is on its way.
+    pub(super) fn ask(&mut self, host: &dyn Host, now: Nanos) {
+        if let (Some(active), Some(fleet)) = (&self.active, &mut self.fleet) {
+            let ready = fleet.send(host, active, now);
+            self.put_ready(ready);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The leases of one worker: what it asks of the relay, and which requests wait for the answer.
+//!
+//! A call carries all keys that ask, and the next one leaves from its callback; only where a relay is slow,
+//! some are on their way at once. A worker asks for its own held requests itself, so no worker ever has to
+//! wake another. Whether a request waits is decided by the core ([`loudou_limiter::lease`]); here is only what
+//! a worker needs for it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use loudou_api::LEASE_PATH;
+use loudou_limiter::Nanos;
+use loudou_limiter::lease::breaker::{Breaker, Policy, State};
+use loudou_limiter::lease::{LeaseSettings, Phase};
+use loudou_rules::fleet::FleetView;
+use loudou_rules::rule::FleetSettings;
+use loudou_store::BucketId;
+
+use crate::data::{Active, Wanted};
+use crate::host::{Host, Outgoing};
+use crate::metrics::FleetMetrics;
+use crate::travel::{self, Changes};
+use crate::waiting::Ticket;
+
+mod alone;
+mod due;
+mod flight;
+mod pulse;
+mod wire;
+
+use due::Dues;
+pub(crate) use flight::Ready;
+use flight::{Asked, Carried, Flight};
+pub(crate) use pulse::Pulse;
+use wire::Answer;
+
+/// The most calls of one worker that are on their way.
+const MAX_FLIGHTS: usize = 4;
+/// While a call is younger than this part of the time-out, the next one waits for its answer: it then carries
+/// more keys.
+const YOUNG: u64 = 4;
+/// A refill waits for this part of a lease, so that one call carries those of many keys: what a key has on hand
+/// lasts for about a fourth of a lease.
+const PATIENCE: u64 = 16;
+/// It waits no longer than this with long leases.
+const MAX_PATIENCE: Nanos = Nanos::from_millis(20);
+/// The most keys in a call. A relay takes more, but a fourth of its usual deadline is gone with so many.
+const KEYS_PER_CALL: usize = 128;
+
+/// The leases of one worker.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    settings: FleetSettings,
+    namespace: String,
+    breaker: Breaker,
+    dues: Dues,
+    /// In the order of sending.
+    flights: Vec<Flight>,
+    metrics: FleetMetrics,
+    /// Whether the breaker is open, and counted as such; shared with the sandbox's will.
+    is_alone: Rc<Cell<bool>>,
+    /// The Envoys that the engine last knew of; at least 1.
+    envoys: u32,
+    /// When the engine last answered this worker; zero for never.
+    heard_at: Nanos,
+    /// When this worker last told the others of an answer.
+    told_at: Nanos,
+    /// Whether the engine answers no worker of this Envoy.
+    is_silent: bool,
+    /// When the timer looks whether it is this worker's turn to call.
+    next_look: Nanos,
+}
+
+impl Fleet {
+    pub(crate) fn new(
+        settings: FleetSettings,
+        namespace: &str,
+        metrics: FleetMetrics,
+        is_alone: Rc<Cell<bool>>,
+    ) -> Self {
+        Self {
+            settings,
+            namespace: namespace.to_owned(),
+            breaker: Breaker::new(Policy::default()),
+            dues: Dues::default(),
+            flights: Vec::new(),
+            metrics,
+            is_alone,
+            envoys: 1,
+            heard_at: Nanos::ZERO,
+            told_at: Nanos::ZERO,
+            is_silent: false,
+            next_look: Nanos::ZERO,
+        }
+    }
+
+    /// The state of the fleet for a request.
+    pub(crate) fn view(&self, phase: Phase) -> FleetView {
+        FleetView {
+            lease: LeaseSettings {
+                lease: self.settings.lease,
+                timeout: self.settings.timeout,
+                credit: self.settings.credit.into(),
+            },
+            on_outage: self.settings.on_outage,
+            phase,
+            is_down: self.is_silent || self.breaker.is_open(),
+            envoys: self.envoys,
+        }
+    }
+
+    /// Whether a call is on its way.
+    #[cfg(test)]
+    pub(crate) fn is_calling(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// A request waits for the lease of a key.
+    pub(crate) fn hold(&mut self, host: &dyn Host, wanted: &Wanted, request: Ticket) {
+        self.dues.hold(wanted.id, &wanted.key, wanted.cost, request);
+        self.metrics.held(host);
+    }
+
+    /// A request was decided: without the engine, or with leases that should be asked for more.
+    pub(crate) fn decided(
+        &mut self,
+        host: &dyn Host,
+        is_local: bool,
+        low: &[(BucketId, String)],
+        now: Nanos,
+    ) {
+        if is_local {
+            self.metrics.local(host);
+        }
+        for (id, key) in low {
+            self.dues.refill(*id, key, now);
+        }
+    }
+
+    /// When the timer is needed.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        let may_call = match self.breaker.state() {
+            State::Closed => None,
+            State::Open { until } | State::Probing { until } => Some(until),
+        };
+        let asks = !self.dues.is_empty() && self.flights.len() < MAX_FLIGHTS;
+        let next = asks.then(|| self.next_flight());
+        [may_call, next, Some(self.next_look)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The timer's work: some times a second one worker of this Envoy calls, so that it is counted and changes
+    /// travel; and a worker that had no answers looks whether there are some again.
+    pub(crate) fn tick(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+        let is_open = self.breaker.is_open();
+        let mut is_turn = is_open && self.breaker.may_call(now);
+        if now >= self.next_look {
+            self.next_look = now.saturating_add(pulse::LOOK);
+            let on_outage = self.settings.on_outage;
+            let (pulse, is_due) = pulse::look(host, &self.namespace, on_outage, now);
+            self.learn(pulse);
+            self.is_silent = pulse.is_silent(self.heard_at);
+            is_turn |= is_due && !is_open;
+        }
+        if !is_turn {
+            return Vec::new();
+        }
+        active.recheck_changes(host, now);
+        self.beat(host, active, now)
+    }
+
+    /// Makes a call that counts this Envoy, tells its changes and asks for those of the others.
+    fn beat(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+        let mut changes = Changes {
+            head: travel::head(host, &self.namespace),
+            all: Vec::new(),
+        };
+        if changes.head.unsent > 0 {
+            changes = travel::find(host, &self.namespace);
+        }
+        let body = wire::beat(&self.namespace, active.instance(), &changes, now);
+        let mut told = Vec::new();
+        for change in changes.unsent() {
+            told.push((change.name.clone(), change.version));
+        }
+        let told = Carried::Changes(told);
+        self.launch(host, active, (&body, told), now)
+    }
+
+    /// The earliest time of the next call, if a key asks.
+    fn next_flight(&self) -> Nanos {
+        let young = Nanos::new(self.settings.timeout.get().div_euclid(YOUNG));
+        let last = self.flights.last();
+        let free = last.map_or(Nanos::ZERO, |last| last.sent_at.saturating_add(young));
+        let patience = Nanos::new(self.settings.lease.get().div_euclid(PATIENCE));
+        free.max(self.dues.due(patience.min(MAX_PATIENCE), KEYS_PER_CALL))
+    }
+
+    /// Sends the next call, unless that is too early or nothing asks. Returns the requests to decide anew:
+    /// those that waited for what could not be sent.
+    pub(crate) fn send(&mut self, host: &dyn Host, active: &Active, now: Nanos) -> Vec<Ready> {
+        let is_early = self.flights.len() >= MAX_FLIGHTS || now < self.next_flight();
+        if self.dues.is_empty() || is_early || !self.breaker.may_call(now) {
+            return Vec::new();
+        }
+        let (mut wanted, mut keys, mut ready) = (Vec::new(), Vec::new(), Vec::new());
+        for due in self.dues.take(KEYS_PER_CALL) {
+            let asked =
+                active.change_lease(host, self, (due.id, &due.key), now, &mut |lease, terms| {
+                    lease.ask(terms, due.held, now)
+                });
+            let Some((ask, rule, terms)) = asked else {
+                ready.extend(due.requests.into_iter().map(Ready::soon));
+                continue;
+            };
+            wanted.push(wire::asked(rule, &due.key, &terms, ask.demand));
+            keys.push(Asked {
+                id: due.id,
+                key: due.key,
+                ask,
+                requests: due.requests,
+            });
+        }
+        if !keys.is_empty() {
+            let body = wire::call(&self.namespace, wanted);
+            ready.extend(self.launch(host, active, (&body, Carried::Keys(keys)), now));
+        }
+        ready
+    }
+
+    fn launch(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        (body, carries): (&[u8], Carried),
+        now: Nanos,
+    ) -> Vec<Ready> {
+        let sent = self.post(host, body);
+        self.metrics.called(host);
+        let flight = |call| Flight {
+            call,
+            sent_at: now,
+            carries,
+        };
+        match sent {
+            Some(call) => {
+                self.flights.push(flight(call));
+                Vec::new()
+            }
+            None => self.failed(host, active, flight(0), now),
+        }
+    }
+
+    fn post(&self, host: &dyn Host, body: &[u8]) -> Option<u32> {
+        let token = self.settings.token.as_ref();
+        let bearer = token.map(|token| format!("Bearer {}", token.reveal()));
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        let timeout_ms = self.settings.timeout.millis_ceil().max(1);
+        host.call(&Outgoing {
+            cluster: &self.settings.cluster,
+            path: LEASE_PATH,
+            headers: &headers,
+            body,
+            timeout_ms: u32::try_from(timeout_ms).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// The call has its answer, or ended without one. Returns the requests to decide anew.
+    pub(crate) fn called(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        (call, size): (u32, usize),
+        now: Nanos,
+    ) -> Vec<Ready> {
+        let Some(place) = self.flights.iter().position(|flight| flight.call == call) else {
+            return Vec::new();
+        };
+        let flight = self.flights.remove(place);
+        self.metrics.took(host, now.since(flight.sent_at));
+        let asked = match &flight.carries {
+            Carried::Keys(keys) => keys.len(),
+            Carried::Changes(_) => 0,
+        };
+        let Some(answer) = wire::received(host, size, asked) else {
+            return self.failed(host, active, flight, now);
+        };
+        match flight.carries {
+            Carried::Keys(keys) => self.granted(host, active, keys, &answer, now),
+            Carried::Changes(told) => self.heard(host, active, &told, &answer, now),
+        }
+    }
+
+    /// The answer to a call that is not about keys.
+    fn heard(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        told: &[(String, u64)],
+        answer: &Answer,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        // The relay is there; without this number, its engine is not.
+        if answer.envoys == 0 {
+            return self.note_failure(host, active, now);
+        }
+        self.envoys = u32::try_from(answer.envoys).unwrap_or(u32::MAX);
+        let was_down = self.note_answer(host, Some(answer.envoys), now);
+        self.note_success(host, active, was_down, now);
+        if active.hear_changes(host, told, &answer.heard, now) {
+            return self.beat(host, active, now);
+        }
+        Vec::new()
+    }
+
+    /// Tells the other workers of an answer; returns whether an event says that there are none.
+    fn note_answer(&mut self, host: &dyn Host, envoys: Option<u64>, now: Nanos) -> bool {
+        let tells = envoys.is_some() || now.since(self.told_at) >= pulse::EVERY;
+        if tells {
+            self.told_at = now;
+        }
+        tells && pulse::answered(host, &self.namespace, envoys, now)
+    }
+
+    /// The answer to a call for keys.
+    fn granted(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        keys: Vec<Asked>,
+        answer: &Answer,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        let mut ready = Vec::new();
+        let mut failures: usize = 0;
+        let mut granted: u64 = 0;
+        let asked = keys.len();
+        let jitter = wire::jitter(host);
+        for (asked, grant) in keys.into_iter().zip(&answer.grants) {
+            let (id, key, ask, requests) = (asked.id, asked.key, asked.ask, asked.requests);
+            failures = failures.saturating_add(grant.is_none().into());
+            granted = granted.saturating_add(grant.as_ref().map_or(0, |grant| grant.granted));
+            let changed = active.change_lease(host, self, (id, &key), now, &mut |lease, terms| {
+                match grant {
+                    Some(grant) => {
+                        lease.apply(terms, &ask, grant, now, jitter);
+                    }
+                    None => lease.lost(&ask),
+                }
+                Some(lease.is_due(terms, now))
+            });
+            if let Some((true, ..)) = changed {
+                self.dues.refill(id, &key, now);
+            }
+            // Where only this key fails, to ask again would only be to wait.
+            let is_expired = grant.is_none() && answer.grants.iter().any(Option::is_some);
+            let requests = requests.into_iter();
+            ready.extend(requests.map(|ticket| Ready { ticket, is_expired }));
+        }
+        self.metrics.granted(host, granted);
+        if failures < asked {
+            let was_down = self.note_answer(host, None, now);
+            self.note_success(host, active, was_down, now);
+        } else {
+            ready.extend(self.note_failure(host, active, now));
+        }
+        if ready.iter().any(|ready| ready.is_expired) {
+            self.expect_local(host);
+        }
+        ready
+    }
+
+    /// The call did not succeed.
+    fn failed(
+        &mut self,
+        host: &dyn Host,
+        active: &Active,
+        flight: Flight,
+        now: Nanos,
+    ) -> Vec<Ready> {
+        let mut ready = Vec::new();
+        let keys = match flight.carries {
+            Carried::Keys(keys) => keys,
+            Carried::Changes(_) => Vec::new(),
+        };
+        for asked in keys {
+            let of = (asked.id, asked.key.as_str());
+            active.change_lease(host, self, of, now, &mut |lease, _terms| {
+                lease.lost(&asked.ask);
+                Some(())
+            });
+            ready.extend(asked.requests.into_iter().map(Ready::soon));
+        }
+        ready.extend(self.note_failure(host, active, now));
+        ready
+    }
+}

@@ -1,0 +1,225 @@
+//! The keys that ask in the next call.
+
+use std::collections::VecDeque;
+
+use loudou_limiter::Nanos;
+use loudou_limiter::lease::Held;
+use loudou_store::BucketId;
+
+use crate::waiting::Ticket;
+
+/// The most keys that can ask. Keys of held requests are bounded with these; a refill beyond is asked for by a
+/// later request.
+const MAX_DUES: usize = 4_096;
+
+/// A key that asks.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) id: BucketId,
+    pub(super) key: String,
+    /// The costs of the requests that are held for it.
+    pub(super) held: Held,
+    /// These requests, in the order of their arrival. Some may have left since.
+    pub(super) requests: Vec<Ticket>,
+}
+
+/// The keys that ask, each once. Whoever came first is asked for first, so that made-up keys cannot hold up
+/// those of others by their addresses.
+#[derive(Debug, Default)]
+pub(super) struct Dues {
+    /// In the order in which they came.
+    all: VecDeque<Due>,
+    /// The number of the first of them, counted from the start of the worker.
+    first: u64,
+    /// Their numbers, in the order of their addresses: a map would take 5 KiB of the module.
+    numbers: Vec<(BucketId, u64)>,
+    /// Those of them that have held requests.
+    urgent: usize,
+    /// Since when the first of the others waits.
+    since: Nanos,
+}
+
+impl Dues {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// When a call is due: at once for a held request or for `most` keys, else when the first refill has waited
+    /// for `patience`.
+    pub(super) fn due(&self, patience: Nanos, most: usize) -> Nanos {
+        if self.urgent > 0 || self.all.len() >= most {
+            return Nanos::ZERO;
+        }
+        self.since.saturating_add(patience)
+    }
+
+    /// A key asks for a held request of this cost.
+    pub(super) fn hold(&mut self, id: BucketId, key: &str, cost: u64, request: Ticket) {
+        let Some(due) = self.of(id, key) else { return };
+        let held = &mut due.held;
+        held.units = held.units.saturating_add(cost);
+        held.least = match held.least {
+            0 => cost,
+            least => least.min(cost),
+        };
+        let is_first = due.requests.is_empty();
+        due.requests.push(request);
+        self.urgent = self.urgent.saturating_add(is_first.into());
+    }
+
+    /// A key asks for a refill.
+    pub(super) fn refill(&mut self, id: BucketId, key: &str, now: Nanos) {
+        if self.all.is_empty() {
+            self.since = now;
+        }
+        if self.all.len() < MAX_DUES {
+            self.of(id, key);
+        }
+    }
+
+    fn of(&mut self, id: BucketId, key: &str) -> Option<&mut Due> {
+        let found = self.numbers.binary_search_by(|(other, _)| other.cmp(&id));
+        let place = match found {
+            Ok(at) => {
+                let (_, number) = self.numbers.get(at)?;
+                usize::try_from(number.saturating_sub(self.first)).ok()?
+            }
+            Err(at) => {
+                let place = self.all.len();
+                let number = self.first.saturating_add(u64::try_from(place).ok()?);
+                self.numbers.insert(at, (id, number));
+                self.all.push_back(Due {
+                    id,
+                    key: key.to_owned(),
+                    held: Held::default(),
+                    requests: Vec::new(),
+                });
+                place
+            }
+        };
+        self.all.get_mut(place)
+    }
+
+    /// Removes at most `most` of them, those that came first.
+    pub(super) fn take(&mut self, most: usize) -> Vec<Due> {
+        let most = most.min(self.all.len());
+        let mut dues = Vec::with_capacity(most);
+        while dues.len() < most
+            && let Some(due) = self.all.pop_front()
+        {
+            let is_held = !due.requests.is_empty();
+            self.urgent = self.urgent.saturating_sub(is_held.into());
+            dues.push(due);
+            self.first = self.first.saturating_add(1);
+        }
+        let first = self.first;
+        self.numbers.retain(|(_, number)| *number >= first);
+        dues
+    }
+
+    /// Removes all of them.
+    pub(super) fn clear(&mut self) -> Vec<Due> {
+        self.take(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn id(fingerprint: u64) -> BucketId {
+        BucketId {
+            rule_tag: 1,
+            fingerprint,
+            page: 0,
+        }
+    }
+
+    const fn request(stream: u32) -> Ticket {
+        Ticket {
+            due: Nanos::ZERO,
+            stream,
+        }
+    }
+
+    #[test]
+    fn a_key_asks_once_for_all_that_it_holds() {
+        let mut dues = Dues::default();
+        dues.hold(id(1), "a", 2, request(7));
+        dues.refill(id(2), "b", Nanos::ZERO);
+        dues.hold(id(1), "a", 5, request(3));
+        dues.refill(id(1), "a", Nanos::ZERO);
+        let taken = dues.take(9);
+        let [a, b] = taken.as_slice() else {
+            panic!("two keys: {taken:?}")
+        };
+        assert_eq!((a.key.as_str(), a.held), ("a", Held { units: 7, least: 2 }));
+        assert_eq!(a.requests, [request(7), request(3)]);
+        assert_eq!((b.key.as_str(), b.held), ("b", Held { units: 0, least: 0 }));
+        assert!(dues.is_empty());
+    }
+
+    /// Made-up keys of one rule do not keep those of another from being asked for, whatever their addresses.
+    #[test]
+    fn who_came_first_is_asked_for_first() {
+        for rule in [0, 9] {
+            let mut dues = Dues::default();
+            let early = BucketId {
+                rule_tag: rule,
+                ..id(5)
+            };
+            dues.hold(early, "early", 1, request(1));
+            for n in 0..500 {
+                let flood = BucketId {
+                    rule_tag: 3,
+                    ..id(n)
+                };
+                dues.hold(flood, "flood", 1, request(2));
+            }
+            dues.hold(early, "early", 1, request(3));
+            let taken = dues.take(128);
+            assert_eq!(taken.len(), 128);
+            assert_eq!(taken[0].key, "early", "rule {rule}");
+            assert_eq!(taken[0].requests.len(), 2);
+            assert_eq!(dues.clear().len(), 501 - 128);
+        }
+    }
+
+    #[test]
+    fn refills_wait_for_each_other_and_held_requests_for_nobody() {
+        let at = Nanos::from_millis;
+        let mut dues = Dues::default();
+        let due = |dues: &Dues| dues.due(at(10), 3);
+        dues.refill(id(1), "a", at(100));
+        dues.refill(id(2), "b", at(105));
+        assert_eq!(due(&dues), at(110), "since the first one waits");
+        dues.hold(id(2), "b", 1, request(1));
+        dues.hold(id(2), "b", 1, request(2));
+        assert_eq!(due(&dues), Nanos::ZERO);
+        assert_eq!(dues.take(9).len(), 2);
+        dues.refill(id(1), "a", at(120));
+        assert_eq!(due(&dues), at(130), "nothing is held any more");
+        dues.refill(id(2), "b", at(121));
+        dues.refill(id(3), "c", at(122));
+        assert_eq!(due(&dues), Nanos::ZERO, "as many as a call carries");
+    }
+
+    #[test]
+    fn refills_are_bounded_and_held_requests_are_not_forgotten() {
+        let mut dues = Dues::default();
+        for n in 0..5_000 {
+            dues.refill(id(n), "k", Nanos::ZERO);
+        }
+        dues.hold(id(9_999), "held", 1, request(5));
+        let taken = dues.take(usize::MAX);
+        assert_eq!(taken.len(), MAX_DUES + 1);
+        assert!(
+            taken
+                .iter()
+                .any(|due| due.key == "held" && due.held.units == 1)
+        );
+        dues.hold(id(9_999), "held", 1, request(5));
+        assert_eq!(dues.clear()[0].requests, [request(5)]);
+        assert!(dues.is_empty());
+    }
+}
