@@ -1,0 +1,313 @@
+//! The changes that travel, put in force here.
+
+use std::rc::Rc;
+
+use loudou_api::{ChangeName, Event, EventKind};
+use loudou_limiter::Nanos;
+use serde_json::Value;
+
+use super::active::Active;
+use crate::admin::{check, describe};
+use crate::current;
+use crate::events;
+use crate::host::Host;
+use crate::record::{Edit, EditTo, OverrideEdit, Record, RecordError, RuleRecord};
+use crate::travel::{self, Change, Heard, Here, Sent, base_of};
+
+mod bans;
+
+/// The result of a look at a change.
+#[derive(Debug)]
+struct Settled {
+    name: String,
+    version: u64,
+    here: Here,
+    /// Only if the look changed anything.
+    event: Option<Box<Event>>,
+}
+
+impl Settled {
+    fn new(change: &Change, here: Here) -> Self {
+        Self {
+            name: change.name.clone(),
+            version: change.version,
+            here,
+            event: None,
+        }
+    }
+}
+
+impl Active {
+    /// Takes over an answer to a call that told these changes, and puts what it tells in force. True if there is
+    /// more to tell or to hear.
+    pub(crate) fn hear_changes(
+        &self,
+        host: &dyn Host,
+        told: &[(String, u64)],
+        heard: &Heard,
+        now: Nanos,
+    ) -> bool {
+        let known = travel::head(host, self.share());
+        let is_same = known.epoch == heard.epoch && known.generation >= heard.generation;
+        if is_same && told.is_empty() && heard.told.is_empty() {
+            return false;
+        }
+        let (mut is_due, mut is_more) = (false, false);
+        let noted = travel::change(host, self.share(), now, &mut |changes| {
+            let is_news = changes.heard(told, heard, now);
+            (is_due, is_more) = (changes.is_due(), !changes.unsent().is_empty());
+            is_news
+        });
+        for (name, _) in told.iter().filter(|_| noted) {
+            let Some(why) = heard.refusal(name) else {
+                continue;
+            };
+            let about = ChangeName::parse(name);
+            let mut event = event_of(self, host, EventKind::Warning, about.as_ref(), now);
+            event.detail =
+                format!("the last change holds at this Envoy only: the relay refused it: {why}");
+            events::add(host, self.share(), &event);
+        }
+        if is_due {
+            self.apply_changes(host, false, now);
+        }
+        noted && (is_more || heard.more)
+    }
+
+    /// Looks whether the rules here still agree with the changes: another configuration may have come.
+    pub(crate) fn recheck_changes(&self, host: &dyn Host, now: Nanos) {
+        let announced = self.store_metrics.changes(host);
+        let head = travel::head(host, self.share());
+        if head.count > 0 && head.over_ns <= now.get() {
+            travel::change(host, self.share(), now, &mut |_| true);
+        }
+        if head.due > 0 || (head.checked != announced && head.seen == announced) {
+            self.apply_changes(host, head.checked != announced, now);
+        } else if head.seen != announced && head.count > 0 {
+            // An edit that is being made now is not noted yet.
+            travel::change(host, self.share(), now, &mut |changes| {
+                changes.head.seen = announced;
+                true
+            });
+        }
+    }
+
+    /// Puts in force what is to be; all changes of rules are looked at if `again`.
+    fn apply_changes(&self, host: &dyn Host, again: bool, now: Nanos) {
+        let mut settled = self.apply_edits(host, again, now);
+        let (bans, is_more) = self.apply_bans(host, again, now);
+        settled.extend(bans);
+        let announced = self.store_metrics.changes(host);
+        travel::change(host, self.share(), now, &mut |changes| {
+            for one in &settled {
+                changes.settle(&one.name, one.version, one.here);
+            }
+            if again && !is_more {
+                (changes.head.seen, changes.head.checked) = (announced, announced);
+            }
+            true
+        });
+        for event in settled.into_iter().filter_map(|one| one.event) {
+            events::add(host, self.share(), &event);
+        }
+    }
+
+    fn apply_edits(&self, host: &dyn Host, again: bool, now: Nanos) -> Vec<Settled> {
+        let mut settled = Vec::new();
+        let announced = self.store_metrics.changes(host);
+        let share = self.share();
+        let edited = self.records().edit(host, &mut |record| {
+            // Read after the record: what other workers put in force meanwhile is among them.
+            let changes = travel::find(host, share);
+            let due = changes
+                .all
+                .iter()
+                .filter(|change| change.until > now && is_to_check(change, again));
+            settled = due
+                .filter_map(|change| self.apply_edit(host, record, change, now))
+                .collect();
+            settled.iter().any(|one| one.event.is_some())
+        });
+        match edited {
+            Ok(record) => {
+                if settled.iter().any(|one| one.event.is_some()) {
+                    self.announce(host, &record, announced, now);
+                }
+                for one in &mut settled {
+                    if let Some(event) = &mut one.event {
+                        event.generation = record.generation;
+                    }
+                }
+            }
+            Err(error) => {
+                // A change that does not fit waits; the next look tries again if it only failed.
+                let is_full = error == RecordError::TooLarge;
+                settled.retain_mut(|one| {
+                    one.event = None;
+                    one.here = Here::Waiting;
+                    is_full
+                });
+            }
+        }
+        settled
+    }
+
+    fn announce(&self, host: &dyn Host, record: &Rc<Record>, announced: u64, now: Nanos) {
+        let metrics = &self.store_metrics;
+        current::announce(host, self.records(), metrics, (record, announced), now);
+    }
+
+    /// Changes the rule of an edit or an override in the record. `None` for another kind, and for what can only
+    /// be done later.
+    fn apply_edit(
+        &self,
+        host: &dyn Host,
+        record: &mut Record,
+        change: &Change,
+        now: Nanos,
+    ) -> Option<Settled> {
+        let about = change.about()?;
+        let (ChangeName::Edit { rule } | ChangeName::Override { rule, .. }) = &about else {
+            return None;
+        };
+        let version = record.next_version();
+        let waits = Some(Settled::new(change, Here::Waiting));
+        let Some(before) = record.rule(rule).cloned() else {
+            return waits;
+        };
+        if before.is_full() {
+            return None;
+        }
+        let mut after = before.clone();
+        let kind = match set(&mut after, &about, change, (now, version)) {
+            None => return waits,
+            Some(Set::Same) => return Some(Settled::new(change, Here::InForce)),
+            Some(Set::Changed(kind)) => kind,
+        };
+        if check(&after).is_err() {
+            return waits;
+        }
+        let words = describe(before.effective(), after.effective());
+        let who = author_of(&after, &about).map(|who| (who.by.as_str(), who.reason.as_str()));
+        let event = self.event_of_change(host, (kind, &words, who), (change, &about), now);
+        *record.rule_mut(rule)? = after;
+        Some(Settled {
+            event: Some(Box::new(event)),
+            ..Settled::new(change, Here::InForce)
+        })
+    }
+
+    /// The event of a change that was put in force here: what it did, and its author and reason.
+    fn event_of_change(
+        &self,
+        host: &dyn Host,
+        (kind, words, who): (EventKind, &str, Option<(&str, &str)>),
+        (change, about): (&Change, &ChangeName),
+        now: Nanos,
+    ) -> Event {
+        let mut event = event_of(self, host, kind, Some(about), now);
+        let words = if words.is_empty() {
+            "nothing changed"
+        } else {
+            words
+        };
+        event.detail = [words, "; made at the Envoy ", shown_maker(change)].concat();
+        if let Some((by, reason)) = who {
+            by.clone_into(&mut event.by);
+            reason.clone_into(&mut event.reason);
+        }
+        event.until_ns = Some(change.until.get()).filter(|_| change.until < Nanos::MAX);
+        event
+    }
+}
+
+/// The effect of a change on a rule.
+enum Set {
+    Same,
+    Changed(EventKind),
+}
+
+/// Whether a change of a rule is to be looked at.
+fn is_to_check(change: &Change, again: bool) -> bool {
+    match change.here {
+        Here::ToApply => true,
+        Here::Waiting => again,
+        Here::InForce => again && change.sent != Sent::Refused,
+    }
+}
+
+/// Sets the edit or the override of a rule; `None` if the rule is another than the one that it was made for. One
+/// that a rollback has kept is in force all the same.
+fn set(
+    rule: &mut RuleRecord,
+    about: &ChangeName,
+    change: &Change,
+    (now, version): (Nanos, u32),
+) -> Option<Set> {
+    let mut value = Value::Null;
+    if !change.value.is_empty() {
+        value = serde_json::from_slice(&change.value).ok()?;
+    }
+    let gives = value.get("gives");
+    let times = (now, change.until);
+    let (to, [kind, dropped]) = match about {
+        ChangeName::Edit { .. } => {
+            let edit = gives.and_then(Edit::read).map(|edit| edit.at(times));
+            let kinds = [EventKind::Edit, EventKind::EditDropped];
+            (EditTo::Rule(edit), kinds)
+        }
+        ChangeName::Override { pattern, .. } => {
+            let own = gives.and_then(|gives| OverrideEdit::read(pattern, gives));
+            let own = own.map(|own| own.at(times));
+            let kinds = [EventKind::Override, EventKind::OverrideDropped];
+            (EditTo::Override(pattern, own), kinds)
+        }
+        ChangeName::Ban { .. } => return None,
+    };
+    if rule.has(&to) {
+        return Some(Set::Same);
+    }
+    let is_end = value.is_null();
+    if !is_end && (to.is_end() || base_of(&value)? != rule.base_id()) {
+        return None;
+    }
+    rule.put(to, now, version);
+    Some(Set::Changed(if is_end { dropped } else { kind }))
+}
+
+fn author_of<'a>(rule: &'a RuleRecord, about: &ChangeName) -> Option<&'a crate::record::Origin> {
+    match about {
+        ChangeName::Edit { .. } => rule.edit.as_ref().map(|edit| &edit.who),
+        ChangeName::Override { pattern, .. } => rule.own.of_pattern(pattern).map(|own| &own.who),
+        ChangeName::Ban { .. } => None,
+    }
+}
+
+fn event_of(
+    active: &Active,
+    host: &dyn Host,
+    kind: EventKind,
+    about: Option<&ChangeName>,
+    now: Nanos,
+) -> Event {
+    let at = host.clock_at(now);
+    let event = events::event(at, kind, events::BY_ITSELF, active.generation);
+    let (rule, key) = match about {
+        None => (None, None),
+        Some(ChangeName::Edit { rule }) => (Some(rule), None),
+        Some(ChangeName::Override { rule, pattern: key } | ChangeName::Ban { rule, key }) => {
+            (Some(rule), Some(key))
+        }
+    };
+    Event {
+        rule: rule.cloned(),
+        key: key.cloned(),
+        ..event
+    }
+}
+
+/// The instance at which a change was made, as an answer gave it.
+fn shown_maker(change: &Change) -> &str {
+    let is_instance = change.by.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_instance { &change.by } else { "?" }
+}

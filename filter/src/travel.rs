@@ -1,0 +1,160 @@
+//! Edits, overrides and bans that travel: what operators change at one Envoy holds at all of its fleet.
+//!
+//! One value of shared data has the changes ([`Changes`]): those that were made here and that the engine does
+//! not have yet, and those that it has and that last. The worker that calls for its Envoy sends the first, and
+//! learns of the second ([`heard`](Changes::heard)). A change is put in force by the same operations as one
+//! that was made here ([`crate::data`]), where the rule is the one that it was made for; elsewhere it waits.
+//!
+//! Which of two changes of one name holds is the engine's decision; see [`loudou_api::Change`].
+
+use loudou_api::{ChangeName, Spread};
+use loudou_limiter::Nanos;
+use loudou_store::swap::{Swapped, swap};
+
+use crate::fleet::Pulse;
+use crate::host::{Host, HostStore};
+use crate::record::RuleRecord;
+
+mod changes;
+mod heard;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub(crate) use changes::{Change, Changes, Head, Here, Sent};
+pub(crate) use heard::{Heard, Told};
+pub(crate) use value::{BanValue, base_of};
+
+/// A change that an operator has made here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) name: ChangeName,
+    /// The JSON that travels; empty if it is an end.
+    pub(crate) value: Vec<u8>,
+    /// When it ends by itself; [`Nanos::MAX`] for never.
+    pub(crate) until: Nanos,
+}
+
+impl Made {
+    /// The end of what had this name.
+    fn end(name: ChangeName) -> Self {
+        Self {
+            name,
+            value: Vec::new(),
+            until: Nanos::MAX,
+        }
+    }
+
+    /// The ban of a key.
+    pub(crate) fn ban(rule: &str, key: &str, ban: &BanValue, until: Option<Nanos>) -> Self {
+        Self {
+            name: ban_of(rule, key),
+            value: ban.write(),
+            until: until.unwrap_or(Nanos::MAX),
+        }
+    }
+
+    /// The end of a ban.
+    pub(crate) fn unban(rule: &str, key: &str) -> Self {
+        Self::end(ban_of(rule, key))
+    }
+
+    /// The differences between a rule's edits and what they were.
+    pub(crate) fn of_rule(before: &RuleRecord, after: &RuleRecord) -> Vec<Self> {
+        let rule = &after.base.name;
+        let base = after.base_id();
+        let mut all = Vec::new();
+        if before.edit != after.edit {
+            let name = ChangeName::Edit { rule: rule.clone() };
+            all.push(match after.edit.as_ref() {
+                None => Self::end(name),
+                Some(edit) => Self {
+                    name,
+                    value: value::of_edit(&base, edit),
+                    until: edit.who.until(),
+                },
+            });
+        }
+        if before.own == after.own {
+            return all;
+        }
+        let name = |pattern: &str| ChangeName::Override {
+            rule: rule.clone(),
+            pattern: pattern.to_owned(),
+        };
+        for (pattern, own) in after.own.iter() {
+            if before.own.of_pattern(&pattern) != Some(own) {
+                all.push(Self {
+                    name: name(&pattern),
+                    value: value::of_edit(&base, own),
+                    until: own.who.until(),
+                });
+            }
+        }
+        let gone = before.own.iter().map(|(pattern, _)| pattern);
+        let gone = gone.filter(|pattern| after.own.of_pattern(pattern).is_none());
+        all.extend(gone.map(|pattern| Self::end(name(&pattern))));
+        all
+    }
+}
+
+fn ban_of(rule: &str, key: &str) -> ChangeName {
+    ChangeName::Ban {
+        rule: rule.to_owned(),
+        key: key.to_owned(),
+    }
+}
+
+/// Notes changes that were just made here, for the next call of the engine. `None` where no worker has a
+/// fleet, or nothing was made.
+pub(crate) fn note(host: &dyn Host, share: &str, made: &[Made], now: Nanos) -> Option<Spread> {
+    if made.is_empty() {
+        return None;
+    }
+    Pulse::find(host, share).filter(|pulse| pulse.is_alive(now))?;
+    let mut fits = false;
+    let noted = change(host, share, now, &mut |changes| {
+        fits = changes.make(made, now);
+        true
+    });
+    Some(if noted && fits {
+        Spread::Sending
+    } else {
+        Spread::HereOnly
+    })
+}
+
+fn key(share: &str) -> Vec<u8> {
+    [share.as_bytes(), b":changes"].concat()
+}
+
+/// The changes now; none where there is no fleet.
+pub(crate) fn find(host: &dyn Host, share: &str) -> Changes {
+    let mut bytes = Vec::new();
+    let found = host.shared_get(&key(share), &mut bytes);
+    let found = found.ok().flatten().and_then(|_| Changes::read(&bytes));
+    found.unwrap_or_default()
+}
+
+/// Their head, which is enough for most looks.
+pub(crate) fn head(host: &dyn Host, share: &str) -> Head {
+    let mut bytes = Vec::new();
+    let found = host.shared_get(&key(share), &mut bytes);
+    let found = found.ok().flatten().and_then(|_| Head::read(&bytes));
+    found.unwrap_or_default()
+}
+
+/// Changes the shared value, unless `change` returns false; returns whether it was written.
+pub(crate) fn change(
+    host: &dyn Host,
+    share: &str,
+    now: Nanos,
+    change: &mut dyn FnMut(&mut Changes) -> bool,
+) -> bool {
+    let swapped = swap(&mut HostStore(host), &key(share), &mut |found| {
+        let mut changes = found.and_then(Changes::read).unwrap_or_default();
+        changes.drop_over(now);
+        change(&mut changes).then(|| changes.bytes())
+    });
+    swapped == Ok(Swapped::Done)
+}

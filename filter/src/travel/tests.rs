@@ -1,0 +1,272 @@
+use super::*;
+use crate::host::fake::FakeHost;
+
+const SHARE: &str = "s";
+
+fn at(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn edit(rule: &str, value: &str) -> Made {
+    Made {
+        name: ChangeName::Edit {
+            rule: rule.to_owned(),
+        },
+        value: value.as_bytes().to_vec(),
+        until: Nanos::MAX,
+    }
+}
+
+/// The changes of an Envoy that made these.
+fn made(changes: &[Made], now: Nanos) -> Changes {
+    let mut all = Changes::default();
+    assert!(all.make(changes, now));
+    all
+}
+
+fn told(name: &str, value: &str, age_ms: u64, generation: u64) -> Told {
+    Told {
+        name: name.to_owned(),
+        value: value.as_bytes().to_vec(),
+        age: at(age_ms),
+        generation,
+        ..Told::default()
+    }
+}
+
+fn heard(epoch: &str, generation: u64, told: Vec<Told>) -> Heard {
+    Heard {
+        epoch: epoch.to_owned(),
+        generation,
+        told,
+        ..Heard::default()
+    }
+}
+
+fn sent(changes: &Changes) -> Vec<(String, u64)> {
+    let unsent = changes.unsent().into_iter();
+    unsent
+        .map(|change| (change.name.clone(), change.version))
+        .collect()
+}
+
+fn value(changes: &Changes, name: &str) -> String {
+    let known = changes.all.iter().find(|change| change.name == name);
+    String::from_utf8(known.expect("known").value.clone()).expect("UTF-8")
+}
+
+#[test]
+fn the_shared_value_is_read_as_it_was_written() {
+    let mut changes = made(&[edit("r", "{}"), Made::unban("r", "k")], at(5));
+    let until = Told {
+        ends_in: Some(at(9)),
+        by: "00ff".to_owned(),
+        ..told("ban/r/x", "1", 3, 7)
+    };
+    assert!(changes.heard(&[], &heard("e", 7, vec![until]), at(8)));
+    (changes.head.seen, changes.head.checked) = (3, 4);
+    changes.all[0].sent = Sent::Refused;
+    changes.all[1].here = Here::Waiting;
+    let bytes = changes.bytes();
+    assert_eq!(Changes::read(&bytes).as_ref(), Some(&changes));
+    let head = Head::read(&bytes).expect("a head");
+    assert_eq!((head.count, head.due, head.unsent), (3, 1, 1));
+    assert_eq!(
+        (changes.all[2].made_at, changes.all[2].until),
+        (at(5), at(17))
+    );
+    for length in 0..bytes.len() {
+        let cut = Changes::read(&bytes[..length]);
+        assert!(cut.is_none_or(|cut| cut.all.len() < 3), "{length}");
+    }
+}
+
+#[test]
+fn nothing_is_noted_without_a_fleet() {
+    let host = FakeHost::default();
+    assert_eq!(note(&host, SHARE, &[edit("r", "1")], at(1)), None);
+    assert_eq!(find(&host, SHARE), Changes::default());
+}
+
+#[test]
+fn what_was_acknowledged_is_told_once() {
+    let mut changes = made(&[edit("r", "1")], at(0));
+    let first = sent(&changes);
+    assert_eq!(first.len(), 1);
+    // The answer to a call that the engine's failure emptied says nothing.
+    assert!(!changes.heard(&first, &heard("", 0, Vec::new()), at(1)));
+    assert_eq!(sent(&changes), first);
+    // While the call is on its way, another change is made of the same name: it is still to be told.
+    assert!(changes.make(&[edit("r", "2")], at(2)));
+    let echo = vec![told("edit/r", "1", 3, 1)];
+    assert!(changes.heard(&first, &heard("e", 1, echo), at(3)));
+    let second = sent(&changes);
+    assert_ne!(second, first);
+    assert_eq!((second.len(), value(&changes, "edit/r").as_str()), (1, "2"));
+    let echo = vec![told("edit/r", "2", 2, 2)];
+    assert!(changes.heard(&second, &heard("e", 2, echo), at(4)));
+    assert!(sent(&changes).is_empty() && !changes.is_due());
+    assert_eq!(changes.head.generation, 2);
+}
+
+#[test]
+fn what_others_made_is_to_be_applied_once() {
+    let mut changes = Changes::default();
+    let news = heard("e", 3, vec![told("edit/r", "1", 10, 3)]);
+    assert!(changes.heard(&[], &news, at(20)));
+    assert!(changes.is_due());
+    let version = changes.all[0].version;
+    changes.settle("edit/r", version, Here::InForce);
+    // The same again, and one that was overtaken.
+    assert!(changes.heard(&[], &news, at(30)));
+    let old = heard("e", 2, vec![told("edit/r", "0", 40, 2)]);
+    assert!(changes.heard(&[], &old, at(30)));
+    assert!(!changes.is_due());
+    assert_eq!(
+        (changes.head.generation, value(&changes, "edit/r").as_str()),
+        (3, "1")
+    );
+    // A later one replaces it, and what was found of the earlier one does not count for it.
+    assert!(changes.heard(&[], &heard("e", 4, vec![told("edit/r", "2", 0, 4)]), at(50)));
+    changes.settle("edit/r", version, Here::InForce);
+    assert!(changes.is_due());
+}
+
+/// The engine has lost everything: each Envoy tells it all it knows, and the later of two changes holds.
+#[test]
+fn another_epoch_is_told_all_again() {
+    let mut changes = Changes::default();
+    let all = vec![
+        told("edit/r", "1", 100, 1),
+        told("edit/s", "1", 100, 2),
+        told("ban/r/k", "", 100, 3),
+    ];
+    assert!(changes.heard(&[], &heard("e", 3, all), at(1_000)));
+    assert!(sent(&changes).is_empty());
+    // Another Envoy was faster with an older change of `r`, and with a younger one of `s`.
+    let all = vec![told("edit/r", "0", 900, 1), told("edit/s", "2", 50, 2)];
+    assert!(changes.heard(&[], &heard("f", 2, all), at(1_000)));
+    let names: Vec<String> = sent(&changes).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["edit/r", "ban/r/k"]);
+    assert_eq!(value(&changes, "edit/s"), "2");
+    assert_eq!(
+        (changes.head.epoch.as_str(), changes.head.generation),
+        ("f", 2)
+    );
+}
+
+#[test]
+fn a_refused_change_stays_here() {
+    let mut changes = made(&[edit("r", "1"), edit("s", "1")], at(0));
+    let all = sent(&changes);
+    let refused = Heard {
+        refused: vec![("edit/r".to_owned(), "no room".to_owned())],
+        ..heard("e", 1, vec![told("edit/s", "1", 1, 1)])
+    };
+    assert!(changes.heard(&all, &refused, at(1)));
+    assert_eq!(changes.all[0].sent, Sent::Refused);
+    assert_eq!(changes.all[1].sent, Sent::Known);
+    assert!(sent(&changes).is_empty());
+    // Until somebody changes it later.
+    assert!(changes.heard(&[], &heard("e", 2, vec![told("edit/r", "2", 0, 2)]), at(2)));
+    assert!(changes.is_due());
+}
+
+#[test]
+fn what_is_over_is_forgotten() {
+    let host = FakeHost::default();
+    let ban = Made {
+        until: at(1_000),
+        ..Made::ban("r", "k", &BanValue::default(), None)
+    };
+    let all = [ban, edit("r", "1"), Made::unban("r", "x")];
+    let put = |now| {
+        change(&host, SHARE, now, &mut |changes| {
+            let made = changes.make(&all, now);
+            changes
+                .all
+                .iter_mut()
+                .for_each(|change| change.sent = Sent::Known);
+            made
+        })
+    };
+    assert!(put(at(0)));
+    let names = |now| {
+        change(&host, SHARE, now, &mut |_| true);
+        let all = find(&host, SHARE).all.into_iter();
+        all.map(|change| change.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(at(999)).len(), 3);
+    assert_eq!(names(at(1_000)), ["edit/r", "ban/r/x"]);
+    assert_eq!(names(at(3_600_000)), ["edit/r"]);
+}
+
+#[test]
+fn what_one_call_tells_is_bounded() {
+    let many: Vec<Made> = (0..200).map(|n| edit(&n.to_string(), "1")).collect();
+    assert_eq!(sent(&made(&many, at(0))).len(), 64);
+    let long = format!("\"{}\"", "x".repeat(60 << 10));
+    let large: Vec<Made> = (0..5).map(|n| edit(&n.to_string(), &long)).collect();
+    assert_eq!(sent(&made(&large, at(0))).len(), 2);
+    let huge = format!("\"{}\"", "x".repeat(64 << 10));
+    let mut known = made(&[edit("r", "1"), edit("s", "1")], at(0));
+    assert!(!known.make(&[edit("t", "1"), edit("r", &huge)], at(1)));
+    // The value that was known before does not hold here any more.
+    assert_eq!((known.all.len(), known.all[0].sent), (2, Sent::Refused));
+    assert_eq!(known.all[1].sent, Sent::Unsent);
+    let too_many: Vec<Made> = (0..4_097).map(|n| edit(&n.to_string(), "1")).collect();
+    assert!(!Changes::default().make(&too_many, at(0)));
+}
+
+/// Who did not hear of a ban that was cut short must hear that it is over: else its earlier, longer one stays.
+#[test]
+fn the_end_of_what_was_cut_short_is_told() {
+    let host = FakeHost::default();
+    let ban = |key: &str, until| Made {
+        until: at(until),
+        ..Made::ban("r", key, &BanValue::default(), None)
+    };
+    let put = |all: &[Made], now| {
+        let now = at(now);
+        change(&host, SHARE, now, &mut |changes| {
+            let made = changes.make(all, now);
+            let known = changes.all.iter_mut();
+            let known = known.filter(|change| change.name != "ban/r/untold");
+            known.for_each(|change| change.sent = Sent::Known);
+            made
+        })
+    };
+    // Of what the engine never got, nobody knows what there is elsewhere.
+    assert!(put(&[ban("untold", 1_000)], 0));
+    assert!(put(&[ban("short", 9_000_000), ban("long", 1_000)], 0));
+    assert!(put(&[ban("short", 2_000), ban("long", 5_000)], 100));
+    assert_eq!(head(&host, SHARE).over_ns, at(1_000).get());
+    let left = |now| {
+        change(&host, SHARE, at(now), &mut |_| true);
+        find(&host, SHARE).all
+    };
+    let all = left(6_000);
+    let [untold, short] = all.as_slice() else {
+        panic!("two are told: {all:?}")
+    };
+    assert!(untold.value.is_empty() && untold.name == "ban/r/untold");
+    assert!(short.value.is_empty() && short.name == "ban/r/short");
+    assert_eq!((short.sent, short.made_at), (Sent::Unsent, at(100)));
+    assert_eq!(left(2_000 + 3_600_000), []);
+}
+
+/// A change ends while the call that tells it is on its way: its end is to be told, too.
+#[test]
+fn what_ends_on_its_way_is_told_again() {
+    let mut changes = Changes::default();
+    let ban = Made {
+        until: at(50),
+        ..Made::ban("r", "k", &BanValue::default(), None)
+    };
+    assert!(changes.make(&[ban], at(0)));
+    let first = sent(&changes);
+    changes.drop_over(at(60));
+    assert!(changes.heard(&first, &heard("e", 1, Vec::new()), at(70)));
+    assert_eq!(sent(&changes).len(), 1);
+    assert_eq!(value(&changes, "ban/r/k"), "");
+}
