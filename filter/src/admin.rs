@@ -13,6 +13,7 @@ use loudou_rules::config::AdminSettings;
 use crate::ban_ends::{self, Change};
 use crate::current;
 use crate::events;
+use crate::fleet::Pulse;
 use crate::host::{Host, Reply};
 use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Bases, Record, Records, Shelves};
@@ -28,6 +29,7 @@ mod change;
 mod edit;
 mod explain;
 mod if_match;
+mod leased;
 mod named_host;
 mod pace;
 mod refused;
@@ -41,6 +43,8 @@ mod warnings;
 use answer::Failure;
 pub use call::Call;
 use call::Target;
+pub(crate) use change::describe;
+pub(crate) use edit::check;
 use pace::Pace;
 use refused::Refused;
 
@@ -178,6 +182,7 @@ impl AdminPlane {
 
     fn answer(&mut self, host: &dyn Host, call: &mut Call) -> Reply {
         call.clock = host.clock_at(host.now());
+        call.fleet = Pulse::find(host, self.share()).map(Pulse::view);
         let answer = (call.route.handler)(self, host, call);
         answer.unwrap_or_else(Failure::reply)
     }

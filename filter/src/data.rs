@@ -4,12 +4,16 @@
 //! configures a canary VM to see whether it accepts a configuration at all, and the canary must leave
 //! no trace in shared data.
 
-use loudou_limiter::Nanos;
-use loudou_rules::rule::RuleFile;
-
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
+use loudou_limiter::Nanos;
+use loudou_limiter::lease::Phase;
+use loudou_rules::rule::RuleFile;
+
 use crate::behind;
+use crate::fleet::{Fleet, Ready};
 use crate::host::{Headers, Host, LogLevel, Reply};
 use crate::loan::Loan;
 use crate::record::Shelves;
@@ -17,13 +21,20 @@ use crate::timer::Timer;
 use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
+mod again;
+mod changes;
 mod connections;
 mod counts;
+mod leases;
 mod start;
+mod verdict;
 mod without_store;
 
-use active::{Active, Arrival};
+pub(crate) use active::Active;
+pub use again::Again;
 use start::Configuration;
+pub(crate) use verdict::Wanted;
+use verdict::{Arrival, Decided, Verdict};
 
 /// The fate of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +76,13 @@ pub const START_TICK_MS: u32 = 50;
 pub struct DataPlane {
     configuration: Configuration,
     active: Option<Active>,
+    /// The leases, if there is a fleet.
+    fleet: Option<Fleet>,
+    /// Whether this worker is counted as one that cannot ask the relay.
+    is_alone: Rc<Cell<bool>>,
     waiting: Waiting,
+    /// The requests that wait for no lease any more, in the order in which they are decided anew.
+    ready: VecDeque<Ready>,
     timer: Timer,
 }
 
@@ -75,7 +92,10 @@ impl DataPlane {
         Self {
             configuration: Configuration::new(file, configured_at),
             active: None,
+            fleet: None,
+            is_alone: Rc::default(),
             waiting: Waiting::default(),
+            ready: VecDeque::new(),
             timer: Timer::default(),
         }
     }
@@ -95,7 +115,10 @@ impl DataPlane {
     fn start_at(&mut self, host: &dyn Host, now: Nanos) -> Option<&mut Active> {
         if self.active.is_none() {
             match self.configuration.activate(host, now) {
-                Ok(active) => self.active = Some(active),
+                Ok(active) => {
+                    self.active = Some(active);
+                    self.fleet = self.configuration.fleet(host, &self.is_alone);
+                }
                 Err(error) => {
                     let line =
                         format!("the rules are not active yet: {error:?}; their on_error applies");
@@ -114,38 +137,54 @@ impl DataPlane {
     }
 
     /// The time at which the timer is next needed.
-    fn next_tick(&self) -> Option<Nanos> {
+    fn next_tick(&self, now: Nanos) -> Option<Nanos> {
         let active = self.active.as_ref().and_then(Active::due);
-        [self.waiting.due(), active].into_iter().flatten().min()
+        let fleet = self.fleet.as_ref().and_then(Fleet::due);
+        let ready = (!self.ready.is_empty()).then_some(now);
+        let dues = [self.waiting.due(), active, fleet, ready];
+        dues.into_iter().flatten().min()
     }
 
     /// The timer's work: becomes active, resumes requests that are due, and flushes counts. The timer
-    /// keeps running while there is more to do.
-    pub fn tick(&mut self, host: &dyn Host) {
+    /// keeps running while there is more to do. Returns the requests to decide anew.
+    pub fn tick(&mut self, host: &dyn Host) -> Vec<Again> {
         let now = host.now();
         if self.start_at(host, now).is_none() {
-            return;
+            return Vec::new();
         }
+        let mut again = Vec::new();
         if let Some(active) = &mut self.active {
             let configuration = &self.configuration;
             active.keep_current(host, &configuration.file, now);
             let mut resumed: usize = 0;
             while resumed < MAX_RELEASED
-                && let Some((stream, loans)) = self.waiting.next_due(now)
+                && let Some((ticket, held)) = self.waiting.next_due(now)
             {
-                active.let_pass(host, loans.as_deref(), now);
-                host.resume(stream);
                 resumed = resumed.saturating_add(1);
+                if held.is_undecided {
+                    again.push(Again::expired(ticket));
+                    continue;
+                }
+                active.let_pass(host, held.loans.as_deref(), now);
+                host.resume(ticket.stream);
             }
             active.store_metrics.waited(host, resumed);
             active.tick(host, now);
+            if let (Some(fleet), false) = (&mut self.fleet, again.is_empty()) {
+                fleet.expect_local(host);
+            }
+            again.extend(self.take_ready(host, MAX_RELEASED.saturating_sub(resumed)));
         }
-        self.timer.fired(host, self.next_tick(), now);
+        self.tick_fleet(host, now);
+        self.ask(host, now);
+        self.timer.fired(host, self.next_tick(now), now);
+        again
     }
 
-    /// Answers the held requests if the sandbox dies.
+    /// The last actions if the sandbox dies.
     pub fn will(&self) -> Will {
-        self.waiting.will(self.configuration.share())
+        let share = self.configuration.share();
+        self.waiting.will(share, &self.is_alone)
     }
 
     /// Whether a request is still held.
@@ -195,28 +234,60 @@ impl DataPlane {
             now,
             room: self.waiting.room(&configuration.file.store.waiting),
             has_body,
+            fleet: self.fleet.as_ref().map(|fleet| fleet.view(Phase::First)),
         };
         let decided = active.decide(host, &configuration.file, &arrival);
+        let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
+        self.timer.fire_by(host, self.next_tick(now), now);
+        decision
+    }
+
+    /// Lets a request pass, wait or be refused as decided at `now`. One that waits for a lease does so at most
+    /// until `latest`.
+    fn enter(
+        &mut self,
+        host: &dyn Host,
+        stream: u32,
+        decided: Decided,
+        (now, latest): (Nanos, Nanos),
+    ) -> (Fate, Stay) {
+        let Some(active) = &mut self.active else {
+            return (Fate::Pass(Vec::new()), Stay::default());
+        };
         let loans = Some(decided.loans).filter(|loans| !loans.is_empty());
         let mut stay = Stay {
             ticket: None,
             loans: loans.map(Rc::new),
-            is_watched: decided.verdict.is_ok() && active.watches(),
+            is_watched: matches!(decided.verdict, Verdict::Pass(..)) && active.watches(),
+        };
+        let mut held = Held {
+            bytes: decided.bytes,
+            loans: stay.loans.clone(),
+            is_undecided: false,
         };
         let fate = match decided.verdict {
-            Ok((due, headers)) if due > now => {
+            Verdict::Pass(due, headers) if due > now => {
                 active.store_metrics.waits(host, due.since(now));
-                let held = Held {
-                    bytes: decided.bytes,
-                    loans: stay.loans.clone(),
-                };
                 stay.ticket = Some(self.waiting.enter(stream, due, held));
                 Fate::Hold(headers)
             }
-            Ok((_, headers)) => Fate::Pass(headers),
-            Err(reply) => Fate::Refuse(reply),
+            Verdict::Pass(_, headers) => Fate::Pass(headers),
+            Verdict::Refuse(reply) => Fate::Refuse(reply),
+            Verdict::Wait(wanted) => {
+                active.store_metrics.waits_for_lease(host);
+                held.is_undecided = true;
+                let ticket = self.waiting.enter(stream, wanted.until.min(latest), held);
+                stay.ticket = Some(ticket);
+                if let Some(fleet) = &mut self.fleet {
+                    fleet.hold(host, &wanted, ticket);
+                }
+                Fate::Hold(Vec::new())
+            }
         };
-        self.timer.fire_by(host, self.next_tick(), now);
+        if let Some(fleet) = &mut self.fleet {
+            fleet.decided(host, decided.is_local, &decided.refills, now);
+        }
+        self.ask(host, now);
         (fate, stay)
     }
 }

@@ -189,7 +189,9 @@ pub(crate) fn body(
     // The events are JSON already, unless another program has damaged them.
     let with = |events: &[u8]| [b"{\"events\":[", events, b"],", rest].concat();
     let body = with(&page.events);
-    let is_json = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+    // Ignored strings are not checked to be text.
+    let is_text = str::from_utf8(&body).is_ok();
+    let is_json = is_text && serde_json::from_slice::<IgnoredAny>(&body).is_ok();
     Ok(if is_json { body } else { with(b"") })
 }
 

@@ -44,6 +44,8 @@ impl World {
     pub fn new(file: RuleFile, admin: AdminSettings, left: &Left) -> Self {
         let host = FakeHost::default();
         host.now.set(left.now.get());
+        // Work that is bounded by its time ends.
+        host.runs_by.set(1_000);
         *host.store.borrow_mut() = left.store.clone();
         let share = admin.store.namespace.clone();
         let mut data = DataPlane::new(file, Nanos::ZERO);

@@ -10,7 +10,7 @@ use self::abi::EnvoyHost;
 use crate::Shelves;
 use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
-use crate::data::{self, DataPlane, Fate, Stay};
+use crate::data::{self, Again, DataPlane, Fate, Stay};
 use crate::host::{Headers, Host, LogLevel};
 use crate::plugin::{self, Plugin};
 
@@ -52,6 +52,8 @@ struct Stream {
     response_headers: Headers,
     /// The resources that it holds until it ends, including its place in the queue.
     stay: Stay,
+    /// Whether more than its headers will come.
+    has_body: bool,
     /// The call of the admin API whose body is not complete yet.
     call: Option<Box<Call>>,
 }
@@ -111,9 +113,32 @@ impl Vm {
 
     fn tick(&mut self, root: u32) {
         match self.root(root) {
-            Some(Root::Data(plane)) => plane.tick(&EnvoyHost),
+            Some(Root::Data(plane)) => {
+                let again = plane.tick(&EnvoyHost);
+                self.decide_again(&again);
+            }
             Some(Root::Admin(plane)) => plane.tick(&EnvoyHost),
             Some(Root::Unconfigured) | None => abi::set_tick_period_ms(0),
+        }
+    }
+
+    /// A call that a plugin made has its answer, or ended without one.
+    fn called(&mut self, root: u32, call: u32, size: u32) {
+        if let Some(Root::Data(plane)) = self.root(root) {
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            let again = plane.called(&EnvoyHost, call, size);
+            self.decide_again(&again);
+        }
+    }
+
+    fn decide_again(&mut self, requests: &[Again]) {
+        for again in requests {
+            let context = again.stream;
+            if let Some((stream, Root::Data(plane))) = self.find(context)
+                && EnvoyHost.focus(context)
+            {
+                stream.limit_again(*again, plane);
+            }
         }
     }
 
@@ -178,6 +203,9 @@ impl Vm {
             plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
         }
         if self.streams.remove(context).is_none() {
+            if let Some(Root::Data(plane)) = self.root(context) {
+                plane.close(&EnvoyHost);
+            }
             self.roots.retain(|(own, _)| *own != context);
             abi::set_tick_period_ms(0);
         }
@@ -216,7 +244,21 @@ impl Root {
 
 impl Stream {
     fn limit(&mut self, context: u32, plane: &mut DataPlane, has_body: bool) -> Action {
+        self.has_body = has_body;
         let (fate, stay) = plane.decide(&EnvoyHost, context, has_body);
+        self.meet(fate, stay)
+    }
+
+    /// Decides anew on a paused request, which is the current one.
+    fn limit_again(&mut self, again: Again, plane: &mut DataPlane) {
+        let (fate, stay) = plane.decide_again(&EnvoyHost, again, self.has_body);
+        if self.meet(fate, stay) == Action::Continue {
+            EnvoyHost.resume(again.stream);
+        }
+    }
+
+    /// Does to the request as decided.
+    fn meet(&mut self, fate: Fate, stay: Stay) -> Action {
         self.stay = stay;
         match fate {
             Fate::Pass(headers) => {

@@ -64,6 +64,21 @@ pub struct Reply {
     pub grpc_status: Option<u8>,
 }
 
+/// A request to an HTTP service, which Envoy sends for the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing<'a> {
+    /// Envoy's cluster of the service.
+    pub cluster: &'a str,
+    /// The path.
+    pub path: &'a str,
+    /// The headers, besides the method, the path and the authority.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The body.
+    pub body: &'a [u8],
+    /// The time after which Envoy gives up, in milliseconds; at least 1.
+    pub timeout_ms: u32,
+}
+
 /// The host. Methods take `&self`, because a request and the store are the same host.
 pub trait Host {
     /// The process-wide monotonic clock.
@@ -105,6 +120,15 @@ pub trait Host {
     fn reply_to(&self, stream: u32, reply: &Reply);
     /// Resumes the paused request of a stream; only from the timer.
     fn resume(&self, stream: u32);
+    /// Makes a paused stream the current one, until the callback ends. Returns whether it still exists.
+    fn focus(&self, stream: u32) -> bool;
+    /// Sends a request to a service; returns its number, which the answer has, too. `None` if nothing was
+    /// sent: the cluster is unknown, or has no room or no endpoint.
+    fn call(&self, request: &Outgoing<'_>) -> Option<u32>;
+    /// A header of the answer to a call; only in its callback.
+    fn called_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The body of the answer to a call, at most `most` bytes; only in its callback.
+    fn called_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Sets the period of the timer; 0 stops it.
     fn set_timer_ms(&self, period: u32);
 

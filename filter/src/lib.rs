@@ -13,6 +13,7 @@ mod current;
 pub mod data;
 mod escaped;
 mod events;
+mod fleet;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 #[cfg(target_arch = "wasm32")]
@@ -30,6 +31,7 @@ mod request;
 mod respond;
 mod sweep;
 mod timer;
+mod travel;
 mod upstream;
 pub mod waiting;
 

@@ -9,6 +9,9 @@
 //! <share>.store.lost_returns | lost_responses
 //! <share>.store.used                                                             gauge
 //! <share>.generation                                                             gauge
+//! <share>.fleet.calls | failed | granted | held | local                         counters
+//! <share>.fleet.down                             gauge, workers that cannot ask the relay
+//! <share>.fleet.call_us                                       histogram of calls
 //! <share>.reloads                                                            counter
 //! <share>.admin.unauthorized | forbidden                                         counters
 //! ```
@@ -21,6 +24,10 @@ use loudou_rules::rule::Mode;
 use loudou_store::StoreStats;
 
 use crate::host::{Host, MetricId, MetricKind};
+
+mod fleet;
+
+pub(crate) use fleet::FleetMetrics;
 
 /// Defines each metric of a namespace once; Envoy gives a new number at every definition and never forgets
 /// one. Both lists are in the order of their names.
@@ -242,6 +249,11 @@ impl StoreMetrics {
         add(host, self.lost_counts, stats.lost_counts);
         add(host, self.lost_returns, stats.lost_returns);
         add(host, self.lost_responses, stats.lost_responses);
+    }
+
+    /// A request is held until the lease of its key is asked for.
+    pub(crate) fn waits_for_lease(&self, host: &dyn Host) {
+        add(host, self.waiting, 1);
     }
 
     /// A request is held for `wait`.

@@ -35,7 +35,7 @@ pub(crate) mod work;
 
 pub(crate) use adopt::Adopted;
 pub(crate) use base::{Base, Bases};
-pub(crate) use edit::{Author, Edit, Ended, MAX_EDITED, Origin, OverrideEdit};
+pub(crate) use edit::{Author, Edit, EditTo, Ended, MAX_EDITED, Origin, OverrideEdit};
 pub(crate) use records::Records;
 pub use records::Shelves;
 pub(crate) use rule::RuleRecord;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 use loudou_rules::request::{Request, bare_address, first_filled};
 
@@ -16,6 +17,7 @@ pub(crate) struct HostRequest<'a> {
     /// Where it can be held, and whether it has a body.
     room: Option<(Room, bool)>,
     held_bytes: u64,
+    fleet: Option<FleetView>,
     /// All headers, once they are read.
     lines: Option<HeaderLines>,
     known: Vec<Known>,
@@ -41,6 +43,7 @@ impl<'a> HostRequest<'a> {
             host,
             room: None,
             held_bytes: 0,
+            fleet: None,
             lines: None,
             known: Vec::new(),
         }
@@ -49,6 +52,12 @@ impl<'a> HostRequest<'a> {
     /// The same request; without room for it, it is refused instead of held.
     pub(crate) const fn held_in(mut self, room: Room, has_body: bool) -> Self {
         self.room = Some((room, has_body));
+        self
+    }
+
+    /// The same request, decided by leases where many Envoys share a limit.
+    pub(crate) const fn leased(mut self, fleet: Option<FleetView>) -> Self {
+        self.fleet = fleet;
         self
     }
 
@@ -166,6 +175,10 @@ impl Request for HostRequest<'_> {
     fn metadata(&mut self, path: &[String]) -> Option<Cow<'_, [u8]>> {
         let path = format!("metadata\0filter_metadata\0{}", joined(path, "\0"));
         self.value(&path, &|host| host.property(&path))
+    }
+
+    fn fleet(&mut self) -> Option<FleetView> {
+        self.fleet
     }
 
     fn may_wait(&mut self) -> bool {

@@ -3,7 +3,7 @@
 //! A stream can only be resumed by its own worker, so each worker has its own queue; the workers share
 //! the bucket that assigned the times. The timer runs only while the queue is not empty.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
@@ -12,7 +12,7 @@ use loudou_rules::rule::WaitingSettings;
 
 use crate::host::{Host, Reply};
 use crate::loan::Loan;
-use crate::metrics::{Registry, StoreMetrics};
+use crate::metrics::{FleetMetrics, Registry, StoreMetrics};
 
 /// The most streams that one run of the timer releases. Envoy resumes them afterwards, one by one; but
 /// an immediate answer enters the sandbox again, and on the way out Envoy resumes the next stream,
@@ -30,8 +30,8 @@ const HEADER_COPIES: u64 = 2;
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
-    due: Nanos,
-    stream: u32,
+    pub(crate) due: Nanos,
+    pub(crate) stream: u32,
 }
 
 /// A held request.
@@ -41,6 +41,8 @@ pub(crate) struct Held {
     pub(crate) bytes: u64,
     /// The units that it took.
     pub(crate) loans: Option<Rc<Vec<Loan>>>,
+    /// Whether it waits for a lease, and is decided anew.
+    pub(crate) is_undecided: bool,
 }
 
 /// The held requests, with the memory of them all.
@@ -133,7 +135,8 @@ impl Waiting {
         self.line(|line| line.held.contains_key(&ticket))
     }
 
-    fn take(&self, ticket: Ticket) -> Option<Held> {
+    /// Removes a stream from the queue, if it is still there.
+    pub(crate) fn take(&self, ticket: Ticket) -> Option<Held> {
         self.line(|line| {
             let held = line.held.remove(&ticket)?;
             line.bytes = line.bytes.saturating_sub(held.bytes);
@@ -146,27 +149,31 @@ impl Waiting {
         self.take(ticket).is_some()
     }
 
-    /// Removes the next stream that is due; returns what it took, too.
-    pub(crate) fn next_due(&self, now: Nanos) -> Option<(u32, Option<Rc<Vec<Loan>>>)> {
+    /// Removes the next stream that is due.
+    pub(crate) fn next_due(&self, now: Nanos) -> Option<(Ticket, Held)> {
         let next = self.first().filter(|next| next.due <= now)?;
-        self.take(next).map(|held| (next.stream, held.loans))
+        self.take(next).map(|held| (next, held))
     }
 
-    /// Answers the streams in this queue if the sandbox dies.
-    pub(crate) fn will(&self, share: &str) -> Will {
+    /// Answers the streams in this queue if the sandbox dies, and takes its worker back from those that are
+    /// counted as alone.
+    pub(crate) fn will(&self, share: &str, is_alone: &Rc<Cell<bool>>) -> Will {
         Will {
             share: share.to_owned(),
             line: Rc::downgrade(&self.0),
+            is_alone: Rc::clone(is_alone),
         }
     }
 }
 
 /// The last actions when the sandbox dies. Envoy would neither resume nor answer the held requests, and
-/// the gauge that counts them outlives the sandbox.
+/// the gauges that count them, and workers without the relay, outlive the sandbox.
 #[derive(Debug)]
 pub struct Will {
     share: String,
     line: Weak<Line>,
+    /// Whether the worker is counted as one that cannot ask the relay.
+    is_alone: Rc<Cell<bool>>,
 }
 
 impl Will {
@@ -175,7 +182,7 @@ impl Will {
         self.line.strong_count() == 0
     }
 
-    /// Answers the held requests, and subtracts them from the gauge.
+    /// Answers the held requests, and subtracts what is counted from the gauges.
     pub fn execute(&self, host: &dyn Host) {
         let Some(line) = self.line.upgrade() else {
             return;
@@ -185,6 +192,9 @@ impl Will {
         };
         let mut registry = Registry::default();
         StoreMetrics::define(host, &mut registry, &self.share).waited(host, streams.held.len());
+        if self.is_alone.take() {
+            FleetMetrics::define(host, &mut registry, &self.share).opened(host, false);
+        }
         // Envoy gives the same answer to all other requests in the sandbox.
         let reply = Reply {
             status: 503,
@@ -203,10 +213,11 @@ mod tests {
     const NONE: Held = Held {
         bytes: 0,
         loans: None,
+        is_undecided: false,
     };
 
     fn next(waiting: &Waiting, now: Nanos) -> Option<u32> {
-        waiting.next_due(now).map(|(stream, _)| stream)
+        waiting.next_due(now).map(|(ticket, _)| ticket.stream)
     }
 
     #[test]
@@ -274,6 +285,7 @@ mod tests {
         let half = Held {
             bytes: 1 << 19,
             loans: None,
+            is_undecided: false,
         };
         let first = waiting.enter(1, Nanos::ZERO, half);
         assert!(takes((1 << 18) - (empty >> 1), 0).is_some());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loudou_api::{BanAnswer, BanView, EventKind};
+use loudou_api::{BanAnswer, BanView, EventKind, Spread};
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
@@ -20,6 +20,7 @@ use crate::escaped::shown;
 use crate::events;
 use crate::host::{Host, HostStore, Reply};
 use crate::metrics::StoreMetrics;
+use crate::travel::{self, BanValue, Made};
 
 /// The shortest ban. A shorter one could be over before the call is answered.
 const SHORTEST: Nanos = Nanos::from_millis(1);
@@ -40,6 +41,7 @@ impl AdminPlane {
         let (before, effect) = setting.set(self, host, ban)?;
         let changed = effect == BanEffect::Changed;
         let after = setting.look(host)?;
+        let mut fleet = None;
         if changed {
             let words = match span {
                 None => "banned until the ban is lifted".to_owned(),
@@ -48,9 +50,11 @@ impl AdminPlane {
             let (until, is_earlier) = until(before.as_ref(), span, replaces, call.clock.now);
             let stays = "; the earlier ban of a penalty lasts longer";
             let words = format!("{words}{}", if is_earlier { stays } else { "" });
+            let made = setting.made(&reason, until);
+            fleet = travel::note(host, self.share(), &[made], call.clock.now);
             setting.note(self, host, (EventKind::Ban, &words, reason, until));
         }
-        Ok(setting.answer(before.as_ref(), after.as_ref(), changed))
+        Ok(setting.answer((before.as_ref(), after.as_ref()), changed, fleet))
     }
 
     pub(super) fn unban(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -71,12 +75,15 @@ impl AdminPlane {
             (false, true) => Some("its refusals and bans were cleared"),
             (false, false) => None,
         };
+        // Also where there is no ban here: another Envoy may have one, of a penalty.
+        let made = Made::unban(&setting.active.rule().name, call.key());
+        let fleet = travel::note(host, self.share(), &[made], now);
         if let Some(words) = words {
             setting.note(self, host, (EventKind::Unban, words, reason, None));
         }
         let after = setting.look(host)?;
         let changed = effect == BanEffect::Changed && words.is_some();
-        Ok(setting.answer(before.as_ref(), after.as_ref(), changed))
+        Ok(setting.answer((before.as_ref(), after.as_ref()), changed, fleet))
     }
 
     fn setting<'a>(&mut self, host: &dyn Host, call: &'a Call) -> Result<Setting<'a>, Failure> {
@@ -234,16 +241,33 @@ impl Setting<'_> {
         events::add(host, plane.share(), &event);
     }
 
-    fn answer(&self, before: Option<&Slot>, after: Option<&Slot>, changed: bool) -> Reply {
-        let (key, clock) = (self.call.key(), self.call.clock);
-        let shown = |slot: &Slot| view(&self.active, slot, key, clock);
-        let banned =
-            |slot: &Slot| -> Option<BanView> { ban_view(&self.active, slot, key, clock.now) };
+    /// The ban as it travels.
+    fn made(&self, reason: &str, until: Option<Nanos>) -> Made {
+        let ban = BanValue {
+            tag: self.active.tag(),
+            by: self.call.caller.name.clone(),
+            reason: reason.to_owned(),
+            at_unix_ms: self.call.clock.wall.as_millis(),
+        };
+        Made::ban(&self.active.rule().name, self.call.key(), &ban, until)
+    }
+
+    fn answer(
+        &self,
+        (before, after): (Option<&Slot>, Option<&Slot>),
+        changed: bool,
+        fleet: Option<Spread>,
+    ) -> Reply {
+        let (key, moment) = (self.call.key(), self.call.moment());
+        let now = moment.clock.now;
+        let shown = |slot: &Slot| view(&self.active, slot, key, moment);
+        let banned = |slot: &Slot| -> Option<BanView> { ban_view(&self.active, slot, key, now) };
         let answer = BanAnswer {
-            now_ns: clock.now.get(),
+            now_ns: now.get(),
             before: before.and_then(banned),
             bucket: after.map(shown),
             changed,
+            fleet,
         };
         ok_with(self.etag(after), &answer)
     }

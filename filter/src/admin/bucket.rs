@@ -4,17 +4,18 @@ use loudou_api::{
     BanBy, BanView, BucketState, BucketView, KeyOverrideView, LimitView, OverrideKind,
 };
 use loudou_limiter::ban::Conduct;
-use loudou_limiter::{Bucket, BucketDecision, Clock, Nanos};
+use loudou_limiter::{Ask, BucketDecision, Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
+use loudou_rules::level::Level;
 use loudou_rules::rule::Override;
-use loudou_store::LiveRule;
 use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
+use super::leased::{Moment, lease_view};
 
-/// A bucket at `now`, without changing it.
-pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, clock: Clock) -> BucketView {
-    Current::new(rule, slot, key, clock).view()
+/// A bucket now, without changing it.
+pub(super) fn view(rule: &ActiveRule, slot: &Slot, key: &str, moment: Moment) -> BucketView {
+    Current::new(rule, slot, key, moment).view()
 }
 
 /// A bucket with its current numbers, before they are put into words.
@@ -23,27 +24,28 @@ pub(super) struct Current<'a> {
     slot: &'a Slot,
     key: &'a str,
     now: Nanos,
-    bucket: Bucket,
-    level: BucketDecision,
+    level: Level<'a>,
+    /// The decision on a request that costs nothing.
+    state: BucketDecision,
     /// The decision on a request of the usual cost.
     usual: BucketDecision,
     ban: Option<BanView>,
 }
 
 impl<'a> Current<'a> {
-    pub(super) fn new(rule: &'a ActiveRule, slot: &'a Slot, key: &'a str, clock: Clock) -> Self {
-        let now = clock.now;
-        let limits = rule.limits_of(key);
-        let bucket = rule.bucket_of(key, slot, clock);
+    pub(super) fn new(rule: &'a ActiveRule, slot: &'a Slot, key: &'a str, moment: Moment) -> Self {
+        let Clock { now, wall } = moment.clock;
+        let level = Level::of(rule, key, Some(slot), moment.clock, moment.fleet);
+        let decide = |cost| level.answer(&Ask::new(cost, now).at_wall(wall));
         Self {
             rule,
             slot,
             key,
             now,
-            level: limits.peek(&bucket, 0, now),
-            usual: limits.peek(&bucket, rule.rule().cost.usual().into(), now),
+            state: decide(0),
+            usual: decide(rule.rule().cost.usual().into()),
             ban: ban_view(rule, slot, key, now),
-            bucket,
+            level,
         }
     }
 
@@ -53,7 +55,7 @@ impl<'a> Current<'a> {
             BucketState::Banned
         } else if self.usual.is_refused() && is_limited {
             BucketState::Refusing
-        } else if self.level.reset_after() == Nanos::ZERO {
+        } else if self.state.reset_after() == Nanos::ZERO {
             BucketState::Idle
         } else {
             BucketState::Busy
@@ -62,9 +64,10 @@ impl<'a> Current<'a> {
 
     pub(super) fn view(&self) -> BucketView {
         let (rule, slot, key, now) = (self.rule, self.slot, self.key, self.now);
-        let limits = rule.limits_of(key);
-        let decisions = self.level.decisions().zip(self.usual.decisions());
-        let numbers = limits.used(&self.bucket, now).into_iter().zip(decisions);
+        let limits = self.level.limits();
+        let decisions = self.state.decisions().zip(self.usual.decisions());
+        let used = self.level.used(&self.state, now);
+        let numbers = used.into_iter().zip(decisions);
         let views = limits.iter().zip(numbers);
         let views = views.map(|(limit, (used, (level, usual)))| {
             LimitView::new(limit, used, level, usual.retry_after)
@@ -85,6 +88,11 @@ impl<'a> Current<'a> {
             ban,
             strikes: conduct.strikes.into(),
             penalties: conduct.bans.into(),
+            lease: self
+                .level
+                .lease()
+                .and_then(|lease| lease_view(lease, limits.iter().count(), now)),
+            outage: self.level.outage().map(Into::into),
             own: key_override(rule, key),
         }
     }

@@ -40,7 +40,7 @@ impl AdminPlane {
             store: &mut HostStore(host),
             table: &table,
             rules: &RulesByTag::new(rules.iter().map(|rule| &**rule)),
-            clock,
+            moment: call.moment(),
         };
         let until = host.now().saturating_add(MOST_TIME);
         // Each is written as it is found, so that the time for this counts.
@@ -73,7 +73,7 @@ impl AdminPlane {
         let slot = table.look(&mut HostStore(host), id)?;
         let slot = slot.ok_or_else(|| no_bucket(&active, key))?;
         let etag = BanView::etag(imposed(&slot, call.clock.now));
-        Ok(ok_with(etag, &view(&active, &slot, key, call.clock)))
+        Ok(ok_with(etag, &view(&active, &slot, key, call.moment())))
     }
 
     pub(super) fn reset(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -82,7 +82,7 @@ impl AdminPlane {
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
-        let before = slot.map(|slot| view(&active, &slot, key, call.clock));
+        let before = slot.map(|slot| view(&active, &slot, key, call.moment()));
         if let Some(before) = &before {
             let share = &self.settings.store.namespace;
             StoreMetrics::define(host, &mut self.registry, share).freed(host);

@@ -1,20 +1,19 @@
 //! One call: its route, the path and the query, read strictly.
 
-use std::borrow::Cow;
-
 use loudou_api::{Access, Event, EventKind};
 use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
-use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::AdminPlane;
 use super::answer::Failure;
 use super::auth::Caller;
 use super::if_match::IfMatch;
+use super::leased::Moment;
 use crate::escaped::escaped;
 use crate::events;
 use crate::host::{Host, Reply};
 use loudou_rules::config::{JsonError, parse_json};
+use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 
 /// The longest path with query, in bytes.
@@ -157,6 +156,8 @@ pub struct Call {
     pub(super) if_match: IfMatch,
     /// The time of the answer.
     pub(super) clock: Clock,
+    /// The state of the fleet then.
+    pub(super) fleet: Option<FleetView>,
     pub(super) body: Vec<u8>,
 }
 
@@ -185,8 +186,17 @@ impl Call {
             target,
             if_match,
             clock: host.clock_at(host.now()),
+            fleet: None,
             body: Vec::new(),
         })
+    }
+
+    /// When it is answered, and how the fleet is then.
+    pub(super) const fn moment(&self) -> Moment {
+        Moment {
+            clock: self.clock,
+            fleet: self.fleet,
+        }
     }
 
     /// An event that the caller causes, without its text.
@@ -310,10 +320,8 @@ fn decode(text: &str, plus_is_space: bool) -> Result<String, Failure> {
     } else {
         text.to_owned()
     };
-    let decoded = percent_decode_str(&spaced).decode_utf8();
-    decoded
-        .map(Cow::into_owned)
-        .map_err(|_invalid| Failure::bad("paths and queries must be UTF-8"))
+    loudou_api::percent_decoded(&spaced)
+        .ok_or_else(|| Failure::bad("paths and queries must be UTF-8"))
 }
 
 /// 400 for a parameter with an invalid value.

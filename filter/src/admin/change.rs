@@ -13,7 +13,7 @@ type Fields = Map<String, Value>;
 const LISTED: usize = 8;
 
 /// The differences; empty if there are none: `burst: capacity 15 → 30, rate 30/m → 60/m; mode enforce → shadow`.
-pub(super) fn describe(before: &Rule, after: &Rule) -> String {
+pub(crate) fn describe(before: &Rule, after: &Rule) -> String {
     let mut parts = Vec::new();
     for limit in &after.limits {
         match before.limits.iter().find(|old| old.name() == limit.name()) {

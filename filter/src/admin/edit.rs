@@ -23,6 +23,7 @@ use crate::host::{Host, Reply};
 use crate::metrics::StoreMetrics;
 use crate::record::{Author, MAX_EDITED, Record, RecordError, RuleRecord};
 use crate::sweep::{self, PAGES_OF_EDIT};
+use crate::travel::{self, Made};
 
 impl AdminPlane {
     pub(super) fn put_rule(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -90,6 +91,7 @@ impl AdminPlane {
         self.record(host, call)?;
         let share = self.share().to_owned();
         let mut outcome = Err(RecordError::Missing.into());
+        let mut made = Vec::new();
         let records = self.records.clone();
         let metrics = StoreMetrics::define(host, &mut self.registry, &share);
         let announced = metrics.changes(host);
@@ -103,9 +105,10 @@ impl AdminPlane {
                 if rule.is_full() {
                     return Err(RecordError::TooOften.into());
                 }
-                let ends = rule.ends();
+                let (ends, old) = (rule.ends(), rule.clone());
                 change(rule, version)?;
                 check(rule)?;
+                made = Made::of_rule(&old, rule);
                 let described = describe(&before, rule.effective());
                 // A reset acts on the levels, whatever the numbers.
                 let resets = edited.author.carry == Carry::Reset;
@@ -121,15 +124,12 @@ impl AdminPlane {
         })?;
         let changed = outcome.as_ref().is_ok_and(|(_, _, changed)| *changed);
         let is_new = changed && !edited.dry_run;
-        if is_new {
-            current::announce(
-                host,
-                &records,
-                &metrics,
-                (&record, announced),
-                call.clock.now,
-            );
-        }
+        let fleet = is_new.then(|| {
+            let fleet = travel::note(host, &share, &made, call.clock.now);
+            let change = (&record, announced);
+            current::announce(host, &records, &metrics, change, call.clock.now);
+            fleet
+        });
         // An edit that has to wait for the sweep takes part in it, too. A dry run does not: no bucket may
         // have the version of a change that is not stored.
         if !edited.dry_run {
@@ -147,6 +147,7 @@ impl AdminPlane {
             after,
             change,
             changed,
+            fleet: fleet.flatten(),
         };
         Ok(ok_at(&record, &answer))
     }
@@ -256,11 +257,15 @@ fn author(call: &Call, carry: Carry, expires_after: Option<Nanos>) -> Result<Aut
 }
 
 /// Checks a rule after an edit.
-fn check(rule: &RuleRecord) -> Result<(), Failure> {
+pub(crate) fn check(rule: &RuleRecord) -> Result<(), Failure> {
     let effective = rule.effective();
     if !rule.activate().scales_fit() {
         let misfits = config::misfits(effective);
         return Err(Failure::wrong_body("a valid edit", &misfits));
+    }
+    let unshared = config::unshared(effective);
+    if !unshared.is_empty() {
+        return Err(Failure::wrong_body("a valid edit", &unshared));
     }
     let (edited, all) = (rule.own.len(), effective.overrides.len());
     if edited <= MAX_EDITED && all <= MAX_OVERRIDES {

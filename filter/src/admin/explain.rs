@@ -15,6 +15,7 @@ impl AdminPlane {
         let document = call.json()?;
         let mut sample = config::parse_sample(&document)
             .map_err(|problems| Failure::wrong_body("a valid request", &problems))?;
+        sample.fleet = call.fleet;
         let record = self.record(host, call)?;
         let table = self.table(host)?;
         let rules = record.rule_set();

@@ -7,7 +7,6 @@
 use std::fmt;
 
 use loudou_api::BucketState;
-use loudou_limiter::Clock;
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::needle::Needle;
 use loudou_store::page::SlotHead;
@@ -15,6 +14,7 @@ use loudou_store::scan::Scan;
 use loudou_store::{Age, LiveRule, SharedData, Table};
 
 use super::bucket::Current;
+use super::leased::Moment;
 
 /// The work of reading a value that is missing, of one that exists, and of reporting a bucket.
 const MISSING: u32 = 1;
@@ -71,7 +71,7 @@ pub(super) struct Place<'a> {
     pub(super) store: &'a mut dyn SharedData,
     pub(super) table: &'a Table,
     pub(super) rules: &'a RulesByTag<'a>,
-    pub(super) clock: Clock,
+    pub(super) moment: Moment,
 }
 
 impl Search {
@@ -134,7 +134,7 @@ impl Step<'_> {
                 self.scan.read_names(place.store, from.page);
                 has_read_names = true;
             }
-            if self.reports(&head, rule, place.clock) {
+            if self.reports(&head, rule, place.moment) {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0 || !self.work.may_go_on() {
                     return after;
@@ -170,20 +170,22 @@ impl Step<'_> {
     ) -> Option<(SlotHead, &'r ActiveRule)> {
         let heads = self.scan.heads();
         let heads = heads.filter(|head| after.is_none_or(|after| head.fingerprint > after));
-        let now_ms = place.clock.now.as_millis();
+        let now_ms = place.moment.clock.now.as_millis();
         let wanted = heads.filter_map(|head| {
             let tag = self.search.rule_tag;
             if tag.is_some_and(|tag| tag != head.rule_tag) {
                 return None;
             }
             let rule = place.rules.get(head.rule_tag)?;
-            may_be_in(self.search.state, &head, rule, now_ms).then_some((head, rule))
+            let may_be =
+                place.moment.is_outage() || may_be_in(self.search.state, &head, rule, now_ms);
+            may_be.then_some((head, rule))
         });
         wanted.min_by_key(|(head, _)| head.fingerprint)
     }
 
     /// Reports a bucket if it is wanted.
-    fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, clock: Clock) -> bool {
+    fn reports(&mut self, head: &SlotHead, rule: &ActiveRule, moment: Moment) -> bool {
         let lost;
         let key = if let Some(name) = self.scan.name(head.fingerprint) {
             name
@@ -202,7 +204,7 @@ impl Step<'_> {
             return false;
         };
         self.work.add(BUCKET);
-        let bucket = Current::new(rule, &slot, key, clock);
+        let bucket = Current::new(rule, &slot, key, moment);
         let is_wanted = self
             .search
             .state

@@ -1,6 +1,8 @@
 //! `GET /v1/status` and `GET /v1/events`.
 
-use loudou_api::{EventSource, RuleTotals, Status, StoreStatus, UpstreamView};
+use loudou_api::{
+    EventSource, FleetChanges, FleetStatus, RuleTotals, Status, StoreStatus, UpstreamView,
+};
 use loudou_limiter::{Clock, Nanos};
 use loudou_store::scan::Scan;
 use loudou_store::upstreams::Upstream;
@@ -9,12 +11,14 @@ use loudou_store::{Table, When};
 use super::AdminPlane;
 use super::answer::{Failure, ok_at, ok_json};
 use super::call::Call;
-use super::warnings::of_process;
+use super::warnings::{of_fleet, of_process};
 use crate::events::{self, Wanted};
+use crate::fleet::Pulse;
 use crate::host::{Host, HostStore, Reply};
 use crate::instance::parse_place;
-use crate::metrics::{RuleMetrics, StoreMetrics};
+use crate::metrics::{FleetMetrics, RuleMetrics, StoreMetrics};
 use crate::record::{RecordError, RuleRecord};
+use crate::travel::{self, Changes, Here, Sent};
 
 /// The number of pages that are sampled for the share of idle buckets.
 const SAMPLED_PAGES: u32 = 32;
@@ -37,8 +41,10 @@ impl AdminPlane {
             .iter()
             .map(|rule| self.totals(host, call, rule, &seen))
             .collect();
+        let fleet = self.fleet(host, &share);
         let (not_held_deadline, not_held_full) = metrics.not_held_so_far(host);
         let mut warnings = self.warnings(&rules, &store);
+        warnings.extend(fleet.as_ref().and_then(of_fleet));
         let about = (&*record, &store);
         warnings.extend(of_process(host, &share, about, &metrics, now));
         let status = Status {
@@ -54,11 +60,24 @@ impl AdminPlane {
             waiting: metrics.waiting(host),
             not_held_deadline,
             not_held_full,
+            fleet,
             warnings,
             store,
             rules,
         };
         Ok(ok_at(&record, &status))
+    }
+
+    /// The fleet of this namespace, if a worker has one.
+    fn fleet(&mut self, host: &dyn Host, share: &str) -> Option<FleetStatus> {
+        let pulse = Pulse::find(host, share)?;
+        let metrics = FleetMetrics::define(host, &mut self.registry, share);
+        Some(FleetStatus {
+            envoys: pulse.envoys,
+            answered_ns: pulse.answered_at.get(),
+            changes: fleet_changes(&travel::find(host, share)),
+            ..metrics.status(host)
+        })
     }
 
     pub(super) fn events(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -196,4 +215,14 @@ fn sample_idle(host: &dyn Host, table: &Table, now: Nanos, store: &mut StoreStat
         }
     }
     (store.sampled, store.sampled_idle) = (sampled, sampled_idle);
+}
+
+fn fleet_changes(changes: &Changes) -> FleetChanges {
+    FleetChanges {
+        generation: changes.head.generation,
+        known: changes.head.count,
+        unsent: changes.head.unsent,
+        refused: changes.count(|change| change.sent == Sent::Refused),
+        waiting: changes.count(|change| change.here == Here::Waiting),
+    }
 }

@@ -1,6 +1,6 @@
 //! Warnings of the status about the process: each with its number and what to do about it.
 
-use loudou_api::StoreStatus;
+use loudou_api::{FleetStatus, StoreStatus};
 
 use crate::behind;
 use crate::host::Host;
@@ -39,6 +39,17 @@ pub(super) fn of_process(
     });
     let all = [of_rollbacks(record), behind, reloads, of_size(store)];
     all.into_iter().flatten().collect()
+}
+
+/// The warning about a fleet that cannot be asked.
+pub(super) fn of_fleet(fleet: &FleetStatus) -> Option<String> {
+    let down = fleet.workers_down;
+    (down > 0).then(|| {
+        format!(
+            "{down} worker(s) get no answer from the fleet's relay or its engine: fleet rules are decided by \
+             fleet.on_outage there; look at the relay's log and /healthz, and at its cluster in Envoy"
+        )
+    })
 }
 
 fn of_rollbacks(record: &Record) -> Option<String> {

@@ -12,10 +12,12 @@ use loudou_store::{GaveUp, LiveRule, StoreStats, Table, Why};
 
 use super::connections::Connections;
 use super::counts::Counts;
+use super::verdict::{Arrival, Decided, Verdict, Wanted, is_local, refills};
 use crate::behind;
 use crate::current;
 use crate::events;
-use crate::host::{Headers, Host, HostStore, LogLevel, Reply};
+use crate::host::{Host, HostStore, LogLevel};
+use crate::instance::Instance;
 use crate::loan::{Loan, loans};
 use crate::metrics::StoreMetrics;
 use crate::record::{Record, RecordError, Records, RuleRecord};
@@ -23,7 +25,6 @@ use crate::request::HostRequest;
 use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
 use crate::upstream::Watch;
-use crate::waiting::Room;
 
 /// The most repeated decisions on a request whose rules change while it is decided.
 const MAX_OUTDATED: usize = 4;
@@ -33,29 +34,10 @@ const RETRY_AFTER: Nanos = Nanos::from_secs(1);
 /// How the record is read.
 type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
 
-/// A request as it arrives.
-pub(super) struct Arrival {
-    pub(super) now: Nanos,
-    /// The room for holding it.
-    pub(super) room: Room,
-    /// Whether more than its headers will come.
-    pub(super) has_body: bool,
-}
-
-/// A decision on a request.
-pub(super) struct Decided {
-    /// The instant at which the request may pass, and the headers of its response; or the answer to a
-    /// refused request.
-    pub(super) verdict: Result<(Nanos, Headers), Reply>,
-    pub(super) loans: Vec<Loan>,
-    /// The memory that it takes if it is held.
-    pub(super) bytes: u64,
-}
-
 /// A configuration in force, compiled.
 #[derive(Debug)]
-pub(super) struct Active {
-    table: Table,
+pub(crate) struct Active {
+    pub(super) table: Table,
     records: Records,
     rules: RuleSet,
     /// The records of these rules; `None` for a rule that the record does not know.
@@ -77,6 +59,10 @@ pub(super) struct Active {
     configured_at: Nanos,
     /// Whether it cannot read the shared rules, and limits by its own configuration.
     is_alone: bool,
+    /// The name of the process, if the record could be read.
+    pub(super) instance: String,
+    /// The generation of the rules.
+    pub(super) generation: u64,
 }
 
 impl Active {
@@ -104,13 +90,25 @@ impl Active {
             sweep: Sweep::default(),
             configured_at,
             is_alone: false,
+            instance: Instance::default().id,
+            generation: 0,
         }
+    }
+
+    /// The namespace of what the workers share.
+    pub(super) fn share(&self) -> &str {
+        self.records.share()
     }
 
     /// The rules in force.
     #[cfg(test)]
     pub(super) const fn rules(&self) -> &RuleSet {
         &self.rules
+    }
+
+    /// The shared record of the rules.
+    pub(super) const fn records(&self) -> &Records {
+        &self.records
     }
 
     /// The time of the next work for the timer here.
@@ -202,12 +200,16 @@ impl Active {
         let sources = sources.collect();
         self.put(file, sources);
         let generation = record.as_ref().map_or(0, |record| record.generation);
+        self.generation = generation;
         self.watch = Watch::new(self.rules.iter().map(|active| active.rule()), generation);
         self.connections.is_in_force = record
             .as_ref()
             .is_none_or(|record| record.is_of(self.records.bases()));
         self.sweep = record.as_deref().map(Sweep::of).unwrap_or_default();
         self.is_alone = record.is_none();
+        if let Some(record) = &record {
+            self.instance.clone_from(&record.instance.id);
+        }
         // A worker that is alone reports it with its next request, and again from time to time.
         self.next_expiry = record.map_or(now, |record| record.next_expiry());
         self.changes_seen = changes;
@@ -257,22 +259,33 @@ impl Active {
             let refreshed = self.refresh(host, file, now);
             again = refreshed.map_or(0, |()| again.saturating_sub(1));
         };
+        if let Some(wanted) = Wanted::of(&outcome) {
+            return Decided {
+                verdict: Verdict::Wait(wanted),
+                refills: Vec::new(),
+                is_local: false,
+                loans: Vec::new(),
+                bytes,
+            };
+        }
         self.counts.add(host, &outcome, now);
         self.counts.flush(host, now);
         let verdict = if let Some(refused) = outcome.refusal() {
             self.store_metrics.not_held(host, refused.not_held);
             explain::log(host, [refused], now);
-            Err(Refusal::new(refused, now).reply(host))
+            Verdict::Refuse(Refusal::new(refused, now).reply(host))
         } else {
             let due = outcome.due().unwrap_or(now);
             let mut headers = of_admitted(&outcome);
             if self.explains {
                 headers.extend(explain::explain(host, &outcome, now, due));
             }
-            Ok((due, headers))
+            Verdict::Pass(due, headers)
         };
         Decided {
             verdict,
+            refills: arrival.fleet.map_or_else(Vec::new, |_| refills(&outcome)),
+            is_local: arrival.fleet.is_some() && is_local(&outcome),
             loans: loans(outcome),
             bytes,
         }
@@ -281,7 +294,8 @@ impl Active {
     /// The outcome, and the memory that the request takes if it is held.
     fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
         let mut stats = StoreStats::default();
-        let mut request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
+        let request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
+        let mut request = request.leased(arrival.fleet);
         let outcome = evaluate(
             &self.rules,
             &self.table,
@@ -295,7 +309,7 @@ impl Active {
     }
 
     /// The clocks at `now`; the wall clock costs a call of the host.
-    fn clock(&self, host: &dyn Host, now: Nanos) -> Clock {
+    pub(super) fn clock(&self, host: &dyn Host, now: Nanos) -> Clock {
         if self.reads_wall {
             host.clock_at(now)
         } else {
@@ -355,7 +369,10 @@ impl Active {
 
     /// The rule of a loan, unless it was removed.
     fn lender(&self, loan: &Loan) -> Option<&ActiveRule> {
-        let tag = loan.receipt.id().rule_tag;
+        self.rule_of(loan.receipt.id().rule_tag)
+    }
+
+    pub(super) fn rule_of(&self, tag: u32) -> Option<&ActiveRule> {
         let found = self.rules.iter().find(|rule| rule.tag() == tag);
         found.map(|rule| &**rule)
     }

@@ -1,6 +1,9 @@
 //! Puts a configuration in force: opens the table, defines the metrics, and lets the shared record adopt
 //! the configuration.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use loudou_api::EventKind;
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::joined::joined;
@@ -11,9 +14,10 @@ use loudou_store::top::Tally;
 use super::active::Active;
 use super::counts::Counts;
 use crate::events::{self, Over};
+use crate::fleet::Fleet;
 use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
-use crate::metrics::{Registry, RuleMetrics, StoreMetrics};
+use crate::metrics::{FleetMetrics, Registry, RuleMetrics, StoreMetrics};
 use crate::probe::shared_data_is_sound;
 use crate::record::{Adopted, Bases, Record, RecordError, Records};
 
@@ -42,6 +46,14 @@ impl Configuration {
     /// The namespace of what the workers share.
     pub(super) fn share(&self) -> &str {
         &self.file.store.namespace
+    }
+
+    /// The leases of this worker, if there is a fleet.
+    pub(super) fn fleet(&mut self, host: &dyn Host, is_alone: &Rc<Cell<bool>>) -> Option<Fleet> {
+        let settings = self.file.fleet.clone()?;
+        let share = &self.file.store.namespace;
+        let metrics = FleetMetrics::define(host, &mut self.registry, share);
+        Some(Fleet::new(settings, share, metrics, Rc::clone(is_alone)))
     }
 
     /// Puts it in force.
@@ -159,6 +171,14 @@ impl Configuration {
             keys: "ended: the configuration removed this rule",
             ..changed
         };
+        let unshared = Over {
+            edit: "a fleet shares this rule, and cannot share the limits of its edit, which is retired",
+            keys: "ended: a fleet shares this rule, and cannot share the limits of its edits",
+            ..changed
+        };
+        for ended in &adopted.unshared {
+            events::add_ended(host, self.share(), &unshared, ended);
+        }
         for ended in &adopted.retired {
             let is_here = self.file.rules.iter().any(|rule| rule.name == ended.rule);
             let over = if is_here { &changed } else { &removed };

@@ -59,10 +59,12 @@ impl Tail {
         if take_number(bytes)? != FORMAT {
             return None;
         }
+        let last_seq = take_number(bytes)?;
+        let mut ring = |of| Ring::parse(bytes).filter(|ring| ring.can_be(of, last_seq));
         Some(Self {
-            last_seq: take_number(bytes)?,
-            operators: Ring::parse(bytes)?,
-            filter: Ring::parse(bytes)?,
+            last_seq,
+            operators: ring(EventSource::Operators)?,
+            filter: ring(EventSource::Filter)?,
         })
     }
 
@@ -106,9 +108,17 @@ impl Ring {
         Some(Self { full, ends, open })
     }
 
+    /// Whether [`seal`] can have left this: as many ends as there are segments, each of events of their own.
+    /// Readers go from the first end to the last full segment, so this bounds their work.
+    fn can_be(&self, of: EventSource, last_seq: u64) -> bool {
+        let sealed = self.full.checked_mul(wide(EVENTS_OF_SEGMENT));
+        let ends = self.full.min(wide(segments(of)));
+        wide(self.ends.len()) == ends && sealed.is_some_and(|sealed| sealed <= last_seq)
+    }
+
     fn write(&self, bytes: &mut Vec<u8>) {
         put_number(bytes, self.full);
-        put_number(bytes, u64::try_from(self.ends.len()).unwrap_or(0));
+        put_number(bytes, wide(self.ends.len()));
         for end in &self.ends {
             put_number(bytes, *end);
         }
@@ -214,7 +224,12 @@ fn segment_key(share: &str, of: EventSource, number: u64) -> Vec<u8> {
         EventSource::Operators => b":actions",
         EventSource::Filter => b":own",
     };
-    let places = u64::try_from(segments(of)).unwrap_or(1).max(1);
+    let places = wide(segments(of)).max(1);
     let place = u8::try_from(number % places).unwrap_or(0);
     [share.as_bytes(), kind, &[place]].concat()
+}
+
+/// A length as the wire has it.
+pub(super) fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }

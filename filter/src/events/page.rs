@@ -5,7 +5,7 @@ use loudou_api::EventSource;
 use loudou_rules::size::EVENTS_OF_SEGMENT;
 use loudou_store::StoreFailed;
 
-use super::kept::{Entries, Ring, segment, segments, tail};
+use super::kept::{Entries, Ring, segment, segments, tail, wide};
 use crate::host::Host;
 
 /// The most bytes of events in one answer: a fraction of a millisecond for the worker that copies them.
@@ -181,8 +181,4 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
-}
-
-fn wide(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

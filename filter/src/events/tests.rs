@@ -192,6 +192,49 @@ fn a_sandbox_that_dies_in_between_loses_nothing() {
     assert_eq!(all(&host, None).last(), Some(&2_064));
 }
 
+/// Another program or a damaged process may leave any tail and any event: reading them ends, and the answer is
+/// JSON.
+#[test]
+fn a_damaged_tail_or_event_costs_no_more_than_the_list() {
+    let host = FakeHost::default();
+    add(&host, SHARE, &action(EventKind::Ban));
+    let leave = |bytes: &[u8]| {
+        let written = host.shared_set(b"loudou:tail", bytes, CAS_OVERWRITE);
+        assert!(written.is_ok());
+    };
+    let tail = |last: u64, full: u64, ends: &[u64], event: &[u8]| {
+        let count = u64::try_from(ends.len()).expect("few");
+        let mut bytes = [1, last, full, count].map(u64::to_le_bytes).concat();
+        bytes.extend(ends.iter().flat_map(|end| end.to_le_bytes()));
+        let length = u64::try_from(event.len()).expect("short");
+        let length = if event.is_empty() { 0 } else { length + 16 };
+        bytes.extend(length.to_le_bytes());
+        if !event.is_empty() {
+            bytes.extend([last, length - 16].map(u64::to_le_bytes).concat());
+            bytes.extend(event);
+        }
+        // The other ring is empty.
+        bytes.extend([0; 24]);
+        bytes
+    };
+    for (last, full, ends) in [
+        (3, 1 << 60, [].as_slice()),
+        (u64::MAX, u64::MAX, &[]),
+        (u64::MAX, u64::MAX / 128, &[1, 2, 3]),
+        (u64::MAX, 2, &[u64::MAX, u64::MAX]),
+    ] {
+        leave(&tail(last, full, ends, b""));
+        assert_eq!(page_of(&host, 0, None).events, []);
+        add(&host, SHARE, &action(EventKind::Ban));
+        page_of(&host, 0, None);
+    }
+    for event in [b"{\"detail\":\"\x83\"}".as_slice(), b"{", b"{}{}"] {
+        leave(&tail(1, 0, &[], event));
+        let events = page_of(&host, 0, None).events;
+        assert_eq!(events, [], "{}", event.escape_ascii());
+    }
+}
+
 /// A worker that read the tail long ago does not write an old segment over a newer one.
 #[test]
 fn a_slow_worker_overwrites_nothing() {

@@ -10,7 +10,9 @@ use loudou_limiter::Nanos;
 use loudou_store::{Cas, StoreFailed, Written};
 
 use crate::header_lines::{self, HeaderLines};
-use crate::host::{Host, LogLevel, MetricId, MetricKind, Reply};
+use crate::host::{Host, LogLevel, MetricId, MetricKind, Outgoing, Reply};
+
+mod calls;
 
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
@@ -283,6 +285,23 @@ impl Host for EnvoyHost {
                 status => status,
             }
         };
+    }
+
+    fn focus(&self, stream: u32) -> bool {
+        // SAFETY: no pointers. A stream that is gone is refused.
+        unsafe { proxy_set_effective_context(stream) == OK }
+    }
+
+    fn call(&self, request: &Outgoing<'_>) -> Option<u32> {
+        calls::send(request)
+    }
+
+    fn called_header(&self, name: &str) -> Option<Vec<u8>> {
+        calls::header(name)
+    }
+
+    fn called_body(&self, most: usize) -> Option<Vec<u8>> {
+        calls::body(most)
     }
 
     fn set_timer_ms(&self, period: u32) {

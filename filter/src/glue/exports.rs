@@ -109,6 +109,17 @@ extern "C" fn proxy_on_response_headers(context: u32, _count: u32, _end_of_strea
     with(Action::Continue, |vm| vm.response_headers(context))
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn proxy_on_http_call_response(
+    root: u32,
+    call: u32,
+    _headers: u32,
+    size: u32,
+    _trailers: u32,
+) {
+    with((), |vm| vm.called(root, call, size));
+}
+
 /// The context is over; it may be deleted at once.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_done(context: u32) -> u32 {

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use loudou_limiter::{Carry, Nanos};
-use loudou_rules::rule::KeyMap;
+use loudou_rules::config::unshared;
+use loudou_rules::rule::{KeyMap, Scope};
 
 use super::base::{Base, Bases};
 use super::part::Part;
@@ -32,6 +33,8 @@ pub(crate) struct Adopted {
     pub(crate) changed: Vec<String>,
     /// The edits that were retired.
     pub(crate) retired: Vec<Ended>,
+    /// Those that were retired since a fleet cannot share their limits, which the rule's base asks for.
+    pub(crate) unshared: Vec<Ended>,
 }
 
 impl RuleRecord {
@@ -47,6 +50,13 @@ impl RuleRecord {
 }
 
 impl Parts {
+    /// Whether a fleet can share the rule with its edits on another base, if that base asks for it.
+    fn can_share_on(&self, base: &Part<Base>) -> bool {
+        let mut parts = self.clone();
+        parts.base = base.clone();
+        base.scope == Scope::Envoy || unshared(&parts.effective(None)).is_empty()
+    }
+
     fn drop_edits(&mut self) {
         self.edit = Part::new(None);
         self.own = Part::new(KeyMap::default());
@@ -122,6 +132,12 @@ impl Record {
                 }
             };
             if !rule.base.is_same(base) {
+                let mut edits = edits;
+                // Such a rule would limit each Envoy alone, unnoticed.
+                if edits == Edits::Keep && !rule.can_share_on(base) {
+                    adopted.unshared.extend(rule.all_ended());
+                    edits = Edits::Retire;
+                }
                 Rc::make_mut(&mut rule).rebase(base, note, edits);
             }
             self.rules.push(rule);

@@ -24,6 +24,20 @@ pub(crate) struct OverrideEdit {
     pub(crate) who: Origin,
 }
 
+/// The new edit of a rule, or the new edited override of a pattern; `None` for none.
+#[derive(Debug)]
+pub(crate) enum EditTo<'a> {
+    Rule(Option<Edit>),
+    Override(&'a str, Option<OverrideEdit>),
+}
+
+impl EditTo<'_> {
+    /// Whether there is to be none.
+    pub(crate) const fn is_end(&self) -> bool {
+        matches!(self, Self::Rule(None) | Self::Override(_, None))
+    }
+}
+
 /// The author of an edit, its reason, time and end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Origin {
@@ -58,6 +72,32 @@ pub(crate) struct Ended {
     pub(crate) keys: Vec<String>,
 }
 
+impl Edit {
+    /// The same edit, with these times here: when it came, and when it expires; [`Nanos::MAX`] for never.
+    pub(crate) fn at(mut self, times: (Nanos, Nanos)) -> Self {
+        self.who.set_times(times);
+        self
+    }
+
+    /// Whether it is the same edit, whenever it came here.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.change == other.change && self.carry == other.carry && self.who.is_same(&other.who)
+    }
+}
+
+impl OverrideEdit {
+    /// The same edit, with these times here: when it came, and when it expires; [`Nanos::MAX`] for never.
+    pub(crate) fn at(mut self, times: (Nanos, Nanos)) -> Self {
+        self.who.set_times(times);
+        self
+    }
+
+    /// Whether it is the same edit, whenever it came here.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.gives == other.gives && self.who.is_same(&other.who)
+    }
+}
+
 impl Author {
     /// When the edit expires.
     pub(crate) fn until(&self) -> Option<Nanos> {
@@ -76,6 +116,22 @@ impl Author {
 }
 
 impl Origin {
+    /// When it expires; [`Nanos::MAX`] for never.
+    pub(crate) fn until(&self) -> Nanos {
+        self.expires_at_ns.map_or(Nanos::MAX, Nanos::new)
+    }
+
+    fn set_times(&mut self, (at, until): (Nanos, Nanos)) {
+        self.at_ns = at.get();
+        self.expires_at_ns = (until < Nanos::MAX).then_some(until.get());
+    }
+
+    /// Whether both are of the same edit. Its times here depend on when it came here.
+    fn is_same(&self, other: &Self) -> bool {
+        let of = |who: &Self| (who.at_unix_ms, who.expires_at_ns.is_some());
+        self.by == other.by && self.reason == other.reason && of(self) == of(other)
+    }
+
     pub(super) fn expired(&self, now: Nanos) -> Option<Nanos> {
         let at = self.expires_at_ns.filter(|at| *at <= now.get())?;
         Some(Nanos::new(at))

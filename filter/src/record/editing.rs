@@ -6,7 +6,7 @@ use loudou_limiter::{Carry, Nanos};
 use loudou_rules::config::RuleEdit;
 use loudou_rules::rule::{KeyMap, Override, Rule};
 
-use super::edit::{Author, Edit, Ended, Origin, OverrideEdit};
+use super::edit::{Author, Edit, EditTo, Ended, Origin, OverrideEdit};
 use super::part::Part;
 use super::rule::RuleRecord;
 
@@ -111,6 +111,38 @@ impl RuleRecord {
         if self.override_of(pattern) != before.as_ref() {
             let replaced = Vec::from([(pattern.to_owned(), before)]);
             self.note(|history| history.note_overrides(replaced, Carry::Keep, at, version));
+        }
+    }
+
+    /// The identity of the rule of the configuration: the same text has the same one at every Envoy.
+    pub(crate) fn base_id(&self) -> String {
+        let hash = self.base.id().unwrap_or_default().hash;
+        let [high, low] = [hash >> 64, hash].map(|half| u64::try_from(half & u128::from(u64::MAX)));
+        format!("{:016x}{:016x}", high.unwrap_or(0), low.unwrap_or(0))
+    }
+
+    /// Whether its edits are so already.
+    pub(crate) fn has(&self, to: &EditTo<'_>) -> bool {
+        match to {
+            EditTo::Rule(None) => self.edit.is_none(),
+            EditTo::Rule(Some(edit)) => self.edit.as_ref().is_some_and(|old| edit.is_same(old)),
+            EditTo::Override(pattern, None) => self.own.of_pattern(pattern).is_none(),
+            EditTo::Override(pattern, Some(own)) => {
+                let old = self.own.of_pattern(pattern);
+                old.is_some_and(|old| own.is_same(old))
+            }
+        }
+    }
+
+    /// Takes over an edit that was made at another Envoy, or its end.
+    pub(crate) fn put(&mut self, to: EditTo<'_>, at: Nanos, version: u32) {
+        match to {
+            EditTo::Override(pattern, own) => self.replace_override(pattern, own, at, version),
+            EditTo::Rule(edit) => {
+                let carry = edit.as_ref().or(self.edit.as_ref());
+                let carry = carry.map(|edit| edit.carry).unwrap_or_default();
+                self.change((carry, at, version), |parts| parts.edit = Part::new(edit));
+            }
         }
     }
 

@@ -97,12 +97,7 @@ impl Text for Option<Edit> {
         if text.is_empty() {
             return Some(None);
         }
-        let edit = json(text)?;
-        Some(Some(Edit {
-            change: parse_edit(edit.get("change")?).ok()?,
-            carry: carry(&edit)?,
-            who: who(&edit)?,
-        }))
+        Some(Some(Edit::read(&json(text)?)?))
     }
 }
 
@@ -120,12 +115,31 @@ impl Text for KeyMap<OverrideEdit> {
             return Some(all);
         }
         for (pattern, edit) in json(text)?.as_object()? {
-            // The scale was checked when it was edited.
-            let gives = parse_override(pattern, edit.get("gives")?, None).ok()?;
-            let who = who(edit)?;
-            all.set(pattern, Some(OverrideEdit { gives, who }));
+            all.set(pattern, Some(OverrideEdit::read(pattern, edit)?));
         }
         Some(all)
+    }
+}
+
+impl Edit {
+    /// The edit of this JSON, unless it is damaged.
+    pub(crate) fn read(edit: &Value) -> Option<Self> {
+        Some(Self {
+            change: parse_edit(edit.get("change")?).ok()?,
+            carry: carry(edit)?,
+            who: who(edit)?,
+        })
+    }
+}
+
+impl OverrideEdit {
+    /// The edited override of a pattern, unless it is damaged. Whether its scale fits the rule is another
+    /// question.
+    pub(crate) fn read(pattern: &str, edit: &Value) -> Option<Self> {
+        Some(Self {
+            gives: parse_override(pattern, edit.get("gives")?, None).ok()?,
+            who: who(edit)?,
+        })
     }
 }
 

@@ -34,6 +34,8 @@ struct Shelf(RefCell<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     record: Option<Rc<Record>>,
+    /// The rules of the plugin that was configured last, for plugins without any.
+    bases: Weak<Bases>,
     /// The number of announced changes before it was read, and the time of that.
     seen: Option<(u64, Nanos)>,
 }
@@ -61,6 +63,9 @@ impl Records {
         } else {
             let own = (self.share.clone(), Rc::downgrade(&self.shelf));
             shelves.0.push(own);
+        }
+        if !self.bases.rules.is_empty() {
+            self.shelf.0.borrow_mut().bases = Rc::downgrade(&self.bases);
         }
     }
 
@@ -124,7 +129,10 @@ impl Records {
     fn read_layout(&self, layout: Option<Layout<'_>>) -> Result<Rc<Record>, RecordError> {
         let layout = layout.ok_or(RecordError::Unreadable)?;
         let kept = self.shelf.0.borrow();
-        let read = Record::read(layout, kept.record.as_deref(), &self.bases);
+        // A plugin without rules may be the first to read: it then shares those of the other one.
+        let others = kept.bases.upgrade().filter(|_| self.bases.rules.is_empty());
+        let bases = others.as_ref().unwrap_or(&self.bases);
+        let read = Record::read(layout, kept.record.as_deref(), bases);
         let read = read.ok_or(RecordError::Unreadable)?;
         if let Some(record) = kept.record.as_ref().filter(|record| record.is_same(&read)) {
             return Ok(Rc::clone(record));
@@ -137,10 +145,8 @@ impl Records {
 
     /// Keeps a record. It is used unread only after [`Self::keep`].
     fn put(&self, record: Rc<Record>) {
-        *self.shelf.0.borrow_mut() = Kept {
-            record: Some(record),
-            seen: None,
-        };
+        let mut kept = self.shelf.0.borrow_mut();
+        (kept.record, kept.seen) = (Some(record), None);
     }
 
     /// Changes the record. `change` returns whether it changed anything, and is called again on a fresh

@@ -46,7 +46,7 @@ struct Derived {
 
 impl Parts {
     /// The rule in force.
-    fn effective(&self, before: Option<&(Self, Arc<ActiveRule>)>) -> Arc<Rule> {
+    pub(super) fn effective(&self, before: Option<&(Self, Arc<ActiveRule>)>) -> Arc<Rule> {
         if self.edit.is_none() && self.own.is_empty() {
             return Arc::clone(self.base.rule());
         }

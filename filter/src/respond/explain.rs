@@ -91,6 +91,7 @@ fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
         | Answer::KeyMissing
         | Answer::ValueTooLong
         | Answer::KeyAmbiguous
+        | Answer::Outage
         | Answer::GaveUp(_) => None,
     };
     let wait = wait.map_or_else(|| "-".to_owned(), |wait| wait.millis_ceil().to_string());

@@ -43,6 +43,7 @@ impl<'a> Refusal<'a> {
             Answer::ValueTooLong => Self::value_too_long(rule),
             Answer::KeyAmbiguous => Self::key_ambiguous(rule),
             Answer::GaveUp(_) => Self::store_gave_up(rule),
+            Answer::Outage => Self::outage(rule),
         }
     }
 
@@ -121,6 +122,13 @@ impl<'a> Refusal<'a> {
         let name = &rule.name;
         let detail = format!("rule {name} could not be evaluated, so it refuses; try again");
         Self::without_bucket(rule, "store_gave_up", detail, Wait::Unknown)
+    }
+
+    /// The engine of the fleet cannot be asked, and the fleet's `on_outage` refuses.
+    pub(crate) fn outage(rule: &'a Rule) -> Self {
+        let name = &rule.name;
+        let detail = format!("the fleet's limit of rule {name} cannot be asked for; try again");
+        Self::without_bucket(rule, "fleet_outage", detail, Wait::Unknown)
     }
 
     fn without_bucket(rule: &'a Rule, cause: &'static str, detail: String, wait: Wait) -> Self {
