@@ -12,7 +12,9 @@ use crate::plugin::{Plugin, read};
 mod audit;
 mod buckets;
 mod explain;
+mod fleet;
 mod of_keys;
+mod outage;
 mod restart;
 mod slips;
 mod storms;
@@ -20,6 +22,7 @@ mod strict;
 mod strict_bans;
 mod strict_hosts;
 mod top;
+mod travel;
 mod work;
 
 const EDIT: &str = "edit-token";
@@ -72,11 +75,15 @@ impl Bench {
     }
 
     fn with(host: FakeHost, buckets: u32, rules: &Value) -> Self {
-        let file = config::parse(
-            &json!({ "version": 1, "store": { "buckets": buckets }, "rules": rules }),
+        let store = json!({ "buckets": buckets });
+        Self::with_file(
+            host,
+            &json!({ "version": 1, "store": store, "rules": rules }),
         )
-        .file
-        .expect("valid");
+    }
+
+    fn with_file(host: FakeHost, file: &Value) -> Self {
+        let file = config::parse(file).file.expect("valid");
         let hash = |token: &str| {
             use sha2::Digest;
             let digest = sha2::Sha256::digest(token);

@@ -11,6 +11,7 @@ use crate::record::{Bases, Records};
 mod answers;
 mod audit;
 mod generations;
+mod leases;
 mod model;
 mod top;
 mod waiting;

@@ -10,8 +10,11 @@ use loudou_limiter::Nanos;
 use loudou_store::memory::MemoryStore;
 use loudou_store::{Cas, SharedData, StoreFailed, Written};
 
-use super::{Host, LogLevel, MetricId, MetricKind, Reply};
+use super::{Host, LogLevel, MetricId, MetricKind, Outgoing, Reply};
 use crate::header_lines::{self, HeaderLines};
+
+/// Names and values of headers.
+type Lines = Vec<(String, Vec<u8>)>;
 
 /// The fake host: a test sets its inputs and reads its outputs.
 #[derive(Default)]
@@ -25,7 +28,7 @@ pub(crate) struct FakeHost {
     pub(crate) header_reads: Cell<u32>,
     /// The number of reads of all headers at once.
     pub(crate) headers_read: Cell<u32>,
-    pub(crate) headers: RefCell<Vec<(String, Vec<u8>)>>,
+    pub(crate) headers: RefCell<Lines>,
     /// The names of headers that were read.
     pub(crate) names_read: RefCell<Vec<String>>,
     pub(crate) properties: RefCell<BTreeMap<String, Vec<u8>>>,
@@ -41,9 +44,27 @@ pub(crate) struct FakeHost {
     /// The paused streams that were resumed or answered.
     pub(crate) resumed: RefCell<Vec<u32>>,
     pub(crate) timer_ms: Cell<u32>,
+    /// The requests to services that were sent; the number of each is its place.
+    pub(crate) calls: RefCell<Vec<Sent>>,
+    /// Whether no request to a service can be sent.
+    pub(crate) has_no_cluster: Cell<bool>,
+    /// The headers and the body of the answer to a call.
+    pub(crate) called: RefCell<(Lines, Vec<u8>)>,
+    /// The headers of paused streams.
+    pub(crate) paused: RefCell<BTreeMap<u32, Lines>>,
     pub(crate) logs: RefCell<Vec<String>>,
     /// The lines among them that are warnings.
     pub(crate) warnings: RefCell<Vec<String>>,
+}
+
+/// A request to a service that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) cluster: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) timeout_ms: u32,
 }
 
 impl FakeHost {
@@ -169,6 +190,44 @@ impl Host for FakeHost {
 
     fn resume(&self, stream: u32) {
         self.resumed.borrow_mut().push(stream);
+    }
+
+    fn focus(&self, stream: u32) -> bool {
+        let headers = self.paused.borrow().get(&stream).cloned();
+        let is_there = headers.is_some();
+        if let Some(headers) = headers {
+            *self.headers.borrow_mut() = headers;
+        }
+        is_there
+    }
+
+    fn call(&self, request: &Outgoing<'_>) -> Option<u32> {
+        if self.has_no_cluster.get() {
+            return None;
+        }
+        let mut calls = self.calls.borrow_mut();
+        let headers = request.headers.iter();
+        calls.push(Sent {
+            cluster: request.cluster.to_owned(),
+            path: request.path.to_owned(),
+            headers: headers
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            body: request.body.to_vec(),
+            timeout_ms: request.timeout_ms,
+        });
+        u32::try_from(calls.len() - 1).ok()
+    }
+
+    fn called_header(&self, name: &str) -> Option<Vec<u8>> {
+        let called = self.called.borrow();
+        let found = called.0.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| value.clone())
+    }
+
+    fn called_body(&self, most: usize) -> Option<Vec<u8>> {
+        let called = self.called.borrow();
+        Some(called.1.iter().take(most).copied().collect())
     }
 
     fn set_timer_ms(&self, period: u32) {

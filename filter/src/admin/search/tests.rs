@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loudou_limiter::{Ask, Nanos};
+use loudou_limiter::{Ask, Clock, Nanos};
 use loudou_rules::config::parse_rule;
 use loudou_rules::versions::History;
 use loudou_store::memory::MemoryStore;
@@ -86,7 +86,10 @@ impl World {
             store: &mut self.store,
             table: &self.table,
             rules: &RulesByTag::new(self.rules.iter()),
-            clock: Clock::at(Nanos::new(self.now)),
+            moment: Moment {
+                clock: Clock::at(Nanos::new(self.now)),
+                fleet: None,
+            },
         };
         let next = search.step(&mut place, has_time, &mut |bucket| {
             let view = bucket.view();

@@ -98,6 +98,53 @@ fn a_rollback_keeps_the_edits() {
     assert_eq!(adopted.retired, [ended("a", false, &["alice"])]);
 }
 
+/// An edit of a rule that only each Envoy's own, with limits that no fleet can share, would let the rule of a
+/// fleet limit each Envoy alone.
+#[test]
+fn a_rollback_retires_edits_that_a_fleet_cannot_share() {
+    let rules = |scope: &str| {
+        let rules = ["a", "b", "c"].map(|name| {
+            let mut rule = rule(name, 5);
+            rule["scope"] = json!(scope);
+            rule
+        });
+        let whole = json!({ "version": 1, "fleet": { "cluster": "relay" }, "rules": rules });
+        Bases::of(&config::parse(&whole).file.expect("valid"))
+    };
+    let at = Nanos::from_secs;
+    let mut record = Record::new(&rules("fleet"), at(1));
+    record.adopt(&rules("envoy"), at(2), at(2)).expect("newer");
+    let log = json!([{ "algorithm": "sliding_log", "capacity": 7, "window": "1m" }]);
+    let change = config::parse_edit(&json!({ "limits": log })).expect("an edit");
+    record
+        .rule_mut("a")
+        .expect("a")
+        .apply(&change, &author(3, None), 3);
+    let own = json!({ "limits": log });
+    let own = config::parse_override("alice", &own, None).expect("an override");
+    record
+        .rule_mut("b")
+        .expect("b")
+        .set_override("alice", own, &author(3, None), 3);
+    record
+        .rule_mut("c")
+        .expect("c")
+        .apply(&edit(50), &author(3, None), 3);
+    let adopted = record
+        .roll_back(&rules("fleet"), at(5))
+        .expect("a rollback");
+    assert_eq!(adopted.retired, []);
+    assert_eq!(
+        adopted.unshared,
+        [ended("a", true, &[]), ended("b", false, &["alice"])]
+    );
+    for (name, left) in [("a", 5), ("b", 5), ("c", 50)] {
+        assert_eq!(capacity(&record, name), left, "{name}");
+        let effective = record.rule(name).expect("the rule").effective();
+        assert_eq!(config::unshared(effective), [], "{name}");
+    }
+}
+
 /// Two listeners with different rules in one namespace would roll each other back for ever.
 #[test]
 fn there_is_an_end_to_rollbacks() {
