@@ -2,6 +2,7 @@
 
 mod admin;
 mod files;
+mod leases;
 mod logs;
 mod patterns;
 mod requests;
@@ -70,6 +71,7 @@ pub const ALL: &[Target] = &[
     files::RULE_FILE,
     files::STRUCT,
     admin::ADMIN,
+    leases::LEASE,
     requests::REQUEST,
     patterns::PATTERN,
     logs::LOG,
