@@ -1,5 +1,7 @@
 //! Caveats about a run's numbers.
 
+use loudou_rules::rule::{Mode, Scope};
+
 use super::format::LogFormat;
 use super::input::Intake;
 use super::missing::missing;
@@ -40,6 +42,12 @@ fn side_notes(name: &str, side: &Side, form: LogFormat, notes: &mut Vec<String>)
         if rule.when.is_some() {
             notes.push(format!(
                 "{name}rule {} applies only while an upstream fails, which no trace records",
+                rule.name
+            ));
+        }
+        if rule.scope == Scope::Fleet && rule.mode != Mode::Off {
+            notes.push(format!(
+                "{name}rule {} is decided as one central bucket, without the waits and leases of a fleet",
                 rule.name
             ));
         }

@@ -5,7 +5,9 @@ use loudou_rules::rule::{Cost, Mode, OnError, OnLongValue, Rule};
 
 mod answers;
 mod bucket;
+mod fleet;
 mod key;
+pub(crate) mod leased;
 mod list;
 mod per_key;
 mod requests;
@@ -15,6 +17,7 @@ mod upstream;
 use key::{ambiguous, missing};
 
 pub(crate) use bucket::{banned, imposed, stands_out};
+pub(crate) use fleet::{Sharing, sharing};
 pub(crate) use key::group;
 pub(crate) use requests::requests;
 pub(crate) use upstream::upstreams;

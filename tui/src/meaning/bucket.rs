@@ -1,7 +1,8 @@
-//! Remarkable properties of a bucket besides its level: a ban, a pending penalty, an override.
+//! Remarkable properties of a bucket besides its level: a ban, a pending penalty, an override, a denied lease.
 
 use loudou_api::{BanBy, BanView, BucketView};
 
+use super::leased;
 use crate::text::humanise;
 
 /// The origin of a ban.
@@ -32,6 +33,7 @@ pub(crate) fn stands_out(bucket: &BucketView, now_ns: Option<u64>) -> Vec<String
     if let Some(ban) = &bucket.ban {
         lines.push(banned(ban, now_ns));
     }
+    lines.extend(leased::owed_and_denied(bucket, now_ns));
     match bucket.penalties {
         0 => {}
         1 => lines.push("1 penalty still counts: the next ban may be longer".to_owned()),
