@@ -31,9 +31,11 @@ mod import;
 mod on_key;
 mod options;
 mod overrides;
+mod relay;
 mod replay;
 mod report;
 mod rules;
+mod secret;
 mod status;
 mod table;
 #[cfg(test)]
@@ -125,6 +127,9 @@ enum Command {
     Export(export::ExportArgs),
     /// Apply the edits, overrides and bans that `export --live` printed
     Import(import::ImportArgs),
+    /// Start the relay, through which Envoys share limits
+    #[command(disable_help_flag = true)]
+    Relay(relay::RelayArgs),
     /// Print the JSON Schema of rule files, for editors and pipelines
     #[command(before_help = SCHEMA_EXAMPLES)]
     Schema {
@@ -166,6 +171,13 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // The relay has options of the same names, which are not for this program.
+    if let [_, name, options @ ..] = args.as_slice()
+        && name == "relay"
+    {
+        return failed(&relay::run(options), io);
+    }
     match Cli::try_parse_from(args) {
         Ok(cli) => {
             let outcome = command(&cli, io);
@@ -237,6 +249,7 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Events(args)) => events::run(context, args)?,
         Some(Command::Export(args)) => export::run(context, args)?,
         Some(Command::Import(args)) => return import::run(context, args),
+        Some(Command::Relay(args)) => return Err(relay::run(&args.options)),
         Some(Command::Schema { markdown }) => schema(context, *markdown)?,
         Some(Command::Completions { shell }) => {
             clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LimitView};
+use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LeaseView, LimitView, OutageView};
 
 use super::context::Context;
 use super::options::Format;
@@ -13,9 +13,11 @@ use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::world::{Style, json_list};
 use crate::text::humanise;
 
+mod leased;
 mod one;
 mod read;
 
+pub(super) use leased::fleet;
 pub(super) use one::{GetArgs, get, one};
 use read::read;
 
@@ -135,9 +137,12 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
     if several {
         columns.push(("LIMIT", Set::Left));
     }
+    columns.extend([("LEVEL", Set::Left), ("LEFT", Set::Right)]);
+    let any_lease = page.buckets.iter().any(|bucket| bucket.lease.is_some());
+    if any_lease {
+        columns.push(("LEASED", Set::Right));
+    }
     columns.extend([
-        ("LEVEL", Set::Left),
-        ("LEFT", Set::Right),
         ("ADMITTED", Set::Right),
         ("REFUSED", Set::Right),
         ("RETRY", Set::Right),
@@ -164,6 +169,9 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         row.extend([
             limit.map(|limit| level_bar(limit, style)).into(),
             limit.map(left).into(),
+        ]);
+        row.extend(any_lease.then(|| leased_here(bucket).into()));
+        row.extend([
             bucket.admitted.into(),
             if bucket.refused > 0 {
                 refused.paint(Paint::Bad)
@@ -183,6 +191,11 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         table.row(row);
     }
     table
+}
+
+/// The units that one Envoy leased.
+fn leased_here(bucket: &BucketView) -> Option<String> {
+    bucket.lease.as_ref().map(|lease| lease.tokens.to_string())
 }
 
 fn level_bar(limit: &LimitView, style: Style) -> String {
@@ -221,12 +234,18 @@ fn state(state: BucketState) -> Cell {
 fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
                    remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,\
-                   strikes,penalties,override,override_gives";
+                   strikes,penalties,override,override_gives,\
+                   lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage";
     csv(out, heading.split(','))?;
     for bucket in buckets {
         let (ban, entry) = (bucket.ban.as_ref(), bucket.own.as_ref());
-        for limit in &bucket.limits {
+        for (place, limit) in bucket.limits.iter().enumerate() {
             let number = |number: u64| number.to_string();
+            let lease = |field: fn(&LeaseView, usize) -> Option<u64>| {
+                let lease = bucket.lease.as_ref();
+                let field = lease.and_then(|lease| field(lease, place));
+                field.map(number).unwrap_or_default()
+            };
             let record = [
                 bucket.rule.clone(),
                 bucket.key.clone(),
@@ -252,6 +271,12 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 bucket.penalties.to_string(),
                 entry.map(|entry| entry.pattern.clone()).unwrap_or_default(),
                 entry.map_or("", |entry| entry.gives.name()).to_owned(),
+                lease(|lease, _| Some(lease.tokens)),
+                lease(|lease, place| lease.left.get(place).copied()),
+                lease(|lease, _| Some(lease.heard_ns)),
+                lease(|lease, _| Some(lease.debt)),
+                lease(|lease, _| lease.denied_until_ns),
+                bucket.outage.map_or("", OutageView::name).to_owned(),
             ];
             csv(out, record.iter().map(String::as_str))?;
         }

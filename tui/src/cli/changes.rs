@@ -1,7 +1,7 @@
 //! Changes as lines: preview, question, outcome, and the rule as it is now after a conflict.
 
 use anyhow::Result;
-use loudou_api::EditAnswer;
+use loudou_api::{EditAnswer, Spread};
 use serde_json::Value;
 
 use super::context::Context;
@@ -13,6 +13,7 @@ use crate::change::edit::{Edit, EditTo};
 use crate::change::verb::Answer;
 use crate::client::ClientError;
 use crate::limit_edit::full_later;
+use crate::meaning::leased;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 
@@ -74,6 +75,7 @@ fn print(
                 writeln!(context.io.out)?;
                 buckets::one(bucket, Some(answer.now_ns), context.style, context.io.out)?;
             }
+            print_spread(context, answer.fleet.filter(|_| answer.changed))?;
         }
         Answer::Ban(answer) => print_json(context.io.out, format, answer)?,
         Answer::Reset(answer) if format == Format::Table => {
@@ -128,6 +130,14 @@ fn print_edit(
         context.io.out,
         "in effect with generation {generation}{span}"
     )?;
+    print_spread(context, answer.fleet)
+}
+
+/// Prints where else a change holds.
+fn print_spread(context: &mut Context<'_, '_>, spread: Option<Spread>) -> Result<()> {
+    if let Some(words) = leased::spread(spread) {
+        writeln!(context.io.out, "{words}")?;
+    }
     Ok(())
 }
 

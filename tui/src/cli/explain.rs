@@ -9,7 +9,7 @@ use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
 use loudou_rules::config::{Problem, parse_sample};
 use loudou_rules::explain::explain;
-use loudou_rules::rule::RuleFile;
+use loudou_rules::rule::{RuleFile, Scope};
 use loudou_rules::rule_set::RuleSet;
 use loudou_rules::versions::History;
 use loudou_store::Table;
@@ -30,6 +30,9 @@ const SEED: [u8; 16] = *b"loudou explain 1";
 /// The note below an explanation by a rule file.
 const FRESH: &str =
     "evaluated against the rule file only: every bucket is new, whatever Envoy has counted";
+/// The note below an explanation by a rule file with rules of a fleet.
+const CENTRAL: &str =
+    "buckets that a fleet shares are decided as one central bucket, without its waits and leases";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -151,10 +154,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
         let lines: Vec<String> = problems.iter().map(wrong).collect();
         bail!(Usage(lines.join("\n  ")));
     }
+    let mut has_fleet = false;
     let answer = match &args.config {
         None => context.client()?.explain(&sample)?,
         Some(path) => match rules_of(context, path)? {
-            Some(file) => by_file(&file, &sample)?,
+            Some(file) => {
+                has_fleet = file.rules.iter().any(|rule| rule.scope == Scope::Fleet);
+                by_file(&file, &sample)?
+            }
             None => return Ok(Outcome::Failed),
         },
     };
@@ -167,6 +174,9 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExplainArgs) -> Result<O
     }
     if args.config.is_some() {
         context.note(FRESH)?;
+    }
+    if has_fleet {
+        context.note(CENTRAL)?;
     }
     Ok(Outcome::Done)
 }

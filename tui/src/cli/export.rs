@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use serde_json::Value;
 
 use super::context::Context;
 use super::world::json;
@@ -18,6 +19,9 @@ const EXAMPLES: &str = "\
 Examples:
   loudou export > rules.json
   loudou export --live > live.json                everything that a restart of Envoy would lose";
+
+/// The note about rules whose fleet is not in the file.
+const NO_FLEET: &str = "warning: `fleet` left out: it belongs to Envoy's configuration; add it for the rules with `scope: fleet`";
 
 /// The most changes that a note lists.
 const LISTED: usize = 10;
@@ -42,6 +46,9 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()
     let file = client.export(args.with_temporary)?;
     let format = context.format();
     json(context.io.out, format, &file)?;
+    if lacks_fleet(&file) {
+        context.note(NO_FLEET)?;
+    }
     match collect(&client) {
         Ok(live) => warn(context, &live, args.with_temporary),
         Err(error) => {
@@ -49,6 +56,12 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()
             Ok(context.note(&format!("{what}: {}", escape(&error.to_string())))?)
         }
     }
+}
+
+/// Whether rules of a file need the settings of a fleet, which the file does not have.
+fn lacks_fleet(file: &Value) -> bool {
+    let mut rules = file["rules"].as_array().into_iter().flatten();
+    file["fleet"].is_null() && rules.any(|rule| rule["scope"] == "fleet")
 }
 
 /// Reports what the file has that ends, or what is in force and not in it.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
+use super::secret::masked;
 use super::table::Paint;
 use super::world::Style;
 use crate::document::{self, Document, Fault, Kind, Position, envoy};
@@ -193,6 +194,8 @@ impl Report {
         let Some(line) = self.source.get(at.line.saturating_sub(1)) else {
             return String::new();
         };
+        let document = self.document.as_ref();
+        let line = masked(line, document.map(|document| &document.value));
         if line.trim().is_empty() {
             return String::new();
         }

@@ -3,14 +3,16 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use loudou_api::{Access, RuleTotals, Status, StoreStatus};
+use loudou_api::{Access, FleetStatus, RuleTotals, Status, StoreStatus};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::context::Context;
 use super::options::Format;
-use super::table::{Cell, Paint, Set, TextTable, csv};
+use super::table::{Cell, Paint, Set, TextTable, csv, named};
 use super::world::{Style, json};
 use crate::meaning;
+use crate::meaning::leased::{self, counted};
 use crate::text::{date, escape, humanise};
 
 pub(super) const EXAMPLES: &str = "\
@@ -60,13 +62,7 @@ pub(super) fn print(
 }
 
 fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let lines = in_words(status, url);
-    let longest = lines.iter().map(|(name, _)| name.len()).max();
-    let width = longest.unwrap_or(0).saturating_add(1);
-    for (name, value) in lines {
-        let name = Paint::Heading.on(&format!("{name:width$}"), style);
-        writeln!(out, "{name}{}", escape(&value))?;
-    }
+    named(&in_words(status, url), style, out)?;
     writeln!(out)?;
     totals(&status.rules).print(out, style)?;
     upstreams(&status.rules, status.now_ns, style, out)?;
@@ -81,7 +77,7 @@ fn table(status: &Status, url: &str, style: Style, out: &mut dyn Write) -> io::R
 }
 
 /// The state of the filter and its store, line by line.
-fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
+fn in_words(status: &Status, url: &str) -> Vec<(String, Cell)> {
     let store = &status.store;
     let access = match status.access {
         Access::View => "view",
@@ -134,14 +130,42 @@ fn in_words(status: &Status, url: &str) -> Vec<(String, String)> {
             ),
         ),
     ];
-    let lines = lines.map(|(name, value)| (name.to_owned(), value));
+    let lines = lines.map(|(name, value)| (name.to_owned(), value.into()));
+    let fleet = status.fleet.iter();
+    let fleet = fleet.flat_map(|fleet| of_fleet(fleet, status.now_ns));
     let others = others(store).into_iter();
-    let others = others.map(|(name, n)| (name, n.to_string()));
-    lines.into_iter().chain(others).collect()
+    let others = others.map(|(name, n)| (name, n.into()));
+    lines.into_iter().chain(fleet).chain(others).collect()
 }
 
-/// All store counters by their names in the API, so that a new counter there needs no change here.
-fn counters(store: &StoreStatus) -> Vec<(String, u64)> {
+/// The fleet, the calls of its relay, and the requests that these concerned.
+fn of_fleet(fleet: &FleetStatus, now_ns: u64) -> [(String, Cell); 4] {
+    let FleetStatus {
+        calls,
+        failed,
+        granted,
+        held,
+        local,
+        ..
+    } = fleet;
+    let made = format!("{calls} made, {failed} failed; units granted: {granted}");
+    let held = counted(*held, "request");
+    let waited = format!("{held} waited for the relay, {local} decided alone");
+    let known = format!("{} known here", fleet.changes.known);
+    let changes = match leased::changes(fleet) {
+        None => known,
+        Some(others) => format!("{known}; {others}"),
+    };
+    [
+        ("fleet".to_owned(), super::buckets::fleet(fleet, now_ns)),
+        ("fleet calls".to_owned(), made.into()),
+        ("fleet held".to_owned(), waited.into()),
+        ("fleet changes".to_owned(), changes.into()),
+    ]
+}
+
+/// All counters by their names in the API, so that a new counter there needs no change here.
+fn counters(store: &impl Serialize) -> Vec<(String, u64)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(store) else {
         return Vec::new();
     };
@@ -234,6 +258,9 @@ fn pairs(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     for (name, value) in counters(&status.store) {
         csv(out, [&format!("store.{name}"), value.to_string().as_str()])?;
+    }
+    for (name, value) in status.fleet.iter().flat_map(counters) {
+        csv(out, [&format!("fleet.{name}"), value.to_string().as_str()])?;
     }
     for (name, count) in [
         ("waiting", status.waiting),

@@ -175,6 +175,21 @@ impl TextTable {
     }
 }
 
+/// Prints names and values, one pair per line.
+pub(crate) fn named<N: AsRef<str>>(
+    lines: &[(N, Cell)],
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let longest = lines.iter().map(|(name, _)| name.as_ref().len()).max();
+    let width = longest.unwrap_or(0).saturating_add(1);
+    for (name, value) in lines {
+        let name = Paint::Heading.on(&format!("{:width$}", name.as_ref()), style);
+        writeln!(out, "{name}{}", value.paint.on(&value.text, style))?;
+    }
+    Ok(())
+}
+
 /// A level as a bar: `part` of `whole`, rounded up so that any use is visible.
 pub(crate) fn bar(part: u64, whole: u64, style: Style) -> String {
     bars::text(part, whole, BAR, style.ascii)

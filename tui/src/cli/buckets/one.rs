@@ -6,18 +6,20 @@ use anyhow::Result;
 use clap::Args;
 use loudou_api::BucketView;
 
-use super::{left, level_bar, lines, retry, state};
+use super::{leased, left, level_bar, lines, retry, state};
 use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Set, TextTable};
 use crate::cli::world::{Style, json};
+use crate::meaning::leased::{heard, lease};
 use crate::meaning::stands_out;
 use crate::text::{escape, humanise};
 
 const GET_EXAMPLES: &str = "\
 Examples:
   loudou get per-user alice                       its limits, its ban, its override
-  loudou get per-user alice --output json | jq .limits";
+  loudou get per-user alice --output json | jq .limits
+  loudou get daily-quota alice --fleet            what is leased here, and left for all Envoys";
 
 #[derive(Debug, Args)]
 #[command(before_help = GET_EXAMPLES)]
@@ -27,9 +29,15 @@ pub(crate) struct GetArgs {
     /// The key, as `loudou buckets` prints it
     #[arg(allow_hyphen_values = true)]
     pub(crate) key: String,
+    /// Only what this Envoy leased of a bucket that a fleet shares, and what is left for all
+    #[arg(long)]
+    pub(crate) fleet: bool,
 }
 
 pub(in crate::cli) fn get(context: &mut Context<'_, '_>, args: &GetArgs) -> Result<()> {
+    if args.fleet {
+        return leased::get(context, &args.rule, &args.key);
+    }
     let client = context.client()?;
     let bucket = client.bucket(&args.rule, &args.key)?;
     let format = context.format();
@@ -73,6 +81,9 @@ pub(in crate::cli) fn one(
         seen.into(),
     ]);
     head.print(out, style)?;
+    if let Some(line) = lease(bucket, |lease| heard(lease, now_ns)) {
+        writeln!(out, "{line}")?;
+    }
     stand_out(bucket, now_ns, out)?;
     writeln!(out)?;
     let mut limits = TextTable::new(&[

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use loudou_api::RuleProblem;
 use loudou_limiter::Limits;
 use loudou_rules::config::{self, Access, AdminSettings};
-use loudou_rules::rule::{Override, Rule, RuleFile};
+use loudou_rules::rule::{FleetSettings, OnOutage, Override, Rule, RuleFile};
 use loudou_rules::size::{self, Memory};
 use serde::Serialize;
 
 use crate::cli::report::Report;
-use crate::meaning;
+use crate::meaning::{self, Sharing};
 use crate::text::{bytes, escape};
 
 /// The contents of a valid file.
@@ -32,6 +32,8 @@ pub(super) struct FileReport {
     problems: Vec<RuleProblem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<StoreReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fleet: Option<FleetReport>,
     /// The time that the regular expressions of all rules may take for one request.
     #[serde(skip_serializing_if = "Option::is_none")]
     regex_worst_ns: Option<usize>,
@@ -52,6 +54,17 @@ struct StoreReport {
     memory_bytes_held_per_worker: u64,
 }
 
+/// The fleet's settings, without the token.
+#[derive(Debug, Serialize)]
+struct FleetReport {
+    cluster: String,
+    lease_ns: u64,
+    timeout_ns: u64,
+    credit: u32,
+    on_outage: OnOutage,
+    has_token: bool,
+}
+
 #[derive(Debug, Serialize)]
 struct RuleReport {
     name: String,
@@ -61,6 +74,9 @@ struct RuleReport {
     /// The effect of its limits.
     meaning: String,
     notes: Vec<String>,
+    /// The meaning of its scope, if a fleet shares the buckets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fleet: Option<Sharing>,
     /// The limits of each key that has a scale.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     scaled: BTreeMap<String, Limits>,
@@ -75,13 +91,20 @@ impl FileReport {
             Some(Content::Rules(file)) => Some(file),
             _ => None,
         };
-        let rules = file.map(|file| file.rules.iter().map(RuleReport::new).collect());
+        let rules = file.map(|file| {
+            let fleet = file.fleet.as_ref();
+            let rules = file.rules.iter();
+            rules.map(|rule| RuleReport::new(rule, fleet)).collect()
+        });
         Self {
             file: report.file().to_owned(),
             filter: report.filter().map(str::to_owned),
             valid: content.is_some(),
             problems: report.problems().map(|problem| problem.problem).collect(),
             store: file.map(StoreReport::new),
+            fleet: file
+                .and_then(|file| file.fleet.as_ref())
+                .map(FleetReport::new),
             regex_worst_ns: file
                 .map(|file| config::worst_ns(&file.rules))
                 .filter(|worst| *worst > 0),
@@ -108,8 +131,21 @@ impl StoreReport {
     }
 }
 
+impl FleetReport {
+    fn new(fleet: &FleetSettings) -> Self {
+        Self {
+            cluster: fleet.cluster.clone(),
+            lease_ns: fleet.lease.get(),
+            timeout_ns: fleet.timeout.get(),
+            credit: fleet.credit,
+            on_outage: fleet.on_outage,
+            has_token: fleet.token.is_some(),
+        }
+    }
+}
+
 impl RuleReport {
-    fn new(rule: &Rule) -> Self {
+    fn new(rule: &Rule, fleet: Option<&FleetSettings>) -> Self {
         let scaled = |(pattern, value): (_, &_)| match value {
             Override::Scale(scale) => Some((pattern, config::scaled(&rule.limits, *scale)?)),
             _ => None,
@@ -120,8 +156,9 @@ impl RuleReport {
             requests: meaning::requests(&rule.matches),
             meaning: meaning::limits(rule).join("; "),
             notes: meaning::notes(rule),
+            fleet: meaning::sharing(rule, fleet),
             scaled: rule.overrides.iter().filter_map(scaled).collect(),
-            bucket_bytes: size::bucket_bytes(&rule.limits),
+            bucket_bytes: size::bucket_bytes_of(rule),
             state_bytes: rule.limits.state_bytes(),
         }
     }
@@ -170,6 +207,9 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
             "  held: up to {held} and {requests} requests per worker"
         )?;
     }
+    if let Some(fleet) = &file.fleet {
+        writeln!(out, "  fleet: {}", escape(&of_fleet(fleet)))?;
+    }
     for rule in &file.rules {
         let requests = meaning::requests(&rule.matches);
         writeln!(out, "\n  {}: {}", rule.name, escape(&requests))?;
@@ -177,13 +217,40 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
             let indent = if index == 0 { "    " } else { "      " };
             writeln!(out, "{indent}{}", escape(line))?;
         }
+        let sharing = meaning::sharing(rule, file.fleet.as_ref());
+        for line in sharing.iter().flat_map(|sharing| &sharing.meaning) {
+            let indent = if line.starts_with("and ") {
+                "      "
+            } else {
+                "    "
+            };
+            writeln!(out, "{indent}{}", escape(line))?;
+        }
         for note in meaning::notes(rule) {
             writeln!(out, "    {}", escape(&note))?;
         }
-        let bytes = size::bucket_bytes(&rule.limits);
+        let bytes = size::bucket_bytes_of(rule);
         writeln!(out, "    a bucket takes up to {bytes} bytes")?;
     }
     Ok(())
+}
+
+/// The settings of a fleet in one line.
+fn of_fleet(fleet: &FleetSettings) -> String {
+    let token = match fleet.token {
+        Some(_) => "with a token",
+        None => "without a token",
+    };
+    let FleetSettings {
+        cluster,
+        lease,
+        timeout,
+        credit,
+        ..
+    } = fleet;
+    format!(
+        "the relay is cluster {cluster}, {token}; leases of {lease}, calls of at most {timeout}, credit {credit}"
+    )
 }
 
 fn admin(name: &str, settings: &AdminSettings, out: &mut dyn Write) -> io::Result<()> {

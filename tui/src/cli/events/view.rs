@@ -9,6 +9,7 @@ use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Cell, Paint, Set, TextTable, csv};
 use crate::cli::world::{Style, json_list};
+use crate::meaning::leased::is_alarm;
 use crate::text::date;
 
 /// True if the events are known to come from a process other than `instance`.
@@ -60,7 +61,7 @@ fn table(events: &[Event]) -> TextTable {
         table.row(vec![
             event.seq.into(),
             date(event.at_unix_ms).into(),
-            if event.kind == loudou_api::EventKind::Warning {
+            if is_alarm(event.kind) {
                 kind.paint(Paint::Warn)
             } else {
                 kind

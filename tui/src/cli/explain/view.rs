@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::words;
 use crate::cli::table::{Paint, Set, TextTable, bar, csv};
 use crate::cli::world::Style;
+use crate::meaning::leased::outage;
 use crate::text::escape;
 
 /// The indentation of the lines of a block.
@@ -96,6 +97,9 @@ fn block(rule: &ExplainedRule) -> TextTable {
     }
     if rule.unlimited {
         row("unlimited", "this key has no limits".to_owned());
+    }
+    if let Some(out) = rule.outage {
+        row("outage", outage(out));
     }
     if let Some(reason) = &rule.not_held {
         let words = match reason.as_str() {

@@ -67,6 +67,7 @@ pub(super) fn status() -> Status {
         waiting: 0,
         not_held_deadline: 2,
         not_held_full: 1,
+        fleet: None,
         warnings: vec!["no tokens are configured: any loopback peer may edit".to_owned()],
     }
 }
@@ -178,7 +179,7 @@ pub(super) fn banned(by: BanBy, until_ns: Option<u64>) -> BucketView {
     }
 }
 
-fn limit(name: &str, remaining: u64, used_s: u64, retry: Option<u64>) -> LimitView {
+pub(super) fn limit(name: &str, remaining: u64, used_s: u64, retry: Option<u64>) -> LimitView {
     LimitView {
         name: name.to_owned(),
         algorithm: "funnel".to_owned(),
@@ -303,6 +304,7 @@ pub(super) fn edit_answer(dry_run: bool) -> EditAnswer {
         },
         change: "burst: capacity 30 → 60".to_owned(),
         changed: true,
+        fleet: Some(loudou_api::Spread::Sending),
     }
 }
 

@@ -54,7 +54,7 @@ rules:
     limits: [ { algorithm: funnel, capacity: 100, rate: 7/s } ]
 ";
 
-fn check(text: &str, options: &str) -> Ran {
+pub(super) fn check(text: &str, options: &str) -> Ran {
     let loudou = Loudou {
         input: text,
         ..Loudou::default()
@@ -323,7 +323,7 @@ fn examples_keep_to_the_schema() {
         let document = crate::document::read(text.as_bytes()).expect("readable");
         configurations(&document.value, &mut found);
     }
-    assert_eq!(found.len(), 6);
+    assert_eq!(found.len(), 7);
     for file in in_envoy() {
         let text = std::fs::read(file).expect("an envoy.yaml");
         let document = crate::document::read(&text).expect("readable");

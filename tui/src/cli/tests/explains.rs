@@ -75,6 +75,29 @@ fn explanations_by_envoy() {
     assert_eq!(read, every_outcome());
 }
 
+/// A file does not know the relay: shared buckets are decided like others, and a note reports it.
+#[test]
+fn a_rule_of_a_fleet_is_explained_by_a_file() {
+    let shared = RULES.replace("version: 1", "version: 1\nfleet: { cluster: relay }");
+    let shared = shared.replace(
+        "name: free-plan",
+        "name: shared\n    scope: fleet\n    key: []\n    \
+        limits: [ { algorithm: funnel, capacity: 4, rate: 1/s } ]\n  - name: free-plan",
+    );
+    let explained = |input: &str| {
+        let loudou = Loudou {
+            input,
+            ..Loudou::default()
+        };
+        loudou.run("explain --config -")
+    };
+    let note = "decided as one central bucket";
+    let ran = explained(&shared);
+    assert!(ran.code == 0 && ran.err.contains(note), "{}", ran.seen());
+    assert!(ran.out.contains("shared"), "{}", ran.out);
+    assert!(!explained(RULES).err.contains(note));
+}
+
 /// The state after alice has sent fifteen replies at once.
 #[test]
 fn the_documents_show_what_is_printed() {

@@ -37,3 +37,27 @@ fn a_rule_file_has_nothing_that_ends() {
         ran.err
     );
 }
+
+/// Rules keep their scope, and the fleet's settings, which the admin API does not have, are asked for.
+#[test]
+fn a_file_of_a_fleet_lacks_its_settings() {
+    let export = |file: &Value| {
+        let mut answers = vec![ok(file)];
+        answers.extend(live());
+        Loudou::answers(answers).run("export")
+    };
+    let note = "`fleet` left out";
+    let shared =
+        json!({ "version": 1, "rules": [{ "name": "own" }, { "name": "r", "scope": "fleet" }] });
+    let ran = export(&shared);
+    assert_eq!(
+        serde_json::from_str::<Value>(&ran.out).ok(),
+        Some(shared.clone())
+    );
+    assert!(ran.err.contains(note), "{}", ran.err);
+    let mut whole = shared;
+    whole["fleet"] = json!({ "cluster": "relay" });
+    assert!(!export(&whole).err.contains(note));
+    let own = json!({ "version": 1, "rules": [{ "name": "own" }] });
+    assert!(!export(&own).err.contains(note));
+}

@@ -18,6 +18,7 @@ fn answer(before: Option<BanView>, banned: bool) -> BanAnswer {
         before,
         bucket: Some(bucket),
         changed: true,
+        fleet: Some(loudou_api::Spread::Sending),
     }
 }
 

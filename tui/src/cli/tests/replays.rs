@@ -277,3 +277,16 @@ fn a_rule_that_waits_for_an_upstream_to_fail() {
     let note = "rule brake applies only while an upstream fails, which no trace records";
     assert!(ran.out.contains(note), "{}", ran.seen());
 }
+
+/// A trace is of all Envoys together, so the bucket of a fleet is the central one, and a note reports it.
+#[test]
+fn a_rule_of_a_fleet_has_one_bucket() {
+    let ran = replay("fleet", &read("fleet.trace.jsonl"), "-o json");
+    let note = "is decided as one central bucket, without the waits and leases of a fleet";
+    assert!(
+        ran.out.contains(&format!("rule shared {note}")),
+        "{}",
+        ran.seen()
+    );
+    assert_eq!(ran.out.matches(note).count(), 1, "{}", ran.out);
+}

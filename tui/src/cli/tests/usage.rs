@@ -69,7 +69,9 @@ fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = Loudou::default().run(&format!("completions {shell}"));
         assert_eq!(ran.code, 0);
-        assert!(ran.out.contains("loudou"));
+        for word in ["loudou", "relay", "fleet"] {
+            assert!(ran.out.contains(word), "{shell}: {word}");
+        }
     }
 }
 

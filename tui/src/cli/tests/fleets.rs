@@ -1,0 +1,82 @@
+//! `loudou check` on files with rules that a fleet shares.
+
+use super::checks::check;
+use super::*;
+
+const FLEET: &str = "\
+version: 1
+fleet:
+  cluster: loudou-relay
+  token: geheim
+rules:
+  - name: per-user
+    scope: fleet
+    key: [ { header: x-user-id } ]
+    limits:
+      - { name: burst, algorithm: funnel, capacity: 15, rate: 30/60s }
+      - { name: daily, algorithm: fixed_window, capacity: 1000, window: 1d, align: clock }
+  - name: everything
+    scope: fleet
+    mode: shadow
+    key: []
+    limits: [ { algorithm: funnel, capacity: 100, rate: 700/s } ]
+  - name: own
+    key: [ source ]
+    limits: [ { algorithm: funnel, capacity: 5, rate: 1/s } ]
+";
+
+/// The bound of each shared rule, who waits, and what an outage means.
+#[test]
+fn a_fleet_is_described_in_numbers() {
+    assert_snapshot!("check_fleet", check(FLEET, "").seen());
+    assert_snapshot!("check_fleet_json", check(FLEET, "-o json").seen());
+    let credit = FLEET.replace("token: geheim", "credit: 20\n  lease: 20ms");
+    assert_snapshot!("check_fleet_credit", check(&credit, "").seen());
+}
+
+#[test]
+fn what_a_fleet_cannot_share_is_an_error() {
+    let own = FLEET.replace("700/s", "700/s, max_wait: 1s");
+    let own = own.replace(
+        "algorithm: funnel, capacity: 15, rate: 30/60s",
+        "algorithm: sliding_log, capacity: 15, window: 1m",
+    );
+    assert_snapshot!("check_fleet_wrong", check(&own, "").seen());
+    let without = FLEET.replace("fleet:\n  cluster: loudou-relay\n  token: geheim\n", "");
+    assert_snapshot!("check_fleet_missing", check(&without, "").seen());
+}
+
+/// Neither a problem nor the line of its place shows the token, in whatever form it is written.
+#[test]
+fn the_token_of_a_fleet_is_hidden() {
+    for token in [
+        "geheim geheim",
+        "\"geheim geheim\"",
+        "'geheim ü'",
+        "[ geheim ]",
+        "{ geheim: 1 }",
+        "|\n    geheim geheim",
+        "geheim\n  tokn: geheim",
+        "\"geheim",
+        "geheim: geheim",
+        "geheim\n  token: geheim",
+    ] {
+        let text = FLEET.replace("token: geheim", &format!("token: {token}"));
+        for options in ["", "-o json", "-o csv"] {
+            let ran = check(&text, options);
+            assert_eq!(ran.code, 1, "{token}: {}", ran.seen());
+            let lines = ran.seen();
+            let mut lines = lines.lines();
+            let shown =
+                lines.find(|line| line.contains("geheim") && !line.contains("tokn: geheim"));
+            assert_eq!(shown, None, "{token}");
+        }
+    }
+    let json = r#"{"version": 1, "fleet": {"cluster": "", "token": "geheim"}, "rules": []}"#;
+    let ran = check(json, "");
+    assert!(
+        ran.out.contains("\"token\": \"******\"") && !ran.seen().contains("geheim"),
+        "{}",
+        ran.out
+    );
+}
