@@ -17,6 +17,8 @@ pub(crate) enum Column {
     Key,
     Level,
     Left,
+    /// The units leased here; only where a fleet shares limits.
+    Leased,
     Admitted,
     Refused,
     History,
@@ -48,6 +50,7 @@ impl Column {
             Self::Level => "level",
             Self::Left if width < 14 => "left/cap",
             Self::Left => "remaining/cap",
+            Self::Leased => "leased",
             Self::Admitted if width < 11 => "admit/s",
             Self::Admitted => "admitted/s",
             Self::Refused => "refused/s",
@@ -82,7 +85,7 @@ impl Column {
     pub(crate) const fn is_right(self) -> bool {
         matches!(
             self,
-            Self::Left | Self::Admitted | Self::Refused | Self::Retry | Self::Seen
+            Self::Left | Self::Leased | Self::Admitted | Self::Refused | Self::Retry | Self::Seen
         )
     }
 
@@ -93,6 +96,7 @@ impl Column {
             Self::Key => a.id.key.cmp(&b.id.key),
             Self::Level => a.level(Nanos::ZERO).total_cmp(&b.level(Nanos::ZERO)),
             Self::Left => left(a).cmp(&left(b)),
+            Self::Leased => leased(a).cmp(&leased(b)),
             Self::Admitted => a.admitted().total_cmp(&b.admitted()),
             Self::Refused | Self::History => a.refused().total_cmp(&b.refused()),
             Self::Retry => {
@@ -116,6 +120,10 @@ fn state(row: &Row) -> u8 {
 
 fn left(row: &Row) -> u64 {
     row.limit().map_or(u64::MAX, |limit| limit.remaining)
+}
+
+fn leased(row: &Row) -> Option<u64> {
+    row.view.lease.as_ref().map(|lease| lease.tokens)
 }
 
 /// The sort order of the rows.
@@ -173,7 +181,7 @@ pub(crate) struct Placed {
 }
 
 /// The least width of each column, by priority.
-const WANTED: [(Column, u16); 10] = [
+const WANTED: [(Column, u16); 11] = [
     (Column::State, 1),
     (Column::Rule, 8),
     (Column::Key, 8),
@@ -181,6 +189,7 @@ const WANTED: [(Column, u16); 10] = [
     (Column::Left, 9),
     (Column::Refused, 9),
     (Column::Retry, 6),
+    (Column::Leased, 6),
     (Column::Admitted, 7),
     (Column::History, 8),
     (Column::Seen, 6),
@@ -199,14 +208,21 @@ const GROWN: [(Column, u16); 9] = [
     (Column::Seen, 10),
 ];
 
-/// The columns that fit into `width`, with their places. Names are at most `rule` and `key` wide.
-pub(crate) fn place(width: u16, rule: u16, key: u16) -> Vec<Placed> {
+/// The columns that fit into `width`, with their places. Names are at most `rule` and `key` wide; `has_fleet`
+/// adds what is leased.
+pub(crate) fn place(width: u16, rule: u16, key: u16, has_fleet: bool) -> Vec<Placed> {
     let mut chosen: Vec<(Column, u16)> = Vec::new();
     let mut free = width;
     for (column, least) in WANTED {
+        if column == Column::Leased && !has_fleet {
+            continue;
+        }
         // Narrow screens have no sparkline and no time of the last request.
-        let narrow =
-            (width < 60 && column == Column::History) || (width < 90 && column == Column::Seen);
+        let narrow = match column {
+            Column::History => width < if has_fleet { 90 } else { 60 },
+            Column::Seen => width < 90,
+            _ => false,
+        };
         let taken = least.saturating_add(1);
         if narrow || free < taken {
             break;
@@ -248,7 +264,7 @@ mod tests {
     use super::*;
 
     fn columns(width: u16) -> Vec<Column> {
-        place(width, 14, 30)
+        place(width, 14, 30, false)
             .iter()
             .map(|placed| placed.column)
             .collect()
@@ -267,19 +283,36 @@ mod tests {
     #[test]
     fn columns_never_overlap_nor_leave_the_screen() {
         for width in 0..300 {
-            let placed = place(width, 40, 200);
-            for pair in placed.windows(2) {
-                assert!(pair[0].x + pair[0].width < pair[1].x, "{width}");
-            }
-            if let Some(last) = placed.last() {
-                assert!(last.x + last.width <= width, "{width}");
+            for has_fleet in [false, true] {
+                let placed = place(width, 40, 200, has_fleet);
+                for pair in placed.windows(2) {
+                    assert!(pair[0].x + pair[0].width < pair[1].x, "{width}");
+                }
+                if let Some(last) = placed.last() {
+                    assert!(last.x + last.width <= width, "{width}");
+                }
             }
         }
     }
 
     #[test]
+    fn what_is_leased_has_a_column_where_a_fleet_shares() {
+        let columns = |width, has_fleet| {
+            let placed = place(width, 14, 30, has_fleet).into_iter();
+            placed.map(|placed| placed.column).collect::<Vec<_>>()
+        };
+        for width in [80, 120] {
+            assert!(columns(width, true).contains(&Column::Leased));
+            assert!(!columns(width, false).contains(&Column::Leased));
+        }
+        assert!(!columns(80, true).contains(&Column::History));
+        assert!(columns(120, true).contains(&Column::Seen));
+        assert!(!columns(40, true).contains(&Column::Leased));
+    }
+
+    #[test]
     fn a_state_word_has_its_place_on_wide_screens() {
-        let state = place(120, 14, 30)[0];
+        let state = place(120, 14, 30, false)[0];
         assert_eq!((state.column, state.width), (Column::State, 10));
     }
 }

@@ -1,8 +1,9 @@
 //! States for tests: a server with a few named users, at fixed times.
 
 use loudou_api::{
-    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, KeyOverrideView,
-    LimitView, OverrideKind, RuleTotals, RuleView, Rules, Status, StoreStatus,
+    Access, BanBy, BanView, BucketState, BucketView, EditView, Event, EventKind, FleetChanges,
+    FleetStatus, KeyOverrideView, LeaseView, LimitView, OutageView, OverrideKind, RuleTotals,
+    RuleView, Rules, Status, StoreStatus,
 };
 use loudou_limiter::Nanos;
 use serde_json::json;
@@ -67,6 +68,63 @@ pub(crate) fn banned(size: (u16, u16), polls: u64) -> State {
         rules,
         next_cursor: None,
     });
+    update(&mut state, Msg::Polled(Ok(Box::new(snapshot))), now);
+    state
+}
+
+/// The same, where a fleet of four shares `reply-per-user`: `mallory` owes and is denied, and one worker gets no
+/// answers and limits alone if `is_down`.
+pub(crate) fn shared(size: (u16, u16), polls: u64, is_down: bool) -> State {
+    let mut state = state(size, polls);
+    let now = state.now;
+    let mut snapshot = snapshot(polls);
+    let server = snapshot.status.now_ns;
+    snapshot.status.fleet = Some(FleetStatus {
+        envoys: 4,
+        answered_ns: server - if is_down { 12 * S } else { S / 25 },
+        workers_down: is_down.into(),
+        calls: 1_204,
+        failed: 3,
+        granted: 5_310,
+        held: 12,
+        local: if is_down { 530 } else { 0 },
+        changes: FleetChanges {
+            generation: 41,
+            known: 12,
+            unsent: u64::from(is_down) * 2,
+            ..FleetChanges::default()
+        },
+    });
+    for (_, bucket) in &mut snapshot.buckets {
+        let is_denied = bucket.key == "mallory";
+        if bucket.rule == "reply-per-user" && is_down {
+            bucket.outage = Some(OutageView::Local { envoys: 4 });
+        }
+        // Not every bucket of a shared rule has a lease.
+        if bucket.rule == "reply-per-user" && bucket.key != "carol" {
+            let tokens = bucket.limits[0].remaining / 3;
+            let left = bucket.limits.iter().map(|limit| limit.remaining - tokens);
+            bucket.lease = Some(LeaseView {
+                tokens,
+                left: left.collect(),
+                heard_ns: server - if is_denied { 3 * S } else { S / 25 },
+                debt: if is_denied { 2 } else { 0 },
+                denied_until_ns: is_denied.then_some(server + 1_400_000_000),
+            });
+        }
+    }
+    snapshot.events = [EventKind::FleetDown, EventKind::FleetUp]
+        .into_iter()
+        .zip(4..)
+        .map(|(kind, seq)| Event {
+            seq,
+            at_ns: server - 10 * S + seq * S,
+            kind,
+            by: "loudou".to_owned(),
+            detail: "the relay".to_owned(),
+            ..Event::default()
+        })
+        .collect();
     update(&mut state, Msg::Polled(Ok(Box::new(snapshot))), now);
     state
 }
@@ -149,6 +207,7 @@ fn status(now_ns: u64, poll: u64) -> Status {
         waiting: 0,
         not_held_deadline: 0,
         not_held_full: 0,
+        fleet: None,
         warnings: vec!["no tokens are configured: every loopback peer may edit".to_owned()],
     }
 }

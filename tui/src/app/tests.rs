@@ -74,6 +74,7 @@ fn made(edit: &Edit) -> EditAnswer {
         after,
         change: "burst: capacity 15 → 250".to_owned(),
         changed: true,
+        fleet: None,
     }
 }
 

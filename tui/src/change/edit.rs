@@ -64,6 +64,7 @@ impl Verb for Edit {
                 },
                 change: String::new(),
                 changed: true,
+                fleet: None,
             })),
         }
     }

@@ -61,6 +61,14 @@ pub(crate) fn seen(ns: u64) -> String {
     humanise((ns / SECOND).saturating_mul(SECOND))
 }
 
+/// The same as a point in time.
+pub(crate) fn ago(ns: u64) -> String {
+    match seen(ns) {
+        now if now == "now" => "just now".to_owned(),
+        age => format!("{age} ago"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,12 @@ use crate::app::screen::Screen;
 use crate::app::screens::{self, About, SCREENS};
 use crate::app::state::{Mode, State};
 use crate::draw::pen::Pen;
+use crate::draw::theme::Theme;
 use crate::draw::words::{amount, percent, rate, width};
+use crate::meaning::leased;
 use crate::num::fraction;
 use crate::text::humanise;
+use loudou_api::Status;
 use ratatui::style::Style;
 
 /// Draws name, screens and connection, then totals.
@@ -101,7 +104,6 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
     };
     let store = &data.status.store;
     let used = fraction(store.used, store.buckets);
-    let warnings = data.status.warnings.len();
     let mut parts = vec![
         (
             "admitted ",
@@ -110,11 +112,7 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
         ),
         ("refused ", format!("{}/s", rate(refused)), refused_style),
     ];
-    if warnings > 0 {
-        let mark = theme.pick('⚠', '!');
-        let plural = if warnings == 1 { "" } else { "s" };
-        parts.push(("", format!("{mark} {warnings} warning{plural}"), theme.warn));
-    }
+    parts.extend(alarms(&data.status, theme));
     parts.push((
         "generation ",
         data.status.generation.to_string(),
@@ -128,6 +126,7 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
     );
     let style = if used >= 0.9 { theme.warn } else { theme.plain };
     parts.push(("store ", fill, style));
+    parts.extend(calm_fleet(&data.status, theme));
     if store.evicted_lossy > 0 {
         parts.push(("lossy evictions ", amount(store.evicted_lossy), theme.warn));
     }
@@ -150,6 +149,29 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
             .spans(x, 1, &[(label, theme.dim), (&value, style)])
             .saturating_add(3);
     }
+}
+
+/// A word, a value, and the value's colour.
+type Part = (&'static str, String, Style);
+
+/// The workers without a fleet, and the number of warnings.
+fn alarms(status: &Status, theme: &Theme) -> Vec<Part> {
+    let down = status.fleet.as_ref().and_then(leased::down);
+    let down = down.map(|down| ("fleet: ", down, theme.warn));
+    let mut parts: Vec<Part> = down.into_iter().collect();
+    let warnings = status.warnings.len();
+    if warnings > 0 {
+        let mark = theme.pick('⚠', '!');
+        let plural = if warnings == 1 { "" } else { "s" };
+        parts.push(("", format!("{mark} {warnings} warning{plural}"), theme.warn));
+    }
+    parts
+}
+
+/// The Envoys of a fleet that no worker is without.
+fn calm_fleet(status: &Status, theme: &Theme) -> Option<Part> {
+    let fleet = status.fleet.as_ref()?;
+    (fleet.workers_down == 0).then(|| ("fleet ", leased::envoys(fleet), theme.plain))
 }
 
 /// Draws the body before the first poll.

@@ -9,6 +9,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 
+mod leases;
+
 use super::{Theme, view};
 use crate::app::effects::Effect;
 use crate::app::fixture::{banned, feed, rules, state, type_keys};

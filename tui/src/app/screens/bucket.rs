@@ -1,6 +1,6 @@
 //! The Bucket screen: the funnel, the numbers of every limit, the rates, and the edit of its rule.
 
-use loudou_api::{LimitView, RuleView};
+use loudou_api::{LeaseView, LimitView, RuleView};
 use ratatui::style::Style;
 
 use super::rules::in_words;
@@ -12,9 +12,8 @@ use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::theme::Theme;
-use crate::draw::words::{amount, percent, rate, seen, width};
-use crate::meaning::stands_out;
+use crate::draw::words::{ago, amount, percent, rate, seen, width, wrap};
+use crate::meaning::{leased, stands_out};
 use crate::num::cells;
 use crate::text::humanise;
 
@@ -186,7 +185,7 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
         y = limit(pen, state, y, view, index == shown);
     }
     let rule = state.rule_named(&row.id.rule);
-    let about = about(pen.theme, state, row, rule);
+    let about = about(pen, state, row, rule);
     let left = pen.height().saturating_sub(y);
     let chart = left
         .saturating_sub(cells(about.len()).saturating_add(1))
@@ -304,27 +303,30 @@ fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
 
 type Styled = (String, Style);
 
-/// Totals, the rule's match, and its edit.
-fn about(theme: &Theme, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
-    let plain = Style::new();
+/// Totals, the lease, the rule's match, and its edit.
+fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
+    let (plain, theme) = (Style::new(), pen.theme);
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
     let mut lines = vec![(
         format!("total: admitted {admitted}, refused {refused}"),
         plain,
     )];
     let now = row.as_of_ns.saturating_add(state.drain_age().get());
+    let heard = |lease: &LeaseView| ago(now.saturating_sub(lease.heard_ns));
+    let lease = leased::lease(&row.view, heard).map(|line| (line, plain));
     let more = stands_out(&row.view, Some(now)).into_iter();
-    lines.extend(more.map(|line| (line, theme.warn)));
+    let more = lease.into_iter().chain(more.map(|line| (line, theme.warn)));
+    for (text, style) in more {
+        let text = wrap(&text, pen.width()).into_iter();
+        lines.extend(text.map(|line| (line, style)));
+    }
     let Some(rule) = rule else { return lines };
     lines.push((in_words(&rule.rule), plain));
     match &rule.edit {
         None => lines.push(("as configured, no edit".to_owned(), plain)),
         Some(edit) => {
             let now = state.server_ns().saturating_add(state.age().get());
-            let ago = match seen(now.saturating_sub(edit.at_ns)) {
-                ago if ago == "now" => "just now".to_owned(),
-                ago => format!("{ago} ago"),
-            };
+            let ago = ago(now.saturating_sub(edit.at_ns));
             let mut text = format!("edited by {} {ago}", edit.by);
             if let Some(at) = edit.expires_at_ns {
                 let left = humanise(at.saturating_sub(now));

@@ -127,7 +127,7 @@ impl View for Buckets {
                 Bucket.enter(state);
             }
             Some(Hit::Row(at)) => self.select(state, at),
-            Some(Hit::Header(placed)) if placed.column != Column::History => {
+            Some(Hit::Header(placed)) if Column::SORTABLE.contains(&placed.column) => {
                 let Sort { column, descending } = state.table.sort;
                 let again = column == placed.column;
                 let by = Sort::by(placed.column);
@@ -142,7 +142,9 @@ impl View for Buckets {
 /// The columns that fit, with their places.
 fn columns(state: &State) -> Vec<Placed> {
     let (rule, key) = state.data.as_ref().map_or((0, 0), |data| data.longest);
-    place(state.size.0, rule, key)
+    let status = state.data.as_ref().map(|data| &data.status);
+    let has_fleet = status.is_some_and(|status| status.fleet.is_some());
+    place(state.size.0, rule, key, has_fleet)
 }
 
 /// A part of the table.
@@ -292,6 +294,7 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
             });
             pen.right(x, y, width, &text, theme.plain);
         }
+        Column::Leased => leased(pen, at, y, row),
         Column::Admitted => number(pen, at, y, row.rates.map(|r| r.admitted), theme.good),
         Column::Refused => number(pen, at, y, row.rates.map(|r| r.refused), theme.bad),
         Column::History => sparkline(&mut pen.part(x, y, width, 1), state, row),
@@ -324,6 +327,20 @@ fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
         &percent(level),
         theme.plain,
     );
+}
+
+/// The units leased here; marked while more is denied, or the lease is out of force.
+fn leased(pen: &mut Pen<'_>, at: Placed, y: u16, row: &Row) {
+    let theme = pen.theme;
+    let lease = row.view.lease.as_ref();
+    let (text, style) = match lease {
+        None => ("-".to_owned(), theme.dim),
+        Some(lease) if lease.denied_until_ns.is_some() || row.view.outage.is_some() => {
+            (amount(lease.tokens), theme.warn)
+        }
+        Some(lease) => (amount(lease.tokens), theme.plain),
+    };
+    pen.right(at.x, y, at.width, &text, style);
 }
 
 fn number(pen: &mut Pen<'_>, at: Placed, y: u16, value: Option<f64>, style: Style) {

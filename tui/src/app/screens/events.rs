@@ -1,14 +1,14 @@
 //! The Events screen: changes with author and reason, and warnings; newest on top.
 
-use loudou_api::{Event, EventKind};
+use loudou_api::{Event, EventKind, FleetStatus};
 
 use super::view::{About, View};
 use crate::app::command::{c, tab};
-use crate::app::layout::table_height;
 use crate::app::screen::Screen;
 use crate::app::state::State;
 use crate::draw::pen::Pen;
-use crate::draw::words::{amount, seen};
+use crate::draw::words::{ago, amount, seen};
+use crate::meaning::leased::{self, is_alarm};
 
 static ABOUT: About = About {
     screen: Screen::Events,
@@ -42,7 +42,7 @@ impl View for Events {
     }
 }
 
-/// Draws current warnings, then events.
+/// Draws the fleet and current warnings, then events.
 fn draw(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
@@ -53,7 +53,11 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         "age     event           by          details",
         theme.head,
     );
+    let now = state.server_ns().saturating_add(state.age().get());
     let mut y = 1;
+    if let Some(status) = &data.status.fleet {
+        y = fleet(pen, y, status, now);
+    }
     for warning in &data.status.warnings {
         let mark = theme.pick('⚠', '!');
         pen.text(1, y, &format!("{mark} now: {warning}"), theme.warn);
@@ -72,9 +76,9 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     if data.events.is_empty() {
         pen.middle(pen.height() / 2, "no events yet", theme.dim);
     }
-    let now = state.server_ns().saturating_add(state.age().get());
     let selected = state.selected(Screen::Events);
-    let first = selected.saturating_sub(table_height(state.size) / 2);
+    let rows = usize::from(pen.height().saturating_sub(y));
+    let first = selected.saturating_sub(rows / 2);
     for ((index, event), y) in data
         .events
         .iter()
@@ -89,12 +93,41 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
+/// Draws the fleet in two lines, or three if changes wait; returns the line below them.
+fn fleet(pen: &mut Pen<'_>, y: u16, fleet: &FleetStatus, now: u64) -> u16 {
+    let theme = pen.theme;
+    let answer = match fleet.answered_ns {
+        0 => "no answer yet".to_owned(),
+        at => format!("last answer {}", ago(now.saturating_sub(at))),
+    };
+    let known = format!("{}, {answer}", leased::envoys(fleet));
+    let mut parts = vec![("fleet: ", theme.dim)];
+    let down = leased::down(fleet).map(|down| format!("{} {down}; ", theme.pick('⚠', '!')));
+    parts.extend(down.as_deref().map(|down| (down, theme.warn)));
+    parts.push((&known, theme.plain));
+    pen.spans(1, y, &parts);
+    let counts = format!(
+        "{} calls, {} failed; {} held, {} decided alone",
+        amount(fleet.calls),
+        amount(fleet.failed),
+        amount(fleet.held),
+        amount(fleet.local)
+    );
+    pen.text(8, y.saturating_add(1), &counts, theme.plain);
+    let Some(changes) = leased::changes(fleet) else {
+        return y.saturating_add(2);
+    };
+    let words = format!("{} {changes}", theme.pick('⚠', '!'));
+    pen.text(8, y.saturating_add(2), &words, theme.warn);
+    y.saturating_add(3)
+}
+
 fn line(pen: &mut Pen<'_>, y: u16, event: &Event, now: u64) {
     let theme = pen.theme;
     pen.within(1, y, 7, &seen(now.saturating_sub(event.at_ns)), theme.dim);
     let kind = match event.kind {
-        EventKind::Edit | EventKind::UpstreamHeals => theme.good,
-        EventKind::Warning | EventKind::UpstreamFails => theme.warn,
+        EventKind::Edit | EventKind::UpstreamHeals | EventKind::FleetUp => theme.good,
+        kind if is_alarm(kind) => theme.warn,
         _ => theme.plain,
     };
     pen.within(9, y, 15, &event.kind.name().replace('_', " "), kind);

@@ -52,6 +52,7 @@ fn taken(state: &mut State, change: Box<Sending>) {
         after,
         change: "override of mallory: none → scale 10".to_owned(),
         changed: true,
+        fleet: None,
     };
     send(
         state,

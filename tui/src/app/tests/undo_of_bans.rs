@@ -24,6 +24,7 @@ fn done(state: &mut State, change: Box<Sending>, before: Option<BanView>, after:
         before,
         bucket: Some(bucket),
         changed: true,
+        fleet: None,
     };
     send(
         state,
