@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::example::{self, Example};
+use loudou_tests::example::{self, Example, RunningFleet};
 use loudou_tests::paths::{loudou_bin, workspace_root};
 use loudou_tests::{Request, TempDir};
 
@@ -96,6 +96,13 @@ fn cors() -> Result<()> {
 #[test]
 fn grpc() -> Result<()> {
     follow("grpc", 8)
+}
+
+#[test]
+fn fleet() -> Result<()> {
+    let mut running = RunningFleet::start()?;
+    running.follow_the_readme("## With Valkey again")?;
+    running.stop()
 }
 
 /// `loudou check` reads the same file as Envoy, as each example's comment promises.

@@ -201,7 +201,7 @@ fn clients_that_leave_free_their_slots() -> Result<()> {
 fn many_requests_may_be_due_at_one_instant() -> Result<()> {
     const LUMP: u64 = 600;
     let limit = json!({
-        "algorithm": "token_bucket", "capacity": LUMP, "rate": format!("{LUMP}/3s"),
+        "algorithm": "token_bucket", "capacity": LUMP, "rate": format!("{LUMP}/9s"),
         "refill": "interval", "max_wait": "10s",
     });
     let envoy = Envoy::start(&Config::new(rules(&limit)).concurrency(1))?;

@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use loudou_rules::config::schema;
 use serde_json::Value;
 
+mod fleet;
 mod rest;
 mod tested;
 
@@ -74,6 +75,13 @@ fn all_fields() -> BTreeSet<String> {
     for name in ["rule", "admin_file"] {
         fields("", &schema["$defs"][name], &schema, &[name], &mut found);
     }
+    fields(
+        "fleet",
+        &schema["$defs"]["fleet"],
+        &schema,
+        &["fleet"],
+        &mut found,
+    );
     let top = schema["$defs"]["rule_file"]["properties"].as_object();
     found.extend(top.into_iter().flatten().map(|(name, _)| name.clone()));
     // A part of a key may also be a word.

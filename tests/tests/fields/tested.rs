@@ -40,6 +40,20 @@ pub(super) const TESTED: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "fields/fleet.rs",
+        "envoy_reads_a_fleet_and_refuses_a_wrong_one",
+        &[
+            "fleet",
+            "fleet.cluster",
+            "fleet.lease",
+            "fleet.timeout",
+            "fleet.credit",
+            "fleet.on_outage",
+            "fleet.token",
+            "scope",
+        ],
+    ),
+    (
         "auth.rs",
         "without_tokens_the_host_must_be_this_listener",
         &["admin.hosts"],

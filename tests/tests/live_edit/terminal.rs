@@ -32,7 +32,7 @@ impl Terminal {
         for (name, value) in more {
             command.env(name, value);
         }
-        Self::run(envoy, token, command)
+        Self::on(envoy, token, command)
     }
 
     /// Opens a shell with job control, whose prompt is `ready>`.
@@ -41,10 +41,17 @@ impl Terminal {
         command.args(["--norc", "--noprofile", "-i"]);
         command.env("PS1", "ready>");
         command.env("LOUDOU", loudou_bin()?);
-        Self::run(envoy, token, command)
+        Self::on(envoy, token, command)
     }
 
-    fn run(envoy: &Envoy, token: &str, mut command: CommandBuilder) -> Result<Self> {
+    fn on(envoy: &Envoy, token: &str, mut command: CommandBuilder) -> Result<Self> {
+        command.env("LOUDOU_URL", envoy.admin_url());
+        command.env("LOUDOU_TOKEN", token);
+        Self::run(command)
+    }
+
+    /// Runs a program that opens the live screen.
+    pub(crate) fn run(mut command: CommandBuilder) -> Result<Self> {
         let size = PtySize {
             rows: ROWS.get(),
             cols: COLUMNS.get(),
@@ -52,8 +59,6 @@ impl Terminal {
             pixel_height: 0,
         };
         let pair = native_pty_system().openpty(size)?;
-        command.env("LOUDOU_URL", envoy.admin_url());
-        command.env("LOUDOU_TOKEN", token);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
         let child = pair.slave.spawn_command(command)?;

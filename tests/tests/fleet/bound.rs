@@ -1,0 +1,120 @@
+//! The bound on what all Envoys pass, from the upstream's own log, and how much of the limit is used.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_limiter::algorithm::Funnel;
+use loudou_limiter::{Limit, Limits, Nanos, Rate, Verdict};
+use loudou_tests::{Bound, Config, Envoy, Exchange, Pace, Pass, Relay, Request, Traffic};
+use loudou_tests::{Upstream, Valkey};
+use serde_json::json;
+
+const ENVOYS: u64 = 4;
+const CAPACITY: u64 = 20;
+const PER_SECOND: u64 = 100;
+const LEASE: Duration = Duration::from_millis(200);
+
+/// The requests, their answers, and when those that passed arrived at the upstream.
+struct Run {
+    log: Vec<Exchange>,
+    passes: Vec<Pass>,
+}
+
+/// Sends traffic over all Envoys of a fleet. The time-out is long, so that a busy machine is no outage.
+fn run(pace: Pace) -> Result<Run> {
+    let upstream = Upstream::start_with_log()?;
+    let valkey = Valkey::start()?;
+    let relay = Relay::start_with(&valkey, &["--timeout-ms", "900"])?;
+    let rules = json!([{
+        "name": "per-user", "scope": "fleet", "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": CAPACITY, "rate": format!("{PER_SECOND}/s") }],
+    }]);
+    let settings =
+        json!({ "credit": 0, "timeout": "1s", "lease": format!("{}ms", LEASE.as_millis()) });
+    let config = Config::new(rules).fleet(&settings, relay.address());
+    let config = config.upstream(upstream.address());
+    let envoys = (0..ENVOYS).map(|_| Envoy::start(&config));
+    let envoys = envoys.collect::<Result<Vec<_>>>()?;
+    let request = |n| Request::get(&format!("/{n}")).header("x-user-id", "nina");
+    let traffic = Traffic::start(envoys.iter().map(Envoy::data_address), pace, request);
+    let log = traffic.finish()?;
+
+    let arrivals = upstream.arrivals();
+    let mut passes = Vec::new();
+    for one in &log {
+        let arrival = arrivals.get(&format!("/{}", one.number));
+        match (one.status, arrival) {
+            (Some(200), Some(&seen)) => passes.push(Pass {
+                sent: one.sent,
+                seen,
+            }),
+            (Some(429), None) => {}
+            _ => anyhow::bail!("{one:?}, at the upstream: {arrival:?}"),
+        }
+    }
+    ensure!(passes.len() == arrivals.len(), "unknown requests arrived");
+    for envoy in envoys {
+        for nothing in ["fleet.local", "fleet.failed", "store.cas_give_ups"] {
+            let count = envoy.counter(&format!("wasmcustom.loudou.{nothing}"))?;
+            ensure!(count == 0, "{nothing}: {count}");
+        }
+        envoy.stop()?;
+    }
+    Ok(Run { log, passes })
+}
+
+/// The requests that one central bucket passes of those that arrive at these instants.
+fn central(mut arrivals: Vec<Instant>) -> Result<usize> {
+    arrivals.sort();
+    let begin = *arrivals.first().context("no requests")?;
+    let rate = Rate::parse(&format!("{PER_SECOND}/s")).context("a rate")?;
+    let funnel = Funnel::new(CAPACITY, rate).ok().context("a funnel")?;
+    let limits = Limits::new(vec![Limit::new("burst", funnel)]).context("limits")?;
+    let mut bucket = limits.start(Nanos::ZERO);
+    let passes = arrivals.into_iter().filter(|at| {
+        let now = u64::try_from(at.duration_since(begin).as_nanos()).unwrap_or(u64::MAX);
+        limits.decide(&mut bucket, 1, Nanos::new(now)).verdict() == Verdict::Admit
+    });
+    Ok(passes.count())
+}
+
+#[test]
+fn no_window_exceeds_the_bound_and_little_of_the_limit_is_lost() -> Result<()> {
+    let clients = 7;
+    let run = run(Pace {
+        clients,
+        interval: Duration::from_millis(40),
+        requests: Some(250),
+    })?;
+    let bound = Bound {
+        at_once: CAPACITY,
+        per_second: PER_SECOND,
+        longer: LEASE,
+    };
+    let closest = bound.check(&run.passes)?.context("nothing passed")?;
+    // Where the machine holds up all requests, they reach the limiter after that, all at once.
+    let ends = run.log.iter().map(|one| one.got).collect();
+    let (passed, could) = (run.passes.len(), central(ends)?);
+    let sent = central(run.log.iter().map(|one| one.sent).collect())?;
+    println!(
+        "{} requests, {passed} passed; one central bucket: {could}, by the times of sending: {sent}; \
+         the closest to the bound: {closest}",
+        run.log.len()
+    );
+    ensure!(passed * 100 >= could * 97, "{passed} of {could} passed");
+    Ok(())
+}
+
+#[test]
+fn below_the_limit_nobody_is_refused() -> Result<()> {
+    // A client waits for its answer and then for the rest of the interval: never more than 80/s in all.
+    let run = run(Pace {
+        clients: 1,
+        interval: Duration::from_millis(50),
+        requests: Some(100),
+    })?;
+    let refused = run.log.iter().filter(|one| one.status != Some(200));
+    let refused = refused.count();
+    ensure!(refused == 0, "{refused} of {} were refused", run.log.len());
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Not one request too many across four Envoys with two workers each, the first request of a key included.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use loudou_tests::{Fleet, Operator, Request};
+use serde_json::{Value, json};
+
+const ENVOYS: usize = 4;
+/// At each Envoy.
+const REQUESTS: u64 = 1_000;
+const CONNECTIONS: usize = 16;
+const KEYS: u32 = 20;
+
+fn rule(limits: &Value) -> Value {
+    json!([{
+        "name": "per-user", "scope": "fleet", "key": [{ "header": "x-user-id" }], "limits": limits,
+    }])
+}
+
+/// Sends a storm of requests for each of some new keys in turn; each must admit a hundred. Time-out and lease are
+/// long, so that a busy machine is no outage, and no token lapses before the request that it was granted for.
+fn storms(limits: &Value) -> Result<()> {
+    let fleet = Fleet::start(
+        ENVOYS,
+        &rule(limits),
+        &json!({ "credit": 0, "timeout": "1s", "lease": "10s" }),
+    )?;
+    for key in 0..KEYS {
+        let key = format!("user-{key}");
+        let counts = fleet.load(REQUESTS, CONNECTIONS, |_| {
+            Request::get("/").header("x-user-id", &key)
+        })?;
+        let all = REQUESTS * u64::try_from(ENVOYS)?;
+        ensure!(
+            counts.of(200) == 100 && counts.of(429) == all - 100,
+            "{key}: {counts:?}"
+        );
+    }
+    for nothing in ["fleet.local", "fleet.failed", "store.cas_give_ups"] {
+        let count = fleet.counter(&format!("wasmcustom.loudou.{nothing}"))?;
+        ensure!(count == 0, "{nothing}: {count}");
+    }
+    fleet.stop()
+}
+
+#[test]
+fn fresh_keys_admit_their_capacity_across_the_fleet() -> Result<()> {
+    storms(&json!([{ "algorithm": "funnel", "capacity": 100, "rate": "1/d" }]))
+}
+
+#[test]
+fn two_limits_in_one_rule_are_exact_together() -> Result<()> {
+    storms(&json!([
+        { "name": "wide", "algorithm": "token_bucket", "capacity": 150, "rate": "1/d" },
+        { "name": "narrow", "algorithm": "funnel", "capacity": 100, "rate": "1/d" },
+    ]))
+}
+
+#[test]
+fn a_window_of_the_clock_admits_its_capacity() -> Result<()> {
+    storms(&json!([
+        { "algorithm": "fixed_window", "capacity": 100, "window": "1d", "align": "clock" },
+    ]))
+}
+
+/// Headers and views have the units of each limit, not those of the limit with the fewest. One limit is full
+/// again before the next request; the other one has the smaller share of its capacity from the third request on.
+#[test]
+fn each_limit_shows_its_own_remaining() -> Result<()> {
+    let limits = json!([
+        { "name": "fast", "algorithm": "funnel", "capacity": 4, "rate": "1000000/s" },
+        { "name": "wide", "algorithm": "token_bucket", "capacity": 10, "rate": "1/d" },
+    ]);
+    let mut rules = rule(&limits);
+    rules[0]["respond"] = json!({ "ratelimit_headers": "draft11" });
+    let fleet = Fleet::start(2, &rules, &json!({ "credit": 0, "timeout": "1s" }))?;
+    let [one, two] = fleet.envoys.as_slice() else {
+        bail!("two Envoys");
+    };
+    let nina = Request::get("/").header("x-user-id", "nina");
+    for (used, envoy) in (1..=10).zip([one, two].into_iter().cycle()) {
+        let answer = envoy.data().send(&nina)?;
+        let state = answer.header("ratelimit").context("no header")?;
+        let expected = if used < 3 {
+            "\"per-user.fast\";r=3;t=1".to_owned()
+        } else {
+            let (left, days) = (10 - used, used * 86_400);
+            format!("\"per-user.wide\";r={left};t={days}")
+        };
+        ensure!(
+            answer.status == 200 && state == expected,
+            "{used}: {state} instead of {expected}"
+        );
+    }
+    let refused = one.data().send(&nina)?;
+    let state = refused.header("ratelimit").context("no header")?;
+    ensure!(
+        refused.status == 429 && state.starts_with("\"per-user.wide\";r=0;t="),
+        "{refused:?}"
+    );
+    let violated = refused.json()?["violated-policies"].clone();
+    ensure!(violated == json!(["per-user.wide"]), "{violated}");
+    for (envoy, fast) in [(one, 4), (two, 3)] {
+        let bucket = Operator::viewer(envoy).bucket("per-user", "nina")?;
+        let bucket = bucket.context("no bucket")?;
+        let remaining = |limit| bucket.pointer(&format!("/limits/{limit}/remaining"));
+        ensure!(remaining(0) == Some(&json!(fast)), "{bucket:#}");
+        ensure!(remaining(1) == Some(&json!(0)), "{bucket:#}");
+        let left = bucket.pointer("/lease/left");
+        ensure!(left == Some(&json!([fast, 0])), "{bucket:#}");
+    }
+    fleet.stop()
+}

@@ -1,0 +1,10 @@
+//! One limit across many Envoys: real Envoys, a real relay, a real Valkey.
+#![cfg(test)]
+
+mod bound;
+mod changes;
+mod exact;
+mod faults;
+mod outage;
+mod terminal;
+mod trial;

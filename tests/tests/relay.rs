@@ -1,0 +1,40 @@
+//! `loudou relay` becomes the relay.
+
+use std::process::Command;
+
+use anyhow::Result;
+use loudou_tests::{TempDir, loudou_bin, relay_bin};
+
+#[test]
+fn loudou_starts_the_relay() -> Result<()> {
+    let dir = TempDir::new("loudou-relay")?;
+    let loudou = dir.path().join("loudou");
+    std::fs::copy(loudou_bin()?, &loudou)?;
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&loudou);
+        command.arg("relay").args(arguments).env("PATH", "");
+        command.output()
+    };
+    let alone = run(&["--version"])?;
+    let error = String::from_utf8_lossy(&alone.stderr).into_owned();
+    assert!(!alone.status.success());
+    assert!(error.contains("cannot start loudou-relay: "), "{error}");
+    std::fs::copy(relay_bin()?, dir.path().join("loudou-relay"))?;
+    let version = run(&["--version"])?;
+    assert_eq!(
+        String::from_utf8(version.stdout)?,
+        concat!("loudou-relay ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+    let help = String::from_utf8(run(&["--help"])?.stdout)?;
+    assert!(help.contains("--sentinel-master"), "{help}");
+    // Also an option that `loudou` has, too.
+    let wrong = run(&["--token-file", "/no/such/file"])?;
+    let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        error.starts_with("error: --token-file /no/such/file: "),
+        "{error}"
+    );
+    let wrong = run(&["--timeout-ms", "0"])?;
+    assert_eq!(wrong.status.code(), Some(2));
+    Ok(())
+}
