@@ -1,7 +1,8 @@
 //! `cargo xtask demo`: builds and runs everything, in one command.
 //!
 //! It builds the filter and `loudou`, starts Envoy with an upstream and a dozen users, and opens
-//! the terminal app. Without a terminal it prints one table. It stops every process that it started.
+//! the terminal app. Without a terminal it prints one table. With `--fleet` there are three Envoys, which share
+//! each user's bucket through a relay and a Valkey. It stops every process that it started.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -11,11 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::config::sha256_hex;
 use loudou_tests::process::Group;
-use loudou_tests::{Config, Envoy, Guarded, Upstream, eventually};
+use loudou_tests::{Config, Envoy, Guarded, Relay, Upstream, Valkey, eventually};
 use serde_json::{Value, json};
 
 use self::traffic::{Traffic, USERS};
-use crate::checks::loudou as build_loudou;
+use crate::checks::{loudou as build_loudou, relay as build_relay};
 use crate::{filter, setup};
 
 mod traffic;
@@ -25,43 +26,107 @@ const TOKEN: &str = "demo";
 /// By this many refusals every user but the late ones has sent a request.
 const FIRST_REFUSALS: Duration = Duration::from_mins(1);
 const ENOUGH_REFUSALS: u64 = 50;
+/// The Envoys with `--fleet`.
+const FLEET: usize = 3;
+/// The longest that a request waits for the relay, and that the relay waits for Valkey: longer than the defaults,
+/// because the demo and its users share one machine.
+const FLEET_TIMEOUT: &str = "100ms";
+const RELAY_TIMEOUT_MS: &str = "80";
 
 /// Runs the demo until the user leaves the terminal app, or until the table is printed.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(is_fleet: bool) -> Result<()> {
     println!("Loudou demo: building (the first time takes a few minutes)…");
     setup::run()?;
     let wasm = filter::build()?;
     let loudou = build_loudou()?;
+    let shared = is_fleet.then(Shared::start).transpose()?;
 
     println!("starting Envoy…");
     let upstream = Upstream::start()?;
-    let envoy = Envoy::start(&configuration()?.upstream(upstream.address()).wasm(wasm))?;
-    let traffic = Traffic::start(envoy.data_address());
-    println!(
-        "{} users send requests to http://{}",
-        USERS.len(),
-        envoy.data_address()
-    );
-    println!(
-        "admin API: LOUDOU_URL={} LOUDOU_TOKEN={TOKEN}",
-        envoy.admin_url()
-    );
+    let config = configuration(shared.as_ref())?;
+    let config = config.upstream(upstream.address()).wasm(wasm);
+    let count = if is_fleet { FLEET } else { 1 };
+    let envoys: Result<Vec<Envoy>> = (0..count).map(|_| Envoy::start(&config)).collect();
+    let envoys = envoys?;
+    let first = envoys.first().context("no Envoy")?;
+    let traffic = Traffic::start(&envoys.iter().map(Envoy::data_address).collect::<Vec<_>>());
+    print_addresses(&envoys, shared.as_ref());
 
     let shown = if std::io::stdout().is_terminal() {
-        show(&loudou, &envoy)
+        show(&loudou, first)
     } else {
-        print(&loudou, &envoy)
+        print(&loudou, first)
     };
     drop(traffic);
     // An Envoy that died explains the failure of `loudou`, so its error comes first.
-    envoy.stop()?;
+    envoys.into_iter().try_for_each(Envoy::stop)?;
     shown
 }
 
-fn configuration() -> Result<Config> {
-    let rules: Value = serde_json::from_str(RULES).context("xtask/src/demo/rules.json")?;
+/// The state that the Envoys of a fleet share.
+#[derive(Debug)]
+struct Shared {
+    relay: Relay,
+    /// Only has to live as long.
+    _valkey: Valkey,
+}
+
+impl Shared {
+    fn start() -> Result<Self> {
+        build_relay()?;
+        println!("starting Valkey and a relay…");
+        let valkey = Valkey::start()?;
+        Ok(Self {
+            relay: Relay::start_with(&valkey, &["--timeout-ms", RELAY_TIMEOUT_MS])?,
+            _valkey: valkey,
+        })
+    }
+}
+
+fn print_addresses(envoys: &[Envoy], shared: Option<&Shared>) {
+    let data: Vec<String> = envoys
+        .iter()
+        .map(|envoy| format!("http://{}", envoy.data_address()))
+        .collect();
+    println!(
+        "{} users send requests to {}{}",
+        USERS.len(),
+        data.join(", "),
+        if envoys.len() > 1 { ", in turn" } else { "" },
+    );
+    for envoy in envoys {
+        println!(
+            "admin API: LOUDOU_URL={} LOUDOU_TOKEN={TOKEN}",
+            envoy.admin_url()
+        );
+    }
+    if let Some(shared) = shared {
+        println!("relay: http://{}/metrics", shared.relay.address());
+        println!(
+            "The screen is that of the first Envoy. For another one, set its LOUDOU_URL and LOUDOU_TOKEN in another \
+             terminal, and run `cargo run -p loudou`."
+        );
+    }
+}
+
+fn configuration(shared: Option<&Shared>) -> Result<Config> {
     let token = json!({ "name": "demo", "sha256": sha256_hex(TOKEN), "may": "edit" });
-    Ok(Config::new(rules).tokens(json!([token])))
+    let config = Config::new(rules(shared.is_some())?).tokens(json!([token]));
+    Ok(match shared {
+        None => config,
+        Some(shared) => config.fleet(&json!({ "timeout": FLEET_TIMEOUT }), shared.relay.address()),
+    })
+}
+
+/// The rules, for one Envoy or for a fleet.
+fn rules(is_fleet: bool) -> Result<Value> {
+    let mut rules: Value = serde_json::from_str(RULES).context("xtask/src/demo/rules.json")?;
+    for rule in rules.as_array_mut().into_iter().flatten() {
+        if let Some(rule) = rule.as_object_mut().filter(|_| is_fleet) {
+            rule.insert("scope".to_owned(), json!("fleet"));
+        }
+    }
+    Ok(rules)
 }
 
 /// Runs the live screen until the user leaves it.
@@ -102,10 +167,16 @@ mod tests {
 
     #[test]
     fn the_rules_are_valid() -> Result<()> {
-        configuration()?;
-        let rules: Value = serde_json::from_str(RULES)?;
-        let parsed = loudou_rules::config::parse(&json!({ "version": 1, "rules": rules }));
-        assert!(parsed.problems.is_empty(), "{:#?}", parsed.problems);
+        for is_fleet in [false, true] {
+            let rules = rules(is_fleet)?;
+            let fleet = is_fleet.then(|| json!({ "cluster": "relay", "timeout": FLEET_TIMEOUT }));
+            let mut file = json!({ "version": 1, "rules": rules });
+            if let Some((fleet, fields)) = fleet.zip(file.as_object_mut()) {
+                fields.insert("fleet".to_owned(), fleet);
+            }
+            let parsed = loudou_rules::config::parse(&file);
+            assert!(parsed.problems.is_empty(), "{:#?}", parsed.problems);
+        }
         Ok(())
     }
 }

