@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use crate::command::{cargo, run};
 
 mod admin;
+mod fleet;
 mod replay;
 mod waiting;
 
@@ -17,6 +18,8 @@ mod waiting;
 pub(crate) enum Bench {
     /// Measure what calls of the admin API cost a worker, and the requests beside them
     Admin,
+    /// Measure latency, calls and processor time of rules that Envoys share, beside Envoy's own rate limit filter
+    Fleet,
     /// Replay 5 million requests of 100 000 users through one rule
     Replay,
     /// Measure what 10 000 held requests cost other requests, in Loudou and in Envoy's own fault filter
@@ -34,6 +37,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) fn bench(what: Bench, quick: bool, wasm: Option<PathBuf>) -> Result<()> {
     match what {
         Bench::Admin => admin::run_all(quick, wasm),
+        Bench::Fleet => fleet::run_all(quick, wasm),
         Bench::Replay => replay::run_all(),
         Bench::Waiting => waiting::run_all(),
         Bench::Top => {
@@ -45,6 +49,11 @@ pub(crate) fn bench(what: Bench, quick: bool, wasm: Option<PathBuf>) -> Result<(
             run(&mut cargo(&bench))
         }
     }
+}
+
+/// Checks that a benchmark of many parts still works, without measuring anything of use.
+pub(crate) fn check() -> Result<()> {
+    fleet::check()
 }
 
 /// The processor time of a process so far, in seconds.

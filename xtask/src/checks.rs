@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use loudou_tests::paths::{target_dir, workspace_root};
 
+use crate::bench;
 use crate::circles;
 use crate::command::{cargo, run};
 use crate::docs;
@@ -37,13 +38,15 @@ const UNIT: Step = step!("unit tests", unit());
 const FILTER: Step = step!("the filter (wasm)", filter::build());
 const TRAP: Step = step!("the filter that can panic, for tests", filter::build_trap());
 const LOUDOU: Step = step!("the loudou command", loudou());
+const RELAY: Step = step!("the relay", relay());
 const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
 const SOAK: Step = step!("a soak of two minutes", soak::run(2, None, Vec::new()));
+const BENCH: Step = step!("the fleet's benchmark, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
 /// The checks that a commit must pass.
 pub(crate) fn test() -> Result<()> {
-    steps(&[SETUP, UNIT, FILTER, TRAP, LOUDOU, END_TO_END])
+    steps(&[SETUP, UNIT, FILTER, TRAP, LOUDOU, RELAY, END_TO_END])
 }
 
 /// The checks that a merge must pass.
@@ -63,7 +66,9 @@ pub(crate) fn ci() -> Result<()> {
         FILTER,
         TRAP,
         LOUDOU,
+        RELAY,
         END_TO_END,
+        BENCH,
         SOAK,
     ])
 }
@@ -72,6 +77,12 @@ pub(crate) fn ci() -> Result<()> {
 pub(crate) fn loudou() -> Result<std::path::PathBuf> {
     run(&mut cargo(&["build", "--package", "loudou"]))?;
     Ok(target_dir().join("debug/loudou"))
+}
+
+/// Builds the relay for use on this machine and gives its path.
+pub(crate) fn relay() -> Result<std::path::PathBuf> {
+    run(&mut cargo(&["build", "--package", "loudou-relay"]))?;
+    Ok(target_dir().join("debug/loudou-relay"))
 }
 
 fn steps(steps: &[Step]) -> Result<()> {
@@ -129,20 +140,24 @@ fn clippy_wasm() -> Result<()> {
 }
 
 fn unit() -> Result<()> {
-    // All but `loudou-tests`, which needs the filter and comes later.
+    // All but `loudou-tests`, which needs the filter and comes later. Tests of the relay build it.
     let packages = [
         "loudou-limiter",
         "loudou-store",
         "loudou-rules",
         "loudou-api",
         "loudou-filter",
+        "loudou-relay",
         "loudou-replay",
         "loudou",
         "xtask",
         "loudou-fuzz",
     ];
     let selected = packages.iter().flat_map(|package| ["--package", package]);
-    run(cargo(&["test"]).args(selected))
+    let mut test = cargo(&["test"]);
+    // For the relay's; those of the others take no other programs.
+    test.env("VALKEY_BIN", loudou_tests::valkey_bin()?);
+    run(test.args(selected))
 }
 
 fn documentation() -> Result<()> {
@@ -165,7 +180,9 @@ fn end_to_end() -> Result<()> {
     test.env("ENVOY_BIN", loudou_tests::envoy_bin()?)
         .env("LOUDOU_WASM", loudou_tests::wasm::built_wasm())
         .env("LOUDOU_TRAP_WASM", loudou_tests::wasm::built_trap_wasm())
-        .env("LOUDOU_BIN", target_dir().join("debug/loudou"));
+        .env("LOUDOU_BIN", target_dir().join("debug/loudou"))
+        .env("VALKEY_BIN", loudou_tests::valkey_bin()?)
+        .env("LOUDOU_RELAY_BIN", target_dir().join("debug/loudou-relay"));
     run(&mut test)
 }
 

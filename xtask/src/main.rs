@@ -1,6 +1,6 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
-//! `setup` installs Envoy, `build` builds the filter, `demo` shows both in use, `docs` builds the documents
+//! `setup` installs Envoy and Valkey, `build` builds the filter, `demo` shows both in use, `docs` builds the documents
 //! as a site, `bench` measures, `soak` looks for requests beyond their limits, `fuzz` for input that does
 //! harm. `test` must pass before a commit, `ci` before a merge.
 
@@ -41,7 +41,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Task {
-    /// Install the wasm target, an Envoy and cargo-deny; quick when they are there
+    /// Install the wasm target, an Envoy, a Valkey and cargo-deny; quick when they are there
     Setup,
     /// Build the filter; check its size and its imports
     Build {
@@ -50,7 +50,11 @@ enum Task {
         trap: bool,
     },
     /// Start Envoy with the filter and a dozen users, and open `loudou` on it
-    Demo,
+    Demo {
+        /// Start three Envoys that share each user's bucket, with a relay and a Valkey
+        #[arg(long)]
+        fleet: bool,
+    },
     /// Redraw the pictures in docs/algorithms and docs/pictures
     Pictures,
     /// Check the links of all documents, and build them as a site with mdBook
@@ -63,10 +67,10 @@ enum Task {
     Bench {
         /// The benchmark
         what: bench::Bench,
-        /// Measure less, in less than two minutes (admin)
+        /// Measure less, in less than two minutes (admin, fleet)
         #[arg(long)]
         quick: bool,
-        /// Measure this build of the filter instead of the current one (admin)
+        /// Measure this build of the filter instead of the current one (admin, fleet)
         #[arg(long, value_name = "FILE")]
         wasm: Option<PathBuf>,
     },
@@ -99,7 +103,7 @@ fn main() -> ExitCode {
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
         Task::Circles => circles::run(),
-        Task::Demo => demo::run(),
+        Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),
         Task::Docs { check } => docs::run(check),
         Task::Bench { what, quick, wasm } => bench::bench(what, quick, wasm),

@@ -1,0 +1,192 @@
+//! `cargo xtask bench fleet`: what a limit costs that many Envoys share.
+//!
+//! - `latency`: its requests beside those of a rule that an Envoy has alone, in the same Envoy, in bursts of both
+//!   in random order.
+//! - `saving`: requests a second, calls and processor time behind one Envoy and behind four, beside Envoy's own
+//!   rate limit filter, which asks a service once for each request.
+//!
+//! No request is refused. All runs on one machine: requests a second are those of the machine, and differences
+//! and ratios are to compare.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::target_dir;
+use serde_json::{Value, json};
+
+use super::float;
+use crate::command::{cargo, run};
+use crate::{filter, setup};
+
+mod latency;
+mod rig;
+mod saving;
+
+use rig::Programs;
+use saving::Keys;
+
+/// The size of a measurement.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Numbers of Envoys to compare.
+    envoys: &'static [usize],
+    /// Numbers of keys: of a flood, and behind one Envoy.
+    flood_keys: &'static [Keys],
+    keys: &'static [u64],
+    /// The floods of each kind, and the requests of each: some before, and those that are measured.
+    floods: usize,
+    flood_before: u64,
+    flood: u64,
+    /// The pairs of bursts.
+    pairs: usize,
+}
+
+const FULL: Size = Size {
+    envoys: &[1, 4],
+    flood_keys: &[
+        Keys::even(10),
+        Keys::even(1_000),
+        Keys::skewed(1_000),
+        Keys::even(100_000),
+        Keys::skewed(100_000),
+    ],
+    keys: &[1_000, 100_000],
+    floods: 3,
+    flood_before: 6_000,
+    flood: 12_000,
+    pairs: 100,
+};
+
+const QUICK: Size = Size {
+    flood_keys: &[Keys::even(10), Keys::even(1_000), Keys::skewed(1_000)],
+    keys: &[1_000],
+    floods: 1,
+    flood_before: 6_000,
+    flood: 6_000,
+    pairs: 25,
+    ..FULL
+};
+
+/// For a check that everything still works.
+const LEAST: Size = Size {
+    envoys: &[1],
+    flood_keys: &[Keys::even(10)],
+    keys: &[10],
+    floods: 1,
+    flood_before: 200,
+    flood: 200,
+    pairs: 1,
+};
+
+/// Runs the benchmark, with this build of the filter or with the current one.
+pub(super) fn run_all(quick: bool, wasm: Option<PathBuf>) -> Result<()> {
+    setup::run()?;
+    let wasm = wasm.map_or_else(filter::build, Ok)?;
+    let size = if quick { QUICK } else { FULL };
+    measure(size, &programs(wasm, true)?).map(drop)
+}
+
+/// Measures next to nothing, with builds for development, and checks that each kind was what it is to be.
+pub(super) fn check() -> Result<()> {
+    let found = measure(LEAST, &programs(loudou_tests::wasm_path()?, false)?)?;
+    let rows = found.get("saving").and_then(Value::as_array);
+    for row in rows.context("no floods")? {
+        let number = |name: &str| row.get(name).and_then(Value::as_f64);
+        let calls = number("calls_per_1000").context("no calls")?;
+        let is_right = match row.get("limits").and_then(Value::as_str) {
+            Some("service") => calls >= 1_000.0 && number("errors_per_1000") == Some(0.0),
+            Some("fleet") => calls > 0.0 && number("decided_alone_per_1000") == Some(0.0),
+            Some(_) => calls < 1_000.0,
+            None => false,
+        };
+        ensure!(is_right, "{row}");
+    }
+    Ok(())
+}
+
+fn programs(wasm: PathBuf, is_release: bool) -> Result<Programs> {
+    let package = ["build", "--package", "loudou-relay", "--bins"];
+    let mut build = cargo(&package);
+    build.args(["--example", "rls"]);
+    if is_release {
+        build.arg("--release");
+    }
+    run(&mut build)?;
+    let directory = target_dir().join(if is_release { "release" } else { "debug" });
+    Ok(Programs {
+        wasm,
+        relay: directory.join("loudou-relay"),
+        service: directory.join("examples/rls"),
+    })
+}
+
+/// Measures and prints; returns what it printed last.
+fn measure(size: Size, programs: &Programs) -> Result<Value> {
+    let before = load_average()?;
+    println!("load average before: {before}\n");
+    let latency = latency::measure(size, programs)?;
+    let saving = saving::measure(size, programs)?;
+    let after = load_average()?;
+    println!("\nload average after: {after}\n");
+    let load = json!({ "before": before, "after": after });
+    let found = json!({ "load_average": load, "latency": latency, "saving": saving });
+    println!("{found}");
+    Ok(found)
+}
+
+fn load_average() -> Result<String> {
+    let text = fs::read_to_string("/proc/loadavg").context("no load average")?;
+    let load: Vec<&str> = text.split(' ').take(3).collect();
+    Ok(load.join(" "))
+}
+
+/// The n-th key.
+fn user(n: u64) -> String {
+    format!("user-{n:06}")
+}
+
+/// The median; 0 of nothing.
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len().div_euclid(2);
+    numbers.get(middle).copied().unwrap_or(0.0)
+}
+
+/// The time in microseconds that `thousandths` of these do not exceed; none of nothing.
+fn percentile(times: &mut [Duration], thousandths: usize) -> Option<f64> {
+    times.sort_unstable();
+    let place = times.len().saturating_mul(thousandths).div_euclid(1_000);
+    times.get(place).map(|time| time.as_secs_f64() * 1e6)
+}
+
+/// A count as one of a thousand requests.
+fn of_thousand(count: u64, requests: u64) -> f64 {
+    float(count) * 1_000.0 / float(requests)
+}
+
+/// A rule with a limit that no request reaches, for the path of its name; the service has the same.
+fn rule(name: &str, scope: &str) -> Value {
+    json!({
+        "name": name, "scope": scope, "key": [{ "header": "x-user-id" }],
+        "match": { "path": { "prefix": format!("/{name}") } },
+        "limits": [{ "algorithm": "token_bucket", "capacity": 1_000_000, "rate": "1000000/s" }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_percentiles() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!(median(Vec::new()).abs() < 1e-9);
+        let mut times: Vec<Duration> = (0..1_000).rev().map(Duration::from_micros).collect();
+        let at = |times: &mut [Duration], part| percentile(times, part).unwrap_or(-1.0).round();
+        assert!((at(&mut times, 500) - 500.0).abs() < 1e-9);
+        assert!((at(&mut times, 990) - 990.0).abs() < 1e-9);
+        assert!(percentile(&mut [], 500).is_none());
+    }
+}

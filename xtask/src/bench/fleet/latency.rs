@@ -1,0 +1,311 @@
+//! The latency and the processor time of requests of a fleet's rule, beside those of the same rule that an
+//! Envoy has alone.
+//!
+//! Bursts of both kinds are in random order, so short that leases last from one to the next. A few busy keys
+//! hold tokens; where each key is in turn, hardly any does, and its request waits for a call, or passes on
+//! credit. A counter tells after each burst whether a request of it waited.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use loudou_tests::clock::{now, pause_for};
+use loudou_tests::cpu::worker_time;
+use loudou_tests::flood::flood;
+use loudou_tests::soak::random::Random;
+use loudou_tests::{Envoy, Http, Request};
+use serde_json::{Value, json};
+
+use super::rig::{Central, Programs, TIMEOUT, limited, start_all};
+use super::{Size, float, median, of_thousand, percentile, rule, user};
+
+/// The connections of a burst: enough to reach each worker.
+const CONNECTIONS: usize = 4;
+/// The requests of a burst.
+const BURST: u64 = 200;
+/// The keys that are busy.
+const BUSY: u64 = 16;
+/// Answers to a burst's calls arrive in this time, so that their cost is not the next burst's.
+const SETTLE: Duration = Duration::from_millis(3);
+
+/// The settings of the fleet to compare.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    name: &'static str,
+    lease_ms: u64,
+    credit: u64,
+}
+
+const SETTINGS: [Setting; 3] = [
+    Setting {
+        name: "credit 0, lease 200 ms",
+        lease_ms: 200,
+        credit: 0,
+    },
+    Setting {
+        name: "credit 0, lease 1 s",
+        lease_ms: 1_000,
+        credit: 0,
+    },
+    Setting {
+        name: "credit 1, lease 200 ms",
+        lease_ms: 200,
+        credit: 1,
+    },
+];
+
+/// The keys of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    /// [`BUSY`] keys of all.
+    Busy,
+    /// Each key in turn.
+    Even,
+}
+
+/// The bursts of one kind.
+#[derive(Debug, Default)]
+struct Bursts {
+    latencies: Vec<Duration>,
+    /// Those of bursts in which no request waited.
+    without_waits: Vec<Duration>,
+    /// Microseconds of the workers for each request, by burst.
+    processor: Vec<f64>,
+    waited: u64,
+    calls: u64,
+}
+
+/// The measured numbers.
+#[derive(Debug)]
+struct Row {
+    setting: Setting,
+    keys: u64,
+    traffic: Traffic,
+    alone: Bursts,
+    fleet: Bursts,
+}
+
+/// Measures and prints.
+pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
+    let central = Central::start(programs)?;
+    let most = size.keys.iter().max().copied().unwrap_or(0);
+    let envoys = start_all(&SETTINGS, |setting| {
+        let rules = json!([rule("alone", "envoy"), rule("fleet", "fleet")]);
+        let settings = json!({
+            "timeout": TIMEOUT, "lease": format!("{}ms", setting.lease_ms), "credit": setting.credit,
+        });
+        Envoy::start(&limited((rules, &settings), most * 2, &central, programs))
+    })?;
+    print_head();
+    let mut rows = Vec::new();
+    for &keys in size.keys {
+        for (&setting, envoy) in SETTINGS.iter().zip(&envoys) {
+            for path in [ALONE, FLEET] {
+                let request = |n| Request::get(path).header("x-user-id", user(n));
+                flood(envoy.data_address(), keys, request)?;
+            }
+            for traffic in [Traffic::Busy, Traffic::Even] {
+                let row = compare(envoy, (setting, keys, traffic), size.pairs);
+                let mut row = row.with_context(|| setting.name)?;
+                rows.push(print_row(&mut row));
+            }
+        }
+    }
+    envoys.into_iter().try_for_each(Envoy::stop)?;
+    Ok(Value::Array(rows))
+}
+
+const ALONE: &str = "/alone";
+const FLEET: &str = "/fleet";
+
+/// Clients of an Envoy, each on a connection of its own.
+struct Clients<'a> {
+    envoy: &'a Envoy,
+    connections: Vec<Http>,
+    keys: u64,
+    traffic: Traffic,
+    /// The number of the next request of each kind.
+    next: [AtomicU64; 2],
+    /// The requests that waited, and the calls, up to the last burst of the fleet's rule.
+    counted: [u64; 2],
+}
+
+fn compare(
+    envoy: &Envoy,
+    (setting, keys, traffic): (Setting, u64, Traffic),
+    pairs: usize,
+) -> Result<Row> {
+    let mut connections: Vec<Http> = (0..CONNECTIONS).map(|_| envoy.data()).collect();
+    connections.iter_mut().try_for_each(Http::connect)?;
+    let mut clients = Clients {
+        envoy,
+        connections,
+        keys,
+        traffic,
+        next: [AtomicU64::new(0), AtomicU64::new(0)],
+        counted: [0; 2],
+    };
+    let mut row = Row {
+        setting,
+        keys,
+        traffic,
+        alone: Bursts::default(),
+        fleet: Bursts::default(),
+    };
+    // Leases are by the demand of the last two spans of a lease.
+    let (begun, warm) = (now(), Duration::from_millis(setting.lease_ms) * 7 / 2);
+    while begun.elapsed() < warm {
+        clients.pair(
+            false,
+            &mut Row {
+                alone: Bursts::default(),
+                fleet: Bursts::default(),
+                ..row
+            },
+        )?;
+    }
+    let mut random = Random::new(keys, setting.lease_ms);
+    for _ in 0..pairs {
+        clients.pair(random.percent(50), &mut row)?;
+    }
+    Ok(row)
+}
+
+impl Clients<'_> {
+    /// A burst of each kind.
+    fn pair(&mut self, is_fleet_first: bool, row: &mut Row) -> Result<()> {
+        for is_fleet in [is_fleet_first, !is_fleet_first] {
+            let bursts = if is_fleet {
+                &mut row.fleet
+            } else {
+                &mut row.alone
+            };
+            self.burst(is_fleet, bursts)?;
+        }
+        Ok(())
+    }
+
+    fn burst(&mut self, is_fleet: bool, bursts: &mut Bursts) -> Result<()> {
+        let spent = worker_time(self.envoy.pid())?;
+        let latencies = self.send(is_fleet)?;
+        pause_for(SETTLE);
+        let spent = worker_time(self.envoy.pid())?.saturating_sub(spent);
+        let spent_us = spent.as_secs_f64() * 1e6;
+        bursts.processor.push(spent_us / float(BURST));
+        let [waited, calls] = if is_fleet { self.count()? } else { [0; 2] };
+        bursts.waited += waited;
+        bursts.calls += calls;
+        if waited == 0 {
+            bursts.without_waits.extend(&latencies);
+        }
+        bursts.latencies.extend(latencies);
+        Ok(())
+    }
+
+    /// The requests that waited and the calls since the last time.
+    fn count(&mut self) -> Result<[u64; 2]> {
+        let names = ["held", "calls"].map(|name| format!("wasmcustom.loudou.fleet.{name}"));
+        let pattern = r"^wasmcustom\.loudou\.fleet\.(held|calls)$";
+        let stats = self.envoy.stats(pattern)?;
+        let counts = names.map(|name| stats.get(&name).copied().unwrap_or(0));
+        let before = std::mem::replace(&mut self.counted, counts);
+        let ([held, calls], [held_before, calls_before]) = (counts, before);
+        Ok([
+            held.saturating_sub(held_before),
+            calls.saturating_sub(calls_before),
+        ])
+    }
+
+    /// Sends a burst; returns the latency of each request.
+    fn send(&mut self, is_fleet: bool) -> Result<Vec<Duration>> {
+        let [alone, fleet] = &self.next;
+        let (path, next) = if is_fleet {
+            (FLEET, fleet)
+        } else {
+            (ALONE, alone)
+        };
+        let (keys, traffic) = (self.keys, self.traffic);
+        let end = next.load(Ordering::Relaxed) + BURST;
+        let one = |http: &mut Http| {
+            let mut latencies = Vec::new();
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= end {
+                    return Ok(latencies);
+                }
+                let request = Request::get(path).header("x-user-id", user(key(n, keys, traffic)));
+                let begun = now();
+                let answer = http.send(&request)?;
+                latencies.push(begun.elapsed());
+                ensure!(answer.status == 200, "{answer:?}");
+            }
+        };
+        let latencies = thread::scope(|scope| {
+            let connections = self.connections.iter_mut();
+            let threads: Vec<_> = connections
+                .map(|http| scope.spawn(move || one(http)))
+                .collect();
+            let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+            let parts: Result<Vec<Vec<Duration>>> = ended
+                .map(|end| end.unwrap_or_else(|_| Err(anyhow!("a client panicked"))))
+                .collect();
+            parts
+        })?;
+        next.store(end, Ordering::Relaxed);
+        Ok(latencies.concat())
+    }
+}
+
+/// The key of the n-th request.
+const fn key(n: u64, keys: u64, traffic: Traffic) -> u64 {
+    match traffic {
+        // Spread over all.
+        Traffic::Busy => (n % BUSY) * keys / BUSY,
+        Traffic::Even => n % keys,
+    }
+}
+
+fn print_head() {
+    println!(
+        "| fleet | keys | requests of | waited per 1000 | calls per 1000 | p50 µs, alone → fleet \
+         | p99 µs, alone → fleet | p50, p99 of bursts without waits | worker µs, alone → fleet | ratio |\n\
+         | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    );
+}
+
+/// Prints a row, and returns it as JSON.
+fn print_row(row: &mut Row) -> Value {
+    let requests = u64::try_from(row.fleet.latencies.len()).unwrap_or(u64::MAX);
+    let traffic = match row.traffic {
+        Traffic::Busy => format!("{BUSY} busy keys"),
+        Traffic::Even => "each in turn".to_owned(),
+    };
+    let both = |times: &mut Vec<Duration>| [500, 990].map(|part| percentile(times, part));
+    let alone = both(&mut row.alone.latencies).map(Option::unwrap_or_default);
+    let fleet = both(&mut row.fleet.latencies).map(Option::unwrap_or_default);
+    let without = both(&mut row.fleet.without_waits);
+    let [[p50, p99], [fleet_p50, fleet_p99]] = [alone, fleet];
+    let cell = |time: Option<f64>| time.map_or_else(|| "–".to_owned(), |us| format!("{us:.0}"));
+    let [cpu, fleet_cpu] = [&row.alone, &row.fleet].map(|of| median(of.processor.clone()));
+    let waited = of_thousand(row.fleet.waited, requests);
+    let calls = of_thousand(row.fleet.calls, requests);
+    println!(
+        "| {} | {} | {traffic} | {waited:.1} | {calls:.1} | {p50:.0} → {fleet_p50:.0} ({:.2}×) \
+         | {p99:.0} → {fleet_p99:.0} ({:.2}×) | {} | {cpu:.1} → {fleet_cpu:.1} | {:.2} |",
+        row.setting.name,
+        row.keys,
+        fleet_p50 / p50,
+        fleet_p99 / p99,
+        without.map(cell).join(", "),
+        fleet_cpu / cpu,
+    );
+    json!({
+        "fleet": row.setting.name, "keys": row.keys, "traffic": traffic, "requests": requests,
+        "waited": row.fleet.waited, "calls": row.fleet.calls,
+        "alone_us": { "p50": p50, "p99": p99, "worker": cpu },
+        "fleet_us": { "p50": fleet_p50, "p99": fleet_p99, "worker": fleet_cpu },
+        "without_waits_us": without,
+        "without_waits": row.fleet.without_waits.len(),
+    })
+}

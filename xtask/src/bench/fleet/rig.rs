@@ -1,0 +1,203 @@
+//! The processes of a measurement: a Valkey, the relay and the rate limit service beside it, and Envoys with
+//! and without the filter.
+
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow};
+use loudou_tests::{Config, Envoy, Relay, Valkey};
+use serde_json::{Value, json};
+
+/// The longest wait of a client: long, because a queue before a busy processor is no outage.
+pub(super) const TIMEOUT: &str = "1s";
+const SERVER_TIMEOUT_MS: &str = "900";
+
+const TYPE: &str = "type.googleapis.com/envoy.extensions.";
+/// The cluster of all routes, which has no endpoints.
+pub(super) const NOWHERE: &str = "nowhere";
+/// The cluster of the rate limit service.
+pub(super) const SERVICE: &str = "rls";
+/// The path of requests that the rate limit service is asked about.
+pub(super) const ASKED_PATH: &str = "/asked";
+
+/// The programs to measure.
+#[derive(Debug)]
+pub(super) struct Programs {
+    pub(super) wasm: PathBuf,
+    pub(super) relay: PathBuf,
+    /// The rate limit service.
+    pub(super) service: PathBuf,
+}
+
+/// A Valkey, and what asks it.
+#[derive(Debug)]
+pub(super) struct Central {
+    pub(super) relay: Relay,
+    pub(super) service: Relay,
+    pub(super) valkey: Valkey,
+}
+
+impl Central {
+    pub(super) fn start(programs: &Programs) -> Result<Self> {
+        let valkey = Valkey::start()?;
+        let server = |program: &PathBuf| {
+            Relay::start_program(
+                program.clone(),
+                &valkey,
+                &["--timeout-ms", SERVER_TIMEOUT_MS],
+            )
+        };
+        Ok(Self {
+            relay: server(&programs.relay)?,
+            // It has the relay's options, log and `/healthz`.
+            service: server(&programs.service)?,
+            valkey,
+        })
+    }
+}
+
+/// Starts Envoys at once: each needs seconds to load the filter.
+pub(super) fn start_all<T: Sync>(
+    of: &[T],
+    start: impl Fn(&T) -> Result<Envoy> + Sync,
+) -> Result<Vec<Envoy>> {
+    let start = &start;
+    thread::scope(|scope| {
+        let threads: Vec<_> = of
+            .iter()
+            .map(|one| scope.spawn(move || start(one)))
+            .collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        ended
+            .map(|end| end.unwrap_or_else(|_| Err(anyhow!("it panicked"))))
+            .collect()
+    })
+}
+
+/// An Envoy with the filter and these rules and settings of the fleet.
+pub(super) fn limited(
+    (rules, settings): (Value, &Value),
+    buckets: u64,
+    central: &Central,
+    programs: &Programs,
+) -> Config {
+    Config::new(rules)
+        .fleet(settings, central.relay.address())
+        // Keys fall on pages at random: without some room, full pages would evict.
+        .buckets((buckets * 13 / 10).max(65_536))
+        .wasm(&programs.wasm)
+        .cluster(NOWHERE, None)
+        .routes(json!([route("/")]))
+        .filter_behind(answer())
+}
+
+/// An Envoy without the filter. Of requests with [`ASKED_PATH`], its own filter asks the service.
+pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
+    let mut asked = route(ASKED_PATH);
+    let action = asked
+        .get_mut("route")
+        .and_then(Value::as_object_mut)
+        .context("a route")?;
+    let user =
+        json!({ "request_headers": { "header_name": "x-user-id", "descriptor_key": "per-user" } });
+    action.insert("rate_limits".to_owned(), json!([{ "actions": [user] }]));
+    let ask = json!({
+        "name": "envoy.filters.http.ratelimit",
+        "typed_config": {
+            "@type": format!("{TYPE}filters.http.ratelimit.v3.RateLimit"),
+            "domain": "rls",
+            "timeout": TIMEOUT,
+            "failure_mode_deny": true,
+            "rate_limit_service": {
+                "transport_api_version": "V3",
+                "grpc_service": { "envoy_grpc": { "cluster_name": SERVICE }, "timeout": TIMEOUT },
+            },
+        },
+    });
+    let router = json!({
+        "name": "router",
+        "typed_config": { "@type": format!("{TYPE}filters.http.router.v3.Router") },
+    });
+    let data = listener(
+        "data",
+        &json!([asked, route("/")]),
+        &json!([ask, answer(), router]),
+    );
+    let nothing = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
+    let bootstrap = json!({
+        "admin": { "address": any_port() },
+        "static_resources": {
+            "listeners": [data, listener("admin", &nothing, &json!([router]))],
+            "clusters": [cluster(NOWHERE, &json!([])), service(central)],
+        },
+    });
+    Envoy::start_yaml(&bootstrap.to_string(), &programs.wasm)
+}
+
+fn route(prefix: &str) -> Value {
+    json!({ "match": { "prefix": prefix }, "route": { "cluster": NOWHERE } })
+}
+
+/// The filter that answers 200 after the limiting one. A direct response of the route would do for Loudou,
+/// but Envoy's own filter asks only about routes to a cluster.
+fn answer() -> Value {
+    json!({
+        "name": "fault",
+        "typed_config": {
+            "@type": format!("{TYPE}filters.http.fault.v3.HTTPFault"),
+            "abort": { "http_status": 200, "percentage": { "numerator": 100 } },
+        },
+    })
+}
+
+/// A listener as [`Config`] has them.
+fn listener(name: &str, routes: &Value, filters: &Value) -> Value {
+    let manager = json!({
+        "@type": format!("{TYPE}filters.network.http_connection_manager.v3.HttpConnectionManager"),
+        "stat_prefix": name,
+        "codec_type": "AUTO",
+        "use_remote_address": true,
+        "max_request_headers_kb": 96,
+        "route_config": { "name": name, "virtual_hosts": [
+            { "name": name, "domains": ["*"], "routes": routes },
+        ] },
+        "http_filters": filters,
+    });
+    json!({
+        "name": name,
+        "address": any_port(),
+        "filter_chains": [{ "filters": [
+            { "name": "envoy.filters.network.http_connection_manager", "typed_config": manager },
+        ] }],
+    })
+}
+
+fn any_port() -> Value {
+    json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
+}
+
+fn cluster(name: &str, endpoints: &Value) -> Value {
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": { "cluster_name": name, "endpoints": [{ "lb_endpoints": endpoints }] },
+    })
+}
+
+/// The cluster of the service, which speaks HTTP/2.
+fn service(central: &Central) -> Value {
+    let at = central.service.address();
+    let address = json!({ "socket_address": {
+        "address": at.ip().to_string(), "port_value": at.port(),
+    } });
+    let mut cluster = cluster(SERVICE, &json!([{ "endpoint": { "address": address } }]));
+    if let Some(fields) = cluster.as_object_mut() {
+        let options = json!({ "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": format!("{TYPE}upstreams.http.v3.HttpProtocolOptions"),
+            "explicit_http_config": { "http2_protocol_options": {} },
+        } });
+        fields.insert("typed_extension_protocol_options".to_owned(), options);
+    }
+    cluster
+}

@@ -1,0 +1,319 @@
+//! Requests a second, calls, and processor time of Envoys, relay and Valkey, for few and for many keys.
+//!
+//! Floods of four kinds are in random order: without a limit, with a rule of each Envoy alone, with a rule of
+//! the fleet, and with Envoy's own filter, which asks a service once for each request.
+
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use loudou_tests::clock::now;
+use loudou_tests::cpu::{process_time, worker_time};
+use loudou_tests::flood::flood;
+use loudou_tests::soak::random::Random;
+use loudou_tests::{Envoy, Request};
+use serde_json::{Value, json};
+
+use super::rig::{
+    ASKED_PATH, Central, NOWHERE, Programs, SERVICE, TIMEOUT, limited, plain, start_all,
+};
+use super::{Size, float, median, of_thousand, rule, user};
+
+mod report;
+
+/// The keys of a flood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub(super) count: u64,
+    /// Whether a key is the more frequent the smaller its number, as with Zipf's law, or each is in turn.
+    pub(super) is_skewed: bool,
+}
+
+impl Keys {
+    pub(super) const fn even(count: u64) -> Self {
+        Self {
+            count,
+            is_skewed: false,
+        }
+    }
+
+    pub(super) const fn skewed(count: u64) -> Self {
+        Self {
+            count,
+            is_skewed: true,
+        }
+    }
+
+    fn name(self) -> String {
+        let how = if self.is_skewed { ", skewed" } else { "" };
+        format!("{}{how}", self.count)
+    }
+
+    /// The key of the n-th request.
+    fn nth(self, n: u64) -> u64 {
+        if !self.is_skewed {
+            return n % self.count;
+        }
+        // As many requests for the keys 2 and 3 as for 1, for 4 to 7, for 8 to 15, and so on.
+        let mut random = Random::new(n, 1);
+        let octave = 1 << random.between(0, self.count.ilog2().into());
+        (octave + random.between(0, octave - 1)) % self.count
+    }
+}
+
+/// The kinds of limits that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    Alone,
+    Fleet,
+    /// Envoy's own filter and the service.
+    Service,
+}
+
+const KINDS: [Kind; 4] = [Kind::Nothing, Kind::Alone, Kind::Fleet, Kind::Service];
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Alone => "alone",
+            Self::Fleet => "fleet",
+            Self::Service => "service",
+        }
+    }
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Nothing => "/nothing",
+            Self::Alone => "/alone",
+            Self::Fleet => "/fleet",
+            Self::Service => ASKED_PATH,
+        }
+    }
+
+    const fn is_plain(self) -> bool {
+        matches!(self, Self::Nothing | Self::Service)
+    }
+
+    /// The counters of calls, of requests that waited, and of those that were decided without the engine.
+    fn counters(self) -> [String; 3] {
+        if self.is_plain() {
+            let calls = format!("cluster.{SERVICE}.upstream_rq_total");
+            let failed = format!("cluster.{NOWHERE}.ratelimit.error");
+            return [calls.clone(), calls, failed];
+        }
+        ["calls", "held", "local"].map(|name| format!("wasmcustom.loudou.fleet.{name}"))
+    }
+}
+
+/// The processes.
+struct Rig {
+    limited: Vec<Envoy>,
+    plain: Vec<Envoy>,
+    central: Central,
+}
+
+/// One flood.
+#[derive(Debug, Clone, Copy)]
+struct Flood {
+    per_second: f64,
+    /// Microseconds for each request, of all Envoys' workers, of what they ask, and of Valkey.
+    processor: [f64; 3],
+    counts: [u64; 3],
+}
+
+/// The measured numbers of a kind with some keys.
+#[derive(Debug)]
+struct Row {
+    envoys: usize,
+    keys: Keys,
+    kind: Kind,
+    floods: Vec<Flood>,
+}
+
+impl Row {
+    fn median(&self, of: impl Fn(&Flood) -> f64) -> f64 {
+        median(self.floods.iter().map(of).collect())
+    }
+
+    fn per_second(&self) -> f64 {
+        self.median(|flood| flood.per_second)
+    }
+
+    fn processor(&self) -> [f64; 3] {
+        [0, 1, 2].map(|part| {
+            self.median(|flood| flood.processor.into_iter().nth(part).unwrap_or_default())
+        })
+    }
+
+    /// Calls, requests that waited, and those that were decided alone, of a thousand.
+    fn counts(&self, size: Size) -> [f64; 3] {
+        let floods = u64::try_from(self.floods.len()).unwrap_or(u64::MAX);
+        [0, 1, 2].map(|part| {
+            let counts = self.floods.iter();
+            let sum = counts.filter_map(|flood| flood.counts.get(part)).sum();
+            of_thousand(sum, floods.saturating_mul(size.flood))
+        })
+    }
+}
+
+/// Measures and prints.
+pub(super) fn measure(size: Size, programs: &Programs) -> Result<Value> {
+    let mut rows = Vec::new();
+    for &envoys in size.envoys {
+        let found = behind(envoys, size, programs);
+        rows.extend(found.with_context(|| format!("{envoys} Envoys"))?);
+    }
+    Ok(report::print(&rows, size))
+}
+
+/// Measures with so many Envoys.
+fn behind(envoys: usize, size: Size, programs: &Programs) -> Result<Vec<Row>> {
+    let rig = Rig::start(envoys, size, programs)?;
+    let keys = size.flood_keys.iter();
+    let kinds = keys.flat_map(|&keys| KINDS.map(|kind| (keys, kind)));
+    let row = |(keys, kind)| Row {
+        envoys,
+        keys,
+        kind,
+        floods: Vec::new(),
+    };
+    let mut rows: Vec<Row> = kinds.map(row).collect();
+    let mut random = Random::new(1, 1);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    for _ in 0..size.floods {
+        random.shuffle(&mut order);
+        for &place in &order {
+            let row = rows.get_mut(place).context("a row")?;
+            let flood = rig.flood(row, size, random.next() >> 1);
+            let flood = flood.with_context(|| row.kind.name())?;
+            row.floods.push(flood);
+        }
+    }
+    for envoy in rig.limited.into_iter().chain(rig.plain) {
+        let failed = envoy.stats(r"^http\.data\.downstream_rq_[45]xx$")?;
+        ensure!(failed.values().sum::<u64>() == 0, "{failed:?}");
+        envoy.stop()?;
+    }
+    Ok(rows)
+}
+
+impl Rig {
+    fn start(envoys: usize, size: Size, programs: &Programs) -> Result<Self> {
+        let central = Central::start(programs)?;
+        let rules = json!([rule("alone", "envoy"), rule("fleet", "fleet"),]);
+        let most = size.flood_keys.iter().map(|keys| keys.count).max();
+        let most = most.unwrap_or(0);
+        let settings = json!({ "timeout": TIMEOUT });
+        let config = limited((rules, &settings), most * 2, &central, programs);
+        let each = vec![(); envoys];
+        let rig = Self {
+            limited: start_all(&each, |()| Envoy::start(&config))?,
+            plain: start_all(&each, |()| plain(&central, programs))?,
+            central,
+        };
+        // So that every key has its bucket in every Envoy.
+        for kind in [Kind::Alone, Kind::Fleet] {
+            rig.send(kind, Keys::even(most), (0, most))?;
+        }
+        Ok(rig)
+    }
+
+    const fn envoys(&self, kind: Kind) -> &Vec<Envoy> {
+        if kind.is_plain() {
+            &self.plain
+        } else {
+            &self.limited
+        }
+    }
+
+    fn counts(&self, kind: Kind) -> Result<[u64; 3]> {
+        let mut counts = [0; 3];
+        for (count, name) in counts.iter_mut().zip(kind.counters()) {
+            for envoy in self.envoys(kind) {
+                *count += envoy.counter(&name)?;
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Seconds of all Envoys' workers, of what they ask, and of Valkey.
+    fn processor(&self, kind: Kind) -> Result<[f64; 3]> {
+        let mut of_envoys = 0.0;
+        for envoy in self.envoys(kind) {
+            of_envoys += worker_time(envoy.pid())?.as_secs_f64();
+        }
+        let asked = match kind {
+            Kind::Service => &self.central.service,
+            _ => &self.central.relay,
+        };
+        let time = |pid: Option<u32>| process_time(pid.context("it runs")?);
+        let asked = time(asked.pid())?.as_secs_f64();
+        let valkey = time(self.central.valkey.pid())?.as_secs_f64();
+        Ok([of_envoys, asked, valkey])
+    }
+
+    /// Measures a flood from the n-th request on.
+    fn flood(&self, row: &Row, size: Size, n: u64) -> Result<Flood> {
+        let (kind, envoys) = (row.kind, u64::try_from(row.envoys)?);
+        // Leases are by the demand of the time before.
+        self.send(kind, row.keys, (n, size.flood_before / envoys))?;
+        let counted = self.counts(kind)?;
+        let spent = self.processor(kind)?;
+        let begun = now();
+        let n = n.saturating_add(size.flood_before);
+        self.send(kind, row.keys, (n, size.flood / envoys))?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut processor = self.processor(kind)?;
+        for (after, before) in processor.iter_mut().zip(spent) {
+            *after = (*after - before) * 1e6 / float(size.flood);
+        }
+        let mut counts = self.counts(kind)?;
+        for (after, before) in counts.iter_mut().zip(counted) {
+            *after = after.saturating_sub(before);
+        }
+        Ok(Flood {
+            per_second: float(size.flood) / seconds,
+            processor,
+            counts,
+        })
+    }
+
+    /// Sends so many requests to each Envoy, to all of them at once, from the n-th on.
+    fn send(&self, kind: Kind, keys: Keys, (first, each): (u64, u64)) -> Result<()> {
+        thread::scope(|scope| {
+            let send = |(envoy, begin): (&Envoy, u64)| {
+                flood(envoy.data_address(), each, |n| {
+                    let key = keys.nth(begin.saturating_add(n));
+                    Request::get(kind.path()).header("x-user-id", user(key))
+                })
+            };
+            let begins = (0..).map(|n: u64| first.saturating_add(n * each));
+            let threads: Vec<_> = self
+                .envoys(kind)
+                .iter()
+                .zip(begins)
+                .map(|of| scope.spawn(move || send(of)))
+                .collect();
+            let mut ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+            ended.try_for_each(|end| end.unwrap_or_else(|_| Err(anyhow!("a client panicked"))))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers_are_frequent_in_skewed_keys() {
+        let keys = Keys::skewed(1_000);
+        let all: Vec<u64> = (0..10_000).map(|n| keys.nth(n)).collect();
+        assert!(all.iter().all(|key| *key < 1_000));
+        let share = |most| all.iter().filter(|key| **key <= most).count();
+        // A tenth for each of ten octaves.
+        assert!((800..1_200).contains(&share(1)), "{}", share(1));
+        assert!((4_700..5_300).contains(&share(31)), "{}", share(31));
+        assert_eq!(Keys::even(10).nth(25), 5);
+    }
+}
