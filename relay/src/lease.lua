@@ -17,11 +17,16 @@ local now = clock[1] * 1000000 + clock[2]
 local FORMAT = 1
 local FIELDS = 7
 local LEAK, WINDOW = 0, 2
-local MOST = 1e15
+local MOST, EXACT = 1e15, 2 ^ 53
 
--- The quotient and the rest of (a * b + c) / m, for a and m below 2^45. It takes b in groups of seven bits,
--- so that no product reaches 2^53.
+-- The quotient and the rest of (a * b + c) / m, for a and m below 2^45. Where the sum is not exact, it takes b
+-- in groups of seven bits, so that no product reaches 2^53.
 local function divide(a, b, c, m)
+  local all = a * b + c
+  if all < EXACT then
+    local rest = math.fmod(all, m)
+    return (all - rest) / m, rest
+  end
   local scale = 1
   while scale <= b do scale = scale * 128 end
   local quotient, rest = 0, 0
