@@ -56,6 +56,9 @@ const EVENT_HEAD: usize = 16;
 pub const BAN_ENDS: usize = 1_024;
 /// The most bytes of such an end, with the names of key, rule and author.
 const BAN_END: usize = 32 + MAX_KEY + 2 * 63;
+/// The most bytes of the changes that a fleet shares: of 8 192 changes the names, values and makers, and the
+/// longest answer that the last of them can be in; and 80 bytes beside each.
+pub const FLEET_CHANGES: usize = (4 << 20) + (512 << 10) + 8_192 * 80;
 /// The number of copies of a plugin's configuration that Envoy itself keeps.
 const CONFIGURATIONS: usize = 4;
 /// The counters of a rule, with their names, in Envoy's statistics.
@@ -174,6 +177,7 @@ pub fn memory(file: &RuleFile) -> Memory {
     let banned = largest(rule_bytes).saturating_add(CONDUCT);
     let full = store(file, largest(usual_bytes), USUAL_KEY);
     let most = store(file, banned, MAX_KEY).saturating_add(wide(audit()));
+    let most = most.saturating_add(wide(changes(file)));
     Memory {
         full: full.saturating_add(counts(file, USUAL_KEY, upstreams::PROMISED)),
         most: most.saturating_add(counts(file, MAX_KEY, upstreams::PLACES)),
@@ -193,6 +197,12 @@ pub fn audit() -> usize {
         .saturating_mul(segments)
         .saturating_add(tail)
         .saturating_add(ends)
+}
+
+/// The most memory of the changes that travel, if any rule is shared by a fleet.
+fn changes(file: &RuleFile) -> usize {
+    let is_shared = file.rules.iter().any(|rule| rule.scope == Scope::Fleet);
+    if is_shared { value(FLEET_CHANGES) } else { 0 }
 }
 
 /// The memory of the pages, their names, and the data of the rules.
