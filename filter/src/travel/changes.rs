@@ -271,7 +271,7 @@ impl Changes {
         fits
     }
 
-    /// The bytes of all names and values.
+    /// The bytes of all names, values and makers.
     pub(super) fn bytes_of_all(&self) -> usize {
         let bytes = self.all.iter().map(Change::bytes);
         bytes.fold(0, usize::saturating_add)
@@ -322,6 +322,7 @@ impl Change {
     }
 
     fn bytes(&self) -> usize {
-        self.name.len().saturating_add(self.value.len())
+        let texts = [self.name.len(), self.value.len(), self.by.len()];
+        texts.into_iter().fold(0, usize::saturating_add)
     }
 }

@@ -1,3 +1,5 @@
+use loudou_rules::size::FLEET_CHANGES;
+
 use super::*;
 use crate::host::fake::FakeHost;
 
@@ -78,6 +80,23 @@ fn the_shared_value_is_read_as_it_was_written() {
     for length in 0..bytes.len() {
         let cut = Changes::read(&bytes[..length]);
         assert!(cut.is_none_or(|cut| cut.all.len() < 3), "{length}");
+    }
+}
+
+/// Whatever a relay answers: many short changes, a few long ones, or long names of makers.
+#[test]
+fn the_shared_value_is_as_small_as_is_promised() {
+    for (told_of, value, by) in [(8_200, 0, 0), (100, 60 << 10, 0), (100, 1, 60 << 10)] {
+        let mut changes = Changes::default();
+        for number in 0..told_of {
+            let told = Told {
+                by: "b".repeat(by),
+                ..told(&format!("edit/{number}"), &"1".repeat(value), 0, number + 1)
+            };
+            assert!(changes.heard(&[], &heard("e", number + 1, vec![told]), at(1)));
+        }
+        let bytes = changes.bytes().len();
+        assert!(bytes <= FLEET_CHANGES, "{value} {by}: {bytes}");
     }
 }
 
