@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 mod parts;
 
+pub use parts::module;
 use parts::{
     TYPE, access_log, any_port, cluster, discovered_limiter, limiter, listener, plugin, stats_tags,
     watched,

@@ -90,6 +90,14 @@ impl Envoy {
         Self::launch(command, dir, wasm.to_path_buf())
     }
 
+    /// The same with one worker thread, so that requests are its work.
+    pub fn start_one_worker(yaml: &str, wasm: &Path) -> Result<Self> {
+        let dir = TempDir::new("envoy-yaml")?;
+        let file = dir.write("envoy.yaml", yaml)?;
+        let command = command(&file, &Config::new(Value::Null).concurrency(1))?;
+        Self::launch(command, dir, wasm.to_path_buf())
+    }
+
     /// Runs `envoy --mode validate` on this configuration, with the listeners in the bootstrap.
     /// The filter's own messages are in the output's `stderr`.
     pub fn validate(config: &Config) -> Result<Output> {
@@ -283,17 +291,21 @@ impl Envoy {
 
     /// The addresses of the listeners `data` and `admin`, once both exist.
     fn listeners(&self) -> Result<Option<(SocketAddr, SocketAddr)>> {
+        Ok(self.listener("data")?.zip(self.listener("admin")?))
+    }
+
+    /// The address of a listener, once it exists.
+    pub fn listener(&self, name: &str) -> Result<Option<SocketAddr>> {
         let all: Value = serde_json::from_str(&self.ask("/listeners?format=json")?)?;
         let list = all.pointer("/listener_statuses").and_then(Value::as_array);
-        let address = |name: &str| {
-            let mut listeners = list.into_iter().flatten();
-            let found = listeners.find(|status| status.get("name").is_some_and(|n| n == name))?;
+        let mut listeners = list.into_iter().flatten();
+        let found = listeners.find(|status| status.get("name").is_some_and(|n| n == name));
+        Ok(found.and_then(|found| {
             let socket = found.pointer("/local_address/socket_address")?;
             let ip = socket.get("address")?.as_str()?.parse().ok()?;
             let port = u16::try_from(socket.get("port_value")?.as_u64()?).ok()?;
             Some(SocketAddr::new(ip, port))
-        };
-        Ok(address("data").zip(address("admin")))
+        }))
     }
 
     #[expect(

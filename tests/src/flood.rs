@@ -8,13 +8,14 @@ use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::http::Request;
+use crate::load::Counts;
 
 const THREADS: u64 = 2;
 /// The connections of a thread.
-const CONNECTIONS: u64 = 32;
+const CONNECTIONS: usize = 32;
 /// Every answer begins with this, and ends with the body of Envoy's direct response or has none.
 const ANSWER: &[u8] = b"HTTP/1.1 ";
 /// An answer that takes longer is a failure.
@@ -39,22 +40,41 @@ pub fn flood(
 }
 
 fn send(address: SocketAddr, part: Range<u64>, request: impl Fn(u64) -> Request) -> Result<()> {
-    let connections = (0..CONNECTIONS).map(|_| open(address));
-    let mut connections = connections.collect::<Result<Vec<_>>>()?;
-    let mut rest = part;
-    while !rest.is_empty() {
-        let mut sent = 0;
-        for (stream, n) in connections.iter_mut().zip(rest.by_ref()) {
-            stream
-                .write_all(&request(n).encode())
-                .context("cannot send")?;
-            sent += 1;
-        }
-        for stream in connections.iter_mut().take(sent) {
-            await_answer(stream)?;
+    Connections::open(address, CONNECTIONS)?
+        .send(part.map(request))
+        .map(drop)
+}
+
+/// Kept connections of one thread, each of which has one request at a time.
+#[derive(Debug)]
+pub struct Connections(Vec<TcpStream>);
+
+impl Connections {
+    /// So many connections.
+    pub fn open(address: SocketAddr, count: usize) -> Result<Self> {
+        let streams = (0..count).map(|_| open(address));
+        streams.collect::<Result<_>>().map(Self)
+    }
+
+    /// Sends requests, as many at once as there are connections; counts the answers. Each has to fit into one
+    /// segment.
+    pub fn send(&mut self, mut requests: impl Iterator<Item = Request>) -> Result<Counts> {
+        let mut counts = Counts::default();
+        loop {
+            let mut sent = 0;
+            // In this order: a request that is taken is sent.
+            for (stream, request) in self.0.iter_mut().zip(requests.by_ref()) {
+                stream.write_all(&request.encode()).context("cannot send")?;
+                sent += 1;
+            }
+            if sent == 0 {
+                return Ok(counts);
+            }
+            for stream in self.0.iter_mut().take(sent) {
+                counts.add(await_answer(stream)?);
+            }
         }
     }
-    Ok(())
 }
 
 fn open(address: SocketAddr) -> Result<TcpStream> {
@@ -64,13 +84,16 @@ fn open(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-fn await_answer(stream: &mut TcpStream) -> Result<()> {
+/// The status of an answer.
+fn await_answer(stream: &mut TcpStream) -> Result<u16> {
     let mut bytes = [0; 4096];
     let read = stream.read(&mut bytes).context("no answer")?;
     let answer = bytes.get(..read).unwrap_or_default();
-    let text = String::from_utf8_lossy(answer);
-    ensure!(answer.starts_with(ANSWER), "not an answer: {text}");
-    Ok(())
+    let status = answer
+        .strip_prefix(ANSWER)
+        .and_then(|rest| rest.first_chunk::<3>());
+    let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+    status.with_context(|| format!("not an answer: {}", String::from_utf8_lossy(answer)))
 }
 
 #[cfg(test)]

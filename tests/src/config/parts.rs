@@ -32,11 +32,16 @@ pub(super) fn cluster(name: &str, address: Option<SocketAddr>) -> Value {
 }
 
 pub(super) fn plugin(name: &str, wasm: &Path, configuration: &Value) -> Value {
+    plugin_in("loudou", name, wasm, configuration)
+}
+
+/// A plugin in the sandbox of this name.
+fn plugin_in(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value {
     json!({
         "name": name,
         "failure_policy": "FAIL_RELOAD",
         "vm_config": {
-            "vm_id": "loudou",
+            "vm_id": vm,
             "runtime": "envoy.wasm.runtime.v8",
             "code": { "local": { "filename": wasm } },
         },
@@ -53,6 +58,11 @@ pub(super) fn limiter(plugin: &Value) -> Value {
     json!({ "name": LIMITER, "typed_config": {
         "@type": format!("{HTTP}wasm.v3.Wasm"), "config": plugin,
     } })
+}
+
+/// The HTTP filter that runs a module with this configuration, in a sandbox of this name.
+pub fn module(vm: &str, name: &str, wasm: &Path, configuration: &Value) -> Value {
+    limiter(&plugin_in(vm, name, wasm, configuration))
 }
 
 /// The same filter, delivered through its own file.
