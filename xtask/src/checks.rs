@@ -41,7 +41,7 @@ const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
 const FUZZ: Step = step!("fuzzing, two seconds for each target", fuzz::short(2));
 const SOAK: Step = step!("a soak of two minutes", soak::run(2, None, Vec::new()));
-const BENCH: Step = step!("the fleet's benchmark, cut short", bench::check());
+const BENCH: Step = step!("benchmarks, cut short", bench::check());
 const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
 /// The checks that a commit must pass.
@@ -136,7 +136,9 @@ fn clippy_wasm() -> Result<()> {
         "--target",
         WASM_TARGET,
     ];
-    run(cargo(&package).args(["--", "-D", "warnings"]))
+    run(cargo(&package).args(["--", "-D", "warnings"]))?;
+    let floor = ["clippy", "--package", "loudou-floor", "--examples"];
+    run(cargo(&floor).args(["--target", WASM_TARGET, "--", "-D", "warnings"]))
 }
 
 fn unit() -> Result<()> {
@@ -147,6 +149,7 @@ fn unit() -> Result<()> {
         "loudou-rules",
         "loudou-api",
         "loudou-filter",
+        "loudou-floor",
         "loudou-relay",
         "loudou-replay",
         "loudou",

@@ -67,12 +67,15 @@ enum Task {
     Bench {
         /// The benchmark
         what: bench::Bench,
-        /// Measure less, in less than two minutes (admin, fleet)
+        /// Measure less, in less than two minutes (admin, fleet, request)
         #[arg(long)]
         quick: bool,
-        /// Measure this build of the filter instead of the current one (admin, fleet)
+        /// Measure this build of the filter instead of the current one (admin, fleet, request)
         #[arg(long, value_name = "FILE")]
         wasm: Option<PathBuf>,
+        /// Measure this build, too, in the same run (request)
+        #[arg(long, value_name = "FILE")]
+        beside: Option<PathBuf>,
     },
     /// Change everything about the limits of an Envoy under load, and check each key's count
     Soak {
@@ -106,7 +109,12 @@ fn main() -> ExitCode {
         Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),
         Task::Docs { check } => docs::run(check),
-        Task::Bench { what, quick, wasm } => bench::bench(what, quick, wasm),
+        Task::Bench {
+            what,
+            quick,
+            wasm,
+            beside,
+        } => bench::bench(what, quick, wasm, beside),
         Task::Soak {
             minutes,
             seed,

@@ -10,13 +10,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::paths::target_dir;
 use serde_json::{Value, json};
 
-use super::float;
+use super::{float, median, percentile};
 use crate::command::{cargo, run};
 use crate::{filter, setup};
 
@@ -147,20 +146,6 @@ fn user(n: u64) -> String {
     format!("user-{n:06}")
 }
 
-/// The median; 0 of nothing.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len().div_euclid(2);
-    numbers.get(middle).copied().unwrap_or(0.0)
-}
-
-/// The time in microseconds that `thousandths` of these do not exceed; none of nothing.
-fn percentile(times: &mut [Duration], thousandths: usize) -> Option<f64> {
-    times.sort_unstable();
-    let place = times.len().saturating_mul(thousandths).div_euclid(1_000);
-    times.get(place).map(|time| time.as_secs_f64() * 1e6)
-}
-
 /// A count as one of a thousand requests.
 fn of_thousand(count: u64, requests: u64) -> f64 {
     float(count) * 1_000.0 / float(requests)
@@ -173,20 +158,4 @@ fn rule(name: &str, scope: &str) -> Value {
         "match": { "path": { "prefix": format!("/{name}") } },
         "limits": [{ "algorithm": "token_bucket", "capacity": 1_000_000, "rate": "1000000/s" }],
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_and_percentiles() {
-        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!(median(Vec::new()).abs() < 1e-9);
-        let mut times: Vec<Duration> = (0..1_000).rev().map(Duration::from_micros).collect();
-        let at = |times: &mut [Duration], part| percentile(times, part).unwrap_or(-1.0).round();
-        assert!((at(&mut times, 500) - 500.0).abs() < 1e-9);
-        assert!((at(&mut times, 990) - 990.0).abs() < 1e-9);
-        assert!(percentile(&mut [], 500).is_none());
-    }
 }

@@ -8,13 +8,14 @@ use anyhow::{Context as _, Result, anyhow};
 use loudou_tests::{Config, Envoy, Relay, Valkey};
 use serde_json::{Value, json};
 
+use crate::bench::parts::{
+    NOWHERE, TYPE, answer, any_port, cluster, listener, no_admin, route, router,
+};
+
 /// The longest wait of a client: long, because a queue before a busy processor is no outage.
 pub(super) const TIMEOUT: &str = "1s";
 const SERVER_TIMEOUT_MS: &str = "900";
 
-const TYPE: &str = "type.googleapis.com/envoy.extensions.";
-/// The cluster of all routes, which has no endpoints.
-pub(super) const NOWHERE: &str = "nowhere";
 /// The cluster of the rate limit service.
 pub(super) const SERVICE: &str = "rls";
 /// The path of requests that the rate limit service is asked about.
@@ -114,75 +115,19 @@ pub(super) fn plain(central: &Central, programs: &Programs) -> Result<Envoy> {
             },
         },
     });
-    let router = json!({
-        "name": "router",
-        "typed_config": { "@type": format!("{TYPE}filters.http.router.v3.Router") },
-    });
     let data = listener(
         "data",
         &json!([asked, route("/")]),
-        &json!([ask, answer(), router]),
+        &json!([ask, answer(), router()]),
     );
-    let nothing = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
     let bootstrap = json!({
         "admin": { "address": any_port() },
         "static_resources": {
-            "listeners": [data, listener("admin", &nothing, &json!([router]))],
+            "listeners": [data, no_admin()],
             "clusters": [cluster(NOWHERE, &json!([])), service(central)],
         },
     });
     Envoy::start_yaml(&bootstrap.to_string(), &programs.wasm)
-}
-
-fn route(prefix: &str) -> Value {
-    json!({ "match": { "prefix": prefix }, "route": { "cluster": NOWHERE } })
-}
-
-/// The filter that answers 200 after the limiting one. A direct response of the route would do for Loudou,
-/// but Envoy's own filter asks only about routes to a cluster.
-fn answer() -> Value {
-    json!({
-        "name": "fault",
-        "typed_config": {
-            "@type": format!("{TYPE}filters.http.fault.v3.HTTPFault"),
-            "abort": { "http_status": 200, "percentage": { "numerator": 100 } },
-        },
-    })
-}
-
-/// A listener as [`Config`] has them.
-fn listener(name: &str, routes: &Value, filters: &Value) -> Value {
-    let manager = json!({
-        "@type": format!("{TYPE}filters.network.http_connection_manager.v3.HttpConnectionManager"),
-        "stat_prefix": name,
-        "codec_type": "AUTO",
-        "use_remote_address": true,
-        "max_request_headers_kb": 96,
-        "route_config": { "name": name, "virtual_hosts": [
-            { "name": name, "domains": ["*"], "routes": routes },
-        ] },
-        "http_filters": filters,
-    });
-    json!({
-        "name": name,
-        "address": any_port(),
-        "filter_chains": [{ "filters": [
-            { "name": "envoy.filters.network.http_connection_manager", "typed_config": manager },
-        ] }],
-    })
-}
-
-fn any_port() -> Value {
-    json!({ "socket_address": { "address": "127.0.0.1", "port_value": 0 } })
-}
-
-fn cluster(name: &str, endpoints: &Value) -> Value {
-    json!({
-        "name": name,
-        "type": "STATIC",
-        "connect_timeout": "5s",
-        "load_assignment": { "cluster_name": name, "endpoints": [{ "lb_endpoints": endpoints }] },
-    })
 }
 
 /// The cluster of the service, which speaks HTTP/2.

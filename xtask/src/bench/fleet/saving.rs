@@ -13,10 +13,9 @@ use loudou_tests::soak::random::Random;
 use loudou_tests::{Envoy, Request};
 use serde_json::{Value, json};
 
-use super::rig::{
-    ASKED_PATH, Central, NOWHERE, Programs, SERVICE, TIMEOUT, limited, plain, start_all,
-};
+use super::rig::{ASKED_PATH, Central, Programs, SERVICE, TIMEOUT, limited, plain, start_all};
 use super::{Size, float, median, of_thousand, rule, user};
+use crate::bench::parts::NOWHERE;
 
 mod report;
 

@@ -1,0 +1,126 @@
+//! What a request's processor time does not show: memory, the time to start, and latency at a fixed rate.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use loudou_tests::clock::{now, pause_for};
+use loudou_tests::{Envoy, Http};
+use serde_json::{Value, json};
+
+use super::rows::{EMPTY, Limits, Modules, PER_USER, PLAIN, Row};
+use super::{Measured, request, start};
+use crate::bench::{median, percentile};
+
+/// Requests a second at a fixed rate, and the connections that they come over in turn.
+const RATE: u64 = 2_000;
+const CLIENTS: u64 = 8;
+
+/// Sends a request of each user to each row, and prints what a bucket of those with many takes.
+pub(super) fn fill(envoy: &Envoy, measured: &[Measured]) -> Result<Value> {
+    let mut found = Vec::new();
+    for row in measured {
+        let before = resident_bytes(envoy.pid())?;
+        row.fill().with_context(|| row.row.name.clone())?;
+        let grown = resident_bytes(envoy.pid())?.saturating_sub(before);
+        if row.row.users >= 100_000 {
+            let bytes = grown.div_euclid(row.row.users);
+            println!(
+                "{}: the process grew by {bytes} bytes for each user",
+                row.row.name
+            );
+            found.push(json!({ "requests": row.row.name, "resident_bytes": bytes }));
+        }
+    }
+    Ok(Value::Array(found))
+}
+
+/// The memory of a process that is not swapped out.
+fn resident_bytes(process: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let mut lines = status.lines();
+    let kib = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = kib.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kib.context("no resident memory")? << 10)
+}
+
+/// Prints the latency at a fixed rate, from the instant at which a request was due.
+pub(super) fn at_a_rate(measured: &[Measured], seconds: u64) -> Result<Value> {
+    println!(
+        "\n| latency at {RATE} requests/s, µs | p50 | p99 | p99.9 |\n| --- | ---: | ---: | ---: |"
+    );
+    let mut found = Vec::new();
+    for row in measured {
+        let is_shown = [EMPTY, PER_USER, PLAIN].contains(&row.row.name.as_str());
+        if !is_shown && !matches!(row.row.limits, Limits::Nothing) {
+            continue;
+        }
+        let mut times = send_at_a_rate(row, seconds)?;
+        let [p50, p99, p999] =
+            [500, 990, 999].map(|part| percentile(&mut times, part).unwrap_or_default());
+        println!("| {} | {p50:.0} | {p99:.0} | {p999:.0} |", row.row.name);
+        found.push(json!({ "requests": row.row.name, "p50": p50, "p99": p99, "p999": p999 }));
+    }
+    Ok(Value::Array(found))
+}
+
+fn send_at_a_rate(row: &Measured, seconds: u64) -> Result<Vec<Duration>> {
+    let begin = now() + Duration::from_millis(50);
+    let one = |client: u64| {
+        let mut http = Http::new(row.address);
+        http.connect()?;
+        let mut times = Vec::new();
+        for turn in 0..seconds * RATE / CLIENTS {
+            let n = turn * CLIENTS + client;
+            let due = begin + Duration::from_nanos(n * 1_000_000_000 / RATE);
+            pause_for(due.saturating_duration_since(now()));
+            let answer = http.send(&request(n % row.row.users))?;
+            times.push(due.elapsed());
+            ensure!(answer.status == row.row.status, "{answer:?}");
+        }
+        Ok(times)
+    };
+    let parts: Result<Vec<Vec<Duration>>> = thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = (0..CLIENTS)
+            .map(|client| scope.spawn(move || one(client)))
+            .collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        ended
+            .map(|end| end.unwrap_or_else(|_| Err(anyhow!("a client panicked"))))
+            .collect()
+    });
+    Ok(parts?.concat())
+}
+
+/// Prints how much longer an Envoy takes to start with a filter than without, in turns.
+pub(super) fn starts(count: usize, modules: &Modules) -> Result<Value> {
+    let rows = super::rows::all(&[], modules.other.is_some());
+    let none = Row::clone(rows.first().context("a row without a filter")?);
+    let of = |row: &&Row| row.name == EMPTY || row.name.ends_with("one rule, admitted");
+    let shown: Vec<&Row> = rows.iter().filter(of).collect();
+    let mut longer_ms = vec![Vec::new(); shown.len()];
+    for _ in 0..count {
+        let base = start_ms(std::slice::from_ref(&none), modules)?;
+        for (row, longer) in shown.iter().zip(&mut longer_ms) {
+            longer.push(start_ms(&[none.clone(), Row::clone(row)], modules)? - base);
+        }
+    }
+    println!("\n| filter | ms longer until Envoy serves |\n| --- | ---: |");
+    let found = shown.iter().zip(longer_ms).map(|(row, longer)| {
+        let longer = median(longer);
+        println!("| {} | {longer:.0} |", row.name);
+        json!({ "requests": row.name, "start_ms": longer })
+    });
+    Ok(found.collect())
+}
+
+/// The time until an Envoy with these listeners serves them.
+fn start_ms(rows: &[Row], modules: &Modules) -> Result<f64> {
+    let begun = now();
+    let envoy = start(rows, modules)?;
+    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    envoy.stop()?;
+    Ok(ms)
+}
