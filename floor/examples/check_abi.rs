@@ -8,10 +8,11 @@ fn passes(user: &[u8]) -> bool {
     let now_ns = now_ns();
     loop {
         let (state, version) = shared(user);
-        let Some(next) = take(state, now_ns) else {
+        let state = state.and_then(|state| state.try_into().ok());
+        let Some(next) = take(state.map_or(0, u64::from_le_bytes), now_ns) else {
             return false;
         };
-        if share(user, next, version) {
+        if share(user, &next.to_le_bytes(), version) {
             return true;
         }
     }

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 
 use loudou_floor::abi::now_ns;
-use loudou_floor::{filter, take};
+use loudou_floor::{filter, hash, take};
 
 /// Users share a place if their hashes are equal: there is no map to search or to grow.
 const PLACES: usize = 1 << 16;
@@ -13,18 +13,11 @@ thread_local! {
     static STATES: [Cell<u64>; PLACES] = const { [const { Cell::new(0) }; PLACES] };
 }
 
-/// FNV-1a.
-fn hash(user: &[u8]) -> usize {
-    let hash = user.iter().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    });
-    usize::try_from(hash).unwrap_or(0) % PLACES
-}
-
 fn passes(user: &[u8]) -> bool {
     let now_ns = now_ns();
+    let place = usize::try_from(hash(user)).unwrap_or(0) % PLACES;
     STATES.with(|states| {
-        let Some(state) = states.get(hash(user)) else {
+        let Some(state) = states.get(place) else {
             return true;
         };
         let next = take(state.get(), now_ns);

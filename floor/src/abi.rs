@@ -37,6 +37,9 @@ unsafe extern "C" {
         value_len: usize,
         cas: u32,
     ) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, id: *mut u32) -> u32;
+    fn proxy_increment_metric(id: u32, offset: i64) -> u32;
+    fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -49,6 +52,13 @@ unsafe extern "C" {
     ) -> u32;
 }
 
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+}
+
+const MONOTONIC: u32 = 1;
+const COUNTER: u32 = 0;
 const WORDS: usize = 8_192;
 
 /// Memory for what the host returns during one request.
@@ -91,6 +101,35 @@ pub fn now_ns() -> u64 {
     time
 }
 
+/// The monotonic clock.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let mut time = 0;
+    // SAFETY: the host writes one number.
+    unsafe { clock_time_get(MONOTONIC, 0, &raw mut time) };
+    time
+}
+
+/// The counter of this name.
+#[must_use]
+pub fn counter(name: &str) -> u32 {
+    let mut id = 0;
+    // SAFETY: the pointers are valid during the call.
+    unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut id) };
+    id
+}
+
+/// Counts one, and returns the count before that.
+pub fn count(counter: u32) -> u64 {
+    let mut value = 0;
+    // SAFETY: the host writes one number.
+    unsafe {
+        proxy_get_metric(counter, &raw mut value);
+        proxy_increment_metric(counter, 1);
+    }
+    value
+}
+
 /// What the host returned, until the next request.
 fn answer(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<&'static [u8]> {
     let (mut data, mut len) = (null_mut(), 0);
@@ -110,29 +149,27 @@ pub fn user() -> Option<&'static [u8]> {
     })
 }
 
-/// A number of shared data, and its version; zeros if there is none.
+/// A value of shared data, and its version; 0 if there is none.
 #[must_use]
-pub fn shared(key: &[u8]) -> (u64, u32) {
+pub fn shared(key: &[u8]) -> (Option<&'static [u8]>, u32) {
     let mut version = 0;
-    let bytes = answer(|data, len| {
+    let value = answer(|data, len| {
         // SAFETY: the pointers are valid during the call.
         unsafe { proxy_get_shared_data(key.as_ptr(), key.len(), data, len, &raw mut version) }
     });
-    let number = bytes.and_then(|bytes| bytes.try_into().ok());
-    (number.map_or(0, u64::from_le_bytes), version)
+    (value, version)
 }
 
-/// Replaces a number of shared data, unless it has another version by now.
+/// Replaces a value of shared data, unless it has another version by now.
 #[must_use]
-pub fn share(key: &[u8], number: u64, version: u32) -> bool {
-    let bytes = number.to_le_bytes();
+pub fn share(key: &[u8], value: &[u8], version: u32) -> bool {
     // SAFETY: the pointers are valid during the call.
     let status = unsafe {
         proxy_set_shared_data(
             key.as_ptr(),
             key.len(),
-            bytes.as_ptr(),
-            bytes.len(),
+            value.as_ptr(),
+            value.len(),
             version,
         )
     };

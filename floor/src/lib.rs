@@ -3,7 +3,8 @@
 //! Each example is one. `empty_sdk` lets every request pass. The others hold each user, by the header
 //! `x-user-id`, to one rate: `check_sdk` and `check_abi` by a value of shared data, by way of the SDK
 //! `proxy-wasm` or of the bare ABI, `check_local` by one in the memory of the sandbox, which no other worker
-//! sees. They have one fixed limit, no errors, metrics or admin API, and trust what Envoy gives them: they are
+//! sees. `check_page` makes all the calls that Loudou makes for a plain request: users share pages of 952 bytes,
+//! it reads a metric, counts, and is entered four times. They have one fixed limit, no errors, metrics or admin API, and trust what Envoy gives them: they are
 //! there to be measured, not to be used.
 
 #[cfg(target_arch = "wasm32")]
@@ -31,6 +32,14 @@ pub const fn take(full_at_ns: u64, now_ns: u64) -> Option<u64> {
     } else {
         Some(next_ns)
     }
+}
+
+/// The hash of a user: FNV-1a.
+#[must_use]
+pub fn hash(user: &[u8]) -> u32 {
+    user.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 #[cfg(test)]

@@ -130,6 +130,10 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
         Row::new("a minimal check, SDK", Limits::Floor("check_sdk")),
         Row::new("a minimal check, bare ABI", Limits::Floor("check_abi")),
         Row::new(
+            "a minimal check with Loudou's calls, bare ABI",
+            Limits::Floor("check_page"),
+        ),
+        Row::new(
             "a minimal check without shared data",
             Limits::Floor("check_local"),
         ),
