@@ -2,8 +2,6 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::array;
-
 use serde::Serialize;
 use smallvec::SmallVec;
 
@@ -21,6 +19,7 @@ mod promises;
 mod surplus;
 
 pub use answer::BucketDecision;
+pub(crate) use answer::Decisions;
 use answer::reported;
 pub(crate) use promises::is_queue;
 
@@ -287,19 +286,11 @@ impl Limits {
     }
 
     fn decide_each(&self, bucket: &mut Bucket, ask: &Ask) -> BucketDecision {
-        let mut decisions = [None; MAX_LIMITS];
-        let mut slots = decisions.iter_mut();
+        let mut decisions = Decisions::new();
         self.each(bucket, &mut |_, meter, words| {
-            if let Some(slot) = slots.next() {
-                *slot = Some(meter.decide(words, ask));
-            }
+            decisions.push(meter.decide(words, ask));
         });
-        let reported = reported(&decisions);
-        BucketDecision {
-            at: ask.now,
-            decisions,
-            reported,
-        }
+        BucketDecision::new(ask.now, decisions)
     }
 
     /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
@@ -312,18 +303,19 @@ impl Limits {
         let refused = if is_noted {
             self.decide_in_line(&mut settled.clone(), ask)
         } else {
-            *refused
+            refused.clone()
         };
         let look = Ask { cost: 0, ..*ask };
         let unchanged = self.decide_each(&mut settled, &look);
-        let decisions = array::from_fn(|i| {
-            let (refused, kept) = (refused.decisions.get(i)?, unchanged.decisions.get(i)?);
-            if refused.is_some_and(|d| d.verdict == Verdict::Refuse) {
+        let both = refused.decisions().zip(unchanged.decisions());
+        let decisions = both.map(|(refused, kept)| {
+            if refused.verdict == Verdict::Refuse {
                 *refused
             } else {
                 *kept
             }
         });
+        let decisions = decisions.collect();
         BucketDecision {
             at: ask.now,
             decisions,

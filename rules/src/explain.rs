@@ -254,7 +254,7 @@ impl Look<'_, '_> {
         };
         let state = level.answer(&Ask { cost: 0, ..ask });
         let answer = match self.heard(standing) {
-            Some(Answer::Decided(decision)) => *decision,
+            Some(Answer::Decided(decision)) => decision.clone(),
             _ => level.answer(&ask),
         };
         let used = level.used(&state, now).into_iter();

@@ -1,11 +1,9 @@
 //! The numbers of a lease's verdict, as those of a bucket are reported.
 
-use core::array;
-
 use super::{Lease, LeaseVerdict, Shared, Terms};
 use crate::ask::Ask;
 use crate::decision::Decision;
-use crate::limit::BucketDecision;
+use crate::limit::{BucketDecision, Decisions};
 use crate::time::Nanos;
 
 /// The part of a limit in a refusal. The engine reports how long it lasts, but not which limit refused.
@@ -25,14 +23,14 @@ impl Lease {
     /// estimate. A verdict that the lease does not decide has the numbers of a request that passes.
     pub fn decision(&self, terms: &Terms, verdict: LeaseVerdict, ask: &Ask) -> BucketDecision {
         let limits = terms.limits();
-        let mut decisions = array::from_fn(|place| {
-            let limit = limits.get(place)?;
+        let decide = |(place, limit): (usize, &Shared)| {
             let known = self.tokens(ask.now).saturating_add(self.left.at(place));
             let remaining = known.min(limit.capacity());
             let used = limit.capacity().saturating_sub(remaining);
             let full_in = limit.full_in(used, ask.wall);
-            Some(Decision::admit(limit.capacity(), remaining, full_in))
-        });
+            Decision::admit(limit.capacity(), remaining, full_in)
+        };
+        let mut decisions: Decisions = limits.iter().enumerate().map(decide).collect();
         if let LeaseVerdict::Refuse { retry_after } = verdict {
             let refusal = Refusal {
                 retry_after,
@@ -41,7 +39,7 @@ impl Lease {
             };
             refusal.mark(limits, &mut decisions);
         }
-        BucketDecision::new(ask.now, &decisions)
+        BucketDecision::new(ask.now, decisions)
     }
 }
 
@@ -64,12 +62,12 @@ impl Refusal {
     }
 
     /// Marks the limits that refused.
-    fn mark(&self, limits: &[Shared], decisions: &mut [Option<Decision>]) {
+    fn mark(&self, limits: &[Shared], decisions: &mut [Decision]) {
         let mut most = Blame::None;
-        for (limit, decision) in limits.iter().zip(decisions.iter().flatten()) {
+        for (limit, decision) in limits.iter().zip(decisions.iter()) {
             most = most.max(self.blame(limit, decision.remaining));
         }
-        for (limit, decision) in limits.iter().zip(decisions.iter_mut().flatten()) {
+        for (limit, decision) in limits.iter().zip(decisions.iter_mut()) {
             let missing = self.cost.saturating_sub(decision.remaining);
             // A debt can take longer than any limit, and a denial can be older than the tokens here.
             let retry_after = match self.blame(limit, decision.remaining) {

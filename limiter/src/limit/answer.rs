@@ -1,31 +1,35 @@
 //! The answer of a bucket, and which of its limits it reports.
 
-use super::MAX_LIMITS;
+use smallvec::SmallVec;
+
 use crate::decision::{Decision, Verdict};
 use crate::time::Nanos;
 
+/// The decisions of limits, in their order. Most rules have one: an answer is copied often, so it is small.
+pub(crate) type Decisions = SmallVec<[Decision; 1]>;
+
 /// A bucket's answer: the verdict, and the decision of every limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketDecision {
     pub(super) at: Nanos,
-    pub(super) decisions: [Option<Decision>; MAX_LIMITS],
+    pub(super) decisions: Decisions,
     pub(super) reported: usize,
 }
 
 impl BucketDecision {
     /// The answer with these decisions.
-    pub(crate) fn new(at: Nanos, decisions: &[Option<Decision>; MAX_LIMITS]) -> Self {
+    pub(crate) fn new(at: Nanos, decisions: Decisions) -> Self {
         Self {
             at,
-            decisions: *decisions,
-            reported: reported(decisions),
+            reported: reported(&decisions),
+            decisions,
         }
     }
 
     /// The same, refused by every limit for an unknown time.
     #[must_use]
     pub fn refused(mut self) -> Self {
-        for decision in self.decisions.iter_mut().flatten() {
+        for decision in &mut self.decisions {
             *decision = decision.refused(None);
         }
         self.reported = reported(&self.decisions);
@@ -35,7 +39,7 @@ impl BucketDecision {
     /// The decisions, in the order of the limits. When the verdict is a refusal, limits that would
     /// have admitted show their numbers as they stay: nothing was taken.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.decisions.iter().flatten()
+        self.decisions.iter()
     }
 
     /// The instant it was taken at, on the bucket's clock.
@@ -51,7 +55,7 @@ impl BucketDecision {
 
     /// The reported limit's decision; `None` only for an empty set.
     pub fn reported(&self) -> Option<&Decision> {
-        self.decisions().nth(self.reported)
+        self.decisions.get(self.reported)
     }
 
     /// Whether any limit refused.
@@ -89,9 +93,9 @@ impl BucketDecision {
 }
 
 /// The index of the limit to report.
-pub(super) fn reported(decisions: &[Option<Decision>; MAX_LIMITS]) -> usize {
+pub(super) fn reported(decisions: &[Decision]) -> usize {
     let mut best: Option<(usize, &Decision)> = None;
-    for (index, decision) in decisions.iter().flatten().enumerate() {
+    for (index, decision) in decisions.iter().enumerate() {
         if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {
             best = Some((index, decision));
         }

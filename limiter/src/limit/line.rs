@@ -16,7 +16,7 @@ impl Limits {
         let waits = self.0.iter();
         let waits = waits.map(|limit| limit.algorithm.meter().longest_wait());
         let longest = ask.longest_wait(waits.max().unwrap_or_default());
-        if let Some(Some(first)) = answer.decisions.first_mut() {
+        if let Some(first) = answer.decisions.first_mut() {
             *first = if line > longest {
                 first.refused(Some(line.since(longest)))
             } else {

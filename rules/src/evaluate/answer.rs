@@ -9,10 +9,6 @@ use crate::rule::{OnError, OnOutage, Reach};
 
 /// The verdict of one rule.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most answers are decisions; a box would allocate"
-)]
 pub enum Answer {
     /// The bucket decided; in shadow mode a refusal is only counted.
     Decided(BucketDecision),
