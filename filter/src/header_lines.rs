@@ -48,7 +48,13 @@ pub fn serialized<'a>(
     pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Vec<u8> {
     let number = |n: usize| u32::try_from(n).unwrap_or(0).to_le_bytes();
-    let mut out = number(pairs.len()).to_vec();
+    let sizes = pairs.clone().map(|(name, value)| {
+        10_usize
+            .saturating_add(name.len())
+            .saturating_add(value.len())
+    });
+    let mut out = Vec::with_capacity(sizes.fold(4, usize::saturating_add));
+    out.extend(number(pairs.len()));
     for (name, value) in pairs.clone() {
         out.extend(number(name.len()));
         out.extend(number(value.len()));

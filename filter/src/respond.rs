@@ -5,6 +5,7 @@ mod grpc;
 mod headers;
 mod jitter;
 mod refusal;
+mod text;
 mod wait;
 
 pub(crate) use headers::of_admitted;

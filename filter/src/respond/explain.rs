@@ -13,6 +13,7 @@ use loudou_rules::joined::joined;
 use loudou_rules::rule::Mode;
 
 use super::headers::reported;
+use super::text::{Digits, text};
 use crate::host::{Header, Host};
 
 /// The request header with the decisions.
@@ -77,7 +78,7 @@ fn decision(outcome: &RuleOutcome) -> String {
         _ if outcome.refuses() => "refuse",
         _ => "admit",
     };
-    format!("{};{limit};{shadow}{verdict}", rule.name)
+    text(&[&rule.name, ";", limit, ";", shadow, verdict])
 }
 
 /// The same, and `;<wait>;<key>`.
@@ -94,10 +95,20 @@ fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
         | Answer::Outage
         | Answer::GaveUp(_) => None,
     };
-    let wait = wait.map_or_else(|| "-".to_owned(), |wait| wait.millis_ceil().to_string());
+    let wait = wait.map(|wait| Digits::of(wait.millis_ceil()));
+    let wait = wait.as_ref().map_or("-", Digits::as_str);
     let key = outcome.key.as_deref().map(fingerprint);
-    let key = key.map_or_else(|| "-".to_owned(), |key| format!("{key:016x}"));
-    format!("{};{wait};{key}", decision(outcome))
+    let key = key.map_or_else(|| "-".to_owned(), hexadecimal);
+    text(&[&decision(outcome), ";", wait, ";", &key])
+}
+
+/// Sixteen digits.
+fn hexadecimal(number: u64) -> String {
+    let digit = |shift: u32| {
+        let digit = u32::try_from(number >> shift & 15).unwrap_or(0);
+        char::from_digit(digit, 16).unwrap_or('0')
+    };
+    (0..16).rev().map(|place| digit(place * 4)).collect()
 }
 
 const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
@@ -115,4 +126,16 @@ fn retry_after(decision: &BucketDecision) -> Option<Nanos> {
         .try_fold(Nanos::ZERO, |longest, wait| {
             wait.map(|wait| longest.max(wait))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_have_sixteen_digits() {
+        for number in [0, 9, 0xa0, 0x0123_4567_89ab_cdef, u64::MAX] {
+            assert_eq!(hexadecimal(number), format!("{number:016x}"));
+        }
+    }
 }

@@ -9,22 +9,27 @@ use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
 use loudou_rules::joined::joined;
 use loudou_rules::rule::Rule;
 
+use super::text::{Digits, text};
 use crate::host::Headers;
 
 pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
-    format!("{}.{}", rule.name, limit.name())
+    text(&[&rule.name, ".", limit.name()])
+}
+
+fn digits(number: u64) -> String {
+    Digits::of(number).as_str().to_owned()
 }
 
 /// The `RateLimit-Policy` of a rule: every limit.
 fn policies(rule: &Rule, limits: &Limits) -> String {
     let policy = |limit: &Limit| {
         let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().quota_time());
-        let window = window.map(|time| format!(";w={}", time.secs_ceil().max(1)));
-        format!(
-            "\"{}\";q={quota}{}",
-            policy_name(rule, limit),
-            window.unwrap_or_default()
-        )
+        let (quota, name) = (Digits::of(quota), policy_name(rule, limit));
+        let policy = ["\"", &name, "\";q=", quota.as_str()];
+        match window.map(|time| Digits::of(time.secs_ceil().max(1))) {
+            None => text(&policy),
+            Some(window) => text(&[&text(&policy), ";w=", window.as_str()]),
+        }
     };
     joined(&limits.iter().map(policy).collect::<Vec<_>>(), ", ")
 }
@@ -33,10 +38,12 @@ fn policies(rule: &Rule, limits: &Limits) -> String {
 fn state(rule: &Rule, limits: &Limits, answer: &BucketDecision) -> Option<String> {
     let (limit, decision) = reported(limits, answer)?;
     let name = policy_name(rule, limit);
-    let until = until(decision)
-        .map(|t| format!(";t={}", t.secs_ceil()))
-        .unwrap_or_default();
-    Some(format!("\"{name}\";r={}{until}", decision.remaining))
+    let remaining = Digits::of(decision.remaining);
+    let state = ["\"", &name, "\";r=", remaining.as_str()];
+    Some(match until(decision).map(|t| Digits::of(t.secs_ceil())) {
+        None => text(&state),
+        Some(until) => text(&[&text(&state), ";t=", until.as_str()]),
+    })
 }
 
 /// The time until a refused request would be admitted, if ever; for an admitted one, the time until the
@@ -105,9 +112,9 @@ impl<'a> RateLimitHeaders<'a> {
             headers.push(("ratelimit", joined(&self.states, ", ")));
         }
         if let Some(decision) = self.tightest {
-            headers.push(("x-ratelimit-limit", decision.capacity.to_string()));
-            headers.push(("x-ratelimit-remaining", decision.remaining.to_string()));
-            let reset = until(decision).map(|t| ("x-ratelimit-reset", t.secs_ceil().to_string()));
+            headers.push(("x-ratelimit-limit", digits(decision.capacity)));
+            headers.push(("x-ratelimit-remaining", digits(decision.remaining)));
+            let reset = until(decision).map(|t| ("x-ratelimit-reset", digits(t.secs_ceil())));
             headers.extend(reset);
         }
         headers

@@ -1,8 +1,8 @@
 //! The answer to a refused request.
 
 use std::borrow::Cow;
+use std::mem;
 
-use loudou_api::ProblemAnswer;
 use loudou_limiter::{Ban, BucketDecision, Nanos};
 use loudou_rules::evaluate::{Answer, RuleOutcome};
 use loudou_rules::joined::joined;
@@ -11,6 +11,7 @@ use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
 use super::headers::{RateLimitHeaders, policy_name};
+use super::text::{Digits, push_json, text};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
@@ -61,19 +62,23 @@ impl<'a> Refusal<'a> {
             .collect();
         let wait = Wait::of(refusing()).longer_by(rule.respond.retry_after_jitter, now);
         headers.extend(wait.header());
-        let words = match wait {
+        let mut detail = text(&["over the limit of ", &joined(&violated, " and "), ": "]);
+        match wait {
             Wait::For(_) if outcome.not_held == Some(NotHeld::Deadline) => {
-                "its turn would come after its deadline".to_owned()
+                detail.push_str("its turn would come after its deadline");
             }
-            Wait::For(wait) => format!("try again in {} s", wait.secs_ceil()),
-            Wait::Unknown => "try again after other requests end".to_owned(),
-            Wait::Never => "its cost is above the limit's capacity".to_owned(),
-        };
+            Wait::For(wait) => {
+                let secs = Digits::of(wait.secs_ceil());
+                detail.push_str(&text(&["try again in ", secs.as_str(), " s"]));
+            }
+            Wait::Unknown => detail.push_str("try again after other requests end"),
+            Wait::Never => detail.push_str("its cost is above the limit's capacity"),
+        }
         Self {
             rule,
             kind: QUOTA_EXCEEDED,
             cause: outcome.not_held.map_or("over_limit", NotHeld::name),
-            detail: format!("over the limit of {}: {words}", joined(&violated, " and ")),
+            detail,
             violated,
             headers,
             wait,
@@ -84,11 +89,14 @@ impl<'a> Refusal<'a> {
     pub(crate) fn banned(rule: &'a Rule, ban: Ban, now: Nanos) -> Self {
         let wait = ban.lasts(now).map_or(Wait::Never, Wait::For);
         let wait = wait.longer_by(rule.respond.retry_after_jitter, now);
-        let words = match wait {
-            Wait::For(wait) => format!("for {} s", wait.secs_ceil()),
-            Wait::Unknown | Wait::Never => "until further notice".to_owned(),
-        };
-        let detail = format!("banned by rule {} {words}", rule.name);
+        let mut detail = text(&["banned by rule ", &rule.name, " "]);
+        match wait {
+            Wait::For(wait) => {
+                let secs = Digits::of(wait.secs_ceil());
+                detail.push_str(&text(&["for ", secs.as_str(), " s"]));
+            }
+            Wait::Unknown | Wait::Never => detail.push_str("until further notice"),
+        }
         Self {
             kind: ABNORMAL_USAGE,
             headers: wait.header().into_iter().collect(),
@@ -99,35 +107,43 @@ impl<'a> Refusal<'a> {
     /// The request lacks a key, and the rule refuses such requests.
     pub(crate) fn key_missing(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("the request has no key for rule {name}");
+        let detail = text(&["the request has no key for rule ", name]);
         Self::without_bucket(rule, "key_missing", detail, Wait::Never)
     }
 
     /// A value is longer than the rule's match tests, and the rule refuses such requests.
     pub(crate) fn value_too_long(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("the request has a value that is too long for rule {name}");
+        let detail = text(&["the request has a value that is too long for rule ", name]);
         Self::without_bucket(rule, "value_too_long", detail, Wait::Never)
     }
 
     /// The request has several values of a key part, and the rule refuses such requests.
     pub(crate) fn key_ambiguous(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("the request has several values of the key of rule {name}");
+        let detail = text(&["the request has several values of the key of rule ", name]);
         Self::without_bucket(rule, "key_ambiguous", detail, Wait::Never)
     }
 
     /// The store gave up, and the rule's `on_error` refuses.
     pub(crate) fn store_gave_up(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("rule {name} could not be evaluated, so it refuses; try again");
+        let detail = text(&[
+            "rule ",
+            name,
+            " could not be evaluated, so it refuses; try again",
+        ]);
         Self::without_bucket(rule, "store_gave_up", detail, Wait::Unknown)
     }
 
     /// The engine of the fleet cannot be asked, and the fleet's `on_outage` refuses.
     pub(crate) fn outage(rule: &'a Rule) -> Self {
         let name = &rule.name;
-        let detail = format!("the fleet's limit of rule {name} cannot be asked for; try again");
+        let detail = text(&[
+            "the fleet's limit of rule ",
+            name,
+            " cannot be asked for; try again",
+        ]);
         Self::without_bucket(rule, "fleet_outage", detail, Wait::Unknown)
     }
 
@@ -144,12 +160,13 @@ impl<'a> Refusal<'a> {
     }
 
     /// The answer to the current request.
-    pub(crate) fn reply(self, host: &dyn Host) -> Reply {
+    pub(crate) fn reply(mut self, host: &dyn Host) -> Reply {
         let refuse = &self.rule.refuse;
         let first = self.violated.first().map_or("", String::as_str);
-        let details = format!("loudou_{}{{{first}}}", self.cause);
+        let details = text(&["loudou_", self.cause, "{", first, "}"]);
         let is_call = grpc::is_call(host);
-        let mut headers: Vec<_> = cloned(&self.headers);
+        let own = mem::take(&mut self.headers).into_iter();
+        let mut headers: Vec<_> = own.map(|(name, value)| (Cow::from(name), value)).collect();
         let more = refuse.headers.iter();
         headers.extend(more.map(|(name, value)| (Cow::from(name.clone()), value.clone())));
         let (body, content_type) = if is_call {
@@ -179,18 +196,35 @@ impl<'a> Refusal<'a> {
         }
     }
 
+    /// The JSON of a [`ProblemAnswer`](loudou_api::ProblemAnswer).
     fn problem(self) -> Vec<u8> {
-        let body: ProblemAnswer<Rule> = ProblemAnswer {
-            kind: format!("{PROBLEM_TYPES}{}", self.kind.0),
-            title: self.kind.1.to_owned(),
-            status: self.rule.refuse.status,
-            detail: self.detail,
-            violated_policies: self.violated,
-            ..ProblemAnswer::default()
-        };
-        let mut body = serde_json::to_vec(&body).unwrap_or_default();
-        body.push(b'\n');
-        body
+        let status = Digits::of(self.rule.refuse.status.into());
+        let mut body = text(&[
+            "{\"type\":\"",
+            PROBLEM_TYPES,
+            self.kind.0,
+            "\",\"title\":\"",
+            self.kind.1,
+            "\",\"status\":",
+            status.as_str(),
+            ",\"detail\":",
+        ]);
+        push_json(&mut body, &self.detail);
+        for (index, policy) in self.violated.iter().enumerate() {
+            let before = if index == 0 {
+                ",\"violated-policies\":["
+            } else {
+                ","
+            };
+            body.push_str(before);
+            push_json(&mut body, policy);
+        }
+        body.push_str(if self.violated.is_empty() {
+            "}\n"
+        } else {
+            "]}\n"
+        });
+        body.into()
     }
 
     /// The message for a gRPC client; empty if the rule sends no body.
@@ -207,11 +241,4 @@ impl<'a> Refusal<'a> {
         let pushback = grpc::pushback(self.wait);
         headers.extend(pushback.map(|ms| ("grpc-retry-pushback-ms".into(), ms)));
     }
-}
-
-fn cloned(headers: &Headers) -> Vec<(Cow<'static, str>, String)> {
-    let headers = headers.iter();
-    headers
-        .map(|(name, value)| (Cow::from(*name), value.clone()))
-        .collect()
 }

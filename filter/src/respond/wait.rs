@@ -3,6 +3,7 @@
 use loudou_limiter::{Decimal, Decision, Limit, Nanos};
 
 use super::jitter::jittered;
+use super::text::Digits;
 
 /// The time until a repeated request may be admitted.
 #[derive(Clone, Copy)]
@@ -33,7 +34,10 @@ impl Wait {
     /// The header `retry-after`.
     pub(super) fn header(self) -> Option<(&'static str, String)> {
         match self {
-            Self::For(wait) => Some(("retry-after", wait.secs_ceil().to_string())),
+            Self::For(wait) => Some((
+                "retry-after",
+                Digits::of(wait.secs_ceil()).as_str().to_owned(),
+            )),
             Self::Unknown | Self::Never => None,
         }
     }

@@ -268,3 +268,53 @@ fn where_no_rule_explains_only_refusals_are_logged() {
     }
     assert_eq!(logged, [false, false, true]);
 }
+
+/// The body is written by hand: as the type of the API writes it, whatever a refusal is for.
+#[test]
+fn a_problem_is_one_of_the_api() {
+    let body = |rule: &Value, headers: &[(&str, &[u8])]| {
+        let host = FakeHost::default();
+        let mut plane = DataPlane::new(file(rule), Nanos::ZERO);
+        for _ in 0..3 {
+            host.request("GET", "/", headers);
+            if let Fate::Refuse(reply) = plane.decide(&host, 1, false).0 {
+                return reply.body;
+            }
+        }
+        panic!("not refused");
+    };
+    let alice: &[(&str, &[u8])] = &[("x-user-id", b"alice")];
+    let banned = json!({ "alice": "banned" });
+    let two = json!([
+        { "name": "one", "algorithm": "funnel", "capacity": 1, "rate": "1/m" },
+        { "name": "other", "algorithm": "funnel", "capacity": 1, "rate": "1/h" },
+    ]);
+    let bodies = [
+        body(&rules("enforce", &[]), alice),
+        body(&rules("enforce", &[("limits", two)]), alice),
+        body(&rules("enforce", &[("overrides", banned)]), alice),
+        body(
+            &rules("enforce", &[("on_missing_key", json!("refuse"))]),
+            &[],
+        ),
+    ];
+    let mut details = Vec::new();
+    for body in bodies {
+        let problem: loudou_api::ProblemAnswer = serde_json::from_slice(&body).expect("a problem");
+        let written = serde_json::to_string(&problem).expect("JSON");
+        assert_eq!(
+            String::from_utf8(body).expect("UTF-8"),
+            format!("{written}\n")
+        );
+        details.push(problem.detail);
+    }
+    assert_eq!(
+        details,
+        [
+            "over the limit of per-user.burst: try again in 10 s",
+            "over the limit of per-user.one and per-user.other: try again in 3600 s",
+            "banned by rule per-user until further notice",
+            "the request has no key for rule per-user",
+        ]
+    );
+}
