@@ -17,6 +17,10 @@ use crate::plugin::{self, Plugin};
 mod abi;
 mod exports;
 
+/// Half as much code as the standard library's allocator for this target, which is 7 KiB of the module.
+#[global_allocator]
+static MEMORY: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+
 /// Envoy's next step after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
