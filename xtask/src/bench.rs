@@ -11,6 +11,7 @@ use crate::command::{cargo, run};
 
 mod admin;
 mod fleet;
+pub(crate) mod instructions;
 mod parts;
 mod replay;
 mod request;
@@ -23,6 +24,8 @@ pub(crate) enum Bench {
     Admin,
     /// Measure latency, calls and processor time of rules that Envoys share, beside Envoy's own rate limit filter
     Fleet,
+    /// Count the instructions of the filter that a request takes, in the form of the budgets for them
+    Instructions,
     /// Replay 5 million requests of 100 000 users through one rule
     Replay,
     /// Measure what a request costs Envoy's worker, beside Envoy's own filter and the least filters there can be
@@ -48,6 +51,7 @@ pub(crate) fn bench(
     match what {
         Bench::Admin => admin::run_all(quick, wasm),
         Bench::Fleet => fleet::run_all(quick, wasm),
+        Bench::Instructions => instructions::run_all(),
         Bench::Replay => replay::run_all(),
         Bench::Request => request::run_all(quick, wasm, beside),
         Bench::Waiting => waiting::run_all(),

@@ -36,6 +36,7 @@ macro_rules! step {
 const SETUP: Step = step!("setup", setup::run());
 const UNIT: Step = step!("unit tests", unit());
 const FILTER: Step = step!("the filter (wasm)", filter::build());
+const INSTRUCTIONS: Step = step!("instructions of a request", bench::instructions::check());
 const TRAP: Step = step!("the filter that can panic, for tests", filter::build_trap());
 const LOUDOU: Step = step!("the loudou command", loudou());
 const RELAY: Step = step!("the relay", relay());
@@ -46,7 +47,16 @@ const END_TO_END: Step = step!("tests in a real Envoy", end_to_end());
 
 /// The checks that a commit must pass.
 pub(crate) fn test() -> Result<()> {
-    steps(&[SETUP, UNIT, FILTER, TRAP, LOUDOU, RELAY, END_TO_END])
+    steps(&[
+        SETUP,
+        UNIT,
+        FILTER,
+        INSTRUCTIONS,
+        TRAP,
+        LOUDOU,
+        RELAY,
+        END_TO_END,
+    ])
 }
 
 /// The checks that a merge must pass.
@@ -64,6 +74,7 @@ pub(crate) fn ci() -> Result<()> {
         step!("documentation", documentation()),
         FUZZ,
         FILTER,
+        INSTRUCTIONS,
         TRAP,
         LOUDOU,
         RELAY,

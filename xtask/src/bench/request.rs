@@ -26,7 +26,7 @@ use crate::{filter, setup};
 
 mod beside;
 mod report;
-mod rows;
+pub(super) mod rows;
 
 use rows::{Limits, Modules, Row};
 

@@ -14,7 +14,7 @@ const USERS: u64 = 1_000;
 
 /// What limits the requests of a listener.
 #[derive(Debug, Clone)]
-pub(super) enum Limits {
+pub(in crate::bench) enum Limits {
     Nothing,
     /// Envoy's own filter, with one bucket or with one for each user.
     Native {
@@ -31,12 +31,12 @@ pub(super) enum Limits {
 
 /// A listener, and the requests it gets.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) limits: Limits,
-    pub(super) users: u64,
+pub(in crate::bench) struct Row {
+    pub(in crate::bench) name: String,
+    pub(in crate::bench) limits: Limits,
+    pub(in crate::bench) users: u64,
     /// The answer to each request.
-    pub(super) status: u16,
+    pub(in crate::bench) status: u16,
 }
 
 /// The row that all others are compared with.
@@ -146,7 +146,8 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     rows
 }
 
-fn loudou(many: &[u64]) -> Vec<Row> {
+/// The rows of Loudou.
+pub(in crate::bench) fn loudou(many: &[u64]) -> Vec<Row> {
     let plain = || json!([rule("plain", json!({}))]);
     let mut refused = Row::loudou(
         "one rule, refused",
