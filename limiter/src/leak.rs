@@ -197,22 +197,29 @@ impl Leak {
     /// own bound: its turn is reserved.
     pub(crate) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;
-        let level = self.level();
+        let (level, full) = (self.level(), self.full());
+        let at = |drops: u128| {
+            let remaining = level.units(full.saturating_sub(drops));
+            Decision::admit(self.capacity, remaining, level.leak_time(drops))
+        };
         let old = level.read(words, now);
         if cost == 0 {
-            return self.at(old);
+            return at(old);
         }
         if cost > self.capacity {
-            return self.at(old).refused(None);
+            return at(old).refused(None);
         }
         let new = old.saturating_add(level.drops(cost));
-        let wait = level.leak_time(new.saturating_sub(self.full()));
+        let wait = match new.saturating_sub(full) {
+            0 => Nanos::ZERO,
+            above => level.leak_time(above),
+        };
         let longest = ask.longest_wait(max_wait);
         if wait > longest {
-            return self.at(old).refused(Some(wait.since(longest)));
+            return at(old).refused(Some(wait.since(longest)));
         }
         level.write(words, new, now);
-        self.at(new).after(wait)
+        at(new).after(wait)
     }
 
     /// The level of another leak continues to the drop: a [`Used`] would be rounded.
@@ -236,12 +243,5 @@ impl Leak {
             carry.apply(kept, full(was_full, period), own)
         };
         level.write(words, used, now);
-    }
-
-    /// The answer that leaves `level`.
-    fn at(self, level: u128) -> Decision {
-        let left = self.full().saturating_sub(level);
-        let remaining = self.level().units(left);
-        Decision::admit(self.capacity, remaining, self.level().leak_time(level))
     }
 }

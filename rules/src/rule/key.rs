@@ -158,6 +158,14 @@ impl KeyText {
             hasher.write(part);
             return;
         }
+        let fits = self.text.len().saturating_add(part.len()) <= MAX_KEY;
+        if fits
+            && part.iter().all(|byte| is_plain(*byte))
+            && let Ok(part) = str::from_utf8(part)
+        {
+            self.text.push_str(part);
+            return;
+        }
         for (i, byte) in part.iter().enumerate() {
             if self.text.len() > MAX_KEY {
                 let mut hasher = StableHasher::default();
@@ -191,9 +199,14 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
+/// Whether a key has this byte as it is.
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'%' | b':' | b'~')
+}
+
 fn push_escaped(text: &mut String, byte: u8) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    if byte.is_ascii_graphic() && !matches!(byte, b'%' | b':' | b'~') {
+    if is_plain(byte) {
         text.push(char::from(byte));
         return;
     }

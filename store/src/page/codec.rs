@@ -2,12 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
 use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
 
-use super::{MAGIC, MAX_COUNT, MAX_U40, Slot, UnknownPage, VERSION};
+use super::{MAGIC, MAX_COUNT, MAX_U40, SLOT_HEAD, Slot, UnknownPage, VERSION};
 
 /// Only in the encoded form: the slot's conduct is present.
 pub(super) const FLAG_CONDUCT: u8 = 8;
@@ -46,13 +47,6 @@ pub(super) const fn later_bytes(limits: usize) -> usize {
 
 impl Slot {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.fingerprint.to_le_bytes());
-        out.extend_from_slice(&self.rule_tag.to_le_bytes());
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&self.bucket.last.get().to_le_bytes());
-        for number in [self.idle_at_ms, self.admitted, self.refused] {
-            out.extend(number.min(MAX_U40).to_le_bytes().iter().take(5));
-        }
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
         let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
@@ -64,23 +58,28 @@ impl Slot {
         let later = lease.map(Lease::later_left).unwrap_or_default();
         let later_flag = if later.is_empty() { 0 } else { FLAG_LATER };
         let in_bytes = conduct_flag | held_flag | line_flag | lease_flag | later_flag;
-        out.push(self.flags & !FLAGS_IN_BYTES | in_bytes);
-        out.extend_from_slice(&self.origin.to_le_bytes());
-        out.extend((self.bucket.given & GIVEN).to_le_bytes().iter().take(5));
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
-        out.extend_from_slice(&count.to_le_bytes());
+        // In one piece: a head has ten numbers, and each addition to a vector has a price.
+        let mut head = [0; SLOT_HEAD];
+        let mut rest = Rest(&mut head);
+        rest.put(self.fingerprint.to_le_bytes());
+        rest.put(self.rule_tag.to_le_bytes());
+        rest.put(self.version.to_le_bytes());
+        rest.put(self.bucket.last.get().to_le_bytes());
+        for number in [self.idle_at_ms, self.admitted, self.refused] {
+            rest.put(u40(number.min(MAX_U40)));
+        }
+        rest.put([self.flags & !FLAGS_IN_BYTES | in_bytes]);
+        rest.put(self.origin.to_le_bytes());
+        rest.put(u40(self.bucket.given & GIVEN));
+        rest.put(count.to_le_bytes());
+        out.extend_from_slice(&head);
         if has_conduct {
             encode_conduct(&self.conduct, out);
         }
         if held_flag > 0 {
-            out.extend(
-                self.held_until_ms
-                    .min(MAX_U40)
-                    .to_le_bytes()
-                    .iter()
-                    .take(HELD),
-            );
+            out.extend_from_slice(&u40(self.held_until_ms.min(MAX_U40)));
         }
         if has_line {
             out.extend_from_slice(&self.bucket.line.get().to_le_bytes());
@@ -100,6 +99,24 @@ impl Slot {
     }
 }
 
+/// The bytes of a head that are not written yet.
+struct Rest<'a>(&'a mut [u8]);
+
+impl Rest<'_> {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some((place, behind)) = mem::take(&mut self.0).split_first_chunk_mut() {
+            *place = bytes;
+            self.0 = behind;
+        }
+    }
+}
+
+/// The five bytes of a number up to [`MAX_U40`].
+fn u40(number: u64) -> [u8; 5] {
+    let bytes = number.to_le_bytes();
+    bytes.first_chunk().copied().unwrap_or_default()
+}
+
 fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     let times = [
         conduct.banned_until_ms,
@@ -107,7 +124,7 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
         conduct.clean_at_ms,
     ];
     for time in times {
-        out.extend(time.min(MAX_U40).to_le_bytes().iter().take(5));
+        out.extend_from_slice(&u40(time.min(MAX_U40)));
     }
     out.extend_from_slice(&conduct.strikes.to_le_bytes());
     out.push(conduct.bans);
