@@ -9,6 +9,8 @@ use crate::bench::parts::{TYPE, answer, listener, route, router};
 
 /// No request is refused by these numbers.
 const NEVER: u64 = 1_000_000;
+/// The tokens of Envoy's own filter that no row uses up.
+const MANY: u64 = 4_000_000_000;
 /// The users of most rows.
 const USERS: u64 = 1_000;
 
@@ -16,9 +18,10 @@ const USERS: u64 = 1_000;
 #[derive(Debug, Clone)]
 pub(in crate::bench) enum Limits {
     Nothing,
-    /// Envoy's own filter, with one bucket or with one for each user.
+    /// Envoy's own filter, with one bucket or with one for each user, and its tokens a day.
     Native {
         per_user: bool,
+        tokens: u64,
     },
     /// An example of `floor/`.
     Floor(&'static str),
@@ -87,7 +90,7 @@ impl Row {
     fn filters(&self, id: &str, modules: &Modules) -> Vec<Value> {
         match &self.limits {
             Limits::Nothing => Vec::new(),
-            Limits::Native { per_user } => vec![native(*per_user)],
+            Limits::Native { per_user, tokens } => vec![native(*per_user, *tokens)],
             Limits::Floor(example) => {
                 let wasm = modules.floor.join(format!("{example}.wasm"));
                 vec![module(id, id, &wasm, &json!({}))]
@@ -123,9 +126,19 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
         Row::new("no filter", Limits::Nothing),
         Row::new(
             "Envoy's local_ratelimit, one bucket",
-            Limits::Native { per_user: false },
+            Limits::Native {
+                per_user: false,
+                tokens: MANY,
+            },
         ),
-        Row::new(PER_USER, Limits::Native { per_user: true }),
+        Row::new(
+            PER_USER,
+            Limits::Native {
+                per_user: true,
+                tokens: MANY,
+            },
+        ),
+        refused_natively(),
         Row::new(EMPTY, Limits::Floor("empty_sdk")),
         Row::new("a minimal check, SDK", Limits::Floor("check_sdk")),
         Row::new("a minimal check, bare ABI", Limits::Floor("check_abi")),
@@ -144,6 +157,17 @@ pub(super) fn all(many: &[u64], is_beside_other: bool) -> Vec<Row> {
     }
     rows.extend(of_loudou);
     rows
+}
+
+/// Envoy's own filter with one token a day for all.
+fn refused_natively() -> Row {
+    let limits = Limits::Native {
+        per_user: false,
+        tokens: 1,
+    };
+    let mut row = Row::new("Envoy's local_ratelimit, one bucket, refused", limits);
+    row.status = 429;
+    row
 }
 
 /// The rows of Loudou.
@@ -250,8 +274,9 @@ fn with_plain(mut rules: Value) -> Value {
     rules
 }
 
-fn native(per_user: bool) -> Value {
-    let bucket = json!({ "max_tokens": 1_000_000_000, "tokens_per_fill": 1_000_000_000, "fill_interval": "1s" });
+fn native(per_user: bool, tokens: u64) -> Value {
+    let bucket =
+        json!({ "max_tokens": tokens, "tokens_per_fill": tokens, "fill_interval": "86400s" });
     let always = json!({ "default_value": { "numerator": 100 } });
     let mut config = json!({
         "@type": format!("{TYPE}filters.http.local_ratelimit.v3.LocalRateLimit"),
