@@ -70,7 +70,7 @@ enum Task {
         /// Measure less, in less than two minutes (admin, fleet, request)
         #[arg(long)]
         quick: bool,
-        /// Measure this build of the filter instead of the current one (admin, fleet, request)
+        /// Measure this build of the filter instead of the current one (admin, fleet, instructions, request)
         #[arg(long, value_name = "FILE")]
         wasm: Option<PathBuf>,
         /// Measure this build, too, in the same run (request)
