@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Algorithm;
 use crate::ask::Ask;
-use crate::decision::Verdict;
+use crate::decision::{Decision, Verdict};
 use crate::meter::Meter;
 use crate::time::{Clock, Nanos};
 use crate::used::USED_ONE;
@@ -305,6 +305,9 @@ impl Limits {
         } else {
             refused.clone()
         };
+        if refused.decisions().all(Decision::is_refused) {
+            return refused;
+        }
         let look = Ask { cost: 0, ..*ask };
         let unchanged = self.decide_each(&mut settled, &look);
         let both = refused.decisions().zip(unchanged.decisions());
