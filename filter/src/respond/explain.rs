@@ -9,11 +9,10 @@
 
 use loudou_limiter::{BucketDecision, Nanos, Verdict, fingerprint};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
-use loudou_rules::joined::joined;
 use loudou_rules::rule::Mode;
 
 use super::headers::reported;
-use super::text::{Digits, text};
+use super::text::{Digits, after_others, push};
 use crate::host::{Header, Host};
 
 /// The request header with the decisions.
@@ -37,8 +36,11 @@ pub(crate) fn explain(
         no_decision(host);
         return None;
     }
-    let decisions: Vec<String> = explained.iter().map(|one| decision(one)).collect();
-    host.set_request_header(DECISION, &joined(&decisions, ", "));
+    let mut decisions = String::new();
+    for one in &explained {
+        push_decision(after_others(&mut decisions, ", "), one);
+    }
+    host.set_request_header(DECISION, &decisions);
     log(host, explained, now);
     let wait = Some(due.since(now)).filter(|wait| *wait > Nanos::ZERO)?;
     Some((WAIT_MS, wait.millis_ceil().to_string()))
@@ -55,13 +57,15 @@ pub(crate) fn log<'a>(
     outcomes: impl IntoIterator<Item = &'a RuleOutcome>,
     now: Nanos,
 ) {
-    let lines = outcomes.into_iter().map(|outcome| for_log(outcome, now));
-    let lines: Vec<String> = lines.collect();
-    host.set_property(PROPERTY, &joined(&lines, ", "));
+    let mut lines = String::new();
+    for outcome in outcomes {
+        push_for_log(after_others(&mut lines, ", "), outcome, now);
+    }
+    host.set_property(PROPERTY, &lines);
 }
 
-/// `<rule>;<limit>;<verdict>`.
-fn decision(outcome: &RuleOutcome) -> String {
+/// Adds `<rule>;<limit>;<verdict>`.
+fn push_decision(out: &mut String, outcome: &RuleOutcome) {
     let rule = outcome.active.rule();
     let decided = decided(outcome);
     let limit = decided.and_then(|decision| reported(outcome.limits(), decision));
@@ -78,11 +82,11 @@ fn decision(outcome: &RuleOutcome) -> String {
         _ if outcome.refuses() => "refuse",
         _ => "admit",
     };
-    text(&[&rule.name, ";", limit, ";", shadow, verdict])
+    push(out, &[&rule.name, ";", limit, ";", shadow, verdict]);
 }
 
-/// The same, and `;<wait>;<key>`.
-fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
+/// Adds the same, and `;<wait>;<key>`.
+fn push_for_log(out: &mut String, outcome: &RuleOutcome, now: Nanos) {
     let wait = match &outcome.answer {
         Answer::Decided(decision) if decision.is_refused() => retry_after(decision),
         Answer::Decided(decision) => Some(decision.wait()),
@@ -97,18 +101,21 @@ fn for_log(outcome: &RuleOutcome, now: Nanos) -> String {
     };
     let wait = wait.map(|wait| Digits::of(wait.millis_ceil()));
     let wait = wait.as_ref().map_or("-", Digits::as_str);
-    let key = outcome.key.as_deref().map(fingerprint);
-    let key = key.map_or_else(|| "-".to_owned(), hexadecimal);
-    text(&[&decision(outcome), ";", wait, ";", &key])
+    push_decision(out, outcome);
+    push(out, &[";", wait, ";"]);
+    match outcome.key.as_deref().map(fingerprint) {
+        Some(key) => push_hexadecimal(out, key),
+        None => out.push('-'),
+    }
 }
 
-/// Sixteen digits.
-fn hexadecimal(number: u64) -> String {
-    let digit = |shift: u32| {
-        let digit = u32::try_from(number >> shift & 15).unwrap_or(0);
+/// Adds sixteen digits.
+fn push_hexadecimal(out: &mut String, number: u64) {
+    let digit = |place: u32| {
+        let digit = u32::try_from(number >> (place * 4) & 15).unwrap_or(0);
         char::from_digit(digit, 16).unwrap_or('0')
     };
-    (0..16).rev().map(|place| digit(place * 4)).collect()
+    out.extend((0..16).rev().map(digit));
 }
 
 const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {
@@ -135,7 +142,9 @@ mod tests {
     #[test]
     fn fingerprints_have_sixteen_digits() {
         for number in [0, 9, 0xa0, 0x0123_4567_89ab_cdef, u64::MAX] {
-            assert_eq!(hexadecimal(number), format!("{number:016x}"));
+            let mut out = String::new();
+            push_hexadecimal(&mut out, number);
+            assert_eq!(out, format!("{number:016x}"));
         }
     }
 }

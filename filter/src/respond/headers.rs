@@ -6,10 +6,9 @@
 
 use loudou_limiter::{BucketDecision, Decision, Limit, Limits, Nanos};
 use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome};
-use loudou_rules::joined::joined;
 use loudou_rules::rule::Rule;
 
-use super::text::{Digits, text};
+use super::text::{Digits, after_others, push, text};
 use crate::host::Headers;
 
 pub(super) fn policy_name(rule: &Rule, limit: &Limit) -> String {
@@ -20,30 +19,45 @@ fn digits(number: u64) -> String {
     Digits::of(number).as_str().to_owned()
 }
 
-/// The `RateLimit-Policy` of a rule: every limit.
-fn policies(rule: &Rule, limits: &Limits) -> String {
-    let policy = |limit: &Limit| {
-        let (quota, window) = (limit.algorithm().capacity(), limit.algorithm().quota_time());
-        let (quota, name) = (Digits::of(quota), policy_name(rule, limit));
-        let policy = ["\"", &name, "\";q=", quota.as_str()];
-        match window.map(|time| Digits::of(time.secs_ceil().max(1))) {
-            None => text(&policy),
-            Some(window) => text(&[&text(&policy), ";w=", window.as_str()]),
+/// Adds the `RateLimit-Policy` of a rule: every limit.
+fn push_policies(list: &mut String, rule: &Rule, limits: &Limits) {
+    for limit in limits {
+        let algorithm = limit.algorithm();
+        let quota = Digits::of(algorithm.capacity());
+        let out = after_others(list, ", ");
+        push(
+            out,
+            &["\"", &rule.name, ".", limit.name(), "\";q=", quota.as_str()],
+        );
+        if let Some(window) = algorithm.quota_time() {
+            let window = Digits::of(window.secs_ceil().max(1));
+            push(out, &[";w=", window.as_str()]);
         }
-    };
-    joined(&limits.iter().map(policy).collect::<Vec<_>>(), ", ")
+    }
 }
 
-/// The `RateLimit` of a decision: the reported limit.
-fn state(rule: &Rule, limits: &Limits, answer: &BucketDecision) -> Option<String> {
-    let (limit, decision) = reported(limits, answer)?;
-    let name = policy_name(rule, limit);
+/// Adds the `RateLimit` of a decision: the reported limit.
+fn push_state(list: &mut String, rule: &Rule, limits: &Limits, answer: &BucketDecision) {
+    let Some((limit, decision)) = reported(limits, answer) else {
+        return;
+    };
     let remaining = Digits::of(decision.remaining);
-    let state = ["\"", &name, "\";r=", remaining.as_str()];
-    Some(match until(decision).map(|t| Digits::of(t.secs_ceil())) {
-        None => text(&state),
-        Some(until) => text(&[&text(&state), ";t=", until.as_str()]),
-    })
+    let out = after_others(list, ", ");
+    push(
+        out,
+        &[
+            "\"",
+            &rule.name,
+            ".",
+            limit.name(),
+            "\";r=",
+            remaining.as_str(),
+        ],
+    );
+    if let Some(until) = until(decision) {
+        let until = Digits::of(until.secs_ceil());
+        push(out, &[";t=", until.as_str()]);
+    }
 }
 
 /// The time until a refused request would be admitted, if ever; for an admitted one, the time until the
@@ -80,8 +94,8 @@ pub(crate) fn of_admitted(outcome: &Outcome) -> Headers {
 /// Collects the headers of a response: from all rules that admitted it, or from the one that refused it.
 #[derive(Debug, Default)]
 pub(super) struct RateLimitHeaders<'a> {
-    policies: Vec<String>,
-    states: Vec<String>,
+    policies: String,
+    states: String,
     tightest: Option<&'a Decision>,
 }
 
@@ -92,8 +106,8 @@ impl<'a> RateLimitHeaders<'a> {
         let wanted = rule.respond.ratelimit_headers;
         if wanted.draft11(answer.is_refused()) {
             let limits = outcome.limits();
-            self.policies.push(policies(rule, limits));
-            self.states.extend(state(rule, limits, answer));
+            push_policies(&mut self.policies, rule, limits);
+            push_state(&mut self.states, rule, limits, answer);
         }
         if wanted.legacy()
             && let Some(decision) = answer.reported()
@@ -108,8 +122,8 @@ impl<'a> RateLimitHeaders<'a> {
     pub(super) fn finish(self) -> Headers {
         let mut headers = Vec::new();
         if !self.policies.is_empty() {
-            headers.push(("ratelimit-policy", joined(&self.policies, ", ")));
-            headers.push(("ratelimit", joined(&self.states, ", ")));
+            headers.push(("ratelimit-policy", self.policies));
+            headers.push(("ratelimit", self.states));
         }
         if let Some(decision) = self.tightest {
             headers.push(("x-ratelimit-limit", digits(decision.capacity)));

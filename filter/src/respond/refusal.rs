@@ -11,7 +11,7 @@ use loudou_rules::rule::{RefuseBody, Rule};
 
 use super::grpc;
 use super::headers::{RateLimitHeaders, policy_name};
-use super::text::{Digits, push_json, text};
+use super::text::{Digits, push, push_json, text};
 use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
@@ -69,7 +69,7 @@ impl<'a> Refusal<'a> {
             }
             Wait::For(wait) => {
                 let secs = Digits::of(wait.secs_ceil());
-                detail.push_str(&text(&["try again in ", secs.as_str(), " s"]));
+                push(&mut detail, &["try again in ", secs.as_str(), " s"]);
             }
             Wait::Unknown => detail.push_str("try again after other requests end"),
             Wait::Never => detail.push_str("its cost is above the limit's capacity"),
@@ -93,7 +93,7 @@ impl<'a> Refusal<'a> {
         match wait {
             Wait::For(wait) => {
                 let secs = Digits::of(wait.secs_ceil());
-                detail.push_str(&text(&["for ", secs.as_str(), " s"]));
+                push(&mut detail, &["for ", secs.as_str(), " s"]);
             }
             Wait::Unknown | Wait::Never => detail.push_str("until further notice"),
         }

@@ -35,14 +35,31 @@ impl Digits {
     }
 }
 
-/// These texts as one.
+/// Room for most texts, so that they do not move while they grow.
+const USUAL: usize = 96;
+
+/// These texts as one, and room for more.
 pub(super) fn text(parts: &[&str]) -> String {
-    let length = parts.iter().map(|part| part.len()).sum();
-    let mut out = String::with_capacity(length);
+    let mut out = String::with_capacity(USUAL);
+    push(&mut out, parts);
+    out
+}
+
+/// Adds texts.
+pub(super) fn push(out: &mut String, parts: &[&str]) {
     for part in parts {
         out.push_str(part);
     }
-    out
+}
+
+/// Adds what comes between two entries of a list, unless there is none yet; returns the list.
+pub(super) fn after_others<'a>(list: &'a mut String, between: &str) -> &'a mut String {
+    if list.is_empty() {
+        list.reserve(USUAL);
+    } else {
+        list.push_str(between);
+    }
+    list
 }
 
 /// Adds a text as a JSON string.
