@@ -2,14 +2,15 @@
 //! not read the answers' contents. Envoy closes connections on which requests are pipelined, so each
 //! connection has one request at a time.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
+use crate::clock::now;
 use crate::http::Request;
 use crate::load::Counts;
 
@@ -47,13 +48,30 @@ fn send(address: SocketAddr, part: Range<u64>, request: impl Fn(u64) -> Request)
 
 /// Kept connections of one thread, each of which has one request at a time.
 #[derive(Debug)]
-pub struct Connections(Vec<TcpStream>);
+pub struct Connections {
+    streams: Vec<TcpStream>,
+    /// Whether the thread asks for answers without a pause, instead of sleeping until there is one.
+    is_awake: bool,
+}
 
 impl Connections {
     /// So many connections.
     pub fn open(address: SocketAddr, count: usize) -> Result<Self> {
         let streams = (0..count).map(|_| open(address));
-        streams.collect::<Result<_>>().map(Self)
+        Ok(Self {
+            streams: streams.collect::<Result<_>>()?,
+            is_awake: false,
+        })
+    }
+
+    /// The same, but the thread never sleeps while it awaits an answer: a peer that wakes another thread spends
+    /// time on it, in a virtual machine as much as on a small request.
+    pub fn awake(mut self) -> Result<Self> {
+        for stream in &self.streams {
+            stream.set_nonblocking(true)?;
+        }
+        self.is_awake = true;
+        Ok(self)
     }
 
     /// Sends requests, as many at once as there are connections; counts the answers. Each has to fit into one
@@ -63,15 +81,15 @@ impl Connections {
         loop {
             let mut sent = 0;
             // In this order: a request that is taken is sent.
-            for (stream, request) in self.0.iter_mut().zip(requests.by_ref()) {
+            for (stream, request) in self.streams.iter_mut().zip(requests.by_ref()) {
                 stream.write_all(&request.encode()).context("cannot send")?;
                 sent += 1;
             }
             if sent == 0 {
                 return Ok(counts);
             }
-            for stream in self.0.iter_mut().take(sent) {
-                counts.add(await_answer(stream)?);
+            for stream in self.streams.iter_mut().take(sent) {
+                counts.add(await_answer(stream, self.is_awake)?);
             }
         }
     }
@@ -85,9 +103,18 @@ fn open(address: SocketAddr) -> Result<TcpStream> {
 }
 
 /// The status of an answer.
-fn await_answer(stream: &mut TcpStream) -> Result<u16> {
+fn await_answer(stream: &mut TcpStream, is_awake: bool) -> Result<u16> {
     let mut bytes = [0; 4096];
-    let read = stream.read(&mut bytes).context("no answer")?;
+    let begin = now();
+    let read = loop {
+        match stream.read(&mut bytes) {
+            Err(error) if is_awake && error.kind() == ErrorKind::WouldBlock => {
+                ensure!(begin.elapsed() < TIMEOUT, "no answer");
+                thread::yield_now();
+            }
+            read => break read.context("no answer")?,
+        }
+    };
     let answer = bytes.get(..read).unwrap_or_default();
     let status = answer
         .strip_prefix(ANSWER)
@@ -100,6 +127,16 @@ fn await_answer(stream: &mut TcpStream) -> Result<u16> {
 mod tests {
     use super::*;
     use crate::upstream::Upstream;
+
+    #[test]
+    fn answers_are_awaited_without_sleeping() -> Result<()> {
+        let upstream = Upstream::start()?;
+        let mut connections = Connections::open(upstream.address(), 4)?.awake()?;
+        let requests = (0..100).map(|n| Request::get(&format!("/{n}")));
+        let counts = connections.send(requests)?;
+        assert_eq!((counts.of(200), upstream.requests()), (100, 100));
+        Ok(())
+    }
 
     #[test]
     fn sends_each_request_once() -> Result<()> {

@@ -200,7 +200,7 @@ impl Measured {
         }
         Ok(Self {
             row,
-            connections: Connections::open(address, CONNECTIONS)?,
+            connections: Connections::open(address, CONNECTIONS)?.awake()?,
             address,
             next: 0,
             spent_us: Vec::new(),
