@@ -108,7 +108,8 @@ impl Ask {
     }
 
     /// The same at `earliest`, on both clocks, if it is earlier than that.
-    pub(crate) fn not_before(self, earliest: Nanos) -> Self {
+    #[must_use]
+    pub fn not_before(self, earliest: Nanos) -> Self {
         let behind = earliest.since(self.now);
         Self {
             now: self.now.max(earliest),

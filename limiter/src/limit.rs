@@ -14,13 +14,15 @@ use crate::used::USED_ONE;
 
 mod answer;
 mod divided;
+mod facts;
 mod line;
+mod plainly;
 mod promises;
 mod surplus;
 
 pub use answer::BucketDecision;
 pub(crate) use answer::Decisions;
-use answer::reported;
+use facts::Facts;
 pub(crate) use promises::is_queue;
 
 /// The most limits in one rule.
@@ -70,7 +72,7 @@ impl Limit {
 }
 
 /// The state of one bucket: when it was last touched, and the words of all its limits in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// The latest instant at which it was touched. Decisions never see an earlier `now`.
     pub last: Nanos,
@@ -89,6 +91,16 @@ pub struct Bucket {
 /// The largest number in [`Bucket::given`]: five bytes.
 pub const GIVEN: u64 = (1 << 40) - 1;
 
+impl Clone for Bucket {
+    /// Copies the words in one piece; the list's own `clone` takes them one by one.
+    fn clone(&self) -> Self {
+        Self {
+            words: Words::from_slice(&self.words),
+            ..*self
+        }
+    }
+}
+
 impl Bucket {
     /// The words, in the order of the limits, without zeros at the end.
     pub fn words(&self) -> &[u64] {
@@ -105,7 +117,11 @@ type Each<'f> = dyn FnMut(usize, &dyn Meter, &mut [u64]) + 'f;
 /// none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Limits(Vec<Limit>);
+pub struct Limits {
+    list: Vec<Limit>,
+    #[serde(skip)]
+    facts: Facts,
+}
 
 impl Limits {
     /// A set; `None` when it is empty, too large, has a name twice, or needs more than
@@ -133,40 +149,46 @@ impl Limits {
                 .all(|earlier| earlier.name != limit.name)
         });
         let fits = !limits.is_empty() && limits.len() <= MAX_LIMITS;
-        let limits = Self(limits);
-        (unique && fits && limits.words() <= MAX_BUCKET_WORDS).then_some(limits)
+        let facts = Facts::of(&limits);
+        let limits = Self {
+            list: limits,
+            facts,
+        };
+        (unique && fits && facts.words <= MAX_BUCKET_WORDS).then_some(limits)
     }
 
     /// The limits, in file order.
     pub fn iter(&self) -> core::slice::Iter<'_, Limit> {
-        self.0.iter()
+        self.list.iter()
     }
 
     /// The most words that a bucket of these limits has.
-    pub fn words(&self) -> usize {
-        let words = self.0.iter().map(|limit| limit.algorithm.meter().words());
-        words.fold(0, usize::saturating_add)
+    pub const fn words(&self) -> usize {
+        self.facts.words
     }
 
     /// The most state that a bucket of these limits keeps, in bytes.
-    pub fn state_bytes(&self) -> usize {
+    pub const fn state_bytes(&self) -> usize {
         self.words().saturating_mul(size_of::<u64>())
     }
 
     /// Whether a request without a `max_wait` of its own may be held.
     pub fn may_hold(&self) -> bool {
-        self.0.iter().any(|limit| limit.algorithm.may_hold())
+        self.list.iter().any(|limit| limit.algorithm.may_hold())
     }
 
     /// Whether any limit needs [`Limits::release`] when a request that passed has ended.
-    pub fn holds_until_end(&self) -> bool {
-        self.0.iter().any(|limit| limit.algorithm.holds_until_end())
+    pub const fn holds_until_end(&self) -> bool {
+        self.facts.holds_until_end
     }
 
     /// The time for which units that are taken until the end of requests stay taken if none of them ends,
     /// by an answer of these limits; `None` when there are none.
     pub fn held_for(&self, answer: &BucketDecision) -> Option<Nanos> {
-        let limits = self.0.iter().zip(answer.decisions());
+        if !self.holds_until_end() {
+            return None;
+        }
+        let limits = self.iter().zip(answer.decisions());
         let held = limits.filter(|(limit, _)| limit.algorithm.holds_until_end());
         let held = held.map(|(_, decision)| decision.reset_after).max();
         held.filter(|held| *held > Nanos::ZERO)
@@ -174,14 +196,12 @@ impl Limits {
 
     /// Whether any limit needs to know the wall clock.
     pub fn reads_wall(&self) -> bool {
-        self.0.iter().any(|limit| limit.algorithm.reads_wall())
+        self.list.iter().any(|limit| limit.algorithm.reads_wall())
     }
 
     /// Whether forgetting a full bucket loses nothing.
-    pub fn forgets_losslessly(&self) -> bool {
-        self.0
-            .iter()
-            .all(|limit| limit.algorithm.meter().forgets_losslessly())
+    pub const fn forgets_losslessly(&self) -> bool {
+        self.facts.forgets_losslessly
     }
 
     /// A bucket first touched at `now`, where the wall clock started together with the monotonic one.
@@ -241,7 +261,7 @@ impl Limits {
         let answer = self.decide_in_line(&mut after, &ask);
         if answer.is_refused() {
             bucket.last = now;
-            return self.keep_all(bucket, &answer, &ask);
+            return self.keep_all(bucket, answer, &ask);
         }
         if ask.cost > 0 {
             let wait = answer.wait();
@@ -277,7 +297,7 @@ impl Limits {
     /// The units taken from each limit at `now`, rounded up; above the capacity where requests wait.
     pub fn used(&self, bucket: &Bucket, now: Nanos) -> Vec<u64> {
         let now = now.max(bucket.last);
-        let mut used = Vec::with_capacity(self.0.len());
+        let mut used = Vec::with_capacity(self.list.len());
         self.each(&mut bucket.clone(), &mut |_, meter, words| {
             let units = meter.used(words, now).div_ceil(USED_ONE);
             used.push(u64::try_from(units).unwrap_or(u64::MAX));
@@ -295,17 +315,21 @@ impl Limits {
 
     /// The answer to a refused request: the decisions of the limits after they have noted the refusal.
     /// Those that would have admitted took nothing.
-    fn keep_all(&self, bucket: &mut Bucket, refused: &BucketDecision, ask: &Ask) -> BucketDecision {
+    fn keep_all(&self, bucket: &mut Bucket, refused: BucketDecision, ask: &Ask) -> BucketDecision {
         // A request that only could not be held took nothing, and is no attempt above the limit.
         let is_noted = !ask.is_hurried() && self.note_refusal(bucket, ask);
+        let by_all = |refused: &BucketDecision| refused.decisions().all(Decision::is_refused);
+        if !is_noted && by_all(&refused) {
+            return refused;
+        }
         let mut settled = bucket.clone();
         self.settle(&mut settled, ask.now);
         let refused = if is_noted {
             self.decide_in_line(&mut settled.clone(), ask)
         } else {
-            refused.clone()
+            refused
         };
-        if refused.decisions().all(Decision::is_refused) {
+        if by_all(&refused) {
             return refused;
         }
         let look = Ask { cost: 0, ..*ask };
@@ -318,12 +342,9 @@ impl Limits {
                 *kept
             }
         });
-        let decisions = decisions.collect();
-        BucketDecision {
-            at: ask.now,
-            decisions,
-            reported: refused.reported,
-        }
+        let mut kept = BucketDecision::new(ask.now, decisions.collect());
+        kept.reported = refused.reported;
+        kept
     }
 
     fn note_refusal(&self, bucket: &mut Bucket, ask: &Ask) -> bool {
@@ -343,7 +364,7 @@ impl Limits {
         }
         bucket.words.resize(own, 0);
         let mut rest = bucket.words.as_mut_slice();
-        for (index, limit) in self.0.iter().enumerate() {
+        for (index, limit) in self.list.iter().enumerate() {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
                 return;

@@ -38,10 +38,13 @@ impl Taken {
     /// assert_eq!(limits.used(&bucket, Nanos::ZERO), [0]);
     /// ```
     pub fn new(bucket: &Bucket, ask: &Ask) -> Self {
-        Self {
-            before: bucket.clone(),
-            ask: ask.not_before(bucket.last),
-        }
+        Self::from(bucket.clone(), *ask)
+    }
+
+    /// The same with a copy of the bucket.
+    pub fn from(before: Bucket, ask: Ask) -> Self {
+        let ask = ask.not_before(before.last);
+        Self { before, ask }
     }
 
     /// When it was taken, on the bucket's clock.

@@ -32,6 +32,10 @@ fn divide_product(a: u128, b: u128, c: u128) -> (u128, bool) {
 /// Once in the filter: wasm has no product of 128 bits, so that each one is some 80 bytes of code.
 #[inline(never)]
 pub fn times(a: u64, b: u64) -> u128 {
+    // Where 64 bits hold the product, as mostly, that is one instruction.
+    if a.leading_zeros().saturating_add(b.leading_zeros()) >= u64::BITS {
+        return u128::from(a.wrapping_mul(b));
+    }
     u128::from(a).saturating_mul(u128::from(b))
 }
 
@@ -59,7 +63,20 @@ pub(crate) fn mul_div_ceil(a: u128, b: u128, c: u128) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
+
+    #[test]
+    fn products_are_whole_on_both_sides_of_64_bits() {
+        let ones = (0..=64).map(|bits| u64::MAX.checked_shr(64 - bits).unwrap_or(0));
+        let numbers: Vec<u64> = ones.flat_map(|ones| [ones, ones ^ ones >> 1]).collect();
+        for a in &numbers {
+            for b in &numbers {
+                assert_eq!(times(*a, *b), u128::from(*a) * u128::from(*b), "{a} * {b}");
+            }
+        }
+    }
 
     /// Remainders by the other road: `a·b = q·c + r` modulo 2^128, with `r` below `c`.
     #[test]

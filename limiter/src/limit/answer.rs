@@ -14,16 +14,35 @@ pub struct BucketDecision {
     pub(super) at: Nanos,
     pub(super) decisions: Decisions,
     pub(super) reported: usize,
+    /// What follows from the decisions: it is asked for some ten times for each request.
+    is_refused: bool,
+    wait: Nanos,
 }
 
 impl BucketDecision {
     /// The answer with these decisions.
     pub(crate) fn new(at: Nanos, decisions: Decisions) -> Self {
-        Self {
+        let mut answer = Self {
             at,
-            reported: reported(&decisions),
             decisions,
-        }
+            reported: 0,
+            is_refused: false,
+            wait: Nanos::ZERO,
+        };
+        answer.sum_up();
+        answer
+    }
+
+    /// Makes the verdict, the wait and the reported limit those of the decisions.
+    pub(super) fn sum_up(&mut self) {
+        self.is_refused = self.decisions.iter().any(Decision::is_refused);
+        let waits = self.decisions.iter().map(|decision| decision.wait);
+        self.wait = if self.is_refused {
+            Nanos::ZERO
+        } else {
+            waits.max().unwrap_or(Nanos::ZERO)
+        };
+        self.reported = reported(&self.decisions);
     }
 
     /// The same, refused by every limit for an unknown time.
@@ -32,7 +51,7 @@ impl BucketDecision {
         for decision in &mut self.decisions {
             *decision = decision.refused(None);
         }
-        self.reported = reported(&self.decisions);
+        self.sum_up();
         self
     }
 
@@ -59,28 +78,24 @@ impl BucketDecision {
     }
 
     /// Whether any limit refused.
-    pub fn is_refused(&self) -> bool {
-        self.decisions().any(Decision::is_refused)
+    pub const fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// The outcome of the request: refused if any limit refuses, else held if any holds.
-    pub fn verdict(&self) -> Verdict {
-        if self.is_refused() {
+    pub const fn verdict(&self) -> Verdict {
+        if self.is_refused {
             Verdict::Refuse
-        } else if self.wait() > Nanos::ZERO {
-            Verdict::Hold
-        } else {
+        } else if self.wait.is_zero() {
             Verdict::Admit
+        } else {
+            Verdict::Hold
         }
     }
 
     /// The time for which the request is held: the longest wait of the limits; zero when it is refused.
-    pub fn wait(&self) -> Nanos {
-        if self.is_refused() {
-            return Nanos::ZERO;
-        }
-        let waits = self.decisions().map(|decision| decision.wait);
-        waits.max().unwrap_or(Nanos::ZERO)
+    pub const fn wait(&self) -> Nanos {
+        self.wait
     }
 
     /// The time until every limit is full again.
@@ -93,7 +108,7 @@ impl BucketDecision {
 }
 
 /// The index of the limit to report.
-pub(super) fn reported(decisions: &[Decision]) -> usize {
+fn reported(decisions: &[Decision]) -> usize {
     let mut best: Option<(usize, &Decision)> = None;
     for (index, decision) in decisions.iter().enumerate() {
         if best.is_none_or(|(_, other)| is_reported_before(decision, other)) {

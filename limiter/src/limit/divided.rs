@@ -21,7 +21,7 @@ impl Limits {
     /// assert_eq!((burst.capacity(), burst.rate()), (5, Rate::parse("100/4s")));
     /// ```
     pub fn divided(&self, envoys: u32) -> Option<Self> {
-        let divided = self.0.iter().map(|limit| {
+        let divided = self.list.iter().map(|limit| {
             Some(Limit {
                 name: limit.name.clone(),
                 algorithm: limit.algorithm.divided(envoys.max(1))?,

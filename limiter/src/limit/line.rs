@@ -1,6 +1,6 @@
 //! The queue of waiting requests, which edits leave as it is.
 
-use super::{Bucket, BucketDecision, Limits, reported};
+use super::{Bucket, BucketDecision, Limits};
 use crate::ask::Ask;
 
 impl Limits {
@@ -13,7 +13,7 @@ impl Limits {
         if line <= answer.wait() || ask.cost == 0 || answer.is_refused() {
             return answer;
         }
-        let waits = self.0.iter();
+        let waits = self.list.iter();
         let waits = waits.map(|limit| limit.algorithm.meter().longest_wait());
         let longest = ask.longest_wait(waits.max().unwrap_or_default());
         if let Some(first) = answer.decisions.first_mut() {
@@ -23,7 +23,7 @@ impl Limits {
                 first.after(line)
             };
         }
-        answer.reported = reported(&answer.decisions);
+        answer.sum_up();
         answer
     }
 }

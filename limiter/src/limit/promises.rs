@@ -89,13 +89,12 @@ pub(crate) fn is_queue(meter: &dyn Meter) -> bool {
 }
 
 impl Limits {
-    fn queues(&self) -> usize {
-        let meters = self.0.iter().map(|limit| limit.algorithm.meter());
-        meters.filter(|meter| is_queue(*meter)).count()
+    const fn queues(&self) -> usize {
+        self.facts.queues
     }
 
     /// The most words of a count of promises.
-    pub fn promise_words(&self) -> usize {
+    pub const fn promise_words(&self) -> usize {
         match self.queues() {
             0 => 0,
             queues => queues.saturating_add(HEAD),
@@ -105,7 +104,7 @@ impl Limits {
     /// The end of the limits' own words in `words`, which may be beyond the end of these.
     fn own_end(&self, words: &[u64]) -> usize {
         let mut end = self.words();
-        for limit in &self.0 {
+        for limit in &self.list {
             if limit.algorithm.meter().most_surplus() > 0 {
                 let surplus = words
                     .get(end)
@@ -154,7 +153,7 @@ impl Limits {
             bucket.words.resize(self.words(), 0);
         }
         let mut rest = bucket.words.as_mut_slice();
-        for limit in &self.0 {
+        for limit in &self.list {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
                 return;
@@ -179,7 +178,7 @@ impl Limits {
     fn tails(&self, bucket: &Bucket) -> Words {
         let mut tails = Words::new();
         let mut at: usize = 0;
-        for limit in &self.0 {
+        for limit in &self.list {
             let meter = limit.algorithm.meter();
             if is_queue(meter) {
                 let words = bucket.words.get(at..).unwrap_or(&[]);

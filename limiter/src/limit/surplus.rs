@@ -23,7 +23,7 @@ impl Limits {
         let mut behind: Vec<u64> = Vec::new();
         let mut room = MAX_BUCKET_WORDS.saturating_sub(own);
         let mut rest = bucket.words.as_mut_slice();
-        for (index, limit) in self.0.iter().enumerate() {
+        for (index, limit) in self.list.iter().enumerate() {
             let meter = limit.algorithm.meter();
             let Some((words, tail)) = rest.split_at_mut_checked(meter.words()) else {
                 return;
