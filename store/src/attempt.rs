@@ -3,8 +3,6 @@
 //!
 //! The steps are separate so that a model can interleave those of many workers in any order.
 
-use alloc::vec::Vec;
-
 use loudou_limiter::ban::Ban;
 use loudou_limiter::{Ask, BucketDecision, Limits, Nanos};
 
@@ -15,7 +13,9 @@ use crate::receipt::Receipt;
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::stats::StoreStats;
-use crate::table::{BucketId, Table};
+use crate::table::{BucketId, StoreKey, Table};
+
+mod straight;
 
 /// A request to the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub struct Attempt<'a> {
     table: &'a Table,
     take: Take<'a>,
     id: BucketId,
-    page_key: Vec<u8>,
+    page_key: StoreKey,
     /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
@@ -79,7 +79,7 @@ impl<'a> Attempt<'a> {
             take,
             id,
             page_key,
-            page: PageBytes::new(),
+            page: PageBytes::default(),
             expected: 0,
             planned: None,
             tries: 0,
@@ -89,7 +89,10 @@ impl<'a> Attempt<'a> {
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
         self.expected = self.page.read(store, &self.page_key)?;
-        self.planned = Some(self.plan()?);
+        self.planned = match self.plan_straight() {
+            None => Some(self.plan()?),
+            planned => planned,
+        };
         Ok(())
     }
 

@@ -1,7 +1,5 @@
 //! Bans and unbans by an operator, step by step as in [`attempt`](super::attempt).
 
-use alloc::vec::Vec;
-
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Nanos};
 
@@ -10,7 +8,7 @@ use crate::page::{Evicted, FLAG_PINNED, PageBytes, Slot};
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::stats::StoreStats;
-use crate::table::{BucketId, Table};
+use crate::table::{BucketId, StoreKey, Table};
 
 /// An operator's ban or unban of the bucket `key` of a rule.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +54,7 @@ pub(crate) struct Setting<'a> {
     /// Whether the bucket is as the caller expects it.
     only_if: &'a dyn Fn(Option<&Slot>) -> bool,
     id: BucketId,
-    page_key: Vec<u8>,
+    page_key: StoreKey,
     /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
@@ -79,7 +77,7 @@ impl<'a> Setting<'a> {
             only_if,
             id,
             page_key: table.page_key(id.page),
-            page: PageBytes::new(),
+            page: PageBytes::default(),
             expected: 0,
             before: None,
             evicted: None,

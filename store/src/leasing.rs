@@ -2,8 +2,6 @@
 //! as in [`attempt`](super::attempt): read the page and change, write it back unless another worker was
 //! faster.
 
-use alloc::vec::Vec;
-
 use loudou_limiter::lease::{Lease, LeaseVerdict, Phase, Terms};
 use loudou_limiter::{Ask, BucketDecision, Clock, Limits};
 
@@ -12,7 +10,7 @@ use crate::page::{Evicted, PageBytes, Slot};
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{Cas, MAX_RETRIES, SharedData, Written};
 use crate::stats::StoreStats;
-use crate::table::{BucketId, Table};
+use crate::table::{BucketId, StoreKey, Table};
 
 /// How a request takes from the lease of its bucket.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +65,7 @@ pub struct LeaseOf<'a> {
 pub struct Leasing<'a> {
     table: &'a Table,
     of: LeaseOf<'a>,
-    page_key: Vec<u8>,
+    page_key: StoreKey,
     /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
@@ -83,7 +81,7 @@ impl<'a> Leasing<'a> {
             table,
             of,
             page_key: table.page_key(of.id.page),
-            page: PageBytes::new(),
+            page: PageBytes::default(),
             expected: 0,
             planned: None,
             tries: 0,

@@ -30,6 +30,7 @@ use loudou_limiter::{Bucket, BucketDecision, Limits, Nanos};
 mod codec;
 mod head;
 mod patch;
+mod plain;
 mod victim;
 
 pub use codec::lease_bytes;
@@ -38,6 +39,7 @@ use codec::{
 };
 pub use head::SlotHead;
 pub(crate) use patch::PageBytes;
+pub(crate) use plain::PlainSlot;
 use victim::{Standing, victim};
 
 /// The maximum number of buckets in a page.

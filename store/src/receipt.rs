@@ -18,10 +18,15 @@ pub struct Receipt {
 impl Receipt {
     /// The receipt for `ask`, which is about to take from the bucket in a slot.
     pub(crate) fn new(id: BucketId, slot: &Slot, ask: &Ask) -> Self {
+        Self::of(id, Taken::new(&slot.bucket, ask), slot.origin)
+    }
+
+    /// The receipt for what was taken from the bucket with this origin.
+    pub(crate) const fn of(id: BucketId, taken: Taken, origin: u32) -> Self {
         Self {
             id,
-            taken: Taken::new(&slot.bucket, ask),
-            origin: slot.origin,
+            taken,
+            origin,
             is_leased: false,
         }
     }

@@ -3,8 +3,6 @@
 //!
 //! A missing bucket has nothing to subtract, and none is created.
 
-use alloc::vec::Vec;
-
 use loudou_limiter::Clock;
 
 use crate::gave_up::GaveUp;
@@ -13,7 +11,7 @@ use crate::receipt::Receipt;
 use crate::rule::{Age, LiveRule};
 use crate::shared_data::{Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::stats::StoreStats;
-use crate::table::{BucketId, Table};
+use crate::table::{BucketId, StoreKey, Table};
 
 /// The reason for giving back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +46,7 @@ pub struct Give<'a> {
 pub struct Giving<'a> {
     give: Give<'a>,
     id: BucketId,
-    page_key: Vec<u8>,
+    page_key: StoreKey,
     /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
@@ -65,7 +63,7 @@ impl<'a> Giving<'a> {
             give,
             id,
             page_key: table.page_key(id.page),
-            page: PageBytes::new(),
+            page: PageBytes::default(),
             expected: 0,
             is_planned: false,
             tries: 0,

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::names;
 use crate::needle::Needle;
-use crate::page::{self, PageBytes, Slot, SlotHead};
+use crate::page::{PageBytes, Slot, SlotHead};
 use crate::shared_data::SharedData;
 use crate::table::Table;
 
@@ -16,7 +16,6 @@ use crate::table::Table;
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
     table: &'a Table,
-    key: Vec<u8>,
     page: PageBytes,
     names: Vec<u8>,
 }
@@ -26,22 +25,21 @@ impl<'a> Scan<'a> {
     pub fn new(table: &'a Table) -> Self {
         Self {
             table,
-            key: Vec::new(),
-            page: PageBytes::new(),
+            page: PageBytes::default(),
             names: Vec::new(),
         }
     }
 
     /// Reads the buckets of a page. `false` if it was never written, or if this code cannot read it.
     pub fn read_page(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
-        self.table.key_into(page::KIND, index, &mut self.key);
-        self.page.read(store, &self.key).is_ok() && !self.page.is_empty()
+        let key = self.table.page_key(index);
+        self.page.read(store, &key).is_ok() && !self.page.is_empty()
     }
 
     /// Reads the names of a page. `false` if there are none.
     pub fn read_names(&mut self, store: &mut dyn SharedData, index: u32) -> bool {
-        self.table.key_into(names::KIND, index, &mut self.key);
-        if !matches!(store.get(&self.key, &mut self.names), Ok(Some(_))) {
+        let key = self.table.key(names::KIND, index);
+        if !matches!(store.get(&key, &mut self.names), Ok(Some(_))) {
             self.names.clear();
         }
         !self.names.is_empty()

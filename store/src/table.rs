@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use loudou_limiter::Nanos;
 use loudou_limiter::hash::HashSeed;
+use smallvec::SmallVec;
 
 use crate::gave_up::GaveUp;
 use crate::names::{self, Names};
@@ -21,6 +22,9 @@ const MAX_NAME_RETRIES: u32 = 8;
 const HEAD_VERSION: u8 = 1;
 /// The most buckets of a table. A head that says more is damaged; every search goes through all pages.
 pub const MAX_BUCKETS: u32 = 1 << 24;
+
+/// A key of the store. Those of most namespaces need no memory of their own.
+pub(crate) type StoreKey = SmallVec<[u8; 32]>;
 
 /// The table of all buckets of one namespace.
 #[derive(Clone, Debug)]
@@ -125,27 +129,20 @@ impl Table {
         }
     }
 
-    pub(crate) fn page_key(&self, page: u32) -> Vec<u8> {
+    pub(crate) fn page_key(&self, page: u32) -> StoreKey {
         self.key(page::KIND, page)
     }
 
-    pub(crate) fn key(&self, kind: u8, page: u32) -> Vec<u8> {
-        let mut key = Vec::with_capacity(self.namespace.len().saturating_add(6));
-        self.key_into(kind, page, &mut key);
+    pub(crate) fn key(&self, kind: u8, page: u32) -> StoreKey {
+        let [a, b, c, d] = page.to_le_bytes();
+        let mut key = StoreKey::from_slice(&self.namespace);
+        key.extend_from_slice(&[b':', kind, a, b, c, d]);
         key
-    }
-
-    /// The same, in place of what `key` held.
-    pub(crate) fn key_into(&self, kind: u8, page: u32, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(&self.namespace);
-        key.extend_from_slice(&[b':', kind]);
-        key.extend_from_slice(&page.to_le_bytes());
     }
 
     /// The current bucket, if it exists.
     pub fn look(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
-        let mut page = PageBytes::new();
+        let mut page = PageBytes::default();
         page.read(store, &self.page_key(id.page))?;
         Ok(page.find(id.fingerprint).map(|(_, slot)| slot))
     }
@@ -153,7 +150,7 @@ impl Table {
     /// Resets a bucket: the next request gets a new one. Returns the bucket as it was.
     pub fn reset(&self, store: &mut dyn SharedData, id: BucketId) -> Result<Option<Slot>, GaveUp> {
         let key = self.page_key(id.page);
-        let mut page = PageBytes::new();
+        let mut page = PageBytes::default();
         for _ in 0..=MAX_RETRIES {
             let cas = page.read(store, &key)?;
             let Some((index, slot)) = page.find(id.fingerprint) else {

@@ -17,7 +17,7 @@ use loudou_limiter::hash::mix;
 use crate::health::{HEALTH_BYTES, Health};
 use crate::shared_data::{CAS_ABSENT, Cas, MAX_RETRIES, SharedData, StoreFailed, Written};
 use crate::stats::StoreStats;
-use crate::table::Table;
+use crate::table::{StoreKey, Table};
 use crate::when::When;
 
 /// The number of values that always find a place: one for each [`When`] and cluster.
@@ -55,7 +55,7 @@ pub struct Upstream {
 
 /// A place that has a value, or may get one.
 struct Found {
-    key: Vec<u8>,
+    key: StoreKey,
     expected: Cas,
     health: Option<Health>,
 }

@@ -60,21 +60,7 @@ impl Slot {
         let in_bytes = conduct_flag | held_flag | line_flag | lease_flag | later_flag;
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
-        // In one piece: a head has ten numbers, and each addition to a vector has a price.
-        let mut head = [0; SLOT_HEAD];
-        let mut rest = Rest(&mut head);
-        rest.put(self.fingerprint.to_le_bytes());
-        rest.put(self.rule_tag.to_le_bytes());
-        rest.put(self.version.to_le_bytes());
-        rest.put(self.bucket.last.get().to_le_bytes());
-        for number in [self.idle_at_ms, self.admitted, self.refused] {
-            rest.put(u40(number.min(MAX_U40)));
-        }
-        rest.put([self.flags & !FLAGS_IN_BYTES | in_bytes]);
-        rest.put(self.origin.to_le_bytes());
-        rest.put(u40(self.bucket.given & GIVEN));
-        rest.put(count.to_le_bytes());
-        out.extend_from_slice(&head);
+        out.extend_from_slice(&self.encode_head(in_bytes, count));
         if has_conduct {
             encode_conduct(&self.conduct, out);
         }
@@ -96,6 +82,24 @@ impl Slot {
         for word in words.iter().take(count.into()) {
             out.extend_from_slice(&word.to_le_bytes());
         }
+    }
+
+    fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
+        // In one piece: a head has ten numbers, and each addition to a vector has a price.
+        let mut head = [0; SLOT_HEAD];
+        let mut rest = Rest(&mut head);
+        rest.put(self.fingerprint.to_le_bytes());
+        rest.put(self.rule_tag.to_le_bytes());
+        rest.put(self.version.to_le_bytes());
+        rest.put(self.bucket.last.get().to_le_bytes());
+        for number in [self.idle_at_ms, self.admitted, self.refused] {
+            rest.put(u40(number.min(MAX_U40)));
+        }
+        rest.put([self.flags & !FLAGS_IN_BYTES | in_bytes]);
+        rest.put(self.origin.to_le_bytes());
+        rest.put(u40(self.bucket.given & GIVEN));
+        rest.put(count.to_le_bytes());
+        head
     }
 }
 

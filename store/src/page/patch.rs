@@ -7,9 +7,10 @@ use core::ops::Range;
 use loudou_limiter::lease::MAX_LATER_LIMITS;
 use loudou_limiter::{MAX_BUCKET_WORDS, Nanos};
 
+use super::plain::{FLAGS_AT, LAST_AT, WORDS_AT};
 use super::{
-    Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, SLOT_HEAD,
-    SLOTS, Slot, SlotHead, Standing, UnknownPage, later_bytes, optional_bytes, victim,
+    Bytes, Evicted, FLAG_LATER, FLAGS_IN_BYTES, MAX_COUNT, PAGE_HEAD, Page, PageFull, PlainSlot,
+    SLOT_HEAD, SLOTS, Slot, SlotHead, Standing, UnknownPage, later_bytes, optional_bytes, victim,
 };
 use crate::gave_up::GaveUp;
 use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
@@ -17,16 +18,8 @@ use crate::shared_data::{CAS_ABSENT, Cas, SharedData};
 /// The offsets of a page's number of slots, and of its origins.
 const COUNT_AT: usize = 3;
 const ORIGINS_AT: usize = 4;
-/// The offset of a slot's last touch.
-const LAST_AT: usize = 16;
-/// The offsets of a slot's flags, and of its number of words.
-const FLAGS_AT: usize = 39;
-const WORDS_AT: usize = 49;
 /// The size of a word, in bytes.
 const WORD: usize = 8;
-
-/// The initial capacity, in bytes: sixteen buckets of one word take 952.
-const ROOM: usize = 1024;
 
 /// The bytes of a well-formed page.
 #[derive(Clone, Debug, Default)]
@@ -38,14 +31,6 @@ pub(crate) struct PageBytes {
 }
 
 impl PageBytes {
-    /// An empty page, with room for small buckets and one more slot.
-    pub(crate) fn new() -> Self {
-        Self {
-            bytes: Vec::with_capacity(ROOM),
-            ..Self::default()
-        }
-    }
-
     /// Reads the page at `key`, which has no slots if it is missing; returns its version.
     pub(crate) fn read(&mut self, store: &mut dyn SharedData, key: &[u8]) -> Result<Cas, GaveUp> {
         if let Some(cas) = store.get(key, &mut self.bytes)? {
@@ -108,13 +93,24 @@ impl PageBytes {
 
     /// The index and the slot of a bucket.
     pub(crate) fn find(&self, fingerprint: u64) -> Option<(usize, Slot)> {
-        let own = fingerprint.to_le_bytes();
-        let index = (0..self.count).find(|index| {
-            let slot = self.bytes.get(self.range(*index));
-            slot.is_some_and(|slot| slot.starts_with(&own))
-        })?;
+        let index = self.index_of(fingerprint)?;
         let slot = self.bytes.get(self.range(index))?;
         Some((index, Bytes(slot).slot().ok()?))
+    }
+
+    /// The slot of a bucket, to change in place, if it is a plain one.
+    pub(crate) fn find_plain(&mut self, fingerprint: u64) -> Option<PlainSlot<'_>> {
+        let range = self.range(self.index_of(fingerprint)?);
+        PlainSlot::of(self.bytes.get_mut(range)?)
+    }
+
+    fn index_of(&self, fingerprint: u64) -> Option<usize> {
+        let own = fingerprint.to_le_bytes();
+        let mut starts = self.starts.iter().take(self.count);
+        starts.position(|start| {
+            let slot = self.bytes.get(*start..);
+            slot.and_then(|slot| slot.first_chunk()) == Some(&own)
+        })
     }
 
     /// Whether there is no slot.
