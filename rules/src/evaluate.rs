@@ -213,13 +213,20 @@ impl Outcome {
         }
     }
 
-    /// Adds the outcome of a rule, in the order of the rules.
-    fn add(&mut self, one: RuleOutcome) {
+    /// Adds the outcome of a rule, in the order of the rules; its place.
+    fn add(&mut self, one: RuleOutcome) -> usize {
+        let last = self.rules.last();
+        if last.is_none_or(|last| last.rule < one.rule) {
+            self.rules.push(one);
+            return self.rules.len().saturating_sub(1);
+        }
+        // Rules in shadow mode may be evaluated after later ones.
         let place = self.rules.partition_point(|other| other.rule < one.rule);
         self.refused_by = self
             .refused_by
             .map(|by| by.saturating_add((place <= by).into()));
         self.rules.insert(place, one);
+        place
     }
 
     /// Gives the cost back to earlier enforced rules after the last rule refused.

@@ -42,14 +42,21 @@ impl Run<'_> {
         };
         let stops = rule.stop && is_enforced && !matches!(key, Key::Skip);
         if !is_enforced || !self.outcome.is_refused() {
-            self.decide(RuleOutcome::new(index, Arc::clone(active)), reach, key);
+            let place = self
+                .outcome
+                .add(RuleOutcome::new(index, Arc::clone(active)));
+            self.decide(place, reach, key);
         }
         if stops {
             self.outcome.stopped_by = Some(index);
         }
     }
 
-    fn decide(&mut self, mut one: RuleOutcome, reach: Reach, key: Key) {
+    /// Decides on the key at one of the rules of the outcome, in its place: an outcome is large to move.
+    fn decide(&mut self, place: usize, reach: Reach, key: Key) {
+        let Some(one) = self.outcome.rules.get_mut(place) else {
+            return;
+        };
         match key {
             Key::Skip => {}
             Key::Refuse => one.answer = Answer::without_key(reach),
@@ -61,7 +68,9 @@ impl Run<'_> {
         }
         let refuses = one.is_enforced() && one.refuses();
         let waits = one.waits_for_lease();
-        self.outcome.add(one);
+        if !refuses && !waits {
+            return;
+        }
         let mut give = |give: &Give<'_>| {
             // Lost returns are counted.
             let _lost = self.table.give(self.store, give, self.stats);

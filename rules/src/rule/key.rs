@@ -199,9 +199,30 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether a key has this byte as it is.
-const fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'%' | b':' | b'~')
+/// Whether a key has this byte as it is. It is asked for each byte of each key, so the answers are looked up.
+fn is_plain(byte: u8) -> bool {
+    const BELOW_64: u64 = plain_from(0);
+    const FROM_64: u64 = plain_from(64);
+    let plain = match byte >> 6 {
+        0 => BELOW_64,
+        1 => FROM_64,
+        _ => 0,
+    };
+    plain.wrapping_shr(u32::from(byte & 63)) & 1 == 1
+}
+
+/// A bit for each of 64 bytes.
+const fn plain_from(first: u8) -> u64 {
+    let mut plain = 0;
+    let mut bit = 0;
+    while bit < 64 {
+        let byte = first.saturating_add(bit);
+        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b':' | b'~') {
+            plain |= 1 << bit;
+        }
+        bit = bit.saturating_add(1);
+    }
+    plain
 }
 
 fn push_escaped(text: &mut String, byte: u8) {
@@ -214,5 +235,18 @@ fn push_escaped(text: &mut String, byte: u8) {
     for digit in [byte >> 4, byte & 15] {
         let digit = HEX.get(usize::from(digit)).copied().unwrap_or(b'0');
         text.push(char::from(digit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_bytes_are_the_printable_ones_but_three() {
+        for byte in 0..=u8::MAX {
+            let expected = byte.is_ascii_graphic() && !b"%:~".contains(&byte);
+            assert_eq!(is_plain(byte), expected, "{byte:#x}");
+        }
     }
 }
