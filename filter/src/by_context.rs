@@ -28,7 +28,10 @@ impl<T> ByContext<T> {
 
     /// Puts a value in place of the one that the context may have.
     pub(crate) fn insert(&mut self, context: u32, value: T) {
-        drop(self.remove(context));
+        if let Some(place) = self.get_mut(context) {
+            *place = value;
+            return;
+        }
         if self.live >= self.slots.len() / 4 * 3 {
             self.grow();
         }

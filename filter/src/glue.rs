@@ -12,14 +12,16 @@ use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
 use crate::data::{self, Again, DataPlane, Fate, Stay};
 use crate::host::{Headers, Host, LogLevel};
+use crate::memory::Recycled;
 use crate::plugin::{self, Plugin};
 
 mod abi;
 mod exports;
 
-/// Half as much code as the standard library's allocator for this target, which is 7 KiB of the module.
+/// Talc is half as much code as the standard library's allocator for this target, which is 7 KiB of the module.
 #[global_allocator]
-static MEMORY: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+static MEMORY: Recycled<talc::wasm::WasmDynamicTalc> =
+    Recycled::new(talc::wasm::new_wasm_dynamic_allocator());
 
 /// Envoy's next step after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +197,9 @@ impl Vm {
     }
 
     fn response_headers(&mut self, context: u32) -> Action {
-        if let Some(stream) = self.streams.get_mut(context) {
+        if let Some(stream) = self.streams.get_mut(context)
+            && !stream.response_headers.is_empty()
+        {
             data::put(&EnvoyHost, mem::take(&mut stream.response_headers));
         }
         Action::Continue
@@ -203,10 +207,11 @@ impl Vm {
 
     /// Ends a context: a request, whatever its end, or a plugin that was replaced.
     fn done(&mut self, context: u32) {
-        if let Some((stream, Root::Data(plane))) = self.find(context) {
-            plane.end(&EnvoyHost, &mem::take(&mut stream.stay));
-        }
-        if self.streams.remove(context).is_none() {
+        if let Some(stream) = self.streams.remove(context) {
+            if let Some(Root::Data(plane)) = self.root(stream.root) {
+                plane.end(&EnvoyHost, &stream.stay);
+            }
+        } else {
             if let Some(Root::Data(plane)) = self.root(context) {
                 plane.close(&EnvoyHost);
             }

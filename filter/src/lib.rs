@@ -23,6 +23,8 @@ pub mod host;
 mod instance;
 mod json;
 mod loan;
+#[cfg(any(test, target_arch = "wasm32"))]
+mod memory;
 mod metrics;
 pub mod plugin;
 mod probe;

@@ -67,7 +67,7 @@ extern "C" fn _initialize() {
 /// Memory for the host to write an answer into; [`super::abi`] takes it back as a boxed slice.
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
-    Box::into_raw(vec![0_u8; size].into_boxed_slice()).cast()
+    Box::into_raw(Box::<[u8]>::new_uninit_slice(size)).cast()
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,270 @@
+//! The sandbox's allocator: small blocks that were freed are handed out again as they are, before the allocator
+//! below is asked to divide and join its memory. A request frees what it allocates, so nearly all of its blocks
+//! are those of the request before, which are still in the processor's caches.
+//!
+//! Blocks come in classes of [`STEP`] bytes, up to [`LARGEST`]; at most [`KEPT`] of a class are kept.
+#![expect(unsafe_code, reason = "an allocator hands out memory")]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+
+/// The sizes of blocks that are kept are multiples of this, in bytes.
+const STEP: usize = 16;
+/// The largest block that is kept, in bytes. A page of small buckets is smaller.
+const LARGEST: usize = 1024;
+/// The alignment of blocks that are kept, in bytes; no type of the filter needs more.
+const ALIGN: usize = 8;
+/// The most blocks of one class that are kept: all classes together keep 264 KiB at most.
+const KEPT: u32 = 8;
+
+/// An allocator that keeps the blocks of `A` that were freed. It is for one thread.
+pub(crate) struct Recycled<A> {
+    below: A,
+    free: UnsafeCell<[Free; LARGEST / STEP]>,
+}
+
+// SAFETY: the sandbox has one thread.
+#[cfg(target_arch = "wasm32")]
+unsafe impl<A> Sync for Recycled<A> {}
+
+/// The free blocks of a class. Each begins with a pointer to the next.
+#[derive(Clone, Copy)]
+struct Free {
+    first: *mut u8,
+    count: u32,
+}
+
+impl<A> Recycled<A> {
+    pub(crate) const fn new(below: A) -> Self {
+        let none = Free {
+            first: null_mut(),
+            count: 0,
+        };
+        Self {
+            below,
+            free: UnsafeCell::new([none; LARGEST / STEP]),
+        }
+    }
+
+    /// The free blocks of the class of this size.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the callers are the methods below, of which none calls another while it has this"
+    )]
+    fn free(&self, layout: Layout) -> Option<&mut Free> {
+        if layout.align() > ALIGN {
+            return None;
+        }
+        // SAFETY: there is one thread, and no other reference lives.
+        let classes = unsafe { &mut *self.free.get() };
+        classes.get_mut(class(layout.size()))
+    }
+}
+
+/// The place of the pointer to the next free block, in a free block.
+const fn next(block: *mut u8) -> *mut *mut u8 {
+    block.cast()
+}
+
+/// The class of a size in bytes, which is never 0.
+const fn class(size: usize) -> usize {
+    size.wrapping_sub(1) / STEP
+}
+
+/// The layout of all blocks of a class, or of a block that is never kept.
+const fn whole(layout: Layout) -> Layout {
+    let size = layout.size();
+    if size > LARGEST || layout.align() > ALIGN {
+        return layout;
+    }
+    match Layout::from_size_align(size.next_multiple_of(STEP), ALIGN) {
+        Ok(whole) => whole,
+        Err(_) => layout,
+    }
+}
+
+// SAFETY: a block comes from `below` with the layout of its class, is handed out to one caller at a time, which
+// has the whole of it, and returns to `below` with that layout.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some(free) = self.free(layout)
+            && !free.first.is_null()
+        {
+            let block = free.first;
+            // SAFETY: a free block begins with the pointer that `dealloc` wrote.
+            free.first = unsafe { next(block).read() };
+            free.count = free.count.wrapping_sub(1);
+            return block;
+        }
+        // SAFETY: the size is not 0, as the caller promises.
+        unsafe { self.below.alloc(whole(layout)) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if let Some(free) = self.free(layout)
+            && free.count < KEPT
+        {
+            // SAFETY: the block is free, as large as a pointer, and aligned for one.
+            unsafe { next(block).write(free.first) };
+            free.first = block;
+            free.count = free.count.wrapping_add(1);
+            return;
+        }
+        // SAFETY: the block came from there with this layout.
+        unsafe { self.below.dealloc(block, whole(layout)) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the size is valid for this alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let (old_whole, new_whole) = (whole(layout), whole(new));
+        if old_whole == new_whole && size <= LARGEST {
+            return block;
+        }
+        if layout.size() > LARGEST && size > LARGEST {
+            // SAFETY: the block came from there with this layout.
+            return unsafe { self.below.realloc(block, layout, size) };
+        }
+        // SAFETY: as the caller promises, for both layouts; the new block is another one.
+        unsafe {
+            let moved = self.alloc(new);
+            if !moved.is_null() {
+                moved.copy_from_nonoverlapping(block, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+            moved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::System;
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// The blocks that are out, by their address.
+    #[derive(Default)]
+    struct Counted {
+        out: UnsafeCell<BTreeMap<usize, Layout>>,
+        calls: Cell<usize>,
+    }
+
+    impl Counted {
+        #[expect(clippy::mut_from_ref, reason = "as above")]
+        fn out(&self) -> &mut BTreeMap<usize, Layout> {
+            self.calls.set(self.calls.get() + 1);
+            // SAFETY: a test has one thread.
+            unsafe { &mut *self.out.get() }
+        }
+    }
+
+    // SAFETY: all is done by the system's allocator.
+    unsafe impl GlobalAlloc for Counted {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: as the caller promises.
+            let block = unsafe { System.alloc(layout) };
+            assert_eq!(self.out().insert(block.addr(), layout), None);
+            block
+        }
+
+        unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+            assert_eq!(self.out().remove(&(block.addr())), Some(layout));
+            // SAFETY: as the caller promises.
+            unsafe { System.dealloc(block, layout) };
+        }
+    }
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).expect("valid")
+    }
+
+    #[test]
+    fn a_freed_block_is_the_next_of_its_class() {
+        let memory = Recycled::new(Counted::default());
+        // SAFETY: the blocks are used as they were allocated.
+        unsafe {
+            let block = memory.alloc(layout(33, 1));
+            memory.dealloc(block, layout(33, 1));
+            assert_eq!(memory.alloc(layout(48, 8)), block, "the same class");
+            let other = memory.alloc(layout(40, 4));
+            assert_ne!(other, block);
+            memory.dealloc(block, layout(48, 8));
+            memory.dealloc(other, layout(40, 4));
+            assert_eq!(memory.alloc(layout(41, 1)), other, "the last one first");
+            assert_ne!(memory.alloc(layout(49, 1)), block, "another class");
+            assert_ne!(memory.alloc(layout(40, 16)), block, "another alignment");
+        }
+        assert_eq!(memory.below.calls.get(), 4);
+    }
+
+    #[test]
+    fn few_blocks_of_a_class_are_kept_and_no_large_ones() {
+        let memory = Recycled::new(Counted::default());
+        for (size, kept) in [(1, 8), (16, 8), (1024, 8), (1025, 0), (100_000, 0)] {
+            let before = memory.below.out().len();
+            // SAFETY: the blocks are used as they were allocated.
+            unsafe {
+                let blocks: Vec<*mut u8> =
+                    (0..100).map(|_| memory.alloc(layout(size, 8))).collect();
+                for block in blocks {
+                    block.write_bytes(0xa5, size);
+                    memory.dealloc(block, layout(size, 8));
+                }
+            }
+            let more = memory.below.out().len() - before;
+            let expected = if size == 16 { 0 } else { kept };
+            assert_eq!(more, expected, "blocks of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn blocks_keep_what_is_in_them() {
+        let memory = Recycled::new(Counted::default());
+        let mut blocks: Vec<(*mut u8, usize, u8)> = Vec::new();
+        let mut state = 7_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 8).expect("64 bits") % below
+        };
+        for step in 0..20_000_u32 {
+            let mark = u8::try_from(step % 251).expect("small");
+            let size = if random(10) == 0 {
+                random(5_000)
+            } else {
+                random(200)
+            } + 1;
+            // SAFETY: the blocks are used as they were allocated.
+            unsafe {
+                match random(3) {
+                    0 => {
+                        let block = memory.alloc(layout(size, 8));
+                        block.write_bytes(mark, size);
+                        blocks.push((block, size, mark));
+                    }
+                    1 if !blocks.is_empty() => {
+                        let (block, old, mark) = blocks.swap_remove(random(blocks.len()));
+                        let moved = memory.realloc(block, layout(old, 8), size);
+                        let same = old.min(size);
+                        let bytes = std::slice::from_raw_parts(moved, same);
+                        assert!(bytes.iter().all(|byte| *byte == mark));
+                        moved.write_bytes(mark, size);
+                        blocks.push((moved, size, mark));
+                    }
+                    _ if !blocks.is_empty() => {
+                        let (block, size, mark) = blocks.swap_remove(random(blocks.len()));
+                        let bytes = std::slice::from_raw_parts(block, size);
+                        assert!(bytes.iter().all(|byte| *byte == mark));
+                        memory.dealloc(block, layout(size, 8));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
