@@ -17,7 +17,7 @@ use crate::fleet::{Fleet, Ready};
 use crate::host::{Headers, Host, LogLevel, Reply};
 use crate::loan::Loan;
 use crate::record::Shelves;
-use crate::timer::Timer;
+use crate::timer::{Timer, sooner};
 use crate::waiting::{Held, MAX_RELEASED, Ticket, Waiting, Will};
 
 mod active;
@@ -141,8 +141,7 @@ impl DataPlane {
         let active = self.active.as_ref().and_then(Active::due);
         let fleet = self.fleet.as_ref().and_then(Fleet::due);
         let ready = (!self.ready.is_empty()).then_some(now);
-        let dues = [self.waiting.due(), active, fleet, ready];
-        dues.into_iter().flatten().min()
+        sooner(sooner(self.waiting.due(), active), sooner(fleet, ready))
     }
 
     /// The timer's work: becomes active, resumes requests that are due, and flushes counts. The timer

@@ -19,6 +19,7 @@ use loudou_store::BucketId;
 use crate::data::{Active, Wanted};
 use crate::host::{Host, Outgoing};
 use crate::metrics::FleetMetrics;
+use crate::timer::sooner;
 use crate::travel::{self, Changes};
 use crate::waiting::Ticket;
 
@@ -145,10 +146,7 @@ impl Fleet {
         };
         let asks = !self.dues.is_empty() && self.flights.len() < MAX_FLIGHTS;
         let next = asks.then(|| self.next_flight());
-        [may_call, next, Some(self.next_look)]
-            .into_iter()
-            .flatten()
-            .min()
+        sooner(sooner(may_call, next), Some(self.next_look))
     }
 
     /// The timer's work: some times a second one worker of this Envoy calls, so that it is counted and changes

@@ -17,12 +17,15 @@ pub(crate) struct Loan {
 }
 
 /// The units that the request may have to give back. For a held request these are all that it took, since
-/// its client may leave.
+/// its client may leave. Most requests have none.
 pub(crate) fn loans(outcome: Outcome) -> Vec<Loan> {
     let is_held = outcome.wait() > Nanos::ZERO;
+    if !is_held && !outcome.rules.iter().any(is_until_end) {
+        return Vec::new();
+    }
     let loan = |one: RuleOutcome| {
         let may_leave = is_held && one.is_enforced();
-        let until_end = one.limits().holds_until_end();
+        let until_end = is_until_end(&one);
         let waits = match &one.answer {
             Answer::Decided(decision) => may_leave && decision.wait() > Nanos::ZERO,
             _ => false,
@@ -36,4 +39,8 @@ pub(crate) fn loans(outcome: Outcome) -> Vec<Loan> {
         })
     };
     outcome.rules.into_iter().filter_map(loan).collect()
+}
+
+fn is_until_end(one: &RuleOutcome) -> bool {
+    one.receipt.is_some() && one.limits().holds_until_end()
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use loudou_rules::fleet::FleetView;
 use loudou_rules::joined::joined;
 use loudou_rules::request::{Request, bare_address, first_filled};
+use smallvec::SmallVec;
 
 use crate::header_lines::HeaderLines;
 use crate::host::Host;
@@ -20,13 +21,13 @@ pub(crate) struct HostRequest<'a> {
     fleet: Option<FleetView>,
     /// All headers, once they are read.
     lines: Option<HeaderLines>,
-    known: Vec<Known>,
+    known: SmallVec<[Known; 2]>,
 }
 
 /// A value that was read.
 struct Known {
     /// The name of a header, or a name that no header has.
-    name: String,
+    name: SmallVec<[u8; 24]>,
     value: Option<Vec<u8>>,
     /// Whether the header certainly has no other line.
     is_whole: bool,
@@ -38,14 +39,14 @@ const CLUSTER: &str = "(cluster)";
 const PEER: &str = "(peer)";
 
 impl<'a> HostRequest<'a> {
-    pub(crate) const fn new(host: &'a dyn Host) -> Self {
+    pub(crate) fn new(host: &'a dyn Host) -> Self {
         Self {
             host,
             room: None,
             held_bytes: 0,
             fleet: None,
             lines: None,
-            known: Vec::new(),
+            known: SmallVec::new(),
         }
     }
 
@@ -83,12 +84,13 @@ impl<'a> HostRequest<'a> {
     }
 
     fn index_of(&self, name: &str) -> Option<usize> {
-        self.known.iter().position(|known| known.name == name)
+        let name = name.as_bytes();
+        self.known.iter().position(|known| *known.name == *name)
     }
 
     fn keep(&mut self, name: &str, value: Option<Vec<u8>>, is_whole: bool) -> usize {
         self.known.push(Known {
-            name: name.to_owned(),
+            name: SmallVec::from_slice(name.as_bytes()),
             value,
             is_whole,
         });
@@ -143,7 +145,8 @@ impl Request for HostRequest<'_> {
                 self.keep(name, joined, true);
             }
         }
-        match self.known.iter().find(|known| known.name == name) {
+        let known = self.index_of(name).and_then(|index| self.known.get(index));
+        match known {
             Some(known) if known.is_whole => known.value.as_deref().into_iter().for_each(see),
             _ => self.lines().of(name).for_each(see),
         }

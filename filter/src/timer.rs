@@ -6,6 +6,15 @@ use loudou_limiter::Nanos;
 
 use crate::host::Host;
 
+/// The first of two instants at which the timer may be needed.
+pub(crate) fn sooner(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
 /// The timer, as it was last set.
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -67,6 +76,15 @@ mod tests {
         let host = FakeHost::default();
         host.timer_ms.set(UNSET);
         host
+    }
+
+    #[test]
+    fn the_sooner_instant_is_the_first_there_is() {
+        assert_eq!(sooner(None, None), None);
+        assert_eq!(sooner(None, Some(AT(3))), Some(AT(3)));
+        assert_eq!(sooner(Some(AT(2)), None), Some(AT(2)));
+        assert_eq!(sooner(Some(AT(2)), Some(AT(3))), Some(AT(2)));
+        assert_eq!(sooner(Some(AT(4)), Some(AT(3))), Some(AT(3)));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::record::{Record, RecordError, Records, RuleRecord};
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
+use crate::timer::sooner;
 use crate::upstream::Watch;
 
 /// The most repeated decisions on a request whose rules change while it is decided.
@@ -113,8 +114,7 @@ impl Active {
 
     /// The time of the next work for the timer here.
     pub(super) fn due(&self) -> Option<Nanos> {
-        let dues = [self.counts.due(), self.sweep.due()];
-        dues.into_iter().flatten().min()
+        sooner(self.counts.due(), self.sweep.due())
     }
 
     /// The timer's work here: flushes counts, and brings old buckets forward.
