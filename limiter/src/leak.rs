@@ -21,6 +21,8 @@ use crate::time::Nanos;
 use crate::used::{Back, USED_ONE, Used};
 use crate::wide::{clamp, mul_div_ceil, product, times};
 
+mod narrow;
+
 /// Words of state: the nanoseconds and the drops of the arrival time.
 pub(crate) const WORDS: usize = 2;
 
@@ -196,6 +198,13 @@ impl Leak {
     /// Decides. A request that does not fit yet is held if it fits within `max_wait`, or within its
     /// own bound: its turn is reserved.
     pub(crate) fn decide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
+        let narrow = self.decide_narrow(words, ask, max_wait);
+        narrow.unwrap_or_else(|| self.decide_wide(words, ask, max_wait))
+    }
+
+    /// The same for any numbers. Rarely needed, and large.
+    #[inline(never)]
+    fn decide_wide(self, words: &mut [u64], ask: &Ask, max_wait: Nanos) -> Decision {
         let Ask { cost, now, .. } = *ask;
         let (level, full) = (self.level(), self.full());
         let at = |drops: u128| {
