@@ -35,14 +35,17 @@ impl BucketDecision {
 
     /// Makes the verdict, the wait and the reported limit those of the decisions.
     pub(super) fn sum_up(&mut self) {
-        self.is_refused = self.decisions.iter().any(Decision::is_refused);
-        let waits = self.decisions.iter().map(|decision| decision.wait);
-        self.wait = if self.is_refused {
-            Nanos::ZERO
-        } else {
-            waits.max().unwrap_or(Nanos::ZERO)
+        let (mut is_refused, mut wait) = (false, Nanos::ZERO);
+        for decision in &self.decisions {
+            is_refused |= decision.is_refused();
+            wait = wait.max(decision.wait);
+        }
+        self.is_refused = is_refused;
+        self.wait = if is_refused { Nanos::ZERO } else { wait };
+        self.reported = match self.decisions.len() {
+            0 | 1 => 0,
+            _ => reported(&self.decisions),
         };
-        self.reported = reported(&self.decisions);
     }
 
     /// The same, refused by every limit for an unknown time.
