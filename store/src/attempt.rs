@@ -3,6 +3,8 @@
 //!
 //! The steps are separate so that a model can interleave those of many workers in any order.
 
+use alloc::boxed::Box;
+
 use loudou_limiter::ban::Ban;
 use loudou_limiter::{Ask, BucketDecision, Limits, Nanos};
 
@@ -53,7 +55,7 @@ pub struct Attempt<'a> {
     /// The page as read, then as it is to be written.
     page: PageBytes,
     expected: Cas,
-    planned: Option<Planned>,
+    planned: Option<Box<Planned>>,
     tries: u32,
 }
 
@@ -89,10 +91,11 @@ impl<'a> Attempt<'a> {
     /// Reads the page and decides.
     pub fn read(&mut self, store: &mut dyn SharedData) -> Result<(), GaveUp> {
         self.expected = self.page.read(store, &self.page_key)?;
-        self.planned = match self.plan_straight() {
-            None => Some(self.plan()?),
-            planned => planned,
+        let planned = match self.plan_straight() {
+            None => self.plan()?,
+            Some(planned) => planned,
         };
+        self.planned = Some(planned);
         Ok(())
     }
 
@@ -119,7 +122,7 @@ impl<'a> Attempt<'a> {
         self.take.ask.patience = patience;
     }
 
-    fn plan(&mut self) -> Result<Planned, GaveUp> {
+    fn plan(&mut self) -> Result<Box<Planned>, GaveUp> {
         let Take {
             rule,
             limits,
@@ -171,7 +174,7 @@ impl<'a> Attempt<'a> {
             Some(index) => self.page.replace(index, &slot),
             None => self.page.push(&slot),
         }
-        Ok(Planned {
+        Ok(Box::new(Planned {
             charge: Charge {
                 receipt: (!is_refused && !waits).then_some(receipt),
                 answer,
@@ -179,7 +182,7 @@ impl<'a> Attempt<'a> {
             },
             is_new: index.is_none(),
             evicted,
-        })
+        }))
     }
 
     /// The answer of the slot. A banned key takes nothing. A refusal that reaches the penalty's threshold
@@ -246,7 +249,7 @@ impl<'a> Attempt<'a> {
 
     fn conflict(
         &mut self,
-        planned: Planned,
+        planned: Box<Planned>,
         stats: &mut StoreStats,
     ) -> Option<Result<Charge, GaveUp>> {
         self.tries = self.tries.saturating_add(1);

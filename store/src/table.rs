@@ -26,10 +26,14 @@ pub const MAX_BUCKETS: u32 = 1 << 24;
 /// A key of the store. Those of most namespaces need no memory of their own.
 pub(crate) type StoreKey = SmallVec<[u8; 32]>;
 
+/// The size of the kind and the page at the end of a key.
+const KEY_END: usize = 5;
+
 /// The table of all buckets of one namespace.
 #[derive(Clone, Debug)]
 pub struct Table {
-    namespace: Vec<u8>,
+    /// A key of the store with zeros in place of its kind and page.
+    any_key: Vec<u8>,
     seed: HashSeed,
     pages: u32,
     started: Nanos,
@@ -87,7 +91,7 @@ impl Table {
         let most = pages_of(MAX_BUCKETS);
         let is_sound = *version == HEAD_VERSION && (1..=most).contains(&pages);
         is_sound.then(|| Self {
-            namespace: namespace.as_bytes().to_vec(),
+            any_key: [namespace.as_bytes(), b":", &[0; KEY_END]].concat(),
             seed: HashSeed::new(seed),
             pages,
             started: Nanos::new(u64::from_le_bytes(*started)),
@@ -134,9 +138,11 @@ impl Table {
     }
 
     pub(crate) fn key(&self, kind: u8, page: u32) -> StoreKey {
-        let [a, b, c, d] = page.to_le_bytes();
-        let mut key = StoreKey::from_slice(&self.namespace);
-        key.extend_from_slice(&[b':', kind, a, b, c, d]);
+        let mut key = StoreKey::from_slice(&self.any_key);
+        if let Some(end) = key.last_chunk_mut::<KEY_END>() {
+            let [first, rest @ ..] = end;
+            (*first, *rest) = (kind, page.to_le_bytes());
+        }
         key
     }
 

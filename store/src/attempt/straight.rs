@@ -2,6 +2,8 @@
 //! any of the optional parts, and are admitted at once or refused. They are decided in place. Everything else is
 //! left to the other way, which decides alike.
 
+use alloc::boxed::Box;
+
 use loudou_limiter::{Bucket, Nanos, Taken, Words};
 
 use super::{Attempt, Charge, Planned};
@@ -14,7 +16,7 @@ const MOST_WORDS: usize = 8;
 
 impl Attempt<'_> {
     /// Decides in place; `None` if the other way has to, and nothing is changed.
-    pub(super) fn plan_straight(&mut self) -> Option<Planned> {
+    pub(super) fn plan_straight(&mut self) -> Option<Box<Planned>> {
         let take = &self.take;
         let limits = take.limits;
         if take.lease.is_some() || take.ask.cost == 0 || limits.holds_until_end() {
@@ -44,7 +46,7 @@ impl Attempt<'_> {
         slot.write(words);
         slot.note(ask.now, idle_at.millis_ceil(), is_refused);
         let receipt = Receipt::of(self.id, Taken::from(before, ask), slot.origin());
-        Some(Planned {
+        Some(Box::new(Planned {
             charge: Charge {
                 receipt: (!is_refused).then_some(receipt),
                 answer: Ok(answer),
@@ -52,7 +54,7 @@ impl Attempt<'_> {
             },
             is_new: false,
             evicted: Evicted::Nothing,
-        })
+        }))
     }
 }
 
