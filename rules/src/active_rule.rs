@@ -8,7 +8,7 @@ use loudou_store::{Age, Give, LiveRule, Receipt, SharedData, Table, Take, Why};
 
 use crate::config::{RuleEdit, scaled};
 use crate::request::Request;
-use crate::rule::{Override, Rule};
+use crate::rule::{Match, Override, Rule};
 use crate::versions::History;
 
 /// A rule in force, with the changes that its live buckets may still need.
@@ -20,6 +20,7 @@ pub struct ActiveRule {
     scales: Arc<Scales>,
     bans_keys: bool,
     reads_wall: bool,
+    matches_all: bool,
     tag: u32,
 }
 
@@ -83,6 +84,7 @@ impl ActiveRule {
         let tag = tag.or_else(|| Some(same_key?.tag));
         Self {
             tag: tag.unwrap_or_else(|| rule.tag()),
+            matches_all: rule.matches == Match::default() && rule.when.is_none(),
             rule,
             history,
             scales,
@@ -147,6 +149,11 @@ impl ActiveRule {
     /// Whether the limits of any key need the wall clock, or needed it before an edit.
     pub const fn reads_wall(&self) -> bool {
         self.reads_wall
+    }
+
+    /// Whether the rule matches every request, whatever its upstream does.
+    pub const fn matches_all(&self) -> bool {
+        self.matches_all
     }
 
     /// A request to the rule's bucket `key`.

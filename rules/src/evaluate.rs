@@ -121,6 +121,18 @@ impl RuleOutcome {
         self.price = Some(price);
     }
 
+    /// See [`Outcome::is_plain`].
+    fn is_plain(&self) -> bool {
+        match &self.answer {
+            Answer::Decided(decision) => {
+                decision.verdict() == Verdict::Admit
+                    && self.leased.is_none()
+                    && !self.limits().holds_until_end()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the rule can refuse the request.
     pub fn is_enforced(&self) -> bool {
         self.active.rule().mode == Mode::Enforce
@@ -203,6 +215,12 @@ impl Outcome {
             })
     }
 
+    /// Whether every rule admits the request at once, from a bucket that nobody shares with other Envoys, and
+    /// keeps what it took: nothing follows but to count it.
+    pub fn is_plain(&self) -> bool {
+        self.rules.iter().all(RuleOutcome::is_plain)
+    }
+
     /// Gives the cost back to all rules: the request is evaluated anew when the lease of the last one is there.
     fn put_off(&mut self, give: &mut dyn FnMut(&Give<'_>), clock: Clock) {
         self.is_pending = true;
@@ -274,6 +292,7 @@ pub fn evaluate(
         is_pending: false,
     };
     let candidates = rules.candidates(request);
+    let may_match = |index| candidates.as_ref().is_none_or(|those| those.has(index));
     // A request that waits for a lease is evaluated anew, and a refusal in shadow mode is noted for good. So
     // those rules are evaluated when no other makes it wait; they depend on no other.
     let puts_off = request.fleet().is_some();
@@ -287,7 +306,7 @@ pub fn evaluate(
     };
     let mut is_left = false;
     for (index, active) in rules.iter().enumerate() {
-        if !candidates.has(index) {
+        if !may_match(index) {
             continue;
         }
         match active.rule().mode {
@@ -304,7 +323,7 @@ pub fn evaluate(
     }
     if is_left {
         for (index, active) in rules.iter().enumerate() {
-            if candidates.has(index) && active.rule().mode == Mode::Shadow {
+            if may_match(index) && active.rule().mode == Mode::Shadow {
                 run.evaluate(index, active);
             }
         }

@@ -19,8 +19,6 @@ const WORD: usize = 64;
 pub(crate) struct Mask([u64; MAX_RULES / WORD]);
 
 impl Mask {
-    const ALL: Self = Self([u64::MAX; MAX_RULES / WORD]);
-
     fn add(&mut self, rule: usize) {
         if let Some(word) = self.0.get_mut(rule / WORD) {
             *word |= bit(rule);
@@ -131,11 +129,12 @@ impl Index {
         self.prefixes.add(prefix, rule);
     }
 
-    /// The rules that may match.
-    pub(crate) fn candidates(&self, request: &mut dyn Request) -> Mask {
-        if !self.is_worth_it {
-            return Mask::ALL;
-        }
+    /// The rules that may match; `None` if none was excluded, because there are few.
+    pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
+        self.is_worth_it.then(|| self.look_up(request))
+    }
+
+    fn look_up(&self, request: &mut dyn Request) -> Mask {
         let mut mask = self.by_path(request);
         if !self.methods.texts.is_empty() {
             let mut by_method = self.methods.any;

@@ -44,8 +44,8 @@ impl RuleSet {
         }
     }
 
-    /// The rules that may match.
-    pub(crate) fn candidates(&self, request: &mut dyn Request) -> Mask {
+    /// The rules that may match; `None` for all of them.
+    pub(crate) fn candidates(&self, request: &mut dyn Request) -> Option<Mask> {
         self.index.candidates(request)
     }
 }

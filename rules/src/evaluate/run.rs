@@ -29,12 +29,15 @@ impl Run<'_> {
         if is_enforced && self.outcome.stopped_by.is_some() {
             return;
         }
-        let reach = rule.reach(self.request);
-        if reach == Reach::No {
-            return;
-        }
-        if !active.applies(self.table, self.store, self.request, self.clock.now) {
-            return;
+        let mut reach = Reach::Yes;
+        if !active.matches_all() {
+            reach = rule.reach(self.request);
+            if reach == Reach::No {
+                return;
+            }
+            if !active.applies(self.table, self.store, self.request, self.clock.now) {
+                return;
+            }
         }
         let key = match reach {
             Reach::Refuse => Key::Refuse,

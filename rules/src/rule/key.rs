@@ -74,6 +74,13 @@ impl Rule {
         {
             return Err(NoKey::Ambiguous(ambiguous));
         }
+        // Most rules have one part, and most values are in the key as they are.
+        if let [KeyPart::Header(name)] = &*self.key
+            && let Some(value) = request.header(name)
+            && let Some(key) = plain_text(&value)
+        {
+            return Ok(String::from(key));
+        }
         let mut key = KeyText::new();
         let mut parts = self.key.iter();
         match parts.position(|part| !add(&mut key, part, request)) {
@@ -159,10 +166,7 @@ impl KeyText {
             return;
         }
         let fits = self.text.len().saturating_add(part.len()) <= MAX_KEY;
-        if fits
-            && part.iter().all(|byte| is_plain(*byte))
-            && let Ok(part) = str::from_utf8(part)
-        {
+        if let (true, Some(part)) = (fits, plain_text(part)) {
             self.text.push_str(part);
             return;
         }
@@ -188,6 +192,12 @@ impl KeyText {
         self.text.truncate(MAX_KEY.saturating_sub(HASH_LEN));
         alloc::format!("{}~{hash:032x}", self.text)
     }
+}
+
+/// A value that is not empty, if it is in a key as it is, and fits there.
+fn plain_text(value: &[u8]) -> Option<&str> {
+    let is_plain = (1..=MAX_KEY).contains(&value.len()) && value.iter().all(|b| is_plain(*b));
+    str::from_utf8(value).ok().filter(|_| is_plain)
 }
 
 /// Bytes as in a key.

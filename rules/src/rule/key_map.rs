@@ -50,6 +50,9 @@ impl<T> KeyMap<T> {
     /// The value for a key. It takes one search among the exact keys, and one for each length of a
     /// prefix.
     pub fn get(&self, key: &str) -> Option<&T> {
+        if self.is_empty() {
+            return None;
+        }
         self.values.get(self.patterns.of_key(key)?)
     }
 
