@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::mem;
 use std::rc::Rc;
 
 use loudou_limiter::Nanos;
@@ -61,9 +62,9 @@ pub struct Stay {
 pub fn put(host: &dyn Host, headers: Headers) {
     for (name, value) in headers {
         if name.starts_with("x-") {
-            host.set_response_header(name, &value);
+            host.set_response_header(&name, &value);
         } else {
-            host.add_response_header(name, &value);
+            host.add_response_header(&name, &value);
         }
     }
 }
@@ -221,7 +222,7 @@ impl DataPlane {
         self.start_at(host, now);
         let configuration = &self.configuration;
         let Some(active) = &mut self.active else {
-            let refusal = without_store::refusal(host, &configuration.file.rules, now);
+            let refusal = without_store::refusal(host, &configuration.file.rules, has_body, now);
             let fate = refusal.map_or(Fate::Pass(Vec::new()), Fate::Refuse);
             return (fate, Stay::default());
         };
@@ -237,7 +238,13 @@ impl DataPlane {
         };
         let decided = active.decide(host, &configuration.file, &arrival);
         let decision = self.enter(host, stream, decided, (now, Nanos::MAX));
-        self.timer.fire_by(host, self.next_tick(now), now);
+        // Nothing but counts becomes due through a request that is neither held nor of a fleet's rule.
+        let needed = if self.fleet.is_none() && !matches!(decision.0, Fate::Hold(_)) {
+            self.active.as_ref().and_then(Active::due)
+        } else {
+            self.next_tick(now)
+        };
+        self.timer.fire_by(host, needed, now);
         decision
     }
 
@@ -247,17 +254,29 @@ impl DataPlane {
         &mut self,
         host: &dyn Host,
         stream: u32,
-        decided: Decided,
+        mut decided: Decided,
         (now, latest): (Nanos, Nanos),
     ) -> (Fate, Stay) {
         let Some(active) = &mut self.active else {
             return (Fate::Pass(Vec::new()), Stay::default());
         };
+        let is_watched = matches!(decided.verdict, Verdict::Pass(..)) && active.watches();
+        if let Verdict::Pass(due, headers) = &mut decided.verdict
+            && *due <= now
+            && decided.loans.is_empty()
+            && self.fleet.is_none()
+        {
+            let stay = Stay {
+                is_watched,
+                ..Stay::default()
+            };
+            return (Fate::Pass(mem::take(headers)), stay);
+        }
         let loans = Some(decided.loans).filter(|loans| !loans.is_empty());
         let mut stay = Stay {
             ticket: None,
             loans: loans.map(Rc::new),
-            is_watched: matches!(decided.verdict, Verdict::Pass(..)) && active.watches(),
+            is_watched,
         };
         let mut held = Held {
             bytes: decided.bytes,

@@ -54,10 +54,10 @@ pub fn serialized<'a>(
             .saturating_add(value.len())
     });
     let mut out = Vec::with_capacity(sizes.fold(4, usize::saturating_add));
-    out.extend(number(pairs.len()));
+    out.extend_from_slice(&number(pairs.len()));
     for (name, value) in pairs.clone() {
-        out.extend(number(name.len()));
-        out.extend(number(value.len()));
+        out.extend_from_slice(&number(name.len()));
+        out.extend_from_slice(&number(value.len()));
     }
     for (name, value) in pairs {
         for text in [name, value] {

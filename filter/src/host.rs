@@ -44,7 +44,7 @@ pub enum LogLevel {
 }
 
 /// A header that the filter adds: its name and value.
-pub type Header = (&'static str, String);
+pub type Header = (Cow<'static, str>, String);
 /// Headers that the filter adds.
 pub type Headers = Vec<Header>;
 
@@ -56,7 +56,7 @@ pub struct Reply {
     /// Envoy's response code details, without spaces.
     pub details: String,
     /// The headers.
-    pub headers: Vec<(Cow<'static, str>, String)>,
+    pub headers: Headers,
     /// The body.
     pub body: Vec<u8>,
     /// The status for a gRPC call: Envoy turns the reply into a gRPC answer, and its body into the

@@ -21,13 +21,13 @@ pub(crate) struct HostRequest<'a> {
     fleet: Option<FleetView>,
     /// All headers, once they are read.
     lines: Option<HeaderLines>,
-    known: SmallVec<[Known; 2]>,
+    known: Vec<Known>,
 }
 
 /// A value that was read.
 struct Known {
     /// The name of a header, or a name that no header has.
-    name: SmallVec<[u8; 24]>,
+    name: SmallVec<[u8; 32]>,
     value: Option<Vec<u8>>,
     /// Whether the header certainly has no other line.
     is_whole: bool,
@@ -46,7 +46,8 @@ impl<'a> HostRequest<'a> {
             held_bytes: 0,
             fleet: None,
             lines: None,
-            known: SmallVec::new(),
+            // Most rules need one or two values; without this there would be room for four.
+            known: Vec::with_capacity(2),
         }
     }
 

@@ -5,32 +5,28 @@ use std::sync::Arc;
 
 use loudou_limiter::{Clock, Nanos};
 use loudou_rules::active_rule::ActiveRule;
-use loudou_rules::evaluate::{Answer, Outcome, RuleOutcome, evaluate};
 use loudou_rules::rule::{Mode, Rule, RuleFile};
 use loudou_rules::rule_set::RuleSet;
-use loudou_store::{GaveUp, LiveRule, StoreStats, Table, Why};
+use loudou_store::{LiveRule, StoreStats, Table, Why};
 
 use super::connections::Connections;
 use super::counts::Counts;
-use super::verdict::{Arrival, Decided, Verdict, Wanted, is_local, refills};
 use crate::behind;
 use crate::current;
 use crate::events;
 use crate::host::{Host, HostStore, LogLevel};
 use crate::instance::Instance;
-use crate::loan::{Loan, loans};
+use crate::loan::Loan;
 use crate::metrics::StoreMetrics;
 use crate::record::{Record, RecordError, Records, RuleRecord};
-use crate::request::HostRequest;
-use crate::respond::{Refusal, explain, of_admitted};
 use crate::sweep::Sweep;
 use crate::timer::sooner;
 use crate::upstream::Watch;
 
-/// The most repeated decisions on a request whose rules change while it is decided.
-const MAX_OUTDATED: usize = 4;
 /// The time until rules that could not be read are read again.
 const RETRY_AFTER: Nanos = Nanos::from_secs(1);
+
+mod decide;
 
 /// How the record is read.
 type Read = fn(&dyn Host, &Records, &StoreMetrics, Nanos) -> Result<Rc<Record>, RecordError>;
@@ -45,8 +41,8 @@ pub(crate) struct Active {
     sources: Vec<Option<Rc<RuleRecord>>>,
     /// Whether any rule needs the wall clock, which costs a call of the host.
     reads_wall: bool,
-    /// Whether any rule explains its decisions.
-    explains: bool,
+    /// The most that any rule tells of a request that it admits.
+    tells: Tells,
     /// Counts upstream responses.
     watch: Watch,
     counts: Counts,
@@ -66,6 +62,29 @@ pub(crate) struct Active {
     pub(super) generation: u64,
 }
 
+/// What a rule tells of a request that it admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Tells {
+    Nothing,
+    /// Its headers, to the client.
+    Headers,
+    /// Its decision, to the upstream and access logs, too.
+    Decision,
+}
+
+impl Tells {
+    const fn of(rule: &Rule) -> Self {
+        let headers = rule.respond.ratelimit_headers;
+        if rule.respond.explain_header {
+            Self::Decision
+        } else if headers.draft11(false) || headers.legacy() {
+            Self::Headers
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
 impl Active {
     /// A table without rules yet; the counts belong to the rules that follow.
     pub(super) fn new(
@@ -81,7 +100,7 @@ impl Active {
             sources: Vec::new(),
             rules: RuleSet::default(),
             reads_wall: false,
-            explains: false,
+            tells: Tells::Nothing,
             watch: Watch::default(),
             counts,
             store_metrics,
@@ -235,77 +254,9 @@ impl Active {
             self.rules = rules.map(in_force).collect();
         }
         self.reads_wall = self.rules.iter().any(|rule| rule.reads_wall());
-        let mut rules = self.rules.iter().map(|active| active.rule());
-        self.explains = rules.any(|rule| rule.respond.explain_header);
+        let tells = self.rules.iter().map(|active| Tells::of(active.rule()));
+        self.tells = tells.max().unwrap_or(Tells::Nothing);
         self.sources = sources;
-    }
-
-    /// Decides on the current request. Without room for it, it is refused instead of held.
-    pub(super) fn decide(
-        &mut self,
-        host: &dyn Host,
-        file: &RuleFile,
-        arrival: &Arrival,
-    ) -> Decided {
-        let now = arrival.now;
-        let mut again = MAX_OUTDATED;
-        let (outcome, bytes) = loop {
-            let clock = self.clock(host, now);
-            let (outcome, bytes) = self.evaluate(host, clock, arrival);
-            if again == 0 || !outcome.rules.iter().any(is_outdated) {
-                break (outcome, bytes);
-            }
-            self.take_back(host, &outcome, clock);
-            let refreshed = self.refresh(host, file, now);
-            again = refreshed.map_or(0, |()| again.saturating_sub(1));
-        };
-        if let Some(wanted) = Wanted::of(&outcome) {
-            return Decided {
-                verdict: Verdict::Wait(wanted),
-                refills: Vec::new(),
-                is_local: false,
-                loans: Vec::new(),
-                bytes,
-            };
-        }
-        self.counts.add(host, &outcome, now);
-        self.counts.flush(host, now);
-        let verdict = if let Some(refused) = outcome.refusal() {
-            self.store_metrics.not_held(host, refused.not_held);
-            explain::log(host, [refused], now);
-            Verdict::Refuse(Refusal::new(refused, now).reply(host))
-        } else {
-            let due = outcome.due().unwrap_or(now);
-            let mut headers = of_admitted(&outcome);
-            if self.explains {
-                headers.extend(explain::explain(host, &outcome, now, due));
-            }
-            Verdict::Pass(due, headers)
-        };
-        Decided {
-            verdict,
-            refills: arrival.fleet.map_or_else(Vec::new, |_| refills(&outcome)),
-            is_local: arrival.fleet.is_some() && is_local(&outcome),
-            loans: loans(outcome),
-            bytes,
-        }
-    }
-
-    /// The outcome, and the memory that the request takes if it is held.
-    fn evaluate(&self, host: &dyn Host, clock: Clock, arrival: &Arrival) -> (Outcome, u64) {
-        let mut stats = StoreStats::default();
-        let request = HostRequest::new(host).held_in(arrival.room, arrival.has_body);
-        let mut request = request.leased(arrival.fleet);
-        let outcome = evaluate(
-            &self.rules,
-            &self.table,
-            &mut HostStore(host),
-            &mut request,
-            clock,
-            &mut stats,
-        );
-        self.store_metrics.add(host, &stats);
-        (outcome, request.held_bytes())
     }
 
     /// The clocks at `now`; the wall clock costs a call of the host.
@@ -315,19 +266,6 @@ impl Active {
         } else {
             Clock::at(now)
         }
-    }
-
-    /// Gives back the units taken by an outcome that is discarded.
-    fn take_back(&self, host: &dyn Host, outcome: &Outcome, clock: Clock) {
-        let mut stats = StoreStats::default();
-        for one in &outcome.rules {
-            if let (Some(key), Some(receipt)) = (&one.key, &one.receipt) {
-                let give = one.active.give(key, receipt, Why::Refused, clock);
-                // Lost returns are counted.
-                let _lost = self.table.give(&mut HostStore(host), &give, &mut stats);
-            }
-        }
-        self.store_metrics.add(host, &stats);
     }
 
     /// Gives back the units of a request that has ended, or whose client left while it was held. A rule
@@ -391,9 +329,4 @@ impl Active {
         }
         self.store_metrics.add(host, &stats);
     }
-}
-
-/// Whether a rule could not be evaluated because a newer version of it is in force.
-const fn is_outdated(outcome: &RuleOutcome) -> bool {
-    matches!(outcome.answer, Answer::GaveUp(GaveUp::Outdated))
 }

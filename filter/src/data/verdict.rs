@@ -53,6 +53,19 @@ pub(super) struct Decided {
     pub(super) bytes: u64,
 }
 
+impl Decided {
+    /// A request that passes at once, and for which nothing else is to be done.
+    pub(super) const fn passes(now: Nanos) -> Self {
+        Self {
+            verdict: Verdict::Pass(now, Vec::new()),
+            refills: Vec::new(),
+            is_local: false,
+            loans: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
 impl Wanted {
     /// The key that a request waits for.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {

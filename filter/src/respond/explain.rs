@@ -43,7 +43,7 @@ pub(crate) fn explain(
     host.set_request_header(DECISION, &decisions);
     log(host, explained, now);
     let wait = Some(due.since(now)).filter(|wait| *wait > Nanos::ZERO)?;
-    Some((WAIT_MS, wait.millis_ceil().to_string()))
+    Some((WAIT_MS.into(), wait.millis_ceil().to_string()))
 }
 
 /// Shows the upstream that no rule with `explain_header` has decided.
@@ -111,11 +111,15 @@ fn push_for_log(out: &mut String, outcome: &RuleOutcome, now: Nanos) {
 
 /// Adds sixteen digits.
 fn push_hexadecimal(out: &mut String, number: u64) {
-    let digit = |place: u32| {
-        let digit = u32::try_from(number >> (place * 4) & 15).unwrap_or(0);
-        char::from_digit(digit, 16).unwrap_or('0')
-    };
-    out.extend((0..16).rev().map(digit));
+    let mut digits = [0; 16];
+    let mut rest = number;
+    for digit in digits.iter_mut().rev() {
+        let low = u8::try_from(rest & 15).unwrap_or(0);
+        let first = if low < 10 { b'0' } else { b'a' - 10 };
+        *digit = first.saturating_add(low);
+        rest >>= 4;
+    }
+    out.push_str(str::from_utf8(&digits).unwrap_or_default());
 }
 
 const fn decided(outcome: &RuleOutcome) -> Option<&BucketDecision> {

@@ -122,14 +122,14 @@ impl<'a> RateLimitHeaders<'a> {
     pub(super) fn finish(self) -> Headers {
         let mut headers = Vec::new();
         if !self.policies.is_empty() {
-            headers.push(("ratelimit-policy", self.policies));
-            headers.push(("ratelimit", self.states));
+            headers.push(("ratelimit-policy".into(), self.policies));
+            headers.push(("ratelimit".into(), self.states));
         }
         if let Some(decision) = self.tightest {
-            headers.push(("x-ratelimit-limit", digits(decision.capacity)));
-            headers.push(("x-ratelimit-remaining", digits(decision.remaining)));
-            let reset = until(decision).map(|t| ("x-ratelimit-reset", digits(t.secs_ceil())));
-            headers.extend(reset);
+            headers.push(("x-ratelimit-limit".into(), digits(decision.capacity)));
+            headers.push(("x-ratelimit-remaining".into(), digits(decision.remaining)));
+            let reset = until(decision).map(|t| digits(t.secs_ceil()));
+            headers.extend(reset.map(|reset| ("x-ratelimit-reset".into(), reset)));
         }
         headers
     }

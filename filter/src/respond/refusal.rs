@@ -16,15 +16,23 @@ use super::wait::Wait;
 use crate::host::{Headers, Host, Reply};
 
 /// The draft's problem types, with their titles.
-const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types#";
-const QUOTA_EXCEEDED: (&str, &str) = ("quota-exceeded", "Quota exceeded");
-const ABNORMAL_USAGE: (&str, &str) = ("abnormal-usage-detected", "Abnormal usage detected");
+/// The size of most problems, in bytes.
+const PROBLEM_ROOM: usize = 320;
+/// The beginnings of problems, up to the status: their types, as registered with IANA, and titles.
+const QUOTA_EXCEEDED: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+    r#""title":"Quota exceeded","status":"#
+);
+const ABNORMAL_USAGE: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
+    r#""title":"Abnormal usage detected","status":"#
+);
 
 /// A refusal of a request: its cause and the parts of its answer.
 pub(crate) struct Refusal<'a> {
     rule: &'a Rule,
     /// The type and the title of the problem.
-    kind: (&'static str, &'static str),
+    problem: &'static str,
     /// The cause, for Envoy's response code details.
     cause: &'static str,
     violated: Vec<String>,
@@ -76,7 +84,7 @@ impl<'a> Refusal<'a> {
         }
         Self {
             rule,
-            kind: QUOTA_EXCEEDED,
+            problem: QUOTA_EXCEEDED,
             cause: outcome.not_held.map_or("over_limit", NotHeld::name),
             detail,
             violated,
@@ -98,7 +106,7 @@ impl<'a> Refusal<'a> {
             Wait::Unknown | Wait::Never => detail.push_str("until further notice"),
         }
         Self {
-            kind: ABNORMAL_USAGE,
+            problem: ABNORMAL_USAGE,
             headers: wait.header().into_iter().collect(),
             ..Self::without_bucket(rule, "banned", detail, wait)
         }
@@ -150,7 +158,7 @@ impl<'a> Refusal<'a> {
     fn without_bucket(rule: &'a Rule, cause: &'static str, detail: String, wait: Wait) -> Self {
         Self {
             rule,
-            kind: QUOTA_EXCEEDED,
+            problem: QUOTA_EXCEEDED,
             cause,
             violated: vec![rule.name.clone()],
             detail,
@@ -160,13 +168,13 @@ impl<'a> Refusal<'a> {
     }
 
     /// The answer to the current request.
-    pub(crate) fn reply(mut self, host: &dyn Host) -> Reply {
+    pub(crate) fn reply(mut self, host: &dyn Host, has_body: bool) -> Reply {
         let refuse = &self.rule.refuse;
         let first = self.violated.first().map_or("", String::as_str);
         let details = text(&["loudou_", self.cause, "{", first, "}"]);
-        let is_call = grpc::is_call(host);
-        let own = mem::take(&mut self.headers).into_iter();
-        let mut headers: Vec<_> = own.map(|(name, value)| (Cow::from(name), value)).collect();
+        // A gRPC call sends at least one frame after its headers, even if that is empty.
+        let is_call = has_body && grpc::is_call(host);
+        let mut headers = mem::take(&mut self.headers);
         let more = refuse.headers.iter();
         headers.extend(more.map(|(name, value)| (Cow::from(name.clone()), value.clone())));
         let (body, content_type) = if is_call {
@@ -199,16 +207,8 @@ impl<'a> Refusal<'a> {
     /// The JSON of a [`ProblemAnswer`](loudou_api::ProblemAnswer).
     fn problem(self) -> Vec<u8> {
         let status = Digits::of(self.rule.refuse.status.into());
-        let mut body = text(&[
-            "{\"type\":\"",
-            PROBLEM_TYPES,
-            self.kind.0,
-            "\",\"title\":\"",
-            self.kind.1,
-            "\",\"status\":",
-            status.as_str(),
-            ",\"detail\":",
-        ]);
+        let mut body = String::with_capacity(PROBLEM_ROOM);
+        push(&mut body, &[self.problem, status.as_str(), ",\"detail\":"]);
         push_json(&mut body, &self.detail);
         for (index, policy) in self.violated.iter().enumerate() {
             let before = if index == 0 {
@@ -235,7 +235,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    fn grpc_headers(&self, headers: &mut Vec<(Cow<'static, str>, String)>) {
+    fn grpc_headers(&self, headers: &mut Headers) {
         let details = grpc::details(self.rule.refuse.grpc.code(), self.message(), self.wait);
         headers.push(("grpc-status-details-bin".into(), details));
         let pushback = grpc::pushback(self.wait);

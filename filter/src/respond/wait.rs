@@ -4,6 +4,7 @@ use loudou_limiter::{Decimal, Decision, Limit, Nanos};
 
 use super::jitter::jittered;
 use super::text::Digits;
+use crate::host::Header;
 
 /// The time until a repeated request may be admitted.
 #[derive(Clone, Copy)]
@@ -32,10 +33,10 @@ impl Wait {
     }
 
     /// The header `retry-after`.
-    pub(super) fn header(self) -> Option<(&'static str, String)> {
+    pub(super) fn header(self) -> Option<Header> {
         match self {
             Self::For(wait) => Some((
-                "retry-after",
+                "retry-after".into(),
                 Digits::of(wait.secs_ceil()).as_str().to_owned(),
             )),
             Self::Unknown | Self::Never => None,

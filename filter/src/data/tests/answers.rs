@@ -87,8 +87,8 @@ fn list_headers_of_an_upstream_stay() {
     host.add_response_header("ratelimit", "\"upstream\";r=1");
     host.add_response_header("x-ratelimit-limit", "77");
     let ours = vec![
-        ("ratelimit", "\"r.l\";r=2".to_owned()),
-        ("x-ratelimit-limit", "3".to_owned()),
+        ("ratelimit".into(), "\"r.l\";r=2".to_owned()),
+        ("x-ratelimit-limit".into(), "3".to_owned()),
     ];
     put(&host, ours);
     let headers = host.response_headers.borrow();
@@ -110,24 +110,31 @@ fn admitted_headers_only_where_configured() {
     };
     assert_eq!(
         headers[0],
-        ("ratelimit-policy", "\"per-user.burst\";q=2;w=20".to_owned())
+        (
+            "ratelimit-policy".into(),
+            "\"per-user.burst\";q=2;w=20".to_owned()
+        )
     );
     assert_eq!(
         headers[1],
-        ("ratelimit", "\"per-user.burst\";r=1;t=10".to_owned())
+        ("ratelimit".into(), "\"per-user.burst\";r=1;t=10".to_owned())
     );
 }
 
 /// The answer to alice, whose bucket is empty.
 fn refused(rule: &[(&str, Value)], headers: &[(&str, &[u8])]) -> Reply {
+    refused_with(rule, headers, true)
+}
+
+fn refused_with(rule: &[(&str, Value)], headers: &[(&str, &[u8])], has_body: bool) -> Reply {
     let host = FakeHost::default();
     let mut plane = DataPlane::new(file(&rules("enforce", rule)), Nanos::ZERO);
     let headers = [&[("x-user-id", &b"alice"[..])], headers].concat();
     host.request("POST", "/", &headers);
     for _ in 0..2 {
-        plane.decide(&host, 1, false);
+        plane.decide(&host, 1, has_body);
     }
-    match plane.decide(&host, 1, false).0 {
+    match plane.decide(&host, 1, has_body).0 {
         Fate::Refuse(reply) => reply,
         fate => panic!("{fate:?}"),
     }
@@ -195,6 +202,14 @@ fn a_grpc_call_gets_the_time_to_wait() {
     // A cost above the capacity never fits.
     let reply = refused(&[("cost", json!(5))], &grpc);
     assert_eq!(header(&reply, "grpc-retry-pushback-ms"), Some("-1"));
+
+    // A call has a body: its last frame, if nothing else.
+    let reply = refused_with(&[], &grpc, false);
+    assert_eq!(reply.grpc_status, None);
+    assert_eq!(
+        header(&reply, "content-type"),
+        Some("application/problem+json")
+    );
 }
 
 fn property(host: &FakeHost) -> Option<String> {
@@ -226,7 +241,7 @@ fn a_rule_with_explain_header_shows_its_decision() {
     let decision = host.request_header("x-loudou-decision").expect("set");
     assert_eq!(decision, b"per-user;burst;admit, queue;slow;admit");
     host.request("GET", "/slow", &forged);
-    let headers = vec![("x-loudou-wait-ms", "2000".to_owned())];
+    let headers = vec![("x-loudou-wait-ms".into(), "2000".to_owned())];
     assert_eq!(plane.decide(&host, 2, false).0, Fate::Hold(headers));
     let decision = host.request_header("x-loudou-decision").expect("set");
     assert_eq!(decision, b"per-user;burst;admit, queue;slow;hold");
