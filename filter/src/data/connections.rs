@@ -11,9 +11,10 @@ use loudou_store::swap::swap;
 
 use crate::host::{Host, HostStore};
 
-/// The interval at which a sandbox of the configuration in force reads the number of a connection, which
-/// costs a call of the host.
-const EVERY: Nanos = Nanos::new(100_000);
+/// The interval at which a sandbox of the configuration in force reads the number of a connection: a call of the
+/// host that takes more than any other of a request. It matters for connections that were accepted within so long
+/// before an update only, if they are used more than a second later, when the new listener has still served none.
+const EVERY: Nanos = Nanos::from_millis(1);
 
 /// A sandbox's knowledge of connections.
 #[derive(Clone, Copy, Debug, Default)]
