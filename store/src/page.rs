@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | version u32 | last ns u64         59 or 67 bytes for a funnel
+//! slot  fingerprint u64 | rule tag u32 | version u32 | last ns u64         54 or 62 bytes for a funnel
 //!       idle at ms u40 | admitted u40 | refused u40 | flags u8
-//!       origin u32 | given u40 | words u16
+//!       origin u32 | words u16
+//!       given u40                                                          only with its flag
 //!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
 //!                strikes u16 | bans u8
 //!       held until ms u40                                                  only with its flag
@@ -35,7 +36,8 @@ mod victim;
 
 pub use codec::lease_bytes;
 use codec::{
-    Bytes, FLAG_CONDUCT, FLAG_HELD, FLAG_LATER, FLAGS_IN_BYTES, later_bytes, optional_bytes,
+    Bytes, FLAG_CONDUCT, FLAG_GIVEN, FLAG_HELD, FLAG_LATER, FLAGS_IN_BYTES, GIVEN_BYTES,
+    later_bytes, optional_bytes,
 };
 pub use head::SlotHead;
 pub(crate) use patch::PageBytes;
@@ -46,12 +48,12 @@ use victim::{Standing, victim};
 pub const SLOTS: usize = 16;
 /// The size of a page's head, in bytes.
 pub const PAGE_HEAD: usize = 8;
-/// The size of a slot without its words, in bytes.
-const SLOT_HEAD: usize = 51;
+/// The size of a slot without its words and all that is only there with a flag, in bytes.
+const SLOT_HEAD: usize = 46;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 7;
+const VERSION: u8 = 8;
 /// The prefix of the keys of pages. It includes the version, so that pages of another version do not
 /// interfere: they would stay until Envoy restarts, and their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
@@ -74,6 +76,7 @@ pub const fn slot_bytes(words: usize) -> usize {
     words
         .saturating_mul(size_of::<u64>())
         .saturating_add(SLOT_HEAD)
+        .saturating_add(GIVEN_BYTES)
 }
 
 /// Whether a full bucket of these limits is worth more than a new one.

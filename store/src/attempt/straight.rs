@@ -32,7 +32,7 @@ impl Attempt<'_> {
         let count = slot.read(words)?;
         let before = Bucket {
             last: slot.last(),
-            given: slot.given(),
+            given: 0,
             line: Nanos::ZERO,
             words: Words::from_slice(words.get(..count)?),
         };

@@ -10,6 +10,10 @@ use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
 
 use super::{MAGIC, MAX_COUNT, MAX_U40, SLOT_HEAD, Slot, UnknownPage, VERSION};
 
+/// Only in the encoded form: the units given back to the bucket are present.
+pub(super) const FLAG_GIVEN: u8 = 1;
+/// The size of the number of these units, in bytes.
+pub(super) const GIVEN_BYTES: usize = 5;
 /// Only in the encoded form: the slot's conduct is present.
 pub(super) const FLAG_CONDUCT: u8 = 8;
 /// The size of a conduct, in bytes.
@@ -30,7 +34,7 @@ const LEASE: usize = LEASE_WORDS * size_of::<u64>();
 pub(super) const FLAG_LATER: u8 = 128;
 /// The flags that are only in the encoded form.
 pub(super) const FLAGS_IN_BYTES: u8 =
-    FLAG_CONDUCT | FLAG_HELD | FLAG_LINE | FLAG_LEASE | FLAG_LATER;
+    FLAG_GIVEN | FLAG_CONDUCT | FLAG_HELD | FLAG_LINE | FLAG_LEASE | FLAG_LATER;
 
 /// The maximum size of the lease of a bucket with this many limits.
 pub const fn lease_bytes(limits: usize) -> usize {
@@ -47,6 +51,8 @@ pub(super) const fn later_bytes(limits: usize) -> usize {
 
 impl Slot {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let given = self.bucket.given & GIVEN;
+        let given_flag = if given > 0 { FLAG_GIVEN } else { 0 };
         let has_conduct = self.conduct != Conduct::default();
         let conduct_flag = if has_conduct { FLAG_CONDUCT } else { 0 };
         let held_flag = if self.held_until_ms > 0 { FLAG_HELD } else { 0 };
@@ -57,10 +63,13 @@ impl Slot {
         let lease_flag = if lease.is_some() { FLAG_LEASE } else { 0 };
         let later = lease.map(Lease::later_left).unwrap_or_default();
         let later_flag = if later.is_empty() { 0 } else { FLAG_LATER };
-        let in_bytes = conduct_flag | held_flag | line_flag | lease_flag | later_flag;
+        let in_bytes = given_flag | conduct_flag | held_flag | line_flag | lease_flag | later_flag;
         let words = self.bucket.words();
         let count = u16::try_from(words.len()).unwrap_or(0);
         out.extend_from_slice(&self.encode_head(in_bytes, count));
+        if given > 0 {
+            out.extend_from_slice(&u40(given));
+        }
         if has_conduct {
             encode_conduct(&self.conduct, out);
         }
@@ -85,7 +94,7 @@ impl Slot {
     }
 
     fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
-        // In one piece: a head has ten numbers, and each addition to a vector has a price.
+        // In one piece: a head has nine numbers, and each addition to a vector has a price.
         let mut head = [0; SLOT_HEAD];
         let mut rest = Rest(&mut head);
         rest.put(self.fingerprint.to_le_bytes());
@@ -97,7 +106,6 @@ impl Slot {
         }
         rest.put([self.flags & !FLAGS_IN_BYTES | in_bytes]);
         rest.put(self.origin.to_le_bytes());
-        rest.put(u40(self.bucket.given & GIVEN));
         rest.put(count.to_le_bytes());
         head
     }
@@ -134,13 +142,14 @@ fn encode_conduct(conduct: &Conduct, out: &mut Vec<u8>) {
     out.push(conduct.bans);
 }
 
-/// The sizes of the conduct, the held time, the queue's end and the words of the lease that follow a slot's head
+/// The sizes of the units given back, the conduct, the held time, the queue's end and the words of the lease that follow a slot's head
 /// with these flags.
-pub(super) const fn optional_bytes(flags: u8) -> [usize; 4] {
+pub(super) const fn optional_bytes(flags: u8) -> [usize; 5] {
     const fn size(flags: u8, flag: u8, size: usize) -> usize {
         if flags & flag == 0 { 0 } else { size }
     }
     [
+        size(flags, FLAG_GIVEN, GIVEN_BYTES),
         size(flags, FLAG_CONDUCT, CONDUCT),
         size(flags, FLAG_HELD, HELD),
         size(flags, FLAG_LINE, LINE),
@@ -189,8 +198,13 @@ impl Bytes<'_> {
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
         let [flags] = self.take()?;
-        let (origin, given) = (self.u32()?, self.u40()?);
+        let origin = self.u32()?;
         let count = usize::from(u16::from_le_bytes(self.take()?));
+        let given = if flags & FLAG_GIVEN == 0 {
+            0
+        } else {
+            self.present()?
+        };
         let conduct = if flags & FLAG_CONDUCT == 0 {
             Conduct::default()
         } else {
@@ -199,7 +213,7 @@ impl Bytes<'_> {
         let held_until_ms = if flags & FLAG_HELD == 0 {
             0
         } else {
-            self.held()?
+            self.present()?
         };
         let line = if flags & FLAG_LINE == 0 {
             Nanos::ZERO
@@ -254,10 +268,11 @@ impl Bytes<'_> {
         Ok(conduct)
     }
 
-    fn held(&mut self) -> Result<u64, UnknownPage> {
-        self.u40().and_then(|until_ms| match until_ms {
+    /// A number that would have been left out if it were 0.
+    fn present(&mut self) -> Result<u64, UnknownPage> {
+        self.u40().and_then(|number| match number {
             0 => Err(UnknownPage),
-            until_ms => Ok(until_ms),
+            number => Ok(number),
         })
     }
 

@@ -215,8 +215,9 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
     let words_at = if flags & FLAGS_IN_BYTES == 0 {
         SLOT_HEAD
     } else {
-        let [conduct, held, line, lease] = optional_bytes(flags);
-        let held_at = SLOT_HEAD.saturating_add(conduct);
+        let [given, conduct, held, line, lease] = optional_bytes(flags);
+        let conduct_at = SLOT_HEAD.saturating_add(given);
+        let held_at = conduct_at.saturating_add(conduct);
         let line_at = held_at.saturating_add(held);
         let lease_at = line_at.saturating_add(line);
         let slot = bytes.get(start..)?;
@@ -227,7 +228,8 @@ fn end_of_slot(bytes: &[u8], start: usize) -> Option<usize> {
             end_of_later(slot, later_at).filter(|_| lease > 0)?
         };
         let parts = [
-            slot.get(SLOT_HEAD..held_at)?,
+            slot.get(SLOT_HEAD..conduct_at)?,
+            slot.get(conduct_at..held_at)?,
             slot.get(held_at..line_at)?,
             slot.get(lease_at..end)?,
         ];

@@ -5,7 +5,7 @@
     reason = "with its offset, each access is one instruction; as a call it is dozens"
 )]
 
-use loudou_limiter::{GIVEN, Nanos};
+use loudou_limiter::Nanos;
 
 use super::{FLAGS_IN_BYTES, MAX_U40, SLOT_HEAD};
 
@@ -17,8 +17,7 @@ const ADMITTED_AT: usize = 29;
 const REFUSED_AT: usize = 34;
 pub(super) const FLAGS_AT: usize = 39;
 const ORIGIN_AT: usize = 40;
-const GIVEN_AT: usize = 44;
-pub(super) const WORDS_AT: usize = 49;
+pub(super) const WORDS_AT: usize = 44;
 
 /// A slot without any of the optional parts.
 pub(crate) struct PlainSlot<'a> {
@@ -53,11 +52,6 @@ impl<'a> PlainSlot<'a> {
     /// The last touch of its bucket.
     pub(crate) fn last(&self) -> Nanos {
         Nanos::new(u64::from_le_bytes(self.bytes(LAST_AT)))
-    }
-
-    /// The units that were given back to its bucket.
-    pub(crate) fn given(&self) -> u64 {
-        self.number(GIVEN_AT) & GIVEN
     }
 
     /// Copies the words of its bucket to the beginning of `words`; their number, unless there are more.

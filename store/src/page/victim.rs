@@ -17,7 +17,8 @@ use core::cmp::Reverse;
 use loudou_limiter::Nanos;
 
 use super::{
-    Bytes, Evicted, FLAG_CONDUCT, FLAG_HELD, FLAG_PINNED, SLOTS, Slot, UnknownPage, is_idle,
+    Bytes, Evicted, FLAG_CONDUCT, FLAG_GIVEN, FLAG_HELD, FLAG_PINNED, SLOTS, Slot, UnknownPage,
+    is_idle,
 };
 
 /// The fields that the choice depends on. Only these are read of each slot.
@@ -68,7 +69,10 @@ impl Standing {
         let (idle_at_ms, _admitted) = (bytes.u40()?, bytes.u40()?);
         let has_refused = bytes.take()? != [0; 5];
         let [flags] = bytes.take()?;
-        let _state: [u8; 11] = bytes.take()?;
+        let _state: [u8; 6] = bytes.take()?;
+        if flags & FLAG_GIVEN != 0 {
+            bytes.u40()?;
+        }
         let (mut banned_until_ms, mut held_until_ms) = (0, 0);
         if flags & FLAG_CONDUCT != 0 {
             banned_until_ms = bytes.u40()?;

@@ -25,6 +25,7 @@ struct RawSlot {
     u40s: [u64; 3],
     flags: u8,
     origin: u32,
+    /// Only with its flag; never zero.
     given: u64,
     /// Only with its flag; never all zeros.
     conduct: ([u64; 3], u16, u8),
@@ -41,6 +42,8 @@ struct RawSlot {
 
 /// The version of the rule, in the middle of all there are.
 const VERSION: u32 = 7;
+/// Units were given back to the bucket of the slot.
+const GIVEN: u8 = 1;
 /// The slot has a conduct.
 const CONDUCT: u8 = 8;
 /// The slot has an instant until which it holds permits.
@@ -59,7 +62,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         any::<(u32, u32)>(),
         (0..u64::MAX, any::<u64>()),
         [u40(), u40(), u40()],
-        (any::<u8>(), any::<u32>(), u40()),
+        (any::<u8>(), any::<u32>(), 1..=MAX_U40),
         prop::collection::vec(any::<u64>(), 0..=16),
         (
             [u40(), u40(), u40()],
@@ -113,7 +116,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x07".to_vec();
+    let mut out = b"LP\x08".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
     out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
@@ -126,9 +129,11 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
         }
         out.push(slot.flags);
         out.extend(slot.origin.to_le_bytes());
-        out.extend(&slot.given.to_le_bytes()[..5]);
         let words = u16::try_from(slot.words.len()).expect("at most 1024");
         out.extend(words.to_le_bytes());
+        if slot.flags & GIVEN != 0 {
+            out.extend(&slot.given.to_le_bytes()[..5]);
+        }
         if slot.flags & CONDUCT != 0 {
             let (times, strikes, bans) = slot.conduct;
             for time in times {
@@ -217,8 +222,10 @@ proptest! {
             prop_assert_eq!((slot.rule_tag, slot.version), raw.tags);
             prop_assert_eq!(slot.bucket.last.get(), raw.last);
             prop_assert_eq!([slot.idle_at_ms, slot.admitted, slot.refused], raw.u40s);
-            let flags = raw.flags & !(CONDUCT | HELD | LINE | LEASE | LATER);
+            let flags = raw.flags & !(GIVEN | CONDUCT | HELD | LINE | LEASE | LATER);
             prop_assert_eq!((slot.flags, slot.origin), (flags, raw.origin));
+            let given = if raw.flags & GIVEN == 0 { 0 } else { raw.given };
+            prop_assert_eq!(slot.bucket.given, given);
             let held = if raw.flags & HELD == 0 { 0 } else { raw.held };
             prop_assert_eq!(slot.held_until_ms, held);
             let conduct = slot.conduct;
@@ -245,7 +252,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x07".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x08".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -335,7 +342,7 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
-        flags: 1,
+        flags: 0,
         origin: 9,
         given: 10,
         conduct: ([0; 3], 0, 0),
@@ -351,13 +358,14 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[slot(1025)])).is_err());
     // A head with one slot more than there is is rejected, too.
     let mut claimed = raw_page(&[slot(16)]);
-    assert_eq!(claimed[57], 16, "the number of words");
-    claimed[57] = 17;
+    assert_eq!(claimed[52], 16, "the number of words");
+    claimed[52] = 17;
     assert!(Page::decode(&claimed).is_err());
-    // An empty conduct is left out, and so are a zero instant and a fresh lease.
-    for flags in [CONDUCT, HELD, LEASE] {
+    // A zero is left out, an empty conduct and a fresh lease.
+    for flags in [GIVEN, CONDUCT, HELD, LEASE] {
         let with = |some: u8| RawSlot {
             flags,
+            given: some.into(),
             lease: [some.into(); LEASE_WORDS],
             conduct: ([0; 3], 0, some),
             held: some.into(),
@@ -379,13 +387,13 @@ fn a_page_has_bounds() {
 
 /// The sizes that the memory bound is computed from.
 #[test]
-fn a_funnel_takes_59_to_67_bytes() {
+fn a_funnel_takes_54_to_62_bytes() {
     let mut world = World::new(16);
     // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
     let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
     let (even, uneven) = (per_day(1), rule(&uneven));
     let mut bytes = Vec::new();
-    for (key, limits, size) in [("a", &even, 8 + 59), ("b", &uneven, 8 + 59 + 67)] {
+    for (key, limits, size) in [("a", &even, 8 + 54), ("b", &uneven, 8 + 54 + 62)] {
         assert!(world.admits(limits, key, 0));
         world.store.get(&page_key(0), &mut bytes).expect("works");
         assert_eq!(bytes.len(), size);

@@ -17,7 +17,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         0_u64..24,
         (0_u32..4, any::<u32>()),
         [number(), number(), number()],
-        prop_oneof![Just(0), 0_u8..8],
+        prop_oneof![Just(0), (0_u8..4).prop_map(|flags| flags << 1)],
         (any::<u32>(), any::<u32>(), number()),
         prop::collection::vec(0_u64..3, 0..4),
         (
