@@ -9,13 +9,8 @@ use crate::host::{Host, Reply};
 use crate::request::HostRequest;
 use crate::respond::{Refusal, explain};
 
-/// The answer to the current request, which may have a body, if one of the rules refuses it.
-pub(super) fn refusal(
-    host: &dyn Host,
-    rules: &[Rule],
-    has_body: bool,
-    now: Nanos,
-) -> Option<Reply> {
+/// The answer to the current request, if one of the rules refuses it.
+pub(super) fn refusal(host: &dyn Host, rules: &[Rule], now: Nanos) -> Option<Reply> {
     let mut request = HostRequest::new(host);
     for rule in rules {
         if rule.mode != Mode::Enforce {
@@ -26,7 +21,7 @@ pub(super) fn refusal(
             continue;
         }
         let key = match reach {
-            Reach::Refuse => return Some(Refusal::value_too_long(rule).reply(host, has_body)),
+            Reach::Refuse => return Some(Refusal::value_too_long(rule).reply(host)),
             Reach::Yes | Reach::No => rule.key_of(&mut request),
         };
         let refusal = match key {
@@ -42,7 +37,7 @@ pub(super) fn refusal(
             Key::Bucket(_) => None,
         };
         if let Some(refusal) = refusal {
-            return Some(refusal.reply(host, has_body));
+            return Some(refusal.reply(host));
         }
         if rule.stop {
             break;

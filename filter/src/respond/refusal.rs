@@ -168,12 +168,11 @@ impl<'a> Refusal<'a> {
     }
 
     /// The answer to the current request.
-    pub(crate) fn reply(mut self, host: &dyn Host, has_body: bool) -> Reply {
+    pub(crate) fn reply(mut self, host: &dyn Host) -> Reply {
         let refuse = &self.rule.refuse;
         let first = self.violated.first().map_or("", String::as_str);
         let details = text(&["loudou_", self.cause, "{", first, "}"]);
-        // A gRPC call sends at least one frame after its headers, even if that is empty.
-        let is_call = has_body && grpc::is_call(host);
+        let is_call = grpc::is_call(host);
         let mut headers = mem::take(&mut self.headers);
         let more = refuse.headers.iter();
         headers.extend(more.map(|(name, value)| (Cow::from(name.clone()), value.clone())));

@@ -56,7 +56,7 @@ impl Active {
         let verdict = if let Some(refused) = outcome.refusal() {
             self.store_metrics.not_held(host, refused.not_held);
             explain::log(host, [refused], now);
-            Verdict::Refuse(Refusal::new(refused, now).reply(host, arrival.has_body))
+            Verdict::Refuse(Refusal::new(refused, now).reply(host))
         } else {
             let due = outcome.due().unwrap_or(now);
             let mut headers = of_admitted(&outcome);
