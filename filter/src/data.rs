@@ -222,7 +222,7 @@ impl DataPlane {
         self.start_at(host, now);
         let configuration = &self.configuration;
         let Some(active) = &mut self.active else {
-            let refusal = without_store::refusal(host, &configuration.file.rules, has_body, now);
+            let refusal = without_store::refusal(host, &configuration.file.rules, now);
             let fate = refusal.map_or(Fate::Pass(Vec::new()), Fate::Refuse);
             return (fate, Stay::default());
         };

@@ -2,26 +2,35 @@
 //! below is asked to divide and join its memory. A request frees what it allocates, so nearly all of its blocks
 //! are those of the request before, which are still in the processor's caches.
 //!
-//! Blocks come in classes of [`STEP`] bytes, up to [`LARGEST`]; at most [`KEPT`] of a class are kept.
+//! Blocks come in classes, in steps of [`STEP`] bytes, up to [`LARGEST`]; at most [`KEPT`] of a class are kept.
 #![expect(unsafe_code, reason = "an allocator hands out memory")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 
-/// The sizes of blocks that are kept are multiples of this, in bytes.
+/// The step between two classes: the allocator below divides its memory in units of so many bytes.
 const STEP: usize = 16;
+/// What the allocator below adds to each block, in bytes. A block of a class fills its units, so that it takes no more
+/// memory than one of the exact size would.
+const TAIL: usize = 4;
+/// The number of classes.
+const CLASSES: usize = 64;
 /// The largest block that is kept, in bytes. A page of small buckets is smaller.
-const LARGEST: usize = 1024;
+const LARGEST: usize = CLASSES * STEP - TAIL;
 /// The alignment of blocks that are kept, in bytes; no type of the filter needs more.
 const ALIGN: usize = 8;
-/// The most blocks of one class that are kept: all classes together keep 264 KiB at most.
+/// The most blocks of one class that are kept: all classes together keep 260 KiB at most.
 const KEPT: u32 = 8;
+
+/// Before a block of so many bytes, the kept ones go back: between them, no large hole can form. No decision on a
+/// request needs a block that large, unless its page has very large buckets.
+const LARGE: usize = 16 << 10;
 
 /// An allocator that keeps the blocks of `A` that were freed. It is for one thread.
 pub(crate) struct Recycled<A> {
     below: A,
-    free: UnsafeCell<[Free; LARGEST / STEP]>,
+    free: UnsafeCell<[Free; CLASSES]>,
 }
 
 // SAFETY: the sandbox has one thread.
@@ -43,7 +52,7 @@ impl<A> Recycled<A> {
         };
         Self {
             below,
-            free: UnsafeCell::new([none; LARGEST / STEP]),
+            free: UnsafeCell::new([none; CLASSES]),
         }
     }
 
@@ -60,6 +69,33 @@ impl<A> Recycled<A> {
         let classes = unsafe { &mut *self.free.get() };
         classes.get_mut(class(layout.size()))
     }
+
+    /// A free block of the class of this size.
+    fn take(&self, layout: Layout) -> Option<*mut u8> {
+        let free = self.free(layout).filter(|free| !free.first.is_null())?;
+        let block = free.first;
+        // SAFETY: a free block begins with the pointer that `dealloc` wrote.
+        free.first = unsafe { next(block).read() };
+        free.count = free.count.wrapping_sub(1);
+        Some(block)
+    }
+}
+
+impl<A: GlobalAlloc> Recycled<A> {
+    /// Gives the free blocks back.
+    #[cold]
+    fn give_back(&self) {
+        for class in 0..CLASSES {
+            let size = class.wrapping_add(1).wrapping_mul(STEP).wrapping_sub(TAIL);
+            let Ok(layout) = Layout::from_size_align(size, ALIGN) else {
+                continue;
+            };
+            while let Some(block) = self.take(layout) {
+                // SAFETY: the block came from there with this layout, and nobody has it.
+                unsafe { self.below.dealloc(block, layout) };
+            }
+        }
+    }
 }
 
 /// The place of the pointer to the next free block, in a free block.
@@ -69,7 +105,7 @@ const fn next(block: *mut u8) -> *mut *mut u8 {
 
 /// The class of a size in bytes, which is never 0.
 const fn class(size: usize) -> usize {
-    size.wrapping_sub(1) / STEP
+    size.wrapping_add(TAIL - 1) / STEP
 }
 
 /// The layout of all blocks of a class, or of a block that is never kept.
@@ -78,7 +114,8 @@ const fn whole(layout: Layout) -> Layout {
     if size > LARGEST || layout.align() > ALIGN {
         return layout;
     }
-    match Layout::from_size_align(size.next_multiple_of(STEP), ALIGN) {
+    let units = class(size).wrapping_add(1);
+    match Layout::from_size_align(units.wrapping_mul(STEP).wrapping_sub(TAIL), ALIGN) {
         Ok(whole) => whole,
         Err(_) => layout,
     }
@@ -88,14 +125,11 @@ const fn whole(layout: Layout) -> Layout {
 // has the whole of it, and returns to `below` with that layout.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if let Some(free) = self.free(layout)
-            && !free.first.is_null()
-        {
-            let block = free.first;
-            // SAFETY: a free block begins with the pointer that `dealloc` wrote.
-            free.first = unsafe { next(block).read() };
-            free.count = free.count.wrapping_sub(1);
+        if let Some(block) = self.take(layout) {
             return block;
+        }
+        if layout.size() >= LARGE {
+            self.give_back();
         }
         // SAFETY: the size is not 0, as the caller promises.
         unsafe { self.below.alloc(whole(layout)) }
@@ -123,6 +157,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Recycled<A> {
             return block;
         }
         if layout.size() > LARGEST && size > LARGEST {
+            if size >= LARGE {
+                self.give_back();
+            }
             // SAFETY: the block came from there with this layout.
             return unsafe { self.below.realloc(block, layout, size) };
         }
@@ -189,22 +226,35 @@ mod tests {
         unsafe {
             let block = memory.alloc(layout(33, 1));
             memory.dealloc(block, layout(33, 1));
-            assert_eq!(memory.alloc(layout(48, 8)), block, "the same class");
+            assert_eq!(memory.alloc(layout(44, 8)), block, "the same class");
             let other = memory.alloc(layout(40, 4));
             assert_ne!(other, block);
-            memory.dealloc(block, layout(48, 8));
+            memory.dealloc(block, layout(44, 8));
             memory.dealloc(other, layout(40, 4));
             assert_eq!(memory.alloc(layout(41, 1)), other, "the last one first");
-            assert_ne!(memory.alloc(layout(49, 1)), block, "another class");
+            assert_ne!(memory.alloc(layout(45, 1)), block, "another class");
             assert_ne!(memory.alloc(layout(40, 16)), block, "another alignment");
         }
         assert_eq!(memory.below.calls.get(), 4);
     }
 
     #[test]
+    fn a_block_takes_no_more_units_than_its_size() {
+        let units = |size: usize| (size + TAIL).div_ceil(STEP);
+        for size in 1..=LARGEST + 100 {
+            let whole = whole(layout(size, 8)).size();
+            assert!(whole >= size && units(whole) == units(size), "{size}");
+            assert_eq!(
+                whole == size,
+                size > LARGEST || (size + TAIL).is_multiple_of(STEP)
+            );
+        }
+    }
+
+    #[test]
     fn few_blocks_of_a_class_are_kept_and_no_large_ones() {
         let memory = Recycled::new(Counted::default());
-        for (size, kept) in [(1, 8), (16, 8), (1024, 8), (1025, 0), (100_000, 0)] {
+        for (size, kept) in [(1, 8), (12, 8), (13, 8), (1020, 8), (1021, 0), (10_000, 0)] {
             let before = memory.below.out().len();
             // SAFETY: the blocks are used as they were allocated.
             unsafe {
@@ -216,8 +266,31 @@ mod tests {
                 }
             }
             let more = memory.below.out().len() - before;
-            let expected = if size == 16 { 0 } else { kept };
+            let expected = if size == 12 { 0 } else { kept };
             assert_eq!(more, expected, "blocks of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn kept_blocks_go_back_before_a_large_one() {
+        let memory = Recycled::new(Counted::default());
+        for large in [LARGE, LARGE - 1] {
+            // SAFETY: the blocks are used as they were allocated.
+            unsafe {
+                let blocks = [1, 100, 100, 1000].map(|size| (memory.alloc(layout(size, 8)), size));
+                for (block, size) in blocks {
+                    memory.dealloc(block, layout(size, 8));
+                }
+                let first = memory.alloc(layout(LARGE - 2, 8));
+                assert_eq!(memory.below.out().len(), 5);
+                let block = memory.realloc(first, layout(LARGE - 2, 8), large);
+                let kept = if large < LARGE { 4 } else { 0 };
+                assert_eq!(memory.below.out().len(), kept + 1);
+                memory.dealloc(block, layout(large, 8));
+                let block = memory.alloc(layout(large, 1));
+                assert_eq!(memory.below.out().len(), kept + 1);
+                memory.dealloc(block, layout(large, 1));
+            }
         }
     }
 
