@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use crate::command::{cargo, run};
 
 mod admin;
+mod core;
 mod fleet;
 pub(crate) mod instructions;
 mod parts;
@@ -23,6 +24,8 @@ mod waiting;
 pub(crate) enum Bench {
     /// Measure what calls of the admin API cost a worker, and the requests beside them
     Admin,
+    /// Measure a decision beside governor's, with a page of the store, and with 1, 16 and 256 rules, natively
+    Core,
     /// Measure latency, calls and processor time of rules that Envoys share, beside Envoy's own rate limit filter
     Fleet,
     /// Count the wasm instructions and the host calls of a request, also in the form of their budgets
@@ -51,6 +54,7 @@ pub(crate) fn bench(
 ) -> Result<()> {
     match what {
         Bench::Admin => admin::run_all(quick, wasm),
+        Bench::Core => core::run_all(quick),
         Bench::Fleet => fleet::run_all(quick, wasm),
         Bench::Instructions => instructions::run_all(wasm),
         Bench::Replay => replay::run_all(),
@@ -69,6 +73,7 @@ pub(crate) fn bench(
 
 /// Checks that a benchmark of many parts still works, without measuring anything of use.
 pub(crate) fn check() -> Result<()> {
+    core::check()?;
     fleet::check()?;
     request::check()
 }

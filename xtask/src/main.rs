@@ -67,7 +67,7 @@ enum Task {
     Bench {
         /// The benchmark
         what: bench::Bench,
-        /// Measure less, in less than two minutes (admin, fleet, request)
+        /// Measure less, in less than two minutes (admin, core, fleet, request)
         #[arg(long)]
         quick: bool,
         /// Measure this build of the filter instead of the current one (admin, fleet, instructions, request)
