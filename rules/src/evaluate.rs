@@ -292,7 +292,7 @@ pub fn evaluate(
         is_pending: false,
     };
     let candidates = rules.candidates(request);
-    let may_match = |index| candidates.as_ref().is_none_or(|those| those.has(index));
+    let next = |from: usize| candidates.as_ref().map_or(from, |those| those.next(from));
     // A request that waits for a lease is evaluated anew, and a refusal in shadow mode is noted for good. So
     // those rules are evaluated when no other makes it wait; they depend on no other.
     let puts_off = request.fleet().is_some();
@@ -305,28 +305,24 @@ pub fn evaluate(
         stats,
     };
     let mut is_left = false;
-    for (index, active) in rules.iter().enumerate() {
-        if !may_match(index) {
-            continue;
-        }
+    let mut index = next(0);
+    while let Some(active) = rules.get(index) {
         match active.rule().mode {
-            Mode::Off => continue,
-            Mode::Shadow if puts_off => {
-                is_left = true;
-                continue;
-            }
+            Mode::Off => {}
+            Mode::Shadow if puts_off => is_left = true,
             Mode::Shadow | Mode::Enforce => run.evaluate(index, active),
         }
         if run.outcome.is_pending {
             return run.outcome;
         }
+        index = next(index.saturating_add(1));
     }
-    if is_left {
-        for (index, active) in rules.iter().enumerate() {
-            if may_match(index) && active.rule().mode == Mode::Shadow {
-                run.evaluate(index, active);
-            }
+    index = if is_left { next(0) } else { rules.len() };
+    while let Some(active) = rules.get(index) {
+        if active.rule().mode == Mode::Shadow {
+            run.evaluate(index, active);
         }
+        index = next(index.saturating_add(1));
     }
     run.outcome
 }

@@ -25,9 +25,19 @@ impl Mask {
         }
     }
 
-    pub(crate) fn has(&self, rule: usize) -> bool {
-        let word = self.0.get(rule / WORD);
-        word.is_none_or(|word| word & bit(rule) != 0)
+    /// The first rule of the set from an index on.
+    pub(crate) fn next(&self, from: usize) -> usize {
+        let mut at = from;
+        while let Some(word) = self.0.get(at / WORD) {
+            let bits = word & !bit(at).wrapping_sub(1);
+            let first = at & !(WORD - 1);
+            let behind = usize::try_from(bits.trailing_zeros()).unwrap_or(WORD);
+            at = first.saturating_add(behind);
+            if behind < WORD {
+                break;
+            }
+        }
+        at
     }
 
     fn or(&mut self, other: &Self) {
@@ -183,4 +193,40 @@ impl Index {
 fn literal_prefix(template: &[u8]) -> &[u8] {
     let brace = template.iter().position(|b| *b == b'{');
     brace.and_then(|at| template.get(..at)).unwrap_or(template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_rule_is_the_first_of_the_set_from_there_on() {
+        let sets: [&[usize]; 6] = [
+            &[],
+            &[0],
+            &[255],
+            &[1, 2, 63, 64, 127, 128, 200],
+            &[63, 191],
+            &[64, 65, 66],
+        ];
+        for rules in sets {
+            let mut mask = Mask::default();
+            for rule in rules {
+                mask.add(*rule);
+            }
+            for from in 0..=MAX_RULES {
+                let next = rules.iter().find(|rule| **rule >= from);
+                assert_eq!(
+                    mask.next(from),
+                    *next.unwrap_or(&MAX_RULES),
+                    "{rules:?}, {from}"
+                );
+            }
+        }
+        assert_eq!(
+            Mask::default().next(MAX_RULES + 9),
+            MAX_RULES + 9,
+            "always in the set"
+        );
+    }
 }
