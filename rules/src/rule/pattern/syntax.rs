@@ -161,7 +161,9 @@ impl Reader<'_> {
         let Some((name, rest)) = name else {
             return Err("the name of a group has no `>` at its end");
         };
-        let is_part = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "_.[]".contains(c);
+        let is_part = |c: char| {
+            !c.is_ascii() || c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '[' | ']')
+        };
         let starts_well =
             !name.starts_with(|c: char| c.is_ascii() && !c.is_ascii_alphabetic() && c != '_');
         if name.is_empty() || !starts_well || !name.chars().all(is_part) {
@@ -182,7 +184,7 @@ impl Reader<'_> {
                 ':' | ')' if seen.ends_with('-') => return Err("no flag after `-`"),
                 ')' if seen.is_empty() => return Err("`(?)` has no flag"),
                 ':' | ')' => return Ok(c == ')'),
-                _ if seen.contains(c) => return Err("a flag is repeated"),
+                _ if seen.chars().any(|other| other == c) => return Err("a flag is repeated"),
                 '-' => {
                     on = false;
                     seen.push(c);
