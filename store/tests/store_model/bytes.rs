@@ -385,7 +385,6 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[with(0)])).is_err());
 }
 
-/// The sizes that the memory bound is computed from.
 #[test]
 fn a_funnel_takes_54_to_62_bytes() {
     let mut world = World::new(16);
