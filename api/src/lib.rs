@@ -53,3 +53,33 @@ pub const MAX_TOP: usize = loudou_store::top::COUNTERS;
 pub const DEFAULT_TOP: usize = 20;
 /// The longest reason of an edit, in bytes.
 pub const MAX_REASON: usize = 200;
+/// The header in which a call may bring its JSON, as ASCII, instead of a body. In an answer, it has the [`BodyWays`].
+pub const BODY_HEADER: &str = "loudou-body";
+/// The most JSON in that header, in bytes. Envoy's default for all headers of a request is 60 KiB.
+pub const MAX_BODY_HEADER: usize = 32 * 1024;
+
+/// The ways in which the calls of one listener may bring their JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyWays {
+    /// As a body, or in [`BODY_HEADER`].
+    Any,
+    /// Only in [`BODY_HEADER`].
+    Header,
+}
+
+impl BodyWays {
+    /// As the header of an answer says it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Header => "header",
+        }
+    }
+
+    /// The ways of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Any, Self::Header]
+            .into_iter()
+            .find(|ways| ways.name() == name)
+    }
+}

@@ -1,4 +1,4 @@
-//! The admin role: the HTTP API that the terminal uses.
+//! The admin role: the HTTP API that the terminal uses. A data role can answer it, too, below a path of its own.
 //!
 //! Requests arrive at any worker, and no answer occupies it for long: lists are cut by work done.
 //! All answers come from shared data and metrics, so they are the same on every worker. The calls are in
@@ -6,9 +6,9 @@
 
 use std::rc::Rc;
 
-use loudou_api::{Access, Event};
+use loudou_api::{Access, BODY_HEADER, BodyWays, Event};
 use loudou_limiter::Nanos;
-use loudou_rules::config::AdminSettings;
+use loudou_rules::config::{AdminSettings, EmbeddedAdmin};
 
 use crate::ban_ends::{self, Change};
 use crate::current;
@@ -19,6 +19,7 @@ use crate::metrics::{Registry, StoreMetrics};
 use crate::record::{Bases, Record, Records, Shelves};
 use crate::timer::Timer;
 
+mod address;
 mod answer;
 mod auth;
 mod bans;
@@ -61,7 +62,12 @@ pub struct AdminPlane {
     records: Records,
     pace: Pace,
     refused: Refused,
-    timer: Timer,
+    /// When bans are looked through next.
+    due: Option<Nanos>,
+    /// The worker's timer, unless that is the data role's.
+    timer: Option<Timer>,
+    /// The path below which a data role answers it; empty for the admin role.
+    at: String,
 }
 
 /// The next step for a request after its headers.
@@ -82,8 +88,46 @@ impl AdminPlane {
             registry: Registry::default(),
             pace: Pace::default(),
             refused: Refused::default(),
-            timer: Timer::default(),
+            due: None,
+            timer: Some(Timer::default()),
+            at: String::new(),
         }
+    }
+
+    /// The part of a data role that answers the API, from `now` on. Its timer is the data role's.
+    pub fn embedded(admin: EmbeddedAdmin, now: Nanos) -> Self {
+        let look = Nanos::from_millis(START_TICK_MS.into());
+        Self {
+            due: Some(now.saturating_add(look)),
+            timer: None,
+            at: admin.at,
+            ..Self::new(admin.settings)
+        }
+    }
+
+    /// Whether the current request is for the API at a path of the data role's.
+    pub fn is_asked(&self, host: &dyn Host) -> bool {
+        let path = host.request_header(":path").unwrap_or_default();
+        let below = path.strip_prefix(self.at.as_bytes());
+        below.is_some_and(|below| matches!(below.first(), None | Some(b'/' | b'?')))
+    }
+
+    /// The step for such a request. A connection to another address than loopback finds nothing here.
+    pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
+        let reached = address::of(host, address::DESTINATION);
+        if reached.is_some_and(|address| address.is_loopback()) {
+            return self.begin(host, has_body);
+        }
+        Begin::Answer(Reply {
+            status: 404,
+            details: "loudou_admin_not_on_loopback".to_owned(),
+            ..Reply::default()
+        })
+    }
+
+    /// When its timer is needed next.
+    pub const fn due(&self) -> Option<Nanos> {
+        self.due
     }
 
     /// The same, sharing what it reads with the other plugins of the sandbox.
@@ -96,14 +140,18 @@ impl AdminPlane {
     /// The timer's work: reports bans that have ended.
     pub fn tick(&mut self, host: &dyn Host) {
         let now = host.now();
-        let next = self.report_bans(host, None, now);
-        self.timer.fired(host, next, now);
+        self.due = self.report_bans(host, None, now);
+        if let Some(timer) = &mut self.timer {
+            timer.fired(host, self.due, now);
+        }
     }
 
     /// Notes the change of a ban's end and reports bans that have ended, now and when the next one ends.
     fn note_ban(&mut self, host: &dyn Host, change: Option<Change<'_>>, now: Nanos) {
-        let next = self.report_bans(host, change, now);
-        self.timer.fire_by(host, next, now);
+        self.due = self.report_bans(host, change, now);
+        if let Some(timer) = &mut self.timer {
+            timer.fire_by(host, self.due, now);
+        }
     }
 
     fn report_bans(
@@ -137,10 +185,27 @@ impl AdminPlane {
         match self.read(host, has_body) {
             Err(refused) => {
                 let metrics = (&mut self.registry, self.settings.store.namespace.as_str());
-                Begin::Answer(self.refused.note(host, metrics, refused).reply())
+                let reply = self.refused.note(host, metrics, refused).reply();
+                Begin::Answer(self.with_ways(reply))
             }
             Ok(call) if has_body => Begin::AwaitBody(Box::new(call)),
             Ok(mut call) => Begin::Answer(self.answer(host, &mut call)),
+        }
+    }
+
+    /// The answer, which says how calls may bring their JSON.
+    fn with_ways(&self, mut reply: Reply) -> Reply {
+        let name = self.ways().name().to_owned();
+        reply.headers.push((BODY_HEADER.into(), name));
+        reply
+    }
+
+    /// The ways in which calls may bring their JSON. For a data role's listener, `allow_on_headers_stop_iteration` is
+    /// rarely set, without which a body never arrives.
+    const fn ways(&self) -> BodyWays {
+        match self.timer {
+            Some(_) => BodyWays::Any,
+            None => BodyWays::Header,
         }
     }
 
@@ -149,11 +214,7 @@ impl AdminPlane {
         let body = host.request_body(MAX_BODY.saturating_add(1));
         call.body = body.unwrap_or_default();
         if call.body.len() > MAX_BODY {
-            return too_large().reply();
-        }
-        if !call.body.is_empty() && !call.route.takes_body {
-            let detail = "this call takes no body: send its parameters in the query";
-            return Failure::bad(detail).reply();
+            return self.with_ways(too_large(MAX_BODY).reply());
         }
         self.answer(host, &mut call)
     }
@@ -161,15 +222,16 @@ impl AdminPlane {
     /// The call of the current request, if its caller may make it.
     fn read(&self, host: &dyn Host, has_body: bool) -> Result<Call, Failure> {
         let caller = auth::authorize(host, &self.settings)?;
-        let target = Target::read(host)?;
+        let target = Target::read(host, &self.at)?;
         if has_body {
             let length = host.request_header("content-length");
             let length = length.and_then(|n| String::from_utf8(n).ok()?.parse::<usize>().ok());
             if length.is_some_and(|length| length > MAX_BODY) {
-                return Err(too_large());
+                return Err(too_large(MAX_BODY));
             }
             call::expect_json(host)?;
         }
+        let body = call::body_in_header(host, has_body, self.ways())?;
         let route = routes::find(&target);
         let needed = route.map_or_else(|| target.needs(), |route| route.access);
         if needed == Access::Edit && caller.access == Access::View {
@@ -177,14 +239,21 @@ impl AdminPlane {
             return Err(Failure::new(403, "Forbidden", detail));
         }
         let route = route.ok_or_else(|| routes::not_here(&target))?;
-        Call::new(host, caller, target, route)
+        let mut call = Call::new(host, caller, target, route)?;
+        call.body = body;
+        Ok(call)
     }
 
     fn answer(&mut self, host: &dyn Host, call: &mut Call) -> Reply {
         call.clock = host.clock_at(host.now());
         call.fleet = Pulse::find(host, self.share()).map(Pulse::view);
-        let answer = (call.route.handler)(self, host, call);
-        answer.unwrap_or_else(Failure::reply)
+        let answer = if call.body.is_empty() || call.route.takes_body {
+            (call.route.handler)(self, host, call)
+        } else {
+            let detail = "this call takes no body: send its parameters in the query";
+            Err(Failure::bad(detail))
+        };
+        self.with_ways(answer.unwrap_or_else(Failure::reply))
     }
 
     /// The rules at the time of a call.
@@ -204,8 +273,8 @@ impl AdminPlane {
     }
 }
 
-fn too_large() -> Failure {
-    Failure::new(413, "Body too large", format!("at most {MAX_BODY} bytes"))
+fn too_large(most: usize) -> Failure {
+    Failure::new(413, "Body too large", format!("at most {most} bytes"))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use loudou_limiter::Nanos;
 use loudou_limiter::lease::Phase;
 use loudou_rules::rule::RuleFile;
 
+use crate::admin::AdminPlane;
 use crate::behind;
 use crate::fleet::{Fleet, Ready};
 use crate::host::{Headers, Host, LogLevel, Reply};
@@ -26,6 +27,7 @@ mod again;
 mod changes;
 mod connections;
 mod counts;
+mod embedded;
 mod leases;
 mod start;
 mod verdict;
@@ -81,6 +83,8 @@ pub struct DataPlane {
     fleet: Option<Fleet>,
     /// Whether this worker is counted as one that cannot ask the relay.
     is_alone: Rc<Cell<bool>>,
+    /// The admin API, if this role answers it, too.
+    admin: Option<Box<AdminPlane>>,
     waiting: Waiting,
     /// The requests that wait for no lease any more, in the order in which they are decided anew.
     ready: VecDeque<Ready>,
@@ -95,6 +99,7 @@ impl DataPlane {
             active: None,
             fleet: None,
             is_alone: Rc::default(),
+            admin: None,
             waiting: Waiting::default(),
             ready: VecDeque::new(),
             timer: Timer::default(),
@@ -142,7 +147,9 @@ impl DataPlane {
         let active = self.active.as_ref().and_then(Active::due);
         let fleet = self.fleet.as_ref().and_then(Fleet::due);
         let ready = (!self.ready.is_empty()).then_some(now);
-        sooner(sooner(self.waiting.due(), active), sooner(fleet, ready))
+        let admin = self.admin.as_ref().and_then(|admin| admin.due());
+        let own = sooner(self.waiting.due(), active);
+        sooner(own, sooner(admin, sooner(fleet, ready)))
     }
 
     /// The timer's work: becomes active, resumes requests that are due, and flushes counts. The timer
@@ -177,6 +184,7 @@ impl DataPlane {
         }
         self.tick_fleet(host, now);
         self.ask(host, now);
+        self.tick_admin(host, now);
         self.timer.fired(host, self.next_tick(now), now);
         again
     }

@@ -159,17 +159,23 @@ impl Vm {
     fn request_headers(&mut self, context: u32, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap-for-tests")]
         trap_on_request();
-        match self.find(context) {
-            Some((stream, Root::Data(plane))) => stream.limit(context, plane, !end_of_stream),
-            Some((stream, Root::Admin(plane))) => {
-                match plane.begin(&EnvoyHost, !end_of_stream) {
-                    Begin::Answer(reply) => EnvoyHost.reply(&reply),
-                    Begin::AwaitBody(call) => stream.call = Some(call),
-                }
-                Action::Pause
+        let has_body = !end_of_stream;
+        let (stream, begin) = match self.find(context) {
+            Some((stream, Root::Data(plane))) => {
+                let begin = plane.has_admin().then(|| plane.call(&EnvoyHost, has_body));
+                let Some(begin) = begin.flatten() else {
+                    return stream.limit(context, plane, has_body);
+                };
+                (stream, begin)
             }
-            Some((_, Root::Unconfigured)) | None => Action::Continue,
+            Some((stream, Root::Admin(plane))) => (stream, plane.begin(&EnvoyHost, has_body)),
+            Some((_, Root::Unconfigured)) | None => return Action::Continue,
+        };
+        match begin {
+            Begin::Answer(reply) => EnvoyHost.reply(&reply),
+            Begin::AwaitBody(call) => stream.call = Some(call),
         }
+        Action::Pause
     }
 
     fn request_body(&mut self, context: u32, size: u32, end_of_stream: bool) -> Action {
@@ -226,7 +232,7 @@ impl Root {
         let host = EnvoyHost;
         let about = format!("loudou {} ({})", crate::VERSION, crate::GIT);
         match plugin {
-            Plugin::Data(file) => {
+            Plugin::Data(file, admin) => {
                 let (rules, store) = (file.rules.len(), &file.store);
                 let line = format!(
                     "{about}: data role, {rules} rules, {} buckets, namespace {}",
@@ -234,7 +240,13 @@ impl Root {
                 );
                 host.log(LogLevel::Info, &line);
                 abi::set_tick_period_ms(data::START_TICK_MS);
-                let plane = DataPlane::new(file, host.now()).sharing(shelves);
+                let mut plane = DataPlane::new(file, host.now()).sharing(shelves);
+                if let Some(admin) = admin {
+                    let at = &admin.at;
+                    host.log(LogLevel::Info, &format!("admin API at {at}, on loopback"));
+                    let admin = AdminPlane::embedded(admin, host.now()).sharing(shelves);
+                    plane = plane.with_admin(admin);
+                }
                 exports::deposit(plane.will());
                 Self::Data(Box::new(plane))
             }

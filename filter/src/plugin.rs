@@ -1,9 +1,11 @@
 //! The plugin configuration: the role of this plugin, and its settings.
 //!
-//! The data role's configuration is a rule file; the admin role's is `admin` with its tokens, and the
-//! same `store.namespace`.
+//! The data role's configuration is a rule file, which may have an `admin` API of its own; the admin role's is `admin`
+//! with its tokens, and the same `store.namespace`.
 
-use loudou_rules::config::{self, AdminSettings, JsonError, Parsed, Problem, Severity};
+use loudou_rules::config::{
+    self, AdminSettings, EmbeddedAdmin, JsonError, Parsed, Problem, Severity,
+};
 use loudou_rules::rule::RuleFile;
 use serde_json::Value;
 
@@ -12,8 +14,8 @@ mod structure;
 /// A valid plugin configuration.
 #[derive(Clone, Debug)]
 pub enum Plugin {
-    /// Limits requests.
-    Data(RuleFile),
+    /// Limits requests, and answers the admin API if it should.
+    Data(RuleFile, Option<EmbeddedAdmin>),
     /// Answers the admin API.
     Admin(AdminSettings),
 }
@@ -33,12 +35,16 @@ pub fn read(bytes: &[u8]) -> Result<(Plugin, Vec<String>), Vec<String>> {
         let settings = settings.map_err(|problems| lines(&problems))?;
         return Ok((Plugin::Admin(settings), Vec::new()));
     }
-    let Parsed { file, mut problems } = config::parse(&document);
+    let Parsed {
+        file,
+        admin,
+        mut problems,
+    } = config::parse(&document);
     let Some(file) = file else {
         problems.retain(|problem| problem.severity == Severity::Error);
         return Err(lines(&problems));
     };
-    Ok((Plugin::Data(file), lines(&problems)))
+    Ok((Plugin::Data(file, admin), lines(&problems)))
 }
 
 /// Reads JSON text, as a `StringValue` carries it, or a `Struct`, which Envoy makes of YAML.
@@ -65,7 +71,7 @@ mod tests {
     #[test]
     fn roles() {
         let data = br#"{"version":1,"rules":[]}"#;
-        assert!(matches!(read(data), Ok((Plugin::Data(_), _))));
+        assert!(matches!(read(data), Ok((Plugin::Data(_, None), _))));
         let hash = "ab".repeat(32);
         let admin = format!(
             r#"{{"version":1,"admin":{{"role":"admin","tokens":[{{"name":"ops","sha256":"{hash}","may":"edit"}}]}}}}"#
@@ -74,6 +80,13 @@ mod tests {
             panic!("admin")
         };
         assert_eq!(settings.tokens[0].sha256, [0xab; 32]);
+        let both = format!(
+            r#"{{"version":1,"rules":[],"admin":{{"at":"/.loudou","tokens":[{{"name":"ops","sha256":"{hash}","may":"edit"}}]}}}}"#
+        );
+        let Ok((Plugin::Data(_, Some(admin)), _)) = read(both.as_bytes()) else {
+            panic!("data with an admin API")
+        };
+        assert_eq!(admin.at, "/.loudou");
     }
 
     #[test]

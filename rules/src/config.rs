@@ -40,7 +40,7 @@ mod warnings;
 mod when;
 mod written;
 
-pub use admin::{Access, AdminSettings, Token, is_admin, parse_admin};
+pub use admin::{Access, AdminSettings, EmbeddedAdmin, Token, is_admin, parse_admin};
 pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
 pub use fields::fields_markdown;
 pub use fleet::unshared;
@@ -87,6 +87,12 @@ const RULE_FILE: Object = object!([
         Form::Defined("fleet"),
         "",
         "The fleet of Envoys that share the buckets of rules with `scope: fleet`.",
+    ),
+    Field::optional(
+        "admin",
+        Form::Defined("embedded_admin"),
+        "no admin API here",
+        "The admin API, answered by this plugin itself: where there can be no listener for it.",
     ),
     Field::optional(
         "defaults",
@@ -152,6 +158,8 @@ const STORE: Object = object!([
 pub struct Parsed {
     /// The rules, when there was no error.
     pub file: Option<RuleFile>,
+    /// The admin API that the data role answers itself, likewise.
+    pub admin: Option<EmbeddedAdmin>,
     /// Errors and warnings, in the order of the document; the fields of an object in the order of its
     /// map.
     pub problems: Vec<Problem>,
@@ -161,7 +169,8 @@ pub struct Parsed {
 pub fn parse(document: &Value) -> Parsed {
     let mut report = Report::default();
     let file = file(&Cursor::root(document), &mut report);
-    finish(file, report)
+    let (file, admin) = file.unzip();
+    finish(file, admin.flatten(), report)
 }
 
 /// Reads one rule, without defaults: the form in which rules are exported.
@@ -190,7 +199,7 @@ pub fn parse_store(document: &Value) -> Result<StoreSettings, Vec<Problem>> {
     report.unless_invalid(Some(settings))
 }
 
-fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
+fn finish(file: Option<RuleFile>, admin: Option<EmbeddedAdmin>, report: Report) -> Parsed {
     let mut problems: Vec<Problem> = Vec::new();
     for problem in report.problems {
         // A problem in the defaults is found once per rule.
@@ -203,16 +212,19 @@ fn finish(file: Option<RuleFile>, report: Report) -> Parsed {
         .all(|problem| problem.severity == Severity::Warning);
     Parsed {
         file: file.filter(|_| valid),
+        admin: admin.filter(|_| valid),
         problems,
     }
 }
 
-fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
+fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<(RuleFile, Option<EmbeddedAdmin>)> {
     let fields = cursor.object(RULE_FILE.names, report)?;
     if let Some(version) = fields.need("version", "1", report) {
         version.integer(1, 1, report);
     }
     let store = store(fields.get("store").as_ref(), report);
+    let admin = fields.get("admin");
+    let admin = admin.and_then(|admin| admin::embedded(&admin, &store, report));
     let fleet = fields.get("fleet");
     let settings = fleet.and_then(|fleet| fleet::settings(&fleet, report));
     let defaults = fields.get("defaults");
@@ -235,12 +247,13 @@ fn file(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<RuleFile> {
         return None;
     }
     let rules = all_rules(&rules, around, report);
-    Some(RuleFile {
+    let file = RuleFile {
         version: Version,
         store,
         fleet: settings,
         rules,
-    })
+    };
+    Some((file, admin))
 }
 
 fn all_rules(cursors: &[Cursor<'_, '_>], around: Around<'_, '_>, report: &mut Report) -> Vec<Rule> {

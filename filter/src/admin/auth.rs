@@ -2,10 +2,10 @@
 
 use loudou_api::Access;
 use loudou_rules::config::AdminSettings;
-use loudou_rules::request::bare_address;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::address;
 use super::answer::Failure;
 use super::named_host;
 use crate::host::Host;
@@ -61,11 +61,11 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 /// Without tokens, only this machine may call. A port of 0 means that the address came from a
 /// header, which any client can write.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
-    let source = host.property("source\0address").unwrap_or_default();
-    let address = std::str::from_utf8(bare_address(&source)).ok();
-    let address = address.and_then(|a| a.parse::<std::net::IpAddr>().ok());
-    let from_header = source.ends_with(b":0");
-    if address.is_some_and(|a| a.to_canonical().is_loopback()) && !from_header {
+    const SOURCE: &str = "source\0address";
+    let from_header = host
+        .property(SOURCE)
+        .is_some_and(|source| source.ends_with(b":0"));
+    if address::of(host, SOURCE).is_some_and(|a| a.is_loopback()) && !from_header {
         return Ok(Caller {
             name: "loopback".to_owned(),
             access: Access::Edit,

@@ -1,6 +1,6 @@
 //! One call: its route, the path and the query, read strictly.
 
-use loudou_api::{Access, Event, EventKind};
+use loudou_api::{Access, BODY_HEADER, BodyWays, Event, EventKind, MAX_BODY_HEADER};
 use loudou_limiter::{Carry, Clock, DURATION_FORM, Nanos};
 use serde_json::Value;
 
@@ -74,13 +74,14 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The target of the current request.
-    pub(super) fn read(host: &dyn Host) -> Result<Self, Failure> {
+    /// The target of the current request, below the path `at`.
+    pub(super) fn read(host: &dyn Host, at: &str) -> Result<Self, Failure> {
         let path = header(host, ":path").filter(|path| path.len() <= MAX_PATH);
         let path = path.ok_or_else(|| {
             Failure::bad(format!("paths must be UTF-8 of at most {MAX_PATH} bytes"))
         })?;
-        let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+        let path = path.strip_prefix(at).unwrap_or(&path);
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let steps = path
             .strip_prefix('/')
             .unwrap_or(path)
@@ -307,6 +308,30 @@ pub(super) fn expect_json(host: &dyn Host) -> Result<(), Failure> {
     }
     let detail = "the body must be JSON: `content-type: application/json`";
     Err(Failure::new(415, "Unsupported media type", detail))
+}
+
+/// The body of a call that brings it in a header, for listeners where no body arrives; empty without one.
+pub(super) fn body_in_header(
+    host: &dyn Host,
+    has_body: bool,
+    ways: BodyWays,
+) -> Result<Vec<u8>, Failure> {
+    let found = host.request_header(BODY_HEADER);
+    if has_body && (found.is_some() || ways == BodyWays::Header) {
+        let detail = format!(
+            "send the JSON in the header `{BODY_HEADER}` and no body: ASCII of at most {MAX_BODY_HEADER} bytes"
+        );
+        return Err(Failure::bad(detail));
+    }
+    let body = found.unwrap_or_default();
+    if body.len() > MAX_BODY_HEADER {
+        return Err(super::too_large(MAX_BODY_HEADER));
+    }
+    if !body.is_ascii() {
+        let detail = format!("`{BODY_HEADER}` is not ASCII: write other characters as \\u00e9");
+        return Err(Failure::bad(detail));
+    }
+    Ok(body)
 }
 
 /// A header of the current request, if it is UTF-8.

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use loudou_rules::config::AdminSettings;
-use loudou_rules::request::bare_address;
 
+use super::address;
 use super::answer::Failure;
 use crate::escaped::shown;
 use crate::host::Host;
@@ -47,10 +47,7 @@ fn is_known(name: &str, host: &dyn Host, settings: &AdminSettings) -> bool {
         return false;
     }
     let address = address.to_canonical();
-    let bound = host.property("destination\0address").unwrap_or_default();
-    let bound = std::str::from_utf8(bare_address(&bound)).ok();
-    let bound = bound.and_then(|bound| bound.parse::<IpAddr>().ok());
-    address.is_loopback() || bound.is_some_and(|bound| bound.to_canonical() == address)
+    address.is_loopback() || address::of(host, address::DESTINATION) == Some(address)
 }
 
 /// An authority without its port.

@@ -13,6 +13,7 @@ mod audit;
 mod buckets;
 mod explain;
 mod fleet;
+mod in_header;
 mod of_keys;
 mod outage;
 mod restart;

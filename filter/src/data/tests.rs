@@ -10,6 +10,7 @@ use crate::record::{Bases, Records};
 
 mod answers;
 mod audit;
+mod embedded;
 mod generations;
 mod leases;
 mod model;

@@ -18,7 +18,7 @@ const ADMIN: &[u8] = br#"{ "version": 1, "admin": { "role": "admin", "tokens": [
 ] } }"#;
 
 static SETTINGS: LazyLock<Option<(RuleFile, AdminSettings)>> = LazyLock::new(|| {
-    let (Plugin::Data(file), _) = plugin::read(RULES).ok()? else {
+    let (Plugin::Data(file, _), _) = plugin::read(RULES).ok()? else {
         return None;
     };
     let (Plugin::Admin(admin), _) = plugin::read(ADMIN).ok()? else {

@@ -1,4 +1,4 @@
-//! Reading the plugin configuration of the admin role.
+//! Reading the plugin configuration of the admin role, and the admin API that a data role answers itself.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::grammar::{Field, Form, List, Object, Text, object, words};
 use super::problem::Problem;
-use super::reader::{Cursor, Report, several};
+use super::reader::{Cursor, Fields, Report, several};
 use crate::hex;
 use crate::rule::StoreSettings;
 
@@ -21,6 +21,8 @@ const ACCESS: [(&str, Access); 2] = [("view", Access::View), ("edit", Access::Ed
 const MAX_NAME: usize = 63;
 /// The longest host name, in bytes.
 const MAX_HOST: usize = 253;
+/// The longest path of an embedded admin API, in bytes.
+const MAX_AT: usize = 64;
 /// An admin configuration.
 pub(super) const ADMIN_FILE: Object = object!([
     Field::optional("version", Form::Only(1), "", "The version of this format."),
@@ -32,7 +34,7 @@ pub(super) const ADMIN_FILE: Object = object!([
     ),
     Field::required("admin", Form::Defined("admin"), "The admin role."),
 ]);
-/// The field `admin`.
+/// The field `admin` of the admin role.
 pub(super) const ADMIN: Object = object!([
     Field::required(
         "role",
@@ -41,31 +43,56 @@ pub(super) const ADMIN: Object = object!([
     ),
     Field::optional(
         "tokens",
-        Form::List(&List {
-            fewest: 0,
-            most: 0,
-            item: Field::value(Form::Defined("token"), ""),
-        }),
+        TOKENS,
         "loopback clients have full access, others none",
         "Access tokens.",
     ),
     Field::optional(
         "hosts",
-        Form::List(&List {
-            fewest: 0,
-            most: 0,
-            item: Field::value(
-                Form::Text(Text::like(
-                    r"^([0-9A-Za-z_.-]+|\[[0-9A-Fa-f:.]+\])$",
-                    MAX_HOST,
-                )),
-                "",
-            ),
-        }),
+        HOSTS,
         "any host with tokens; without, loopback and the listener's address",
         "The hosts that requests may name, without ports, besides loopback and the listener's address.",
     ),
 ]);
+/// The field `admin` of a rule file.
+pub(super) const EMBEDDED: Object = object!([
+    Field::required(
+        "at",
+        Form::Text(Text::like(r"^(/[0-9A-Za-z._~-]+)+$", MAX_AT)),
+        "The path below which the API is answered, as `/.loudou`, to connections to a loopback address only.",
+    ),
+    Field::required("tokens", SOME_TOKENS, "Access tokens."),
+    Field::optional(
+        "hosts",
+        HOSTS,
+        "any host",
+        "The hosts that requests may name, without ports, besides loopback.",
+    ),
+]);
+/// Access tokens; there may be none.
+const TOKENS: Form = Form::List(&List {
+    fewest: 0,
+    most: 0,
+    item: Field::value(Form::Defined("token"), ""),
+});
+/// Access tokens, at least one.
+const SOME_TOKENS: Form = Form::List(&List {
+    fewest: 1,
+    most: 0,
+    item: Field::value(Form::Defined("token"), ""),
+});
+/// The hosts that a request may name.
+const HOSTS: Form = Form::List(&List {
+    fewest: 0,
+    most: 0,
+    item: Field::value(
+        Form::Text(Text::like(
+            r"^([0-9A-Za-z_.-]+|\[[0-9A-Fa-f:.]+\])$",
+            MAX_HOST,
+        )),
+        "",
+    ),
+});
 /// A token.
 pub(super) const TOKEN: Object = object!([
     Field::required(
@@ -118,9 +145,19 @@ pub enum Access {
     Edit,
 }
 
-/// Whether a document is an admin configuration, and not a rule file.
+/// The admin API that a data role answers itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddedAdmin {
+    /// The path below which it is answered: it begins with a slash and does not end with one.
+    pub at: String,
+    /// Its settings; there is a token at least.
+    pub settings: AdminSettings,
+}
+
+/// Whether a document configures the admin role, and not the data role: one that has rules limits by them, even if
+/// it has an admin API of its own.
 pub fn is_admin(document: &Value) -> bool {
-    document.get("admin").is_some()
+    document.get("admin").is_some() && document.get("rules").is_none()
 }
 
 /// Reads an admin configuration.
@@ -141,19 +178,56 @@ fn settings(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<AdminSetting
     if let Some(role) = admin.need("role", "admin", report) {
         role.word(&ROLES, report);
     }
-    let tokens = match admin.get("tokens") {
-        Some(tokens) => several(&tokens, usize::MAX, report, token),
-        None => Vec::new(),
-    };
-    let hosts = match admin.get("hosts") {
-        Some(hosts) => several(&hosts, usize::MAX, report, host),
-        None => Vec::new(),
-    };
-    Some(AdminSettings {
-        store,
-        tokens,
-        hosts,
+    Some(with_callers(&admin, store, report))
+}
+
+/// Reads the field `admin` of a rule file with this store.
+pub(super) fn embedded(
+    cursor: &Cursor<'_, '_>,
+    store: &StoreSettings,
+    report: &mut Report,
+) -> Option<EmbeddedAdmin> {
+    let admin = cursor.object(EMBEDDED.names, report)?;
+    let form =
+        "a path of at most 64 bytes, as /.loudou, of 0-9, A-Z, a-z, and . _ ~ - between slashes";
+    let at = admin.need("at", form, report)?;
+    let path = at.value.as_str().filter(|path| is_path(path));
+    if path.is_none() {
+        report.error(&at, "invalid path", form);
+    }
+    let tokens = admin.need("tokens", "a list of tokens", report)?;
+    let settings = with_callers(&admin, store.clone(), report);
+    if tokens.value.as_array().is_some_and(Vec::is_empty) {
+        // Behind a proxy on the same machine, every client's connection is to a loopback address.
+        report.error(&tokens, "no tokens", "at least one token");
+    }
+    Some(EmbeddedAdmin {
+        at: path?.to_string(),
+        settings,
     })
+}
+
+fn is_path(path: &str) -> bool {
+    let mut steps = path.split('/');
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
+    path.len() <= MAX_AT
+        && steps.next() == Some("")
+        && steps.all(|step| !step.is_empty() && step.bytes().all(is_plain))
+        && path.len() > 1
+}
+
+fn with_callers(
+    admin: &Fields<'_, '_>,
+    store: StoreSettings,
+    report: &mut Report,
+) -> AdminSettings {
+    let tokens = admin.get("tokens");
+    let hosts = admin.get("hosts");
+    AdminSettings {
+        store,
+        tokens: tokens.map_or_else(Vec::new, |list| several(&list, usize::MAX, report, token)),
+        hosts: hosts.map_or_else(Vec::new, |list| several(&list, usize::MAX, report, host)),
+    }
 }
 
 fn host(cursor: &Cursor<'_, '_>, report: &mut Report) -> Option<String> {
@@ -241,6 +315,41 @@ mod tests {
         ]);
         let count = wrong.as_array().map_or(0, Vec::len);
         assert_eq!(read(wrong).expect_err("invalid").len(), count);
+    }
+
+    #[test]
+    fn paths_of_embedded_apis() {
+        let read = |admin: Value| {
+            let mut report = Report::default();
+            let found = embedded(
+                &Cursor::root(&admin),
+                &StoreSettings::default(),
+                &mut report,
+            );
+            report.unless_invalid(found)
+        };
+        let token = json!({ "name": "ops", "sha256": "0".repeat(64), "may": "edit" });
+        let at = |path: Value| read(json!({ "at": path, "tokens": [token] }));
+        for path in ["/.loudou", "/a/b_c~d/E-9", "/v1"] {
+            assert_eq!(at(json!(path)).expect("valid").at, path);
+        }
+        let wrong = ["", "/", "a", "/a/", "//a", "/a b", "/a?b", "/%2e", "/ä"];
+        let long = "/a".repeat(33);
+        for path in wrong.into_iter().chain([long.as_str()]) {
+            let problems = at(json!(path)).expect_err(path);
+            assert_eq!(problems.len(), 1, "{path}: {problems:?}");
+        }
+        for admin in [
+            json!({ "at": "/a" }),
+            json!({ "tokens": [token] }),
+            json!({ "at": "/a", "tokens": [] }),
+            json!({ "at": "/a", "tokens": {} }),
+            json!({ "at": "/a", "tokens": [token], "role": "admin" }),
+            json!(true),
+        ] {
+            let problems = read(admin.clone()).expect_err("invalid");
+            assert_eq!(problems.len(), 1, "{admin}: {problems:?}");
+        }
     }
 
     #[test]

@@ -57,6 +57,7 @@ const DEFINITIONS: [&[Field]; 2] = [
         Field::required("respond", Form::Object(&answers::RESPOND), ""),
         Field::required("admin_file", Form::Object(&admin::ADMIN_FILE), ""),
         Field::required("admin", Form::Object(&admin::ADMIN), ""),
+        Field::required("embedded_admin", Form::Object(&admin::EMBEDDED), ""),
         Field::required("token", Form::Object(&admin::TOKEN), ""),
     ],
 ];
@@ -72,10 +73,10 @@ pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Loudou rule file",
-        "description": "The requests that Loudou limits, and their limits. With `admin`: the plugin \
-                        configuration of the admin listener.",
+        "description": "The requests that Loudou limits, and their limits. With `admin` and without \
+                        `rules`: the plugin configuration of the admin listener.",
         "type": "object",
-        "if": { "required": ["admin"] },
+        "if": { "required": ["admin"], "not": { "required": ["rules"] } },
         "then": { "$ref": "#/$defs/admin_file" },
         "else": { "$ref": "#/$defs/rule_file" },
         "$defs": definitions(),

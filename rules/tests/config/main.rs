@@ -43,7 +43,7 @@ fn file(rules: &[Value]) -> Value {
 
 fn read(document: &Value) -> RuleFile {
     schema::agrees(document);
-    let Parsed { file, problems } = parse(document);
+    let Parsed { file, problems, .. } = parse(document);
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [""; 0]);
     file.expect("a file without problems")

@@ -95,16 +95,8 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
             in_rule(json!({ "refuse": { "body": zz() } })),
         ),
         ("respond", in_rule(json!({ "respond": zz() }))),
-        (
-            "admin_file",
-            json!({ "admin": { "role": "admin" }, "zz": 1 }),
-        ),
-        ("admin", admin(&zz())),
-        (
-            "token",
-            admin(&json!({ "role": "admin", "tokens": [zz()] })),
-        ),
     ];
+    cases.extend(admin_with_unknown_fields());
     for name in Algorithm::NAMES {
         let mut limit = limit_of(name);
         limit["zz"] = json!(1);
@@ -112,6 +104,22 @@ fn with_unknown_fields() -> Vec<(String, Value)> {
     }
     let named = cases.into_iter();
     named.map(|(name, case)| (name.to_string(), case)).collect()
+}
+
+fn admin_with_unknown_fields() -> [(&'static str, Value); 4] {
+    let zz = json!({ "zz": 1 });
+    [
+        (
+            "admin_file",
+            json!({ "admin": { "role": "admin" }, "zz": 1 }),
+        ),
+        ("admin", admin(&zz)),
+        (
+            "embedded_admin",
+            json!({ "version": 1, "rules": [], "admin": zz }),
+        ),
+        ("token", admin(&json!({ "role": "admin", "tokens": [zz] }))),
+    ]
 }
 
 /// The fields that the reader allows in place of `zz`.

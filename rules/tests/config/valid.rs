@@ -345,6 +345,7 @@ pub(super) fn valid_file() -> impl Strategy<Value = Value> {
         ("store", store()),
         ("fleet", fleet()),
         ("defaults", optional(defaults)),
+        ("admin", embedded_admin()),
     ]);
     with(
         file,
@@ -356,17 +357,31 @@ pub(super) fn valid_file() -> impl Strategy<Value = Value> {
 }
 
 /// An admin configuration.
-pub(super) fn valid_admin() -> impl Strategy<Value = Value> {
-    let token = with(
+fn embedded_admin() -> Values {
+    let tokens = prop::collection::vec(token(), 1..3).prop_map(Value::from);
+    with(
+        Just(json!({})).boxed(),
+        vec![
+            ("at", text("(/[0-9A-Za-z._~-]{1,9}){1,3}")),
+            ("tokens", tokens.boxed()),
+        ],
+    )
+}
+
+fn token() -> Values {
+    with(
         Just(json!({})).boxed(),
         vec![
             ("name", text("[!-~]{1,63}")),
             ("sha256", text("[0-9a-fA-F]{64}")),
             ("may", one_of(&["view", "edit"])),
         ],
-    );
+    )
+}
+
+pub(super) fn valid_admin() -> impl Strategy<Value = Value> {
     let admin = with(
-        optional(vec![("tokens", list(token, 3))]),
+        optional(vec![("tokens", list(token(), 3))]),
         vec![("role", Just(json!("admin")).boxed())],
     );
     let version = Just(json!(1)).boxed();

@@ -50,7 +50,7 @@ fn names_of_fields() {
     assert_eq!(
         problems(&json!({ "version": 1, "rulez": [] })),
         [
-            "rulez: unknown field; allowed: version, store, fleet, defaults, rules; did you mean `rules`?",
+            "rulez: unknown field; allowed: version, store, fleet, admin, defaults, rules; did you mean `rules`?",
             "(the whole file): `rules` is missing; allowed: a list of rules",
         ]
     );
@@ -320,7 +320,7 @@ fn what_is_no_rule_file() {
         let shown = shown.strip_prefix("null: ").unwrap_or(shown);
         let line = format!(
             "(the whole file): {shown} instead of an object; allowed: an object with version, \
-             store, fleet, defaults, rules"
+             store, fleet, admin, defaults, rules"
         );
         assert_eq!(problems(&document), [line]);
     }
