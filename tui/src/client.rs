@@ -25,12 +25,14 @@ mod pages;
 mod request;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 pub use error::{ClientError, problem_line};
 pub(crate) use pace::Pace;
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
 use request::Path;
+use ways::Ways;
 
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: u64 = 8 << 20;
@@ -64,6 +66,7 @@ pub struct Client {
     base: Arc<str>,
     authorization: Option<HeaderValue>,
     timeout: Duration,
+    ways: Ways,
 }
 
 impl fmt::Debug for Client {
@@ -94,6 +97,7 @@ impl Client {
             base: base.into(),
             authorization: token.transpose()?,
             timeout,
+            ways: Ways::default(),
         })
     }
 
@@ -114,12 +118,12 @@ impl Client {
 
     /// Edits a rule, or makes a dry run of the edit.
     pub fn put_rule(&self, name: &str, edit: &EditRequest) -> Result<EditAnswer, ClientError> {
-        let body = edit.body.to_string();
-        let request = self.authorized(self.agent.put(self.address(&edit.path(name))));
-        let request = request
-            .header(header::IF_MATCH, edit.if_match.as_str())
-            .content_type("application/json");
-        self.answer(request.send(&body))
+        let address = self.address(&edit.path(name));
+        let request = || {
+            let request = self.authorized(self.agent.put(&address));
+            request.header(header::IF_MATCH, edit.if_match.as_str())
+        };
+        self.send(request, &edit.body)
     }
 
     /// Drops the edit of a rule and restores its base.
@@ -149,10 +153,11 @@ impl Client {
         let address = self.address(&edit.path(rule, key));
         let etag = edit.if_match.as_str();
         if let Some(body) = &edit.body {
-            let request = self.authorized(self.agent.put(address));
-            let request = request.header(header::IF_MATCH, etag);
-            let request = request.content_type("application/json");
-            self.answer(request.send(&body.to_string()))
+            let request = || {
+                let request = self.authorized(self.agent.put(&address));
+                request.header(header::IF_MATCH, etag)
+            };
+            self.send(request, body)
         } else {
             let request = self.authorized(self.agent.delete(address));
             self.answer(request.header(header::IF_MATCH, etag).call())
@@ -175,12 +180,8 @@ impl Client {
 
     /// The decision that the request `sample` would get.
     pub fn explain(&self, sample: &Value) -> Result<ExplainAnswer, ClientError> {
-        let mut request = self.agent.post(self.address(&Path::new(&["explain"]).text));
-        if let Some(token) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, token);
-        }
-        let request = request.content_type("application/json");
-        self.answer(request.send(&sample.to_string()))
+        let address = self.address(&Path::new(&["explain"]).text);
+        self.send(|| self.authorized(self.agent.post(&address)), sample)
     }
 
     /// The keys that were refused or admitted most recently.
@@ -248,6 +249,7 @@ impl Client {
         answer: Result<Response<Body>, ureq::Error>,
     ) -> Result<T, ClientError> {
         let mut answer = answer.map_err(|error| self.failed(&error, false))?;
+        self.ways.note(&answer);
         let status = answer.status();
         if status.is_redirection() {
             let what = format!("{status}, a redirect; it was not followed");
@@ -274,12 +276,14 @@ impl Client {
 
     fn failed(&self, error: &ureq::Error, in_body: bool) -> ClientError {
         let url = self.base.to_string();
-        let after = self.timeout;
+        let timed_out = ClientError::TimedOut {
+            url: url.clone(),
+            after: self.timeout,
+            had_body: false,
+        };
         match error {
-            ureq::Error::Timeout(_) => ClientError::TimedOut { url, after },
-            ureq::Error::Io(io) if io.kind() == io::ErrorKind::TimedOut => {
-                ClientError::TimedOut { url, after }
-            }
+            ureq::Error::Timeout(_) => timed_out,
+            ureq::Error::Io(io) if io.kind() == io::ErrorKind::TimedOut => timed_out,
             ureq::Error::BodyExceedsLimit(_) => {
                 self.unexpected(format!("a body of more than {} MiB", MAX_BODY >> 20))
             }

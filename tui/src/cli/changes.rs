@@ -17,6 +17,9 @@ use crate::meaning::leased;
 
 const BEFORE_AFTER: [&str; 2] = ["BEFORE", "AFTER"];
 
+/// Said where the filter is not given bodies.
+const IN_HEADER: &str = "sent in a header, of at most 32 KiB: no body arrives at this address";
+
 /// Fails if changes are forbidden or the outcome could not be printed.
 pub(super) fn allowed(context: &Context<'_, '_>, dry_run: bool) -> Result<()> {
     context.no_csv()?;
@@ -47,7 +50,11 @@ pub(super) fn run(
             return Ok(Outcome::Failed);
         }
     }
-    match change.send(&client, dry_run) {
+    let sent = change.send(&client, dry_run);
+    if matches!(change, Change::Edit(_) | Change::Override(_)) && client.has_no_bodies() {
+        context.note(IN_HEADER)?;
+    }
+    match sent {
         Ok(answer) => print(context, &change, &answer, asks),
         Err(error) => stale(context, error, &change),
     }

@@ -24,6 +24,8 @@ pub enum ClientError {
         url: String,
         /// The time-out.
         after: Duration,
+        /// Whether the request had a body.
+        had_body: bool,
     },
     /// The filter refused the request with a reason.
     Problem {
@@ -74,6 +76,10 @@ impl ClientError {
     }
 }
 
+/// A listener that lets every body hang.
+const NO_BODY: &str = ". The request had a body: does the filter of this listener have \
+                       `allow_on_headers_stop_iteration: true`?";
+
 impl Error for ClientError {}
 
 impl fmt::Display for ClientError {
@@ -86,13 +92,18 @@ impl fmt::Display for ClientError {
                 escape(url),
                 escape(cause)
             ),
-            Self::TimedOut { url, after } => {
+            Self::TimedOut {
+                url,
+                after,
+                had_body,
+            } => {
                 let after = humanise(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
                 let url = escape(url);
                 write!(
                     f,
                     "no complete answer from {url} within {after}; try again, or with a longer --timeout"
-                )
+                )?;
+                f.write_str(if *had_body { NO_BODY } else { "" })
             }
             Self::Problem { status, problem } => refused(f, *status, problem),
             Self::Unexpected { url, what } => write!(

@@ -53,17 +53,13 @@ fn a_request_carries_token_and_agent() {
 }
 
 #[test]
-fn an_edit_carries_body_type_and_if_match() {
+fn an_edit_carries_body_and_if_match() {
     let fake = Fake::new(vec![Answer::json("200 OK", &<EditAnswer>::default())]);
     fake.client(LONG).put_rule("r", &edit()).expect("taken");
     let request = fake.request();
     let line = "PUT /v1/rules/r?carry=keep&for=30m&reason=too%20many HTTP/1.1\r\n";
     assert!(request.starts_with(line), "{request}");
     assert!(request.contains("if-match: \"i-7\"\r\n"), "{request}");
-    assert!(
-        request.contains("content-type: application/json\r\n"),
-        "{request}"
-    );
     assert!(
         request.ends_with("\r\n\r\n{\"mode\":\"shadow\"}"),
         "{request}"
@@ -280,4 +276,59 @@ fn the_token_is_never_shown() {
     assert_eq!(client.url(), "http://h/base");
     let shown = format!("{target:?} {client:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// A listener that says so gets JSON in a header; before its first answer, the client finds out.
+#[test]
+fn the_way_of_json_is_found_out() {
+    let any = |status: &str, ways: &str| {
+        let head = format!("HTTP/1.1 {status}\r\nloudou-body: {ways}\r\nconnection: close\r\n");
+        let body = serde_json::to_string(&<ProblemAnswer>::default()).expect("JSON");
+        let length = body.len();
+        Answer::Bytes(format!("{head}content-length: {length}\r\n\r\n{body}").into_bytes())
+    };
+    let older = Answer::json("400 Bad Request", &<ProblemAnswer>::default());
+    let sample = json!({ "path": "/é" });
+    let long = json!({ "path": "x".repeat(9_000) });
+
+    // One that takes both ways: a header for what is short, else a body.
+    let fake = Fake::new(vec![
+        any("400 Bad Request", "any"),
+        any("400 Bad Request", "any"),
+    ]);
+    let client = fake.client(LONG);
+    client.explain(&sample).expect_err("400");
+    let first = fake.request();
+    assert!(
+        first.contains(r#"loudou-body: {"path":"/\u00e9"}"#),
+        "{first}"
+    );
+    client.explain(&long).expect_err("400");
+    let second = fake.request();
+    assert!(!second.contains("loudou-body"), "{second}");
+    assert!(fake.try_request().is_none() && !client.has_no_bodies());
+
+    // One that takes only headers: what was sent as a body is sent again.
+    let fake = Fake::new(vec![
+        any("400 Bad Request", "header"),
+        any("400 Bad Request", "header"),
+    ]);
+    let client = fake.client(LONG);
+    client.explain(&long).expect_err("400");
+    assert!(!fake.request().contains("loudou-body"));
+    assert!(fake.request().contains("loudou-body"));
+    assert!(client.has_no_bodies());
+
+    // An older filter: what was sent in a header is sent again, as a body.
+    let fake = Fake::new(vec![older, Answer::text("200 OK", "{}")]);
+    fake.client(LONG)
+        .explain(&sample)
+        .expect_err("not an explanation");
+    assert!(fake.request().contains("loudou-body"));
+    let again = fake.request();
+    assert!(again.ends_with(r#"{"path":"/\u00e9"}"#), "{again}");
+    assert!(
+        again.contains("content-type: application/json\r\n"),
+        "{again}"
+    );
 }
