@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+mod admin;
 mod parts;
 
 pub use parts::module;
@@ -42,6 +43,10 @@ pub struct Config {
     access_log: Option<String>,
     trusted_hops: u32,
     pub(crate) extension: bool,
+    /// The address of the data listener, if not the loopback address alone.
+    data_on: Option<&'static str>,
+    /// Whether Envoy passes bodies to the admin plugin.
+    has_bodies: bool,
 }
 
 impl Config {
@@ -71,6 +76,8 @@ impl Config {
             access_log: None,
             trusted_hops: 0,
             extension: false,
+            data_on: None,
+            has_bodies: true,
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -193,21 +200,10 @@ impl Config {
         self
     }
 
-    /// Sets the hosts that requests to the admin plugin may name.
+    /// The data listener is on all addresses, not on loopback alone.
     #[must_use]
-    pub fn hosts(mut self, hosts: Value) -> Self {
-        if let Some(admin) = self.admin_plugin.get_mut("admin") {
-            set(admin, "hosts", hosts);
-        }
-        self
-    }
-
-    /// Replaces the tokens of the admin plugin; an empty array is "no tokens".
-    #[must_use]
-    pub fn tokens(mut self, tokens: Value) -> Self {
-        if let Some(admin) = self.admin_plugin.get_mut("admin") {
-            set(admin, "tokens", tokens);
-        }
+    pub const fn data_on_all_addresses(mut self) -> Self {
+        self.data_on = Some("0.0.0.0");
         self
     }
 
@@ -304,13 +300,23 @@ impl Config {
         if let Some(manager) = manager {
             set(manager, "xff_num_trusted_hops", json!(self.trusted_hops));
         }
+        if let (Some(on), Some(address)) = (
+            self.data_on,
+            data.pointer_mut("/address/socket_address/address"),
+        ) {
+            *address = json!(on);
+        }
         data
     }
 
     fn admin_listener(&self, wasm: &Path) -> Value {
         let mut plugin = plugin("loudou-admin", wasm, &self.admin_plugin);
         // Without this, the body of a paused PUT never arrives.
-        set(&mut plugin, "allow_on_headers_stop_iteration", json!(true));
+        set(
+            &mut plugin,
+            "allow_on_headers_stop_iteration",
+            json!(self.has_bodies),
+        );
         let none = json!([{ "match": { "prefix": "/" }, "direct_response": { "status": 404 } }]);
         listener("admin", &none, [&[], &[]], limiter(&plugin), None)
     }
