@@ -11,9 +11,10 @@ use loudou_store::swap::swap;
 
 use crate::host::{Host, HostStore};
 
-/// The interval at which a sandbox of the configuration in force reads the number of a connection: a call of the
-/// host that takes more than any other of a request. It matters for connections that were accepted within so long
-/// before an update only, if they are used more than a second later, when the new listener has still served none.
+/// The interval at which a sandbox of the configuration in force reads the number of a connection, a call of the host
+/// that takes more than any other of a request, while it finds no newer one: new connections come in bursts. It matters
+/// for a connection whose requests before an update are all within so long after another read, if it is used more than
+/// a second after the update, when the new listener has still served none.
 const EVERY: Nanos = Nanos::from_millis(1);
 
 /// A sandbox's knowledge of connections.
@@ -44,6 +45,7 @@ impl Connections {
         let key = [share.as_bytes(), b":newest"].concat();
         if self.is_in_force {
             self.newest = publish(host, &key, id);
+            self.read_at_once();
             return false;
         }
         let mut bytes = Vec::new();

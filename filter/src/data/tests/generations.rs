@@ -82,6 +82,28 @@ fn connection(host: &FakeHost, number: u64) {
     properties.insert("connection\0id".to_owned(), number.to_le_bytes().to_vec());
 }
 
+/// Connections that come one after the other are all noticed, however fast.
+#[test]
+fn a_burst_of_new_connections_is_no_rollback() {
+    let host = FakeHost::default();
+    let mut old = DataPlane::new(two(4), Nanos::ZERO);
+    for number in 7..=9 {
+        connection(&host, number);
+        assert_eq!(send(&mut old, &host, Some(b"x")), 0);
+    }
+    host.pass(Nanos::from_secs(1));
+    let mut new = DataPlane::new(two(10), host.now());
+    assert!(new.start(&host));
+    host.pass(Nanos::from_secs(2));
+    for number in 7..=9 {
+        connection(&host, number);
+        send(&mut old, &host, Some(b"x"));
+        let store_metrics = StoreMetrics::define(&host, &mut Registry::default(), "loudou");
+        let record = crate::current::load(&host, &records(), &store_metrics, host.now());
+        assert_eq!(record.expect("a record").generation, 2, "{number}");
+    }
+}
+
 /// The newest connection shows which configuration is in force.
 #[test]
 fn a_newer_connection_is_a_rollback() {
