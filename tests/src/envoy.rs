@@ -84,17 +84,19 @@ impl Envoy {
     /// Starts Envoy with the text of a whole bootstrap file in YAML, whose listeners must be named
     /// `data` and `admin`. The working directory is the root of the workspace.
     pub fn start_yaml(yaml: &str, wasm: &Path) -> Result<Self> {
-        let dir = TempDir::new("envoy-yaml")?;
-        let file = dir.write("envoy.yaml", yaml)?;
-        let command = command(&file, &Config::new(Value::Null))?;
-        Self::launch(command, dir, wasm.to_path_buf())
+        Self::start_workers(yaml, wasm, 2)
     }
 
     /// The same with one worker thread, so that requests are its work.
     pub fn start_one_worker(yaml: &str, wasm: &Path) -> Result<Self> {
+        Self::start_workers(yaml, wasm, 1)
+    }
+
+    /// The same with this many worker threads.
+    pub fn start_workers(yaml: &str, wasm: &Path, workers: u32) -> Result<Self> {
         let dir = TempDir::new("envoy-yaml")?;
         let file = dir.write("envoy.yaml", yaml)?;
-        let command = command(&file, &Config::new(Value::Null).concurrency(1))?;
+        let command = command(&file, &Config::new(Value::Null).concurrency(workers))?;
         Self::launch(command, dir, wasm.to_path_buf())
     }
 

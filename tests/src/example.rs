@@ -71,7 +71,8 @@ pub fn names() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
+        // Other folders have manifests for Kubernetes.
+        if entry.path().join("envoy.yaml").is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
