@@ -1,11 +1,14 @@
 //! The manifests for Istio and Envoy Gateway, delivered to a real Envoy as these do it.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::console::{self, Shell};
 use loudou_tests::load::load;
+use loudou_tests::paths::workspace_root;
 use loudou_tests::temp::TempDir;
 use loudou_tests::wasm::wasm_path;
 use loudou_tests::{Envoy, Http, Request, Update, eventually, expect};
@@ -168,18 +171,23 @@ fn edit(manifest: &Value, at: &str, capacity: u32) -> Result<(Request, Value)> {
     Ok((request.token(TOKEN).header("if-match", "*"), body))
 }
 
+/// A sidecar with this plugin, and the admin listener of the `EnvoyFilter`.
+fn sidecar(ads: &Ads, plugin: &Value) -> Result<Envoy> {
+    let filter = manifest("istio/admin/envoy-filter.yaml")?;
+    let module = wasm_path()?;
+    ads.offer(by_istio(plugin, &module)?);
+    ads.offer(by_envoy_filter(&filter, &module)?);
+    let admin = admin_listener(patch(&filter, "LISTENER")?, &module)?;
+    start(ads, &discovered(&name(plugin)?), Some(admin))
+}
+
 /// What both kinds of Istio promise: exact limits, updates, a broken one refused, an upgrade that keeps the buckets,
 /// and the admin listener of the `EnvoyFilter` with an edit in a body.
 fn in_a_sidecar(path: &str) -> Result<()> {
     let ads = Ads::start()?;
     let plugin = manifest(path)?;
-    let filter = manifest("istio/admin/envoy-filter.yaml")?;
     let module = wasm_path()?;
-    ads.offer(by_istio(&plugin, &module)?);
-    ads.offer(by_envoy_filter(&filter, &module)?);
-    let admin = admin_listener(patch(&filter, "LISTENER")?, &module)?;
-    let envoy = start(&ads, &discovered(&name(&plugin)?), Some(admin))?;
-
+    let envoy = sidecar(&ads, &plugin)?;
     exactly_fifteen(&envoy)?;
     ensure!(capacity(&mut envoy.admin(), "")? == 15);
 
@@ -332,6 +340,46 @@ fn after_a_refused_update_no_listener_can_be_added() -> Result<()> {
         counts.of(429) > 0,
         "the same rules, the same bucket: {counts:?}"
     );
+    envoy.stop()?;
+    ads.stop()
+}
+
+/// Runs the commands of a README; the address on the left is the one on the right in this run.
+fn run_readme(folder: &str, address: &str, real: SocketAddr) -> Result<()> {
+    let path = workspace_root()
+        .join("envoy")
+        .join(folder)
+        .join("README.md");
+    let text = fs::read_to_string(path).context("no README")?;
+    let steps = console::steps(&text);
+    ensure!(steps.len() >= 4, "{folder}: {} commands", steps.len());
+    let mut shell = Shell::new()?;
+    for step in &steps {
+        shell.run(step, |text| text.replace(address, &real.to_string()))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_readme_of_istio_tells_the_truth() -> Result<()> {
+    let ads = Ads::start()?;
+    let envoy = sidecar(&ads, &manifest("istio/sidecar/wasm-plugin.yaml")?)?;
+    await_capacity(&envoy, 15)?;
+    run_readme("istio", "127.0.0.1:9911", envoy.admin_address())?;
+    envoy.stop()?;
+    ads.stop()
+}
+
+#[test]
+fn the_readme_of_envoy_gateway_tells_the_truth() -> Result<()> {
+    let ads = Ads::start()?;
+    let policy = manifest("envoy-gateway/policy/extension-policy.yaml")?;
+    let envoy = start(&ads, &by_envoy_gateway(&policy, &wasm_path()?)?, None)?;
+    eventually(SOON, "the rules", || {
+        let status = Request::get("/.loudou/v1/rules").token(TOKEN);
+        Ok((envoy.data().send(&status)?.status == 200).then_some(()))
+    })?;
+    run_readme("envoy-gateway", "127.0.0.1:8080", envoy.data_address())?;
     envoy.stop()?;
     ads.stop()
 }
