@@ -5,7 +5,8 @@
 //! turns such a path into line and column. Features of YAML that JSON lacks (anchors, aliases, tags,
 //! several documents, keys that are not strings) are refused, and sizes and depths are bounded.
 //!
-//! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them.
+//! Envoy files may have anchors, aliases and tags, which are read as Envoy reads them. Manifests for Kubernetes
+//! may have them, too, and several documents.
 
 use std::borrow::Cow;
 
@@ -16,25 +17,41 @@ use serde::de::IgnoredAny;
 pub use kind::Kind;
 
 mod build;
+pub mod configuration;
 pub mod envoy;
 mod kind;
+pub mod manifest;
+mod part;
+pub mod proto;
 mod scalar;
+mod size;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use tree::{Document, Fault, MAX_DEPTH, Position};
 
+/// The largest text: what `kustomize build` prints has many objects that are not read.
+pub const MAX_MANIFEST_BYTES: usize = 16 << 20;
+
 /// Reads a text. The error is the fault that makes it unreadable.
 pub fn read(bytes: &[u8]) -> Result<Document, Fault> {
-    if bytes.len() > MAX_FILE_BYTES {
-        let message = format!("larger than {} MiB", MAX_FILE_BYTES >> 20);
-        return Err(Fault::error(Position::default(), message));
+    if bytes.len() > MAX_MANIFEST_BYTES {
+        return Err(too_large(MAX_MANIFEST_BYTES));
     }
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = without_tabs(text);
-    read_as(Kind::of(&text), &text)
+    let kind = Kind::of(&text);
+    if text.len() > MAX_FILE_BYTES && kind != Kind::Kubernetes {
+        return Err(too_large(MAX_FILE_BYTES));
+    }
+    read_as(kind, &text)
+}
+
+fn too_large(most: usize) -> Fault {
+    let message = format!("larger than {} MiB", most >> 20);
+    Fault::error(Position::default(), message)
 }
 
 fn read_as(kind: Kind, text: &str) -> Result<Document, Fault> {

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use loudou_rules::config::{MAX_FILE_BYTES, Problem};
+use loudou_rules::config::Problem;
 
 use super::context::Context;
 use super::report::Report;
+use crate::document::MAX_MANIFEST_BYTES;
 use crate::text::escape;
 
 /// The name of a file in messages.
@@ -20,9 +21,9 @@ pub(super) fn name_of(path: &Path) -> String {
     }
 }
 
-/// The bytes of a file, or of standard input for `-`; at most one more than a rule file may have.
+/// The bytes of a file, or of standard input for `-`; at most one more than any file may have.
 pub(super) fn bytes_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Vec<u8>> {
-    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
+    let most = u64::try_from(MAX_MANIFEST_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     let mut read = |reader: &mut dyn Read| -> io::Result<usize> {
         reader.take(most.saturating_add(1)).read_to_end(&mut bytes)

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::kind::Kind;
 use super::scalar::{self, Plain};
+use super::size::Size;
 use super::tree::{Document, Fault, Inside, MAX_DEPTH, Node, Position};
 
 /// The maximum number of faults that are kept; more of them usually have one cause.
@@ -17,8 +18,6 @@ const MAX_FAULTS: usize = 100;
 
 /// The maximum size of all values that anchors keep and aliases repeat, in bytes.
 const MAX_COPIED: usize = 8 << 20;
-/// The size of a value for this bound, in addition to its text.
-const VALUE_BYTES: usize = 32;
 
 /// A list or object that is not complete yet.
 struct Frame {
@@ -52,20 +51,15 @@ struct Anchored {
     size: Size,
 }
 
-/// The size of a value.
-#[derive(Clone, Copy, Default)]
-struct Size {
-    bytes: usize,
-    depth: usize,
-}
-
 #[derive(Default)]
 pub(super) struct Builder {
     kind: Kind,
     anchors: BTreeMap<usize, Anchored>,
     copied: usize,
     stack: Vec<Frame>,
-    root: Option<(Value, Node)>,
+    /// The documents that are complete; only a file of manifests may have several.
+    values: Vec<Value>,
+    nodes: Vec<Node>,
     documents: usize,
     faults: Vec<Fault>,
 }
@@ -82,7 +76,7 @@ impl Builder {
         match event {
             Event::DocumentStart(_) => {
                 self.documents = self.documents.saturating_add(1);
-                if self.documents > 1 {
+                if self.documents > 1 && self.kind != Kind::Kubernetes {
                     return Err(Fault::error(
                         at,
                         "a second document; a file must contain only one",
@@ -123,7 +117,15 @@ impl Builder {
     }
 
     pub(super) fn finish(self) -> Document {
-        let (value, root) = self.root.unwrap_or_default();
+        let (value, root) = if self.kind == Kind::Kubernetes {
+            let inside = Inside::List(self.nodes);
+            let at = Position::default();
+            (Value::Array(self.values), Node { at, inside })
+        } else {
+            let value = self.values.into_iter().next();
+            let root = self.nodes.into_iter().next();
+            (value.unwrap_or_default(), root.unwrap_or_default())
+        };
         Document {
             value,
             faults: self.faults,
@@ -252,6 +254,7 @@ impl Builder {
             _ if !plain => Value::from(text),
             Kind::Loudou => self.as_loudou(text, at)?,
             Kind::Envoy => self.as_envoy(text, at),
+            Kind::Kubernetes => self.as_kubernetes(text, at),
         };
         let inside = match style {
             ScalarStyle::Literal => Inside::Block,
@@ -298,19 +301,35 @@ impl Builder {
                 Value::from(number.to_string())
             }
             Plain::Is(value) => value,
-            Plain::Ambiguous => {
-                self.warn_of_bool(text, at);
-                let lower = text.to_ascii_lowercase();
-                Value::from(matches!(lower.as_str(), "y" | "yes" | "on"))
-            }
+            Plain::Ambiguous => self.as_bool(text, at),
             Plain::NotJson => Value::from(text),
         }
     }
 
+    /// An unquoted word as `kubectl` reads it.
+    fn as_kubernetes(&mut self, text: &str, at: Position) -> Value {
+        match scalar::plain(text) {
+            Plain::Is(value) => value,
+            Plain::Ambiguous => self.as_bool(text, at),
+            Plain::NotJson => Value::from(text),
+        }
+    }
+
+    /// A word that is true or false in YAML 1.1.
+    fn as_bool(&mut self, text: &str, at: Position) -> Value {
+        self.warn_of_bool(text, at);
+        let lower = text.to_ascii_lowercase();
+        Value::from(matches!(lower.as_str(), "y" | "yes" | "on"))
+    }
+
     fn warn_of_bool(&mut self, text: &str, at: Position) {
+        let reader = match self.kind {
+            Kind::Kubernetes => "Kubernetes",
+            Kind::Loudou | Kind::Envoy => "Envoy",
+        };
         self.warn(
             at,
-            format!("`{text}` without quotes is true or false to Envoy; write \"{text}\""),
+            format!("`{text}` without quotes is true or false to {reader}; write \"{text}\""),
         );
     }
 
@@ -324,7 +343,8 @@ impl Builder {
 
     fn put(&mut self, value: Value, node: Node) {
         let Some(frame) = self.stack.last_mut() else {
-            self.root = Some((value, node));
+            self.values.push(value);
+            self.nodes.push(node);
             return;
         };
         match &mut frame.parts {
@@ -365,27 +385,6 @@ impl Builder {
     fn fault(&mut self, fault: Fault) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
-        }
-    }
-}
-
-impl Size {
-    fn of(value: &Value) -> Self {
-        let (own, inner): (usize, Vec<Self>) = match value {
-            Value::String(text) => (text.len(), Vec::new()),
-            Value::Array(values) => (0, values.iter().map(Self::of).collect()),
-            Value::Object(fields) => (
-                fields.keys().map(String::len).sum(),
-                fields.values().map(Self::of).collect(),
-            ),
-            Value::Null | Value::Bool(_) | Value::Number(_) => (0, Vec::new()),
-        };
-        let is_leaf = !value.is_array() && !value.is_object();
-        let bytes = inner.iter().map(|size| size.bytes);
-        let depth = inner.iter().map(|size| size.depth).max().unwrap_or(0);
-        Self {
-            bytes: bytes.fold(own.saturating_add(VALUE_BYTES), usize::saturating_add),
-            depth: depth.saturating_add(usize::from(!is_leaf)),
         }
     }
 }

@@ -3,15 +3,15 @@
 //!
 //! Each one is a separate [`Document`] with positions in the whole file.
 
-use std::collections::BTreeSet;
-
 use loudou_rules::config::{self, Path};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::configuration::{Configuration, Object, Place};
 use super::kind::Kind;
+use super::proto::{get, short, text, type_of};
 use super::read_as;
-use super::tree::{Document, Fault, Inside, Node, Position};
+use super::tree::{Document, Fault, Inside, Position};
 
 /// The longest name of a listener or a filter in a title, in characters.
 const MAX_NAME: usize = 100;
@@ -32,28 +32,10 @@ const STRING: &str = "google.protobuf.StringValue";
 /// The word in a name, a `vm_id` or the path of the module that identifies a Loudou filter.
 const OURS: &str = "loudou";
 
-/// The configuration that one filter, or several through an alias, passes to the module.
-#[derive(Clone, Debug)]
-pub struct Configuration {
-    /// Listener, filter and role of each filter with this configuration.
-    pub title: String,
-    /// The rule file or admin configuration, or the reason why there is none.
-    pub document: Result<Document, Fault>,
-    /// Whether CORS preflights end at an earlier filter.
-    pub is_without_preflights: bool,
-    /// The position of the configuration.
-    at: Position,
-}
-
 /// All Loudou configurations in an Envoy file, in file order. It is an error if there are none.
 pub fn configurations(file: &Document) -> Result<Vec<Configuration>, Fault> {
-    let mut search = Search {
-        file,
-        found: Vec::new(),
-        others: 0,
-        is_without_preflights: false,
-    };
-    search.visit(&file.value, &Path::root(), None);
+    let mut search = Search::new(file);
+    search.visit(&file.value, &Path::root(), Listener::default());
     if search.found.is_empty() {
         return Err(Fault::error(Position::default(), none(search.others)));
     }
@@ -72,18 +54,56 @@ fn none(others: usize) -> String {
     )
 }
 
-struct Search<'a> {
-    file: &'a Document,
-    found: Vec<Configuration>,
+/// A search for Loudou configurations in a file, or in parts of it.
+pub(super) struct Search<'a> {
+    pub(super) file: &'a Document,
+    /// The object of Kubernetes around the current part.
+    object: Option<Object>,
+    pub(super) found: Vec<Configuration>,
     /// The number of other wasm filters.
-    others: usize,
+    pub(super) others: usize,
     /// Whether CORS preflights end at an earlier filter of the current list.
     is_without_preflights: bool,
 }
 
-impl Search<'_> {
+/// The listener around a value.
+#[derive(Clone, Copy, Default)]
+struct Listener<'a> {
+    name: Option<&'a str>,
+    path: Option<&'a Path>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) const fn new(file: &'a Document) -> Self {
+        Self {
+            file,
+            object: None,
+            found: Vec::new(),
+            others: 0,
+            is_without_preflights: false,
+        }
+    }
+
+    /// Searches a part of Envoy's configuration that an object of Kubernetes patches in: anything from a
+    /// listener down to the rules.
+    pub(super) fn patch(&mut self, object: &Object, value: &Value, path: &Path) {
+        self.object = Some(object.clone());
+        if let Some((config, inner)) = plugin(value, path) {
+            self.filter(config, &inner, (Listener::default(), None));
+        } else if looks_like_rules(value) {
+            let content = path.clone();
+            let plugin = Path::root();
+            let place = self.place(content, plugin, Listener::default());
+            let title = format!("{object}, {} role", role(Some(value)));
+            self.keep(title, Ok(self.file.part(value, path)), place);
+        } else {
+            self.visit(value, path, Listener::default());
+        }
+        self.object = None;
+    }
+
     /// Searches a value; the depth of the document bounds the recursion.
-    fn visit(&mut self, value: &Value, path: &Path, listener: Option<&str>) {
+    fn visit(&mut self, value: &Value, path: &Path, listener: Listener<'_>) {
         match value {
             Value::Array(values) => {
                 let outside = self.is_without_preflights;
@@ -97,7 +117,11 @@ impl Search<'_> {
                 let name = text(fields, "name");
                 let is_listener = ["filter_chains", "default_filter_chain"];
                 let is_listener = is_listener.iter().any(|field| get(fields, field).is_some());
-                let listener = if is_listener { name } else { listener };
+                let own = Listener {
+                    name,
+                    path: Some(path),
+                };
+                let listener = if is_listener { own } else { listener };
                 if let Some((field, typed)) = get(fields, "typed_config")
                     && let Some((config, inner)) = plugin(typed, &path.field(field))
                 {
@@ -117,7 +141,7 @@ impl Search<'_> {
         &mut self,
         config: &Map<String, Value>,
         path: &Path,
-        (listener, name): (Option<&str>, Option<&str>),
+        (listener, name): (Listener<'_>, Option<&str>),
     ) {
         let payload = get(config, "configuration");
         let content =
@@ -126,32 +150,48 @@ impl Search<'_> {
             Value::String(text) => serde_json::from_str(text).ok(),
             value => Some(value.clone()),
         });
-        let is_ours = places(config)
-            .into_iter()
-            .chain(name)
-            .any(|place| place.to_ascii_lowercase().contains(OURS));
+        let is_ours = places(config).into_iter().chain(name).any(is_our_name);
         if !is_ours && !parsed.as_ref().is_some_and(looks_like_rules) {
             self.others = self.others.saturating_add(1);
             return;
         }
-        let role = if parsed.as_ref().is_some_and(config::is_admin) {
-            "admin"
-        } else {
-            "data"
-        };
+        let role = role(parsed.as_ref());
         let short = |name: &str| -> String { name.chars().take(MAX_NAME).collect() };
-        let listener = listener.map(|name| format!("listener {}, ", short(name)));
+        let object = self.object.as_ref();
+        let around = object.map(|object| format!("{object}, ")).into_iter();
+        let around = around.chain(
+            listener
+                .name
+                .map(|name| format!("listener {}, ", short(name))),
+        );
         let title = format!(
             "{}filter {}, {role} role",
-            listener.unwrap_or_default(),
+            around.collect::<String>(),
             name.map_or_else(|| "without a name".to_owned(), short)
         );
-        let path = match (payload, content) {
-            (_, Some(_)) => path.field("configuration").field("value"),
-            (Some(_), None) => path.field("configuration"),
-            (None, None) => path.clone(),
+        let inner = match (payload, content) {
+            (Some((field, _)), Some(_)) => path.field(field).field("value"),
+            (Some((field, _)), None) => path.field(field),
+            (None, _) => path.clone(),
         };
-        let at = self.file.locate(&path, false);
+        let at = self.file.locate(&inner, false);
+        let document = self.document(content, &inner, at);
+        let place = self.place(inner, path.clone(), listener);
+        self.keep(title, document, place);
+    }
+
+    fn place(&self, content: Path, plugin: Path, listener: Listener<'_>) -> Place {
+        Place {
+            object: self.object.clone(),
+            plugin,
+            content,
+            listener: listener.path.cloned(),
+        }
+    }
+
+    /// Keeps a configuration, once for all its aliases.
+    pub(super) fn keep(&mut self, title: String, document: Result<Document, Fault>, place: Place) {
+        let at = self.file.locate(&place.content, false);
         let is_without_preflights = self.is_without_preflights;
         if let Some(same) = self.found.iter_mut().find(|found| found.at == at) {
             same.is_without_preflights &= is_without_preflights;
@@ -161,11 +201,11 @@ impl Search<'_> {
             }
             return;
         }
-        let document = self.document(content, &path, at);
         self.found.push(Configuration {
             title,
             document,
             is_without_preflights,
+            place,
             at,
         });
     }
@@ -280,93 +320,24 @@ fn places(config: &Map<String, Value>) -> Vec<&str> {
     texts.into_iter().flatten().collect()
 }
 
-fn looks_like_rules(value: &Value) -> bool {
+/// Whether a name could be that of a Loudou filter.
+pub(super) fn is_our_name(name: &str) -> bool {
+    name.to_ascii_lowercase().contains(OURS)
+}
+
+/// The role that a configuration, if it could be read, gives the filter.
+pub(super) fn role(content: Option<&Value>) -> &'static str {
+    if content.is_some_and(config::is_admin) {
+        "admin"
+    } else {
+        "data"
+    }
+}
+
+pub(super) fn looks_like_rules(value: &Value) -> bool {
     let has = |field: &str| value.get(field).is_some();
     has("version") && has("rules")
         || value
             .get("admin")
             .is_some_and(|admin| admin.get("role").is_some())
-}
-
-/// A field by its name in Envoy files, or by its protobuf JSON name, which Envoy accepts as well.
-fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<(&'a str, &'a Value)> {
-    let camel = || {
-        let mut words = name.split('_');
-        let first = words.next().unwrap_or_default().to_owned();
-        words.fold(first, |name, word| {
-            let mut letters = word.chars();
-            let first = letters.next().map(|c| c.to_ascii_uppercase());
-            name + &first.into_iter().chain(letters).collect::<String>()
-        })
-    };
-    let field = fields
-        .get_key_value(name)
-        .or_else(|| fields.get_key_value(&camel()));
-    field.map(|(name, value)| (name.as_str(), value))
-}
-
-fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
-    get(fields, name).and_then(|(_, value)| value.as_str())
-}
-
-fn type_of(value: &Value) -> Option<&str> {
-    value.get("@type").and_then(Value::as_str).map(short)
-}
-
-/// A type without its address prefix.
-fn short(url: &str) -> &str {
-    url.rsplit('/').next().unwrap_or(url)
-}
-
-impl Document {
-    /// A part as a separate document, with the faults in it.
-    fn part(&self, value: &Value, path: &Path) -> Self {
-        let root = self.node(path).cloned().unwrap_or_default();
-        let mut positions = BTreeSet::new();
-        root.positions(&mut positions);
-        let faults = self.faults.iter();
-        let faults = faults.filter(|fault| positions.contains(&fault.position));
-        Self {
-            value: value.clone(),
-            faults: faults.cloned().collect(),
-            kind: self.kind,
-            root,
-        }
-    }
-
-    fn node(&self, path: &Path) -> Option<&Node> {
-        let mut steps = path.steps().iter();
-        steps.try_fold(&self.root, |node, step| Some(node.inner(step)?.1))
-    }
-}
-
-impl Node {
-    /// Every position of a name or value.
-    fn positions(&self, all: &mut BTreeSet<Position>) {
-        all.insert(self.at);
-        match &self.inside {
-            Inside::Nothing | Inside::Block => {}
-            Inside::List(nodes) => nodes.iter().for_each(|node| node.positions(all)),
-            Inside::Object(fields) => {
-                for (at, node) in fields.values() {
-                    all.insert(*at);
-                    node.positions(all);
-                }
-            }
-        }
-    }
-
-    fn move_by(&mut self, place: &impl Fn(Position) -> Position) {
-        self.at = place(self.at);
-        match &mut self.inside {
-            Inside::Nothing | Inside::Block => {}
-            Inside::List(nodes) => nodes.iter_mut().for_each(|node| node.move_by(place)),
-            Inside::Object(fields) => {
-                for (at, node) in fields.values_mut() {
-                    *at = place(*at);
-                    node.move_by(place);
-                }
-            }
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! The kind of a text: a Loudou file, or an Envoy file, which may use more of YAML.
+//! The kind of a text: a Loudou file, or one for Envoy or Kubernetes, which may use more of YAML.
 
 use saphyr_parser::{Event, Parser};
 
@@ -10,8 +10,12 @@ pub enum Kind {
     Loudou,
     /// An Envoy configuration, read as Envoy reads it.
     Envoy,
+    /// Objects for Kubernetes, in any number of documents: the value is the list of the documents.
+    Kubernetes,
 }
 
+/// A field that every object of Kubernetes has, and no rule file and no Envoy file.
+const KUBERNETES: &str = "apiVersion";
 /// Fields of a bootstrap, of files of discovered resources, of a config dump and of parts that are kept
 /// in separate files. None is a field of a rule file.
 const ENVOY: &[&str] = &[
@@ -36,7 +40,7 @@ const ENVOY: &[&str] = &[
 ];
 
 impl Kind {
-    /// Reads only the names at the top, and below `admin`, which both kinds have.
+    /// Reads only the names at the top, and below `admin`, which two kinds have.
     pub(super) fn of(text: &str) -> Self {
         let mut depth = 0_usize;
         let mut is_name = false;
@@ -55,6 +59,9 @@ impl Kind {
                     is_name = true;
                 }
                 Event::Scalar(name, ..) if depth == 1 && is_name => {
+                    if name == KUBERNETES {
+                        return Self::Kubernetes;
+                    }
                     if ENVOY.contains(&&*name) {
                         return Self::Envoy;
                     }

@@ -6,7 +6,8 @@ use loudou_rules::config::Step;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::envoy::{Configuration, configurations};
+use super::super::configuration::Configuration;
+use super::super::envoy::configurations;
 use super::*;
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
