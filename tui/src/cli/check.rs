@@ -15,21 +15,24 @@ use super::report::{FileProblem, Report};
 use super::table::csv;
 use super::world::{Outcome, json_list};
 use crate::text::escape;
+use around::Checked;
 use summary::{Content, FileReport};
 
+mod around;
 mod summary;
 
 const EXAMPLES: &str = "\
 Examples:
   loudou check rules.yaml other.json
   loudou check envoy.yaml                         the rules in Envoy's configuration
+  kustomize build DIR | loudou check -            manifests for Istio and Envoy Gateway
   loudou export | loudou check -
   loudou check --output json rules.yaml           for editors and pipelines";
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
-    /// Rule files or Envoy configurations, JSON or YAML; - for standard input
+    /// Rule files, Envoy configurations or manifests for Kubernetes, JSON or YAML; - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -38,9 +41,14 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
     let mut files: Vec<FileReport> = Vec::new();
     let mut problems: Vec<FileProblem> = Vec::new();
     let mut valid = true;
+    let mut texts = Vec::new();
     for path in &args.files {
         let bytes = bytes_of(context, path)?;
-        for (report, found) in check(&name_of(path), &bytes, config::preflight_advice) {
+        texts.push(check(&name_of(path), &bytes, config::preflight_advice));
+    }
+    check_around(&mut texts);
+    for checked in texts {
+        for (report, found) in checked {
             valid &= found.is_some();
             match context.format() {
                 Format::Table => {
@@ -74,7 +82,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
 
 /// For each configuration in a text, its problems and, if it is valid, its contents. A rule file is one
 /// configuration; an Envoy file has one for each filter.
-fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<(Report, Option<Content>)> {
+fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<Checked> {
     let reports = Report::of_text(name, bytes).configurations();
     let checked = reports
         .into_iter()
@@ -82,10 +90,24 @@ fn check(name: &str, bytes: &[u8], on_preflights: Advice) -> Vec<(Report, Option
     checked.collect()
 }
 
+/// Adds the problems around the configurations. Manifests of several files may be for one Envoy; two Envoy files
+/// are for two.
+fn check_around(texts: &mut [Vec<Checked>]) {
+    let mut manifests: Vec<&mut Checked> = Vec::new();
+    for text in texts {
+        if text.iter().any(|(report, _)| report.is_manifest()) {
+            manifests.extend(text);
+        } else {
+            around::add(&mut text.iter_mut().collect::<Vec<_>>());
+        }
+    }
+    around::add(&mut manifests);
+}
+
 /// Warnings about a valid file.
 type Advice = fn(&RuleFile) -> Vec<Problem>;
 
-fn check_one(mut report: Report, on_preflights: Advice) -> (Report, Option<Content>) {
+fn check_one(mut report: Report, on_preflights: Advice) -> Checked {
     let Some(document) = &report.document else {
         return (report, None);
     };
@@ -153,9 +175,14 @@ pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Opt
 }
 
 fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {
-    let heading = "file,line,column,severity,path,value,message,allowed,suggestion";
+    let heading = "file,line,column,severity,path,value,message,allowed,suggestion,filter";
     csv(out, heading.split(','))?;
-    for FileProblem { file, problem } in problems {
+    for FileProblem {
+        file,
+        filter,
+        problem,
+    } in problems
+    {
         let number = |number: Option<usize>| number.map(|n| n.to_string()).unwrap_or_default();
         let record = [
             file.clone(),
@@ -167,6 +194,7 @@ fn lines(problems: &[FileProblem], out: &mut dyn Write) -> io::Result<()> {
             problem.message.clone(),
             problem.allowed.clone().unwrap_or_default(),
             problem.suggestion.clone().unwrap_or_default(),
+            filter.clone().unwrap_or_default(),
         ];
         csv(out, record.iter().map(String::as_str))?;
     }

@@ -11,7 +11,8 @@ use unicode_width::UnicodeWidthStr as _;
 use super::secret::masked;
 use super::table::Paint;
 use super::world::Style;
-use crate::document::{self, Document, Fault, Kind, Position, envoy};
+use crate::document::configuration::{Configuration, Place};
+use crate::document::{self, Document, Fault, Kind, Position, envoy, manifest};
 use crate::text::escape;
 
 /// The maximum number of characters of a line that are shown.
@@ -23,8 +24,10 @@ const BEFORE: usize = 60;
 #[derive(Debug, Default)]
 pub(super) struct Report {
     file: String,
-    /// The filters of an Envoy file that it describes.
+    /// The filters of a file for Envoy or Kubernetes that it describes.
     filter: Option<String>,
+    /// That file and the place of the configuration in it.
+    around: Option<(Rc<Document>, Place)>,
     source: Rc<[String]>,
     findings: Vec<Finding>,
     /// The parsed text, if it could be read.
@@ -45,6 +48,8 @@ struct Finding {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FileProblem {
     pub(super) file: String,
+    /// Object, listener, filter and role, in a file for Envoy or Kubernetes.
+    pub(super) filter: Option<String>,
     #[serde(flatten)]
     pub(super) problem: RuleProblem,
 }
@@ -70,13 +75,14 @@ impl Report {
         report
     }
 
-    /// For an Envoy file, a report for each Loudou configuration in it.
-    pub(super) fn configurations(self) -> Vec<Self> {
-        let Some(file) = self.document.as_ref().filter(|it| it.kind == Kind::Envoy) else {
+    /// For a file for Envoy or Kubernetes, a report for each Loudou configuration in it.
+    pub(super) fn configurations(mut self) -> Vec<Self> {
+        let Some(file) = self.document.take_if(|it| it.kind != Kind::Loudou) else {
             return vec![self];
         };
-        let part = |filter, document: Result<Document, Fault>, is_without_preflights| {
-            let (document, faults) = match document {
+        let file = Rc::new(file);
+        let part = |found: Configuration| {
+            let (document, faults) = match found.document {
                 Ok(document) => {
                     let faults = document.faults.iter().map(Finding::fault).collect();
                     (Some(document), faults)
@@ -85,26 +91,37 @@ impl Report {
             };
             Self {
                 file: self.file.clone(),
-                filter,
+                filter: Some(found.title),
+                around: Some((Rc::clone(&file), found.place)),
                 source: Rc::clone(&self.source),
                 findings: faults,
                 document,
-                is_without_preflights,
+                is_without_preflights: found.is_without_preflights,
             }
         };
-        match envoy::configurations(file) {
-            Ok(found) => found
-                .into_iter()
-                .map(|found| {
-                    part(
-                        Some(found.title),
-                        found.document,
-                        found.is_without_preflights,
-                    )
-                })
-                .collect(),
-            Err(fault) => vec![part(None, Err(fault), false)],
+        let found = match file.kind {
+            Kind::Kubernetes => manifest::configurations(&file),
+            Kind::Loudou | Kind::Envoy => envoy::configurations(&file),
+        };
+        match found {
+            Ok(found) => found.into_iter().map(part).collect(),
+            Err(fault) => {
+                self.findings = vec![Finding::fault(&fault)];
+                vec![self]
+            }
         }
+    }
+
+    /// The file around the configuration, and the configuration's place in it.
+    pub(super) fn around(&self) -> Option<(&Document, &Place)> {
+        let (file, place) = self.around.as_ref()?;
+        Some((file, place))
+    }
+
+    /// Whether it is about an object of Kubernetes.
+    pub(super) fn is_manifest(&self) -> bool {
+        let around = self.around.as_ref();
+        around.is_some_and(|(file, _)| file.kind == Kind::Kubernetes)
     }
 
     pub(super) fn file(&self) -> &str {
@@ -133,14 +150,41 @@ impl Report {
         for problem in problems {
             let document = self.document.as_ref();
             let position = document.map(|document| locate(document, problem));
-            self.findings.push(Finding::new(position, problem));
+            let path = self.path_in_object(&problem.path);
+            self.findings.push(Finding::new(position, problem, path));
         }
         self.findings.sort_by_key(|finding| finding.position);
+    }
+
+    /// Adds problems of what is around the configuration: their paths begin at the whole file.
+    pub(super) fn add_around(&mut self, problems: &[Problem]) {
+        let Some((file, place)) = &self.around else {
+            return;
+        };
+        let object = place.object.as_ref().map(|object| &object.path);
+        for problem in problems {
+            let position = Some(file.locate(&problem.path, problem.at_name));
+            let path = without(&problem.path, object.unwrap_or(&Path::root()));
+            self.findings.push(Finding::new(position, problem, path));
+        }
+        self.findings.sort_by_key(|finding| finding.position);
+    }
+
+    /// A path in the configuration, as one in the object of Kubernetes that has it.
+    fn path_in_object(&self, path: &Path) -> Path {
+        let place = self.around.as_ref().map(|(_, place)| place);
+        let Some((place, object)) = place.and_then(|place| Some((place, place.object.as_ref()?)))
+        else {
+            return path.clone();
+        };
+        let around = without(&place.content, &object.path);
+        Path::from([around.steps(), path.steps()].concat())
     }
 
     pub(super) fn problems(&self) -> impl Iterator<Item = FileProblem> {
         self.findings.iter().map(|finding| FileProblem {
             file: self.file.clone(),
+            filter: self.filter.clone(),
             problem: finding.problem.clone(),
         })
     }
@@ -177,7 +221,11 @@ impl Report {
             Severity::Warning => Paint::Warn,
         };
         let word = paint.on(&format!("{}:", self::severity(severity)), style);
-        let line = escape(&finding.line);
+        let object = self.around.as_ref();
+        let object = object.and_then(|(_, place)| place.object.as_ref());
+        let object = object.map(|object| format!("{object}: "));
+        let line = format!("{}{}", object.unwrap_or_default(), finding.line);
+        let line = escape(&line);
         if self.file.is_empty() {
             return format!("{word} {line}\n");
         }
@@ -215,14 +263,18 @@ impl Report {
 }
 
 impl Finding {
-    fn new(position: Option<Position>, problem: &Problem) -> Self {
+    fn new(position: Option<Position>, problem: &Problem, path: Path) -> Self {
+        let problem = Problem {
+            path,
+            ..problem.clone()
+        };
         Self {
             position,
             line: problem.to_string(),
             problem: RuleProblem {
                 line: position.map(|position| position.line),
                 column: position.map(|position| position.column),
-                ..RuleProblem::from(problem)
+                ..RuleProblem::from(&problem)
             },
         }
     }
@@ -248,6 +300,12 @@ pub(super) const fn severity(severity: Severity) -> &'static str {
         Severity::Error => "error",
         Severity::Warning => "warning",
     }
+}
+
+/// A path from an outer place on.
+fn without(path: &Path, outer: &Path) -> Path {
+    let steps = path.steps().strip_prefix(outer.steps());
+    Path::from(steps.unwrap_or_else(|| path.steps()).to_vec())
 }
 
 /// The position of a problem. A file with only a list stands for the `limits` of an edit.

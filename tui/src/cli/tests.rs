@@ -21,6 +21,7 @@ mod fleets;
 mod follows;
 mod leases;
 mod live;
+mod manifests;
 mod of_keys;
 mod replays;
 mod usage;

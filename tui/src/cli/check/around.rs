@@ -1,0 +1,108 @@
+//! What is around the rules in a file for Envoy or Kubernetes, and lets them work: how the module fails, where
+//! it comes from, which requests it gets, and whether the roles find the same store.
+
+use loudou_rules::config::Problem;
+
+use super::summary::Content;
+use crate::cli::report::Report;
+use crate::document::configuration::Object;
+use crate::document::manifest::KINDS;
+use roles::Role;
+use view::View;
+
+mod discovery;
+mod envoy;
+mod gateway;
+mod istio;
+mod keys;
+mod roles;
+mod view;
+
+/// A configuration with its problems, and its contents if it is valid.
+pub(super) type Checked = (Report, Option<Content>);
+
+/// Adds the problems around configurations that may run in one Envoy.
+pub(super) fn add(group: &mut [&mut Checked]) {
+    let roles: Vec<Option<Role>> = group.iter().map(|checked| role(checked)).collect();
+    for (index, (report, content)) in group.iter_mut().enumerate() {
+        let (problems, inside) = problems(report, index, &roles);
+        report.add_around(&problems);
+        report.add(&inside);
+        if report.has_errors() {
+            *content = None;
+        }
+    }
+}
+
+fn view(report: &Report) -> Option<View<'_>> {
+    let (file, place) = report.around()?;
+    let content = report.document.as_ref().map(|document| &document.value);
+    Some(View::new(file, place, content))
+}
+
+fn role((report, content): &Checked) -> Option<Role> {
+    let view = view(report)?;
+    let store = match content.as_ref()? {
+        Content::Rules(file) => file.store.clone(),
+        Content::Admin(settings) => settings.store.clone(),
+    };
+    let title = report.filter().unwrap_or_default();
+    let name = title.strip_suffix(", data role").unwrap_or(title);
+    Some(Role::of(&view, name, store))
+}
+
+fn problems(report: &Report, index: usize, roles: &[Option<Role>]) -> (Vec<Problem>, Vec<Problem>) {
+    let Some(mut view) = view(report) else {
+        return Default::default();
+    };
+    match &view.place.object {
+        Some(object) => of_object(&mut view, object),
+        // A document that is no object.
+        None if report.is_manifest() => {}
+        None => envoy::check(&mut view),
+    }
+    roles::check(&mut view, index, roles);
+    (view.problems, view.inside)
+}
+
+fn of_object(view: &mut View<'_>, object: &Object) {
+    version(view, object);
+    let kind = object.kind.as_str();
+    match kind {
+        "WasmPlugin" | "TrafficExtension" => istio::check(view, &object.path, kind),
+        "EnvoyExtensionPolicy" => gateway::check(view, &object.path),
+        // The rules alone are patched into a filter that is elsewhere.
+        _ if view.place.plugin.steps().is_empty() => {}
+        _ => envoy::check(view),
+    }
+    let spec = object.path.field("spec");
+    let selectors = ["selector", "workloadSelector"].map(|name| spec.field(name));
+    let targets = spec.field("targetRefs");
+    let mut selectors = selectors.into_iter().filter(|path| view.at(path).is_some());
+    if let Some(selector) = selectors.next()
+        && view.at(&targets).is_some()
+    {
+        let message = "only one of it and `targetRefs` may be set";
+        view.error(&selector, message, "", None);
+    }
+}
+
+fn version(view: &mut View<'_>, object: &Object) {
+    let (group, version) = object.api.split_once('/').unwrap_or((&object.api, ""));
+    let known = KINDS
+        .iter()
+        .find(|(g, kind, _)| *g == group && *kind == object.kind);
+    if let Some((_, _, versions)) = known
+        && !versions.contains(&version)
+    {
+        let allowed: Vec<String> = versions.iter().map(|it| format!("{group}/{it}")).collect();
+        let path = object.path.field("apiVersion");
+        let near = allowed.first().cloned();
+        view.error(
+            &path,
+            "unknown version",
+            &allowed.join(", "),
+            near.as_deref(),
+        );
+    }
+}

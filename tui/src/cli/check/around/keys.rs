@@ -1,0 +1,72 @@
+//! Parts of rules that depend on where the filter runs: the client's address, and the claims of tokens.
+
+use loudou_rules::config::Path;
+use serde_json::Value;
+
+/// The namespaces of metadata in which the claims of a verified token are.
+const CLAIMS: [&str; 2] = ["envoy.filters.http.jwt_authn", "istio_authn"];
+
+/// Where rules take the client's address, in keys and matches.
+pub(super) fn sources(content: &Value) -> Vec<Path> {
+    let mut found = Vec::new();
+    let rules = content.get("rules").and_then(Value::as_array);
+    let defaults = content.get("defaults").into_iter();
+    let defaults = defaults.map(|defaults| (Path::root().field("defaults"), defaults));
+    let rules = rules.into_iter().flatten().enumerate();
+    let rules = rules.map(|(index, rule)| (Path::root().field("rules").index(index), rule));
+    for (path, rule) in defaults.chain(rules) {
+        let key = rule.get("key").and_then(Value::as_array);
+        for (index, part) in key.into_iter().flatten().enumerate() {
+            let path = path.field("key").index(index);
+            if part == "source" {
+                found.push(path);
+            } else if part.get("source").is_some() {
+                found.push(path.field("source"));
+            }
+        }
+        let mut path = path.field("match");
+        let mut matches = rule.get("match");
+        while let Some(inner) = matches {
+            if inner.get("source").is_some() {
+                found.push(path.field("source"));
+            }
+            path = path.field("not");
+            matches = inner.get("not");
+        }
+    }
+    found
+}
+
+/// Where rules take claims of tokens.
+pub(super) fn claims(content: &Value) -> Vec<Path> {
+    let mut found = Vec::new();
+    visit(content, &Path::root(), &mut found);
+    found
+}
+
+/// The depth of the document bounds the recursion.
+fn visit(value: &Value, path: &Path, found: &mut Vec<Path>) {
+    match value {
+        Value::Array(values) => {
+            for (index, value) in values.iter().enumerate() {
+                visit(value, &path.index(index), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = path.field(name);
+                // A key names them in a list; a match has one such list in each test.
+                let is_claim = |value: &Value| {
+                    let first = value.get(0).and_then(Value::as_str);
+                    first.is_some_and(|first| CLAIMS.contains(&first))
+                };
+                if (name == "metadata" || name == "path") && is_claim(value) {
+                    found.push(path);
+                } else {
+                    visit(value, &path, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,176 @@
+//! The surroundings of one configuration: fields by their paths, and the problems found so far.
+
+use loudou_rules::config::{self, Path, Problem, Step};
+use serde_json::Value;
+
+use crate::document::Document;
+use crate::document::configuration::Place;
+use crate::document::proto;
+
+/// The surroundings of one configuration.
+pub(super) struct View<'a> {
+    pub(super) file: &'a Document,
+    pub(super) place: &'a Place,
+    /// The configuration itself, if it could be read.
+    pub(super) content: Option<&'a Value>,
+    /// The problems of the surroundings, with paths in the file.
+    pub(super) problems: Vec<Problem>,
+    /// Problems of the configuration itself, with paths in it.
+    pub(super) inside: Vec<Problem>,
+}
+
+impl<'a> View<'a> {
+    pub(super) const fn new(
+        file: &'a Document,
+        place: &'a Place,
+        content: Option<&'a Value>,
+    ) -> Self {
+        Self {
+            file,
+            place,
+            content,
+            problems: Vec::new(),
+            inside: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_admin(&self) -> bool {
+        self.content.is_some_and(config::is_admin)
+    }
+
+    /// The value at a place; `null` is as good as nothing.
+    pub(super) fn at(&self, path: &Path) -> Option<&'a Value> {
+        self.file.value_at(path).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(&self, path: &Path) -> Option<&'a str> {
+        self.at(path)?.as_str()
+    }
+
+    /// A field below a place in an Envoy message, whose names have two spellings. A missing one has the
+    /// usual name.
+    pub(super) fn envoy(&self, path: &Path, names: &[&str]) -> Path {
+        names.iter().fold(path.clone(), |path, name| {
+            let fields = self.at(&path).and_then(Value::as_object);
+            let spelled = fields.and_then(|fields| proto::get(fields, name));
+            path.field(spelled.map_or(*name, |(spelled, _)| spelled))
+        })
+    }
+
+    /// The number of elements of a list.
+    pub(super) fn len(&self, path: &Path) -> usize {
+        self.at(path).and_then(Value::as_array).map_or(0, Vec::len)
+    }
+
+    /// An error at a place. If there is nothing, it is one of the object that should have it. The suggestion is a
+    /// value.
+    pub(super) fn error(
+        &mut self,
+        path: &Path,
+        message: &str,
+        allowed: &str,
+        suggestion: Option<&str>,
+    ) {
+        let (problem, suggestion) = match (self.at(path), path.steps().split_last()) {
+            (None, Some((Step::Field(name), outer))) => {
+                let message = format!("`{name}` is missing: {message}");
+                let outer = Path::from(outer.to_vec());
+                let suggestion = suggestion.map(|value| format!("{name}: {value}"));
+                (Problem::error(outer, &Value::Null, message), suggestion)
+            }
+            (value, _) => {
+                let value = value.unwrap_or(&Value::Null);
+                let suggestion = suggestion.map(str::to_owned);
+                (Problem::error(path.clone(), value, message), suggestion)
+            }
+        };
+        let problem = if allowed.is_empty() {
+            problem
+        } else {
+            problem.allowed(allowed)
+        };
+        self.problems.push(problem.suggest(suggestion.as_deref()));
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        path: &Path,
+        message: &str,
+        allowed: &str,
+        suggestion: Option<&str>,
+    ) {
+        self.error(path, message, allowed, suggestion);
+        if let Some(problem) = self.problems.pop() {
+            self.problems.push(problem.warning());
+        }
+    }
+
+    /// A problem at a place in the configuration.
+    pub(super) fn of_content(&self, path: Path, message: &str, allowed: &str) -> Problem {
+        let mut steps = path.steps().iter();
+        let value = self.content.and_then(|content| {
+            steps.try_fold(content, |value, step| match step {
+                Step::Field(name) => value.get(name),
+                Step::Index(index) => value.get(*index),
+            })
+        });
+        Problem::error(path, value.unwrap_or(&Value::Null), message).allowed(allowed)
+    }
+
+    /// Reports that the admin role is where requests for the service arrive.
+    pub(super) fn misplaced_admin(&mut self, allowed: &str) {
+        let message = "the admin role would answer every request here instead of the service";
+        let path = Path::root().field("admin");
+        self.inside.push(self.of_content(path, message, allowed));
+    }
+
+    /// The word at a place, if it is allowed; any other value is an error.
+    pub(super) fn word(&mut self, path: &Path, allowed: &[&'static str]) -> Option<&'static str> {
+        let value = self.at(path)?;
+        let word = value.as_str().unwrap_or_default();
+        let known = allowed.iter().find(|other| **other == word).copied();
+        if known.is_none() {
+            let upper = word.to_uppercase();
+            let exact = allowed.iter().find(|other| other.to_uppercase() == upper);
+            let near = exact.copied().or_else(|| config::nearest(word, allowed));
+            self.error(path, "unknown word", &allowed.join(", "), near);
+        }
+        known
+    }
+
+    /// Reports the fields of an object that the API server refuses.
+    pub(super) fn known_fields(&mut self, path: &Path, known: &[&str]) {
+        let fields = self.at(path).and_then(Value::as_object);
+        for name in fields.into_iter().flat_map(|fields| fields.keys()) {
+            if !known.contains(&name.as_str()) {
+                let near = config::nearest(name, known);
+                let unknown = Problem::error(path.field(name), &Value::Null, "unknown field");
+                self.problems.push(Problem {
+                    at_name: true,
+                    ..unknown.allowed(known.join(", ")).suggest(near)
+                });
+            }
+        }
+    }
+
+    /// Checks the form of a checksum, if there is one. The result is whether there is one.
+    pub(super) fn checksum(&mut self, path: &Path, other_word: &str) -> bool {
+        let allowed = "64 hexadecimal digits in lower case, in quotes";
+        match self.at(path) {
+            None => return false,
+            Some(Value::String(sum)) if sum.is_empty() => return false,
+            Some(Value::String(sum)) if !other_word.is_empty() && sum == other_word => {}
+            Some(Value::String(sum)) => {
+                let bare = sum.strip_prefix("sha256:").unwrap_or(sum);
+                let bare = bare.to_ascii_lowercase();
+                let is_hash = bare.len() == 64 && bare.bytes().all(|b| b.is_ascii_hexdigit());
+                if !is_hash || bare != *sum {
+                    let near = is_hash.then_some(bare.as_str());
+                    self.error(path, "not a SHA-256", allowed, near);
+                }
+            }
+            Some(_) => self.error(path, "a number, because it has no quotes", allowed, None),
+        }
+        true
+    }
+}
