@@ -17,6 +17,7 @@ pub(super) struct Role {
     /// The proxies that run it.
     target: String,
     store: StoreSettings,
+    content: Option<Value>,
 }
 
 impl Role {
@@ -27,6 +28,7 @@ impl Role {
             vm_id: vm_id(view),
             target: target(view),
             store,
+            content: view.content.cloned(),
         }
     }
 }
@@ -87,11 +89,10 @@ pub(super) fn check(view: &mut View<'_>, own: usize, all: &[Option<Role>]) {
     let data: Vec<&Role> = all.iter().flatten().filter(is_data).collect();
     let in_namespace: Vec<&Role> = data.iter().copied().filter(same).collect();
     if !role.is_admin {
-        // The first configuration that Envoy loads determines the size.
         let earlier = all.iter().take(own).flatten().filter(is_data).filter(same);
         let mut earlier = earlier.filter(|it| it.target == role.target && it.vm_id == role.vm_id);
-        if let Some(other) = earlier.find(|it| it.store.buckets != role.store.buckets) {
-            buckets(view, other);
+        if let Some(other) = earlier.find(|it| it.content != role.content) {
+            beside(view, role, other);
         }
         return;
     }
@@ -113,6 +114,21 @@ pub(super) fn check(view: &mut View<'_>, own: usize, all: &[Option<Role>]) {
             buckets(view, other);
         }
     }
+}
+
+/// Another rule set of the same Envoy in the same store.
+fn beside(view: &mut View<'_>, role: &Role, other: &Role) {
+    if role.store.buckets != other.store.buckets {
+        // The first configuration that Envoy loads determines the size.
+        buckets(view, other);
+    }
+    let message = format!(
+        "the namespace `{}` has the rules of {}, and holds one rule set only: they replace each other",
+        role.store.namespace, other.name
+    );
+    let path = Path::root().field("store").field("namespace");
+    let problem = view.of_content(path, &message, "a namespace of its own, or the same rules");
+    view.inside.push(problem.warning());
 }
 
 /// An admin role for Istio without its data role.
