@@ -10,7 +10,7 @@ const RULES: &[u8] = include_bytes!("../rules.json");
 
 pub(super) const RULE_FILE: Target = Target {
     name: "rule-file",
-    about: "rule files and Envoy files, JSON and YAML, as `loudou check` reads them",
+    about: "rule files, Envoy files and manifests, JSON and YAML, as `loudou check` reads them",
     run: check,
     seeds: texts,
     words: &[
@@ -49,6 +49,11 @@ pub(super) const RULE_FILE: Target = Target {
         b"[",
         b"{",
         b"%YAML 1.2",
+        b"apiVersion: ",
+        b"kind: List\nitems:\n",
+        b"kind: WasmPlugin\n",
+        b"match: [{ mode: SERVER }]",
+        b"sha256: ",
         b"<<:",
         b"?",
         b"\xef\xbb\xbf",
@@ -120,7 +125,23 @@ fn texts() -> Vec<Vec<u8>> {
         http_filters:\n          - name: loudou\n            typed_config:\n              config:\n                \
         configuration:\n                  \"@type\": type.googleapis.com/google.protobuf.StringValue\n                  \
         value: |\n                    {\"version\":1,\"rules\":[]}\n";
-    vec![RULES.to_vec(), YAML.to_vec(), ENVOY.to_vec()]
+    const PLUGIN: &[u8] = b"apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: { name: loudou }\nspec:\n  \
+        selector: { matchLabels: { app: a } }\n  url: oci://x/loudou:1\n  match: [{ mode: CLIENT }]\n  pluginConfig:\n    \
+        version: 1\n    rules: []\n---\napiVersion: gateway.envoyproxy.io/v1alpha1\nkind: EnvoyExtensionPolicy\nmetadata: \
+        { name: b }\nspec:\n  wasm:\n  - code: { type: HTTP, http: { url: \"http://x/loudou\" } }\n    config: { version: 1, \
+        rules: [] }\n";
+    const PATCH: &[u8] = b"apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: { name: a }\nspec:\n  \
+        configPatches:\n  - applyTo: EXTENSION_CONFIG\n    patch:\n      value:\n        name: loudou-admin\n        \
+        typed_config:\n          \"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n          \
+        config:\n            vm_config: { vm_id: a, code: { remote: { sha256: nil } } }\n            configuration: \
+        { \"@type\": a/google.protobuf.StringValue, value: '{\"admin\":{\"role\":\"admin\"}}' }\n";
+    vec![
+        RULES.to_vec(),
+        YAML.to_vec(),
+        ENVOY.to_vec(),
+        PLUGIN.to_vec(),
+        PATCH.to_vec(),
+    ]
 }
 
 fn structs() -> Vec<Vec<u8>> {
