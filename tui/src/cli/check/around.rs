@@ -1,12 +1,15 @@
 //! What is around the rules in a file for Envoy or Kubernetes, and lets them work: how the module fails, where
 //! it comes from, which requests it gets, and whether the roles find the same store.
 
+use std::rc::Rc;
+
 use loudou_rules::config::Problem;
 
 use super::summary::Content;
 use crate::cli::report::Report;
 use crate::document::configuration::Object;
 use crate::document::manifest::KINDS;
+use discovery::Discovered;
 use roles::Role;
 use view::View;
 
@@ -24,8 +27,17 @@ pub(super) type Checked = (Report, Option<Content>);
 /// Adds the problems around configurations that may run in one Envoy.
 pub(super) fn add(group: &mut [&mut Checked]) {
     let roles: Vec<Option<Role>> = group.iter().map(|checked| role(checked)).collect();
+    let mut discovered: Rc<[Discovered]> = Rc::new([]);
+    let mut last = std::ptr::null();
     for (index, (report, content)) in group.iter_mut().enumerate() {
-        let (problems, inside) = problems(report, index, &roles);
+        // The configurations of a file are together.
+        if let Some((file, _)) = report.around()
+            && !std::ptr::eq(file, last)
+        {
+            discovered = discovery::all(file).into();
+            last = file;
+        }
+        let (problems, inside) = problems(report, &discovered, index, &roles);
         report.add_around(&problems);
         report.add(&inside);
         if report.has_errors() {
@@ -34,14 +46,15 @@ pub(super) fn add(group: &mut [&mut Checked]) {
     }
 }
 
-fn view(report: &Report) -> Option<View<'_>> {
+fn view<'a>(report: &'a Report, discovered: &Rc<[Discovered]>) -> Option<View<'a>> {
     let (file, place) = report.around()?;
     let content = report.document.as_ref().map(|document| &document.value);
-    Some(View::new(file, place, content))
+    Some(View::new(file, place, content, Rc::clone(discovered)))
 }
 
 fn role((report, content): &Checked) -> Option<Role> {
-    let view = view(report)?;
+    let none: Rc<[Discovered]> = Rc::new([]);
+    let view = view(report, &none)?;
     let store = match content.as_ref()? {
         Content::Rules(file) => file.store.clone(),
         Content::Admin(settings) => settings.store.clone(),
@@ -51,8 +64,13 @@ fn role((report, content): &Checked) -> Option<Role> {
     Some(Role::of(&view, name, store))
 }
 
-fn problems(report: &Report, index: usize, roles: &[Option<Role>]) -> (Vec<Problem>, Vec<Problem>) {
-    let Some(mut view) = view(report) else {
+fn problems(
+    report: &Report,
+    discovered: &Rc<[Discovered]>,
+    index: usize,
+    roles: &[Option<Role>],
+) -> (Vec<Problem>, Vec<Problem>) {
+    let Some(mut view) = view(report, discovered) else {
         return Default::default();
     };
     match &view.place.object {

@@ -1,6 +1,7 @@
 //! What is around the rules in Envoy's own configuration, also where an object of Kubernetes patches it in.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use loudou_rules::config::{self, Path};
 use serde_json::Value;
@@ -188,7 +189,7 @@ fn discovered(view: &mut View<'_>, patch: &Path) {
         );
         return;
     };
-    let all = discovery::all(view.file);
+    let all = Rc::clone(&view.discovered);
     let users: Vec<&Discovered> = all.iter().filter(|it| it.name == text).collect();
     if users.is_empty() && !all.is_empty() {
         let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();

@@ -1,6 +1,8 @@
 //! The roles in one Envoy: the admin role reads the store of a data role, which is found by `vm_id` and
 //! namespace.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use loudou_rules::config::{self, Path, Step};
 use loudou_rules::rule::StoreSettings;
 use serde_json::Value;
@@ -17,7 +19,8 @@ pub(super) struct Role {
     /// The proxies that run it.
     target: String,
     store: StoreSettings,
-    content: Option<Value>,
+    /// A hash of the configuration.
+    content: u64,
 }
 
 impl Role {
@@ -28,9 +31,15 @@ impl Role {
             vm_id: vm_id(view),
             target: target(view),
             store,
-            content: view.content.cloned(),
+            content: hash(view.content),
         }
     }
+}
+
+fn hash(content: Option<&Value>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.map(Value::to_string).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The name of the memory that its stores are in. Istio gives none.

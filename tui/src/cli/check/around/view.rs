@@ -1,8 +1,11 @@
 //! The surroundings of one configuration: fields by their paths, and the problems found so far.
 
+use std::rc::Rc;
+
 use loudou_rules::config::{self, Path, Problem, Step};
 use serde_json::Value;
 
+use super::discovery::Discovered;
 use crate::document::Document;
 use crate::document::configuration::Place;
 use crate::document::proto;
@@ -13,6 +16,8 @@ pub(super) struct View<'a> {
     pub(super) place: &'a Place,
     /// The configuration itself, if it could be read.
     pub(super) content: Option<&'a Value>,
+    /// The filters of the file whose configuration is discovered.
+    pub(super) discovered: Rc<[Discovered]>,
     /// The problems of the surroundings, with paths in the file.
     pub(super) problems: Vec<Problem>,
     /// Problems of the configuration itself, with paths in it.
@@ -24,11 +29,13 @@ impl<'a> View<'a> {
         file: &'a Document,
         place: &'a Place,
         content: Option<&'a Value>,
+        discovered: Rc<[Discovered]>,
     ) -> Self {
         Self {
             file,
             place,
             content,
+            discovered,
             problems: Vec::new(),
             inside: Vec::new(),
         }
