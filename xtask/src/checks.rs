@@ -66,6 +66,7 @@ pub(crate) fn ci() -> Result<()> {
         step!("formatting", formatting()),
         step!("import circles", circles::run()),
         step!("links in the documents", docs::check()),
+        ("manifests for Kubernetes", manifests),
         step!("licences and sources of dependencies", dependencies()),
         ("advisories on dependencies", advisories),
         step!("clippy (host)", clippy()),
@@ -213,6 +214,11 @@ fn advisories() -> Result<Outcome> {
     }
     deny(&["check", "--disable-fetch", "advisories"])?;
     Ok(Outcome::Passed)
+}
+
+fn manifests() -> Result<Outcome> {
+    let skipped = crate::manifests::check()?;
+    Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
 }
 
 fn deny(arguments: &[&str]) -> Result<()> {

@@ -18,6 +18,7 @@ mod demo;
 mod docs;
 mod filter;
 mod fuzz;
+mod manifests;
 mod pictures;
 mod setup;
 mod soak;

@@ -25,7 +25,8 @@ pub(super) fn manifest(path: &str) -> Result<Value> {
     let text = fs::read(&path).with_context(|| path.display().to_string())?;
     let document = loudou::document::read(&text);
     let document = document.map_err(|fault| anyhow::anyhow!("{}: {fault:?}", path.display()))?;
-    Ok(document.value)
+    // A list of the documents in the file.
+    Ok(field(&document.value, "/0")?.clone())
 }
 
 /// A field of a manifest, which must be there.

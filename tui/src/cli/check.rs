@@ -124,7 +124,11 @@ fn check_one(mut report: Report, on_preflights: Advice) -> Checked {
                 parsed.problems.extend(on_preflights(file));
             }
         }
-        (parsed.problems, parsed.file.map(Content::Rules))
+        let (file, admin) = (parsed.file, parsed.admin);
+        (
+            parsed.problems,
+            file.map(|file| Content::Rules(file, admin)),
+        )
     };
     report.add(&problems);
     let content = content.filter(|_| !report.has_errors());
@@ -147,7 +151,7 @@ pub(super) fn rules_of(context: &mut Context<'_, '_>, path: &Path) -> Result<Opt
                 valid = false;
                 writeln!(context.io.err, "{}", report.count())?;
             }
-            Some(Content::Rules(file)) if distinct.iter().all(|(_, other)| *other != file) => {
+            Some(Content::Rules(file, _)) if distinct.iter().all(|(_, other)| *other != file) => {
                 distinct.push((report.filter().unwrap_or_default().to_owned(), file));
             }
             Some(_) => {}

@@ -56,7 +56,7 @@ fn role((report, content): &Checked) -> Option<Role> {
     let none: Rc<[Discovered]> = Rc::new([]);
     let view = view(report, &none)?;
     let store = match content.as_ref()? {
-        Content::Rules(file) => file.store.clone(),
+        Content::Rules(file, _) => file.store.clone(),
         Content::Admin(settings) => settings.store.clone(),
     };
     let title = report.filter().unwrap_or_default();

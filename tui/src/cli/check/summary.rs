@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use loudou_api::RuleProblem;
 use loudou_limiter::Limits;
-use loudou_rules::config::{self, Access, AdminSettings};
+use loudou_rules::config::{self, Access, AdminSettings, EmbeddedAdmin};
 use loudou_rules::rule::{FleetSettings, OnOutage, Override, Rule, RuleFile};
 use loudou_rules::size::{self, Memory};
 use serde::Serialize;
@@ -17,7 +17,8 @@ use crate::text::{bytes, escape};
 /// The contents of a valid file.
 #[derive(Debug)]
 pub(in crate::cli) enum Content {
-    Rules(RuleFile),
+    /// With the admin API that the plugin answers itself, if it does.
+    Rules(RuleFile, Option<EmbeddedAdmin>),
     Admin(AdminSettings),
 }
 
@@ -88,7 +89,7 @@ struct RuleReport {
 impl FileReport {
     pub(super) fn new(report: &Report, content: Option<&Content>) -> Self {
         let file = match content {
-            Some(Content::Rules(file)) => Some(file),
+            Some(Content::Rules(file, _)) => Some(file),
             _ => None,
         };
         let rules = file.map(|file| {
@@ -167,7 +168,15 @@ impl RuleReport {
 /// Prints the contents of a valid file.
 pub(super) fn print(name: &str, content: &Content, out: &mut dyn Write) -> io::Result<()> {
     match content {
-        Content::Rules(file) => rules(name, file, out),
+        Content::Rules(file, admin) => {
+            limits(name, file, out)?;
+            if let Some(admin) = admin {
+                let at = &admin.at;
+                writeln!(out, "  admin API at {at}, on connections to loopback:")?;
+                tokens(&admin.settings, "    ", out)?;
+            }
+            rules(file, out)
+        }
         Content::Admin(settings) => admin(name, settings, out),
     }
 }
@@ -176,7 +185,8 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
+/// The file around the rules.
+fn limits(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     let limits = file.rules.iter().map(|rule| rule.limits.iter().len()).sum();
     let (name, rules) = (escape(name), count(file.rules.len(), "rule"));
     writeln!(out, "{name}: valid: {rules}, {}", count(limits, "limit"))?;
@@ -210,6 +220,10 @@ fn rules(name: &str, file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     if let Some(fleet) = &file.fleet {
         writeln!(out, "  fleet: {}", escape(&of_fleet(fleet)))?;
     }
+    Ok(())
+}
+
+fn rules(file: &RuleFile, out: &mut dyn Write) -> io::Result<()> {
     for rule in &file.rules {
         let requests = meaning::requests(&rule.matches);
         writeln!(out, "\n  {}: {}", rule.name, escape(&requests))?;
@@ -265,12 +279,16 @@ fn admin(name: &str, settings: &AdminSettings, out: &mut dyn Write) -> io::Resul
             "  no tokens: clients on the loopback interface may view and edit, all others are refused"
         )?;
     }
+    tokens(settings, "  ", out)
+}
+
+fn tokens(settings: &AdminSettings, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     for token in &settings.tokens {
         let may = match token.may {
             Access::View => "view",
             Access::Edit => "view and edit",
         };
-        writeln!(out, "  {} may {may}", token.name)?;
+        writeln!(out, "{indent}{} may {may}", token.name)?;
     }
     Ok(())
 }

@@ -1,0 +1,141 @@
+//! The manifests for Kubernetes against the schemas of their kinds, as an API server applies them.
+//!
+//! Schemas and checker are not part of the repository: the check runs where a folder has both, a program `crdcheck.py`
+//! that takes manifests and the definitions beside it.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::paths::{target_dir, workspace_root};
+
+use crate::command::run;
+
+/// The variable that names the folder.
+const FOLDER: &str = "LOUDOU_CRDS";
+/// The folder if the variable is not set, beside the repository.
+const BESIDE: &str = "../shared/kubernetes";
+const CHECKER: &str = "crdcheck.py";
+/// What the checker imports.
+const PACKAGES: [&str; 4] = [
+    "pyyaml==6.0.3",
+    "jsonschema==4.26.0",
+    "cel-expr-python==0.1.3",
+    "common-expression-language==0.10.0",
+];
+
+/// Checks all manifests below `envoy/`; the reason if that is not possible here.
+pub(crate) fn check() -> Result<Option<String>> {
+    let named = env::var_os(FOLDER).map(PathBuf::from);
+    let folder = named.unwrap_or_else(|| workspace_root().join(BESIDE));
+    let checker = folder.join(CHECKER);
+    if !checker.is_file() {
+        let reason = format!("no {CHECKER} in {BESIDE}, nor in the folder that {FOLDER} names");
+        return Ok(Some(reason));
+    }
+    let libraries = match libraries() {
+        Ok(libraries) => libraries,
+        Err(error) => {
+            return Ok(Some(format!(
+                "cannot install what {CHECKER} needs ({error:#})"
+            )));
+        }
+    };
+    let manifests = manifests(&workspace_root().join("envoy"))?;
+    let mut python = Command::new("python3");
+    python.arg(checker).args(&manifests);
+    let output = python.env("PYTHONPATH", libraries).output();
+    let output = output.context("cannot run python3")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{CHECKER} failed: {errors}");
+    ensure!(
+        are_right(&text, manifests.len()),
+        "not all of {} manifests are right",
+        manifests.len()
+    );
+    Ok(None)
+}
+
+/// Whether the checker says of each document, of which each manifest has one, that it is right. Its exit code does not.
+fn are_right(output: &str, manifests: usize) -> bool {
+    output.lines().filter(|line| line.ends_with(" OK")).count() == manifests
+}
+
+/// Files in folders of folders, as `istio/sidecar/wasm-plugin.yaml`; kustomize reads its own.
+fn manifests(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for example in folders(root)? {
+        for base in folders(&example)? {
+            for file in entries(&base)? {
+                let is_yaml = file.extension().is_some_and(|kind| kind == "yaml");
+                if is_yaml && file.file_stem().is_some_and(|name| name != "kustomization") {
+                    found.push(file);
+                }
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn folders(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut entries = entries(root)?;
+    entries.retain(|entry| entry.is_dir());
+    Ok(entries)
+}
+
+fn entries(root: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(root).with_context(|| root.display().to_string())?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// The folder with the checker's libraries, installed below the build directory if need be.
+fn libraries() -> Result<PathBuf> {
+    let place = target_dir().join("crd-python");
+    let marker = place.join("installed");
+    let wanted = PACKAGES.join(" ");
+    if fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
+        return Ok(place);
+    }
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--upgrade"])
+        .args(["--disable-pip-version-check", "--target"])
+        .arg(&place)
+        .args(PACKAGES)
+        .env("PIP_USER", "0")
+        .env("PIP_REQUIRE_VIRTUALENV", "0")
+        .env("PIP_ROOT_USER_ACTION", "ignore");
+    run(&mut pip)?;
+    fs::write(marker, wanted).context("cannot write a file")?;
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_manifest_has_to_be_right() {
+        let right = "a.yaml WasmPlugin OK\nb.yaml EnvoyFilter OK\nCEL rules evaluated {}\n";
+        assert!(are_right(right, 2));
+        assert!(!are_right(right, 3));
+        let wrong = "a.yaml WasmPlugin OK\nb.yaml WasmPlugin WRONG\n     spec: OK is not one of\n";
+        assert!(!are_right(wrong, 2));
+        assert!(!are_right("a.yaml Gadget NO CRD\n", 1));
+    }
+
+    #[test]
+    fn the_shipped_manifests_are_found() {
+        let found = manifests(&workspace_root().join("envoy")).expect("readable");
+        let names = found.iter().filter_map(|path| path.file_name()?.to_str());
+        assert_eq!(
+            names.filter(|name| *name == "wasm-plugin.yaml").count(),
+            3,
+            "{found:?}"
+        );
+    }
+}
