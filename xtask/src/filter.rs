@@ -1,5 +1,6 @@
 //! `cargo xtask build`: builds the filter for Envoy and checks its size and its imports.
 
+use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -49,7 +50,19 @@ pub(crate) fn build_trap() -> Result<PathBuf> {
 }
 
 fn compile() -> Command {
-    cargo(&[
+    let mut compile = cargo(&[]);
+    // The sources of dependencies have the same names on every machine: they are in messages of panics.
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    if let Some(home) = home {
+        let sources = home.join("registry/src").display().to_string();
+        let flags = format!(
+            "target.{WASM_TARGET}.rustflags=[{:?}]",
+            format!("--remap-path-prefix={sources}=crates")
+        );
+        compile.args(["--config", &flags]);
+    }
+    compile.args([
         // `rustc` sets the crate type: a library that is also an rlib gets no link-time optimisation.
         "rustc",
         "--crate-type",
@@ -60,7 +73,8 @@ fn compile() -> Command {
         WASM_TARGET,
         "--profile",
         "wasm",
-    ])
+    ]);
+    compile
 }
 
 /// The checked-out commit, with a `+` when files differ from it; `unknown` without git.

@@ -1,6 +1,6 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
-//! `setup` installs Envoy and Valkey, `build` builds the filter, `demo` shows both in use, `docs` builds the documents
+//! `setup` installs Envoy and Valkey, `build` builds the filter, `image` makes an image of it, `demo` shows both in use, `docs` builds the documents
 //! as a site, `bench` measures, `soak` looks for requests beyond their limits, `fuzz` for input that does
 //! harm. `test` must pass before a commit, `ci` before a merge.
 
@@ -18,7 +18,9 @@ mod demo;
 mod docs;
 mod filter;
 mod fuzz;
+mod image;
 mod manifests;
+mod oci;
 mod pictures;
 mod setup;
 mod soak;
@@ -50,6 +52,8 @@ enum Task {
         #[arg(long)]
         trap: bool,
     },
+    /// Write the filter as an OCI image, for Istio and Envoy Gateway
+    Image,
     /// Start Envoy with the filter and a dozen users, and open `loudou` on it
     Demo {
         /// Start three Envoys that share each user's bucket, with a relay and a Valkey
@@ -106,6 +110,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::all(),
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
+        Task::Image => image::run(),
         Task::Circles => circles::run(),
         Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),

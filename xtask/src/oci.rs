@@ -1,0 +1,227 @@
+//! OCI images as layouts in a folder, of one layer each, the same bytes for the same files: no times, owners or names of
+//! this machine are in them.
+//!
+//! Layout, manifest and configuration are those of the OCI image specification 1.1.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use flate2::{Compression, GzBuilder};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, Header};
+
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// A file of an image.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    /// Its path in the image, without a slash in front.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_program: bool,
+}
+
+/// An image.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    /// The tag that the layout gives it.
+    pub(crate) tag: String,
+    pub(crate) architecture: &'static str,
+    pub(crate) os: &'static str,
+    pub(crate) files: Vec<File>,
+    /// The command, if it is a program.
+    pub(crate) entrypoint: Option<String>,
+    /// The annotations of its manifest.
+    pub(crate) annotations: Vec<(&'static str, String)>,
+}
+
+/// Content that an image names.
+struct Blob {
+    digest: String,
+    bytes: Vec<u8>,
+}
+
+impl Blob {
+    fn new(bytes: Vec<u8>) -> Self {
+        let digest = digest(&bytes);
+        Self { digest, bytes }
+    }
+
+    fn of(value: &Value) -> Self {
+        Self::new(value.to_string().into_bytes())
+    }
+
+    fn named_as(&self, media_type: &str) -> Value {
+        json!({ "mediaType": media_type, "digest": self.digest, "size": self.bytes.len() })
+    }
+
+    fn write(&self, blobs: &Path) -> Result<()> {
+        let name = self.digest.rsplit(':').next().unwrap_or_default();
+        fs::write(blobs.join(name), &self.bytes).with_context(|| self.digest.clone())
+    }
+}
+
+impl Image {
+    /// Writes the image as a layout into an empty folder, and returns the digest of its manifest.
+    pub(crate) fn write(&self, folder: &Path) -> Result<String> {
+        let blobs = folder.join("blobs/sha256");
+        fs::create_dir_all(&blobs).with_context(|| blobs.display().to_string())?;
+        let tar = tar_of(&self.files)?;
+        let mut config = json!({
+            "architecture": self.architecture,
+            "os": self.os,
+            "config": {},
+            "rootfs": { "type": "layers", "diff_ids": [digest(&tar)] },
+        });
+        if let (Some(program), Some(run)) = (&self.entrypoint, config.get_mut("config")) {
+            // A number, because an image of one file has no names of users.
+            *run = json!({ "Entrypoint": [program], "User": "65532:65532" });
+        }
+        let (config, layer) = (Blob::of(&config), Blob::new(gzip(&tar)?));
+        let annotations = self.annotations.iter();
+        let annotations = annotations.map(|(name, text)| ((*name).to_owned(), json!(text)));
+        let manifest = Blob::of(&json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": config.named_as(CONFIG),
+            "layers": [layer.named_as(LAYER)],
+            "annotations": Value::Object(annotations.collect()),
+        }));
+        let mut entry = manifest.named_as(MANIFEST);
+        if let Some(entry) = entry.as_object_mut() {
+            let tag = json!({ "org.opencontainers.image.ref.name": self.tag });
+            entry.insert("annotations".to_owned(), tag);
+        }
+        let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [entry] });
+        for blob in [&config, &layer, &manifest] {
+            blob.write(&blobs)?;
+        }
+        let layout = json!({ "imageLayoutVersion": "1.0.0" });
+        fs::write(folder.join("oci-layout"), layout.to_string()).context("oci-layout")?;
+        fs::write(folder.join("index.json"), index.to_string()).context("index.json")?;
+        Ok(manifest.digest)
+    }
+}
+
+/// `sha256:` and the digest in hexadecimal.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    format!("sha256:{}", digits.collect::<String>())
+}
+
+/// An archive with these files in their order, at the beginning of time and of no one.
+pub(crate) fn tar_of(files: &[File]) -> Result<Vec<u8>> {
+    let mut archive = Builder::new(Vec::new());
+    for file in files {
+        let mut header = Header::new_ustar();
+        header.set_size(u64::try_from(file.bytes.len())?);
+        header.set_mode(if file.is_program { 0o755 } else { 0o644 });
+        header.set_mtime(0);
+        archive
+            .append_data(&mut header, &file.path, file.bytes.as_slice())
+            .with_context(|| file.path.clone())?;
+    }
+    archive.into_inner().context("cannot end an archive")
+}
+
+/// The same bytes for the same content: without a name, a time, or the system it was made on.
+pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut gzip = GzBuilder::new()
+        .mtime(0)
+        .operating_system(255)
+        .write(Vec::new(), Compression::best());
+    gzip.write_all(bytes)?;
+    gzip.finish().context("cannot compress")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use flate2::read::GzDecoder;
+    use loudou_tests::temp::TempDir;
+
+    use super::*;
+
+    fn image() -> Image {
+        Image {
+            tag: "1.2.3".to_owned(),
+            architecture: "wasm",
+            os: "wasip1",
+            files: vec![File {
+                path: "plugin.wasm".to_owned(),
+                bytes: b"\0asm".to_vec(),
+                is_program: false,
+            }],
+            entrypoint: None,
+            annotations: vec![("org.opencontainers.image.version", "1.2.3".to_owned())],
+        }
+    }
+
+    fn json_of(folder: &Path, digest: &Value) -> Value {
+        let name = digest.as_str().expect("a digest").replace(':', "/");
+        let bytes = fs::read(folder.join("blobs").join(name)).expect("a blob");
+        serde_json::from_slice(&bytes).expect("JSON")
+    }
+
+    #[test]
+    fn every_digest_and_size_is_that_of_a_blob() {
+        let dir = TempDir::new("oci").expect("a folder");
+        let digest = image().write(dir.path()).expect("written");
+        let index = fs::read(dir.path().join("index.json")).expect("an index");
+        let index: Value = serde_json::from_slice(&index).expect("JSON");
+        let entry = &index["manifests"][0];
+        assert_eq!(entry["digest"], digest.as_str());
+        assert_eq!(
+            entry["annotations"]["org.opencontainers.image.ref.name"],
+            "1.2.3"
+        );
+        let manifest = json_of(dir.path(), &entry["digest"]);
+        for named in [entry, &manifest["config"], &manifest["layers"][0]] {
+            let name = named["digest"].as_str().expect("a digest");
+            let bytes = fs::read(dir.path().join("blobs").join(name.replace(':', "/")));
+            let bytes = bytes.expect("a blob");
+            assert_eq!(super::digest(&bytes), name);
+            assert_eq!(named["size"], bytes.len());
+        }
+        let layer = manifest["layers"][0]["digest"].as_str().expect("a digest");
+        let layer = fs::read(dir.path().join("blobs").join(layer.replace(':', "/")));
+        let mut tar = Vec::new();
+        let layer = layer.expect("a layer");
+        GzDecoder::new(layer.as_slice())
+            .read_to_end(&mut tar)
+            .expect("gzip");
+        let config = json_of(dir.path(), &manifest["config"]["digest"]);
+        assert_eq!(config["rootfs"]["diff_ids"][0], super::digest(&tar));
+        let mut archive = tar::Archive::new(tar.as_slice());
+        let entries = archive.entries().expect("an archive");
+        let names: Vec<_> = entries
+            .map(|entry| entry.expect("a file").path_bytes().into_owned())
+            .collect();
+        assert_eq!(names, [b"plugin.wasm"]);
+    }
+
+    #[test]
+    fn the_same_files_are_the_same_bytes() {
+        let dirs = [(); 2].map(|()| TempDir::new("oci").expect("a folder"));
+        let [one, other] = dirs
+            .each_ref()
+            .map(|dir| image().write(dir.path()).expect("written"));
+        assert_eq!(one, other);
+        let mut changed = image();
+        changed.files[0].bytes.push(0);
+        let dir = TempDir::new("oci").expect("a folder");
+        assert_ne!(changed.write(dir.path()).expect("written"), one);
+        // Neither a time nor a system: RFC 1952, 2.3.
+        let gzip = gzip(b"x").expect("compressed");
+        assert_eq!(gzip[4..8], [0; 4]);
+        assert_eq!(gzip[9], 255);
+    }
+}
