@@ -47,6 +47,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &CheckArgs) -> Result<Out
         texts.push(check(&name_of(path), &bytes, config::preflight_advice));
     }
     check_around(&mut texts);
+    // A folder of manifests has some of other kinds.
+    let mut reports = texts.iter().flatten();
+    if reports.any(|(report, _)| report.is_manifest()) {
+        texts.retain(|text| !text.iter().any(|(report, _)| report.is_unrelated));
+    }
     for checked in texts {
         for (report, found) in checked {
             valid &= found.is_some();

@@ -34,6 +34,8 @@ pub(super) struct Report {
     pub(super) document: Option<Document>,
     /// Whether CORS preflights end at an earlier filter.
     pub(super) is_without_preflights: bool,
+    /// Whether it is about manifests that have no Loudou configuration.
+    pub(super) is_unrelated: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +99,7 @@ impl Report {
                 findings: faults,
                 document,
                 is_without_preflights: found.is_without_preflights,
+                is_unrelated: false,
             }
         };
         let found = match file.kind {
@@ -107,6 +110,7 @@ impl Report {
             Ok(found) => found.into_iter().map(part).collect(),
             Err(fault) => {
                 self.findings = vec![Finding::fault(&fault)];
+                self.is_unrelated = file.kind == Kind::Kubernetes;
                 vec![self]
             }
         }

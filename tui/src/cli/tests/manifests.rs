@@ -181,7 +181,15 @@ fn roles_in_several_files_are_compared() {
             .contains("warning: EnvoyFilter shop/loudou-admin: ")
     );
     assert_eq!(run(&data).code, 0);
-    for file in [data, admin] {
+    // A file without Loudou is skipped beside one that has it.
+    let other = write(
+        "other",
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n",
+    );
+    assert_eq!(run(&other).code, 1);
+    assert_eq!(run(&format!("{other} {data}")).out, run(&data).out);
+    assert_eq!(run(&format!("{other} {admin}")).out, run(&admin).out);
+    for file in [data, admin, other] {
         std::fs::remove_file(file).expect("removed");
     }
 }
