@@ -206,7 +206,7 @@ fn other_commands_read_rules_from_manifests() {
     };
     let text = RULES
         .replace("funel", "funnel")
-        .replace("mode: off", "mode: \"off\"")
+        .replace("mode: on", "mode: \"off\"")
         .replace("SERVER", "SRVER");
     let ran = explain(&text);
     assert_eq!(ran.code, 0, "{}", ran.err);
