@@ -1,4 +1,4 @@
-//! Paths of the workspace, the build directory, Envoy, Valkey, the relay and the `loudou` command.
+//! Paths of the workspace, the build directory, Envoy, Valkey, Prometheus, the relay and the `loudou` command.
 //!
 //! `cargo xtask test` passes paths by environment; a plain `cargo test -p loudou-tests` finds
 //! the same files by itself once `cargo xtask setup`, `cargo xtask build` and, for the test of crashes,
@@ -124,6 +124,44 @@ pub fn valkey_version(path: &Path) -> Result<String> {
     })
 }
 
+/// The directory of the Prometheus that `cargo xtask setup` installs.
+pub fn installed_prometheus() -> PathBuf {
+    target_dir().join("prometheus")
+}
+
+/// The Prometheus to run, which has `promtool` beside it: `PROMETHEUS_BIN`, then `prometheus` on `PATH`, then the
+/// installed one.
+pub fn prometheus_bin() -> Result<PathBuf> {
+    if let Some(named) = env::var_os("PROMETHEUS_BIN") {
+        let path = PathBuf::from(named);
+        prometheus_version(&path).context("PROMETHEUS_BIN must name a Prometheus server")?;
+        return Ok(path);
+    }
+    let installed = installed_prometheus().join("prometheus");
+    let found = find_on_path("prometheus").or_else(|| installed.is_file().then_some(installed));
+    found.context("no Prometheus: run `cargo xtask setup`, or set PROMETHEUS_BIN to one")
+}
+
+/// The version that a Prometheus executable reports, such as `2.42.0+ds`.
+pub fn prometheus_version(path: &Path) -> Result<String> {
+    let output = Command::new(path)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("cannot run {} --version", path.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // prometheus, version 2.42.0+ds (branch: …)
+    let version = text
+        .strip_prefix("prometheus, version ")
+        .and_then(|rest| rest.split_whitespace().next());
+    version.map(str::to_owned).with_context(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!(
+            "{} is not Prometheus: --version printed {text:?} {errors:?}",
+            path.display()
+        )
+    })
+}
+
 /// The relay: `LOUDOU_RELAY_BIN`, then the development build.
 pub fn relay_bin() -> Result<PathBuf> {
     let path = match env::var_os("LOUDOU_RELAY_BIN") {
@@ -190,5 +228,10 @@ mod tests {
         assert!(message.to_string().contains("is not Envoy"), "{message}");
         let message = valkey_version(Path::new("/bin/sh")).expect_err("a shell is not Valkey");
         assert!(message.to_string().contains("is not Valkey"), "{message}");
+        let message = prometheus_version(Path::new("/bin/sh")).expect_err("nor is it Prometheus");
+        assert!(
+            message.to_string().contains("is not Prometheus"),
+            "{message}"
+        );
     }
 }

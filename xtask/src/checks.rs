@@ -197,6 +197,7 @@ fn end_to_end() -> Result<()> {
         .env("LOUDOU_TRAP_WASM", loudou_tests::wasm::built_trap_wasm())
         .env("LOUDOU_BIN", target_dir().join("debug/loudou"))
         .env("VALKEY_BIN", loudou_tests::valkey_bin()?)
+        .env("PROMETHEUS_BIN", loudou_tests::prometheus_bin()?)
         .env("LOUDOU_RELAY_BIN", target_dir().join("debug/loudou-relay"));
     run(&mut test)
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, and cargo-deny. It touches nothing outside rustup's
-//! toolchain and the build directory.
+//! `cargo xtask setup`: the wasm target, an Envoy, a Valkey, a Prometheus, and cargo-deny. It touches nothing outside
+//! rustup's toolchain and the build directory.
 
 use std::env;
 use std::fs;
@@ -14,6 +14,8 @@ use loudou_tests::paths::{
 
 use crate::command::run as run_command;
 use crate::tools::DENY;
+
+mod prometheus;
 
 /// The target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -33,11 +35,13 @@ pub(crate) fn all() -> Result<()> {
     Ok(())
 }
 
-/// Installs the target, Envoy and Valkey where missing, and returns the path of Envoy.
+/// Installs the target, Envoy, Valkey and Prometheus where missing, and returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
     let valkey = valkey()?;
     println!("valkey {} ({})", valkey_version(&valkey)?, valkey.display());
+    let prometheus = prometheus::find_or_install()?;
+    println!("{}", prometheus.display());
     let envoy = envoy()?;
     println!("envoy {} ({})", envoy_version(&envoy)?, envoy.display());
     Ok(envoy)
