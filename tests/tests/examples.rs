@@ -99,6 +99,11 @@ fn grpc() -> Result<()> {
 }
 
 #[test]
+fn monitoring() -> Result<()> {
+    follow("monitoring", 5)
+}
+
+#[test]
 fn fleet() -> Result<()> {
     let mut running = RunningFleet::start()?;
     running.follow_the_readme("## With Valkey again")?;
