@@ -9,6 +9,7 @@ use crate::change::Spread;
 /// A page of live buckets. Pages are cut by work done, so one may be short or empty while there is
 /// a next cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketsPage {
     /// The process; see [`crate::Status::instance`].
     #[serde(default)]
@@ -69,6 +70,7 @@ impl BucketsHead {
 
 /// One bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BucketView {
     /// The name of its rule.
     pub rule: String,
@@ -114,6 +116,7 @@ pub struct BucketView {
 
 /// The part of one Envoy in limits that many Envoys share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseView {
     /// The units that it may pass without asking.
     pub tokens: u64,
@@ -131,6 +134,7 @@ pub struct LeaseView {
 
 /// Who decides while the relay or its engine does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "decides")]
 pub enum OutageView {
     /// The bucket of this Envoy, by its part of the limits.
@@ -185,6 +189,7 @@ impl BucketView {
 
 /// A ban in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanView {
     /// When it ends, on the server's monotonic clock; `null` if it has no end.
     pub until_ns: Option<u64>,
@@ -207,6 +212,7 @@ impl BanView {
 
 /// The cause of a ban.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BanBy {
     /// An operator, by a call.
@@ -231,6 +237,7 @@ impl BanBy {
 
 /// An override that applies to a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyOverrideView {
     /// The key as in the rule: exact, or a prefix followed by `*`.
     pub pattern: String,
@@ -240,6 +247,7 @@ pub struct KeyOverrideView {
 
 /// The kind of an override.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OverrideKind {
     /// The rule's limits, scaled up or down.
@@ -267,6 +275,7 @@ impl OverrideKind {
 
 /// The state of a bucket; also the `state` filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BucketState {
     /// Nothing is taken.
@@ -297,6 +306,7 @@ impl BucketState {
 
 /// The state of one limit in a bucket, as of `now_ns` of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitView {
     /// Its name.
     pub name: String,
@@ -364,6 +374,7 @@ impl LimitView {
 
 /// The answer to `POST /v1/buckets/{rule}/{key}/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResetAnswer {
     /// Whether there was a bucket; a key without one is idle.
     pub existed: bool,
@@ -374,6 +385,7 @@ pub struct ResetAnswer {
 
 /// The answer to `POST /v1/buckets/{rule}/{key}/ban` and `…/unban`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanAnswer {
     /// The server's clock.
     pub now_ns: u64,

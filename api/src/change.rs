@@ -65,6 +65,7 @@ pub struct RejectedChange {
 
 /// Where a change that was just made holds, apart from the Envoy that answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
     /// It is on its way to the other Envoys of the fleet: within a second while the engine answers, and once

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Events after a sequence number, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
     /// The process that counts them; empty from a filter that reports none.
     #[serde(default)]
@@ -65,6 +66,7 @@ const fn is_false(flag: &bool) -> bool {
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Its number, from 1, without gaps.
     pub seq: u64,
@@ -96,6 +98,7 @@ pub struct Event {
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// A rule was edited.

@@ -16,6 +16,7 @@ use crate::bucket::{LimitView, OutageView};
 
 /// The decision on a request, explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainAnswer {
     /// The server's clock.
     pub now_ns: u64,
@@ -34,6 +35,7 @@ pub struct ExplainAnswer {
 
 /// The verdict of a rule or a limit on a request, or the reason why there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
     /// It admits the request.
@@ -80,6 +82,7 @@ impl Says {
 
 /// One rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedRule {
     /// Its name.
     pub rule: String,
@@ -141,6 +144,7 @@ pub struct ExplainedRule {
 
 /// A ban that is in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedBan {
     /// The time until it ends; absent if it has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +153,7 @@ pub struct ExplainedBan {
 
 /// A part of a rule that a request does not have, or has several times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmetPart {
     /// Its path in the rule: `match.headers[1]`, `key[0]`.
     pub place: String,
@@ -165,6 +170,7 @@ pub struct UnmetPart {
 
 /// One limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedLimit {
     /// Its current state. `retry_after_ns` is for this request.
     pub now: LimitView,

@@ -14,6 +14,8 @@ mod lease;
 mod percent;
 mod problem;
 mod rule;
+#[cfg(feature = "schema")]
+mod schema;
 mod status;
 mod top;
 

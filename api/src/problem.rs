@@ -9,6 +9,7 @@ use crate::rule::RuleView;
 /// The body of every answer with a status of 400 or above, refused requests included. The rule in it is
 /// an `R`, and the edit of it an `E`, as in [`RuleView`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProblemAnswer<R = Value, E = Value> {
     /// A URI for the kind of problem, or `about:blank`.
     #[serde(rename = "type")]
@@ -64,9 +65,11 @@ impl<R, E> Default for ProblemAnswer<R, E> {
 
 /// One problem of rules or of an edit of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleProblem {
     /// Error or warning.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::severity"))]
     pub severity: Severity,
     /// Its path: `limits[0].rate`.
     pub path: String,

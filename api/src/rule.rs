@@ -11,6 +11,7 @@ use crate::status::RuleTotals;
 /// All rules, or a page of them. They are `R`, and edits of them `E`: JSON in clients, and types that serialise to it in the
 /// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules<R = Value, E = Value> {
     /// The process; see [`crate::Status::instance`].
     #[serde(default)]
@@ -28,6 +29,7 @@ pub struct Rules<R = Value, E = Value> {
 
 /// One rule: as in force, and as in the plugin configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleView<R = Value, E = Value> {
     /// Its name.
     pub name: String,
@@ -44,7 +46,7 @@ pub struct RuleView<R = Value, E = Value> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditView>,
     /// That edit as the body of `PUT /v1/rules/{rule}`.
-    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    #[serde(default = "none::<E>", skip_serializing_if = "Option::is_none")]
     pub edit_body: Option<E>,
     /// The overrides that were edited one by one, on top of the edit. Their values are in `rule`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,6 +72,7 @@ const fn none<E>() -> Option<E> {
 
 /// The author and lifetime of an edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditView {
     /// The name of the token.
     pub by: String,
@@ -87,6 +90,7 @@ pub struct EditView {
 
 /// An edited override.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverrideView {
     /// The key as in the rule: exact, or a prefix followed by `*`.
     pub key: String,
@@ -96,6 +100,7 @@ pub struct OverrideView {
 
 /// The answer to `PUT` and `DELETE /v1/rules/{rule}` and `/v1/overrides/{rule}/{key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditAnswer<R = Value, E = Value> {
     /// Whether it was a dry run, which changes nothing.
     pub dry_run: bool,

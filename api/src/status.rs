@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// The filter's version.
     pub version: String,
@@ -26,6 +27,7 @@ pub struct Status {
     /// The time since the first worker started to limit.
     pub uptime_ns: u64,
     /// The access of the caller.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::access"))]
     pub access: Access,
     /// The bucket store.
     pub store: StoreStatus,
@@ -49,6 +51,7 @@ pub struct Status {
 
 /// The bucket store. Counts are since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoreStatus {
     /// The hard bound on live buckets.
     pub buckets: u64,
@@ -79,6 +82,7 @@ pub struct StoreStatus {
 
 /// The fleet as this Envoy knows it. Counts are since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
     /// The Envoys that the engine knew of in its last answer; this one included.
     pub envoys: u64,
@@ -104,6 +108,7 @@ pub struct FleetStatus {
 
 /// The changes that a fleet shares, as this Envoy knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetChanges {
     /// The engine's number of the last one that is known here.
     pub generation: u64,
@@ -120,6 +125,7 @@ pub struct FleetChanges {
 
 /// The totals of a rule since Envoy started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleTotals {
     /// Its name.
     pub name: String,
@@ -148,6 +154,7 @@ pub struct RuleTotals {
 
 /// The health of an upstream by the `when` of a rule, as of `now_ns` of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UpstreamView {
     /// The beginning of the name of Envoy's cluster.
     pub cluster: String,

@@ -6,12 +6,14 @@ use crate::TopBy;
 
 /// Recent heavy hitters. Counts that a worker made in the last quarter of a second may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Top {
     /// The server's clock.
     pub now_ns: u64,
     /// The generation of the rules.
     pub generation: u64,
     /// The counted outcome.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::top_by"))]
     pub by: TopBy,
     /// The length of the counted time, up to now.
     pub window_ns: u64,
@@ -26,6 +28,7 @@ pub struct Top {
 
 /// One key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TopEntry {
     /// The name of its rule.
     pub rule: String,

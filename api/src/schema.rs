@@ -1,0 +1,24 @@
+//! Schemas of fields whose types are of crates that know nothing of schemas.
+
+use loudou_rules::config::{Access, Severity};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+
+use crate::TopBy;
+
+/// One of some words, as they are in answers.
+fn words<T: Serialize>(values: &[T]) -> Schema {
+    json_schema!({ "type": "string", "enum": values })
+}
+
+pub(crate) fn access(_: &mut SchemaGenerator) -> Schema {
+    words(&[Access::View, Access::Edit])
+}
+
+pub(crate) fn severity(_: &mut SchemaGenerator) -> Schema {
+    words(&[Severity::Error, Severity::Warning])
+}
+
+pub(crate) fn top_by(_: &mut SchemaGenerator) -> Schema {
+    words(&TopBy::ALL)
+}
