@@ -42,12 +42,13 @@ mod top;
 mod warnings;
 
 use answer::Failure;
-pub use call::Call;
 use call::Target;
+pub use call::{Call, Route};
 pub(crate) use change::describe;
 pub(crate) use edit::check;
 use pace::Pace;
 use refused::Refused;
+pub use routes::ROUTES;
 
 /// The period at which the admin role looks for bans that have ended, until it knows the next end.
 pub const START_TICK_MS: u32 = 1_000;

@@ -41,7 +41,7 @@ mod when;
 mod written;
 
 pub use admin::{Access, AdminSettings, EmbeddedAdmin, Token, is_admin, parse_admin};
-pub use edit::{RuleEdit, misfits, parse_edit, parse_override};
+pub use edit::{FIELDS as EDIT_FIELDS, RuleEdit, misfits, parse_edit, parse_override};
 pub use fields::fields_markdown;
 pub use fleet::unshared;
 pub use grammar::{Doc, Field, Form, List, Names, Object, Text};
@@ -53,7 +53,7 @@ pub use limits::{humanise, phrase};
 pub use mode::MODE_NAMES;
 pub use overrides::{MAX_OVERRIDES, is_key};
 pub use problem::{Path, Problem, Severity, Step};
-pub use sample::parse_sample;
+pub use sample::{SAMPLE as SAMPLE_FIELDS, parse_sample};
 pub use scale::scaled;
 pub use schema::schema;
 pub use spoken::{spoken, spoken_value};

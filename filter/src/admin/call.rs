@@ -32,18 +32,19 @@ pub(super) type Handler = fn(&mut AdminPlane, &dyn Host, &Call) -> Result<Reply,
 
 /// One call of the API.
 #[derive(Debug)]
-pub(super) struct Route {
-    pub(super) method: &'static str,
+pub struct Route {
+    /// The method.
+    pub method: &'static str,
     /// The path as documented: `RULE` and `KEY` match any text.
-    pub(super) path: &'static str,
+    pub path: &'static str,
     /// The access that a token needs.
-    pub(super) access: Access,
+    pub access: Access,
     /// The allowed query parameters.
-    pub(super) query: &'static [&'static str],
+    pub query: &'static [&'static str],
     /// Whether a body is read. Other calls refuse one, since parameters in it would be overlooked.
-    pub(super) takes_body: bool,
+    pub takes_body: bool,
     /// Whether `If-Match` is read. Other changes refuse it, since they would not be conditional.
-    pub(super) takes_if_match: bool,
+    pub takes_if_match: bool,
     pub(super) handler: Handler,
 }
 

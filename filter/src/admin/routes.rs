@@ -13,7 +13,7 @@ const EDIT: &[&str] = &["carry", "for", "reason", "dry_run"];
 const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
 
 /// Every call, in the order of the documentation.
-static ROUTES: [Route; 16] = [
+pub static ROUTES: [Route; 16] = [
     get("/v1/status", &[], AdminPlane::status),
     get("/v1/rules", &["cursor"], AdminPlane::rules),
     get("/v1/rules/RULE", &[], AdminPlane::rule),

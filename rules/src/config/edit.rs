@@ -14,7 +14,7 @@ use crate::joined::joined;
 use crate::rule::{Mode, Override, Overrides, Rule};
 
 /// The parts of a rule that an edit may replace.
-const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
+pub const FIELDS: &[&str] = &["limits", "mode", "penalty", "overrides"];
 
 /// The parts of a rule that an edit replaces; `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -16,7 +16,7 @@ use super::reader::{Cursor, Report};
 use crate::request::{Sample, Text};
 
 /// The fields of a sample.
-const SAMPLE: &[&str] = &[
+pub const SAMPLE: &[&str] = &[
     "method",
     "path",
     "host",
