@@ -39,6 +39,7 @@ pub mod flood;
 pub mod http;
 pub mod load;
 pub mod one_rule;
+pub mod openapi;
 pub mod operator;
 pub mod paths;
 pub mod process;

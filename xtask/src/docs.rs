@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: builds the documents as a site and checks their links.
+//! `cargo xtask docs`: writes the `OpenAPI` document, builds the documents as a site and checks their links.
 //!
 //! The check reads every Markdown file of the repository and needs nothing else, so `ci` runs it. mdBook
 //! builds the site; at first use it is installed into the build directory, which takes minutes, so `ci`
@@ -6,6 +6,7 @@
 //! so that the same links work in both.
 
 mod links;
+mod openapi;
 mod promises;
 
 use std::collections::BTreeSet;
@@ -23,19 +24,24 @@ use crate::tools::MDBOOK;
 /// The pages of the site, in order.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Checks the links, and builds the site unless `check_only` is set.
+/// Checks the documents. Unless `check_only` is set, it writes the `OpenAPI` document before, and builds the site.
 pub(crate) fn run(check_only: bool) -> Result<()> {
+    if check_only {
+        return check();
+    }
+    openapi::write(&workspace_root())?;
     check()?;
-    if check_only { Ok(()) } else { site() }
+    site()
 }
 
-/// Checks the links of all documents.
+/// Checks the links of all documents, and the `OpenAPI` document.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root();
     let pages = links::pages(&root)?;
     let mut problems = links::broken(&root, &pages);
     problems.extend(unlisted(&pages)?);
     problems.extend(promises::broken(&root)?);
+    problems.extend(openapi::stale(&root)?);
     for problem in &problems {
         println!("{problem}");
     }

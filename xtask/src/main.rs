@@ -1,7 +1,7 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
-//! `setup` installs Envoy and Valkey, `build` builds the filter, `image` makes an image of it, `demo` shows both in use, `docs` builds the documents
-//! as a site, `bench` measures, `soak` looks for requests beyond their limits, `fuzz` for input that does
+//! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `demo` shows
+//! both in use, `docs` builds the documents as a site, `bench` measures, `soak` looks for requests beyond their limits, `fuzz` for input that does
 //! harm. `test` must pass before a commit, `ci` before a merge.
 
 #![expect(
@@ -44,7 +44,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Task {
-    /// Install the wasm target, an Envoy, a Valkey and cargo-deny; quick when they are there
+    /// Install the wasm target, an Envoy, a Valkey, a Prometheus and cargo-deny; quick when they are there
     Setup,
     /// Build the filter; check its size and its imports
     Build {
@@ -62,9 +62,9 @@ enum Task {
     },
     /// Redraw the pictures in docs/algorithms and docs/pictures
     Pictures,
-    /// Check the links of all documents, and build them as a site with mdBook
+    /// Describe the admin API, check the links of all documents, and build them as a site with mdBook
     Docs {
-        /// Only check the links
+        /// Only check the links, and that the description is up to date
         #[arg(long)]
         check: bool,
     },
