@@ -168,6 +168,8 @@ impl AdminPlane {
             let record = current::load(host, &self.records, &metrics, now);
             let generation = record.map_or(0, |record| record.generation);
             for event in ended {
+                // One without a rule is about bans that are not remembered one by one.
+                metrics.unbanned(host, event.rule.is_some().into());
                 events::add(
                     host,
                     share,

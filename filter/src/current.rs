@@ -35,6 +35,7 @@ pub(crate) fn announce(
     now: Nanos,
 ) {
     metrics.announce_change(host);
+    metrics.edited(host, record.edited());
     let changes = before.saturating_add(1);
     if metrics.changes(host) == changes {
         records.keep(record, changes, now);

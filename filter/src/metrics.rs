@@ -7,8 +7,12 @@
 //! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
 //! <share>.store.lost_returns | lost_responses
-//! <share>.store.used                                                             gauge
+//! <share>.store.used | buckets                                                   gauges
 //! <share>.generation                                                             gauge
+//! <share>.edits                                             gauge, rules that are edited
+//! <share>.bans                                   gauge, bans by operators that are in force
+//! <share>.adopted                counter, of each change one for every worker that follows it
+//! <share>.behind             counter, reports of workers that cannot read the shared rules
 //! <share>.fleet.calls | failed | granted | held | local                         counters
 //! <share>.fleet.down                             gauge, workers that cannot ask the relay
 //! <share>.fleet.call_us                                       histogram of calls
@@ -21,12 +25,15 @@ use loudou_api::{RuleTotals, StoreStatus};
 use loudou_limiter::Nanos;
 use loudou_rules::patience::NotHeld;
 use loudou_rules::rule::Mode;
-use loudou_store::StoreStats;
+use loudou_store::page::Slot;
+use loudou_store::{SetTo, StoreStats};
 
 use crate::host::{Host, MetricId, MetricKind};
 
+mod admin;
 mod fleet;
 
+pub(crate) use admin::AdminMetrics;
 pub(crate) use fleet::FleetMetrics;
 
 /// Defines each metric of a namespace once; Envoy gives a new number at every definition and never forgets
@@ -62,6 +69,13 @@ fn add(host: &dyn Host, id: Option<MetricId>, count: u64) {
         && let Some(id) = id
     {
         host.add_to_metric(id, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}
+
+/// Sets a gauge.
+fn set(host: &dyn Host, id: Option<MetricId>, value: u64) {
+    if let Some(id) = id {
+        host.record(id, value);
     }
 }
 
@@ -197,6 +211,11 @@ pub(crate) struct StoreMetrics {
     not_held_deadline: Option<MetricId>,
     not_held_full: Option<MetricId>,
     reloads: Option<MetricId>,
+    buckets: Option<MetricId>,
+    edits: Option<MetricId>,
+    bans: Option<MetricId>,
+    adopted: Option<MetricId>,
+    behind: Option<MetricId>,
 }
 
 impl StoreMetrics {
@@ -227,6 +246,11 @@ impl StoreMetrics {
             not_held_deadline: metric(MetricKind::Counter, "not_held_deadline"),
             not_held_full: metric(MetricKind::Counter, "not_held_full"),
             reloads: metric(MetricKind::Counter, "reloads"),
+            buckets: metric(MetricKind::Gauge, "store.buckets"),
+            edits: metric(MetricKind::Gauge, "edits"),
+            bans: metric(MetricKind::Gauge, "bans"),
+            adopted: metric(MetricKind::Counter, "adopted"),
+            behind: metric(MetricKind::Counter, "behind"),
         }
     }
 
@@ -304,6 +328,43 @@ impl StoreMetrics {
         read(host, self.reloads)
     }
 
+    /// The store is open, for this many buckets.
+    pub(crate) fn opened(&self, host: &dyn Host, buckets: u64) {
+        set(host, self.buckets, buckets);
+    }
+
+    /// So many rules are edited.
+    pub(crate) fn edited(&self, host: &dyn Host, rules: u64) {
+        set(host, self.edits, rules);
+    }
+
+    /// This worker limits by the rules as they are after a change.
+    pub(crate) fn adopted(&self, host: &dyn Host) {
+        add(host, self.adopted, 1);
+    }
+
+    /// This worker cannot limit by the shared rules, and reports it.
+    pub(crate) fn is_behind(&self, host: &dyn Host) {
+        add(host, self.behind, 1);
+    }
+
+    /// The ban of a key was changed, whose bucket was this one.
+    pub(crate) fn banned(&self, host: &dyn Host, before: Option<&Slot>, to: SetTo, now: Nanos) {
+        let was = before.is_some_and(|slot| slot.is_pinned(now));
+        match (was, to) {
+            (false, SetTo::Banned(_) | SetTo::Replaced(_)) => add(host, self.bans, 1),
+            (true, SetTo::Free) => self.unbanned(host, 1),
+            _ => {}
+        }
+    }
+
+    /// So many bans by operators are over.
+    pub(crate) fn unbanned(&self, host: &dyn Host, count: i64) {
+        if let Some(id) = self.bans {
+            host.add_to_metric(id, count.saturating_neg());
+        }
+    }
+
     /// One slot fewer is in use.
     pub(crate) fn freed(&self, host: &dyn Host) {
         if let Some(used) = self.used {
@@ -324,35 +385,5 @@ impl StoreMetrics {
             lost_responses: read(host, self.lost_responses),
             ..StoreStatus::default()
         }
-    }
-}
-
-/// The metrics of the admin API.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AdminMetrics {
-    unauthorized: Option<MetricId>,
-    forbidden: Option<MetricId>,
-}
-
-impl AdminMetrics {
-    pub(crate) fn define(host: &dyn Host, registry: &mut Registry, share: &str) -> Self {
-        let mut counter = |what: &str| {
-            let name = format!("{share}.admin.{what}");
-            registry.get(host, MetricKind::Counter, name)
-        };
-        Self {
-            unauthorized: counter("unauthorized"),
-            forbidden: counter("forbidden"),
-        }
-    }
-
-    /// A call was refused with this status.
-    pub(crate) fn refused(&self, host: &dyn Host, status: u16) {
-        let id = if status == 401 {
-            self.unauthorized
-        } else {
-            self.forbidden
-        };
-        add(host, id, 1);
     }
 }

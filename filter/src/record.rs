@@ -100,6 +100,13 @@ impl Record {
         found.map(|rule| &**rule)
     }
 
+    /// The number of rules that are edited.
+    pub(crate) fn edited(&self) -> u64 {
+        self.rules.iter().fold(0, |count, rule| {
+            count.saturating_add(rule.is_edited().into())
+        })
+    }
+
     /// The record of a rule, to change it.
     pub(crate) fn rule_mut(&mut self, name: &str) -> Option<&mut RuleRecord> {
         let found = self.rules.iter_mut().find(|rule| rule.base.name == name);

@@ -131,6 +131,13 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage;
 
+impl Slot {
+    /// Whether a ban by an operator is in force: then nothing evicts it.
+    pub fn is_pinned(&self, now: Nanos) -> bool {
+        self.flags & FLAG_PINNED != 0 && self.conduct.ban(now).is_some()
+    }
+}
+
 impl Page {
     /// Reads a page.
     pub fn decode(bytes: &[u8]) -> Result<Self, UnknownPage> {

@@ -200,8 +200,12 @@ impl Setting<'_> {
         let store = &mut HostStore(host);
         let set = self.table.set_ban_if(store, &set, &as_seen, &mut stats);
         let share = plane.settings.store.namespace.as_str();
-        StoreMetrics::define(host, &mut plane.registry, share).add(host, &stats);
+        let metrics = StoreMetrics::define(host, &mut plane.registry, share);
+        metrics.add(host, &stats);
         let (before, effect) = set?;
+        if effect == BanEffect::Changed {
+            metrics.banned(host, before.as_ref(), ban, self.call.clock.now);
+        }
         if effect == BanEffect::Unexpected {
             let now = self.etag(before.as_ref());
             let detail = format!("the ban of this key has changed; it is now {now}");

@@ -8,7 +8,7 @@ use loudou_api::{
 };
 use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
-use loudou_store::LiveRule;
+use loudou_store::{LiveRule, SetTo};
 
 use super::AdminPlane;
 use super::answer::{Failure, ok, ok_bytes_at, ok_with};
@@ -82,10 +82,14 @@ impl AdminPlane {
         let (record, active) = self.rule_of(host, call)?;
         let table = self.table(host)?;
         let slot = table.reset(&mut HostStore(host), table.id(active.tag(), key))?;
-        let before = slot.map(|slot| view(&active, &slot, key, call.moment()));
+        let before = slot
+            .as_ref()
+            .map(|slot| view(&active, slot, key, call.moment()));
         if let Some(before) = &before {
             let share = &self.settings.store.namespace;
-            StoreMetrics::define(host, &mut self.registry, share).freed(host);
+            let metrics = StoreMetrics::define(host, &mut self.registry, share);
+            metrics.freed(host);
+            metrics.banned(host, slot.as_ref(), SetTo::Free, call.clock.now);
             let mut event = call.event(EventKind::Reset, record.generation);
             event.rule = Some(call.rule().to_owned());
             event.key = Some(shown(key));

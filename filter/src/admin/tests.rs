@@ -14,6 +14,7 @@ mod buckets;
 mod explain;
 mod fleet;
 mod in_header;
+mod metrics;
 mod of_keys;
 mod outage;
 mod restart;

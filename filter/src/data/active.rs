@@ -183,6 +183,7 @@ impl Active {
 
     fn report_behind(&self, host: &dyn Host, file: &RuleFile, now: Nanos) {
         behind::report(host, &file.store.namespace, self.configured_at, now);
+        self.store_metrics.is_behind(host);
     }
 
     /// Reads the rules again.
@@ -228,6 +229,8 @@ impl Active {
         self.is_alone = record.is_none();
         if let Some(record) = &record {
             self.instance.clone_from(&record.instance.id);
+            self.store_metrics.edited(host, record.edited());
+            self.store_metrics.adopted(host);
         }
         // A worker that is alone reports it with its next request, and again from time to time.
         self.next_expiry = record.map_or(now, |record| record.next_expiry());

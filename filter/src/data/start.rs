@@ -76,6 +76,7 @@ impl Configuration {
             host.log(LogLevel::Warn, &line);
         }
         let store_metrics = StoreMetrics::define(host, &mut self.registry, &share);
+        store_metrics.opened(host, table.buckets());
         self.adopt(host, &store_metrics, now)?;
         let mut define =
             |rule: &Rule| RuleMetrics::define(host, &mut self.registry, &share, &rule.name);

@@ -93,10 +93,11 @@ impl Active {
         let store = &mut HostStore(host);
         let set = self.table.set_ban_if(store, &set, &|_| true, &mut stats);
         self.store_metrics.add(host, &stats);
-        let (_, effect) = set.ok()?;
+        let (before, effect) = set.ok()?;
         if effect != BanEffect::Changed {
             return Some(Settled::new(change, Here::InForce));
         }
+        self.store_metrics.banned(host, before.as_ref(), ban, now);
         let kind = value.as_ref().map_or(EventKind::Unban, |_| EventKind::Ban);
         self.note_end(host, (rule, key), value.as_ref(), change.until, now);
         let words = if value.is_some() {
@@ -135,6 +136,8 @@ impl Active {
         };
         let (over, _) = ban_ends::note(host, self.share(), Some(change), now);
         for event in over {
+            self.store_metrics
+                .unbanned(host, event.rule.is_some().into());
             let generation = self.generation;
             events::add(
                 host,
