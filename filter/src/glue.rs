@@ -11,6 +11,8 @@ use crate::Shelves;
 use crate::admin::{self, AdminPlane, Begin, Call, MAX_BODY};
 use crate::by_context::ByContext;
 use crate::data::{self, Again, DataPlane, Fate, Stay};
+#[cfg(feature = "trap-for-tests")]
+use crate::host::MetricKind;
 use crate::host::{Headers, Host, LogLevel};
 use crate::memory::Recycled;
 use crate::plugin::{self, Plugin};
@@ -298,9 +300,24 @@ impl Stream {
     }
 }
 
-/// Panics for a test: no other request can make the filter panic.
+/// Panics for a test, or damages the shared rules: no other request can make the filter do so.
 #[cfg(feature = "trap-for-tests")]
 fn trap_on_request() {
-    let trap = EnvoyHost.request_header("x-loudou-trap").is_some();
-    assert!(!trap, "a test requested it");
+    match EnvoyHost.request_header("x-loudou-trap").as_deref() {
+        Some(b"damage") => damage(),
+        trap => assert!(trap.is_none(), "a test requested it"),
+    }
+}
+
+/// Writes rules that only another version could read, and announces the change.
+#[cfg(feature = "trap-for-tests")]
+fn damage() {
+    let host = EnvoyHost;
+    let mut bytes = Vec::new();
+    if let Ok(Some(cas)) = host.shared_get(b"loudou:rules", &mut bytes) {
+        let _written = host.shared_set(b"loudou:rules", b"of another version", cas);
+    }
+    if let Some(id) = host.define_metric(MetricKind::Gauge, "loudou.generation") {
+        host.add_to_metric(id, 1);
+    }
 }

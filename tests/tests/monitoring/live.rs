@@ -68,6 +68,7 @@ fn alerts_fire_and_panels_show_what_happens() -> Result<()> {
     expect_alerts(&scene, &expected, |_| Ok(()))?;
 
     let refused = scene.load_example()?;
+    scene.edit()?;
     scene.fill_the_queue()?;
     scene.lease()?;
     scene.fill_the_store()?;
@@ -79,6 +80,7 @@ fn alerts_fire_and_panels_show_what_happens() -> Result<()> {
         alert("LoudouAdminRefusesTokens", &example, ""),
         alert("LoudouCannotHold", &faulty, ""),
         alert("LoudouEvictsLiveBuckets", &faulty, ""),
+        alert("LoudouStoreNearlyFull", &faulty, ""),
         alert("LoudouModuleDied", &faulty, ""),
         alert("LoudouFleetDown", &faulty, ""),
         alert("LoudouFleetCallsFail", &faulty, ""),
@@ -91,12 +93,15 @@ fn alerts_fire_and_panels_show_what_happens() -> Result<()> {
     scene.fill_with_bans()?;
     expected.insert(alert("LoudouDecidesByOnError", &faulty, "r"));
     expect_alerts(&scene, &expected, |_| Ok(()))?;
+    check_numbers(&scene, refused)?;
+    scene.damage_the_rules()?;
+    expected.insert(alert("LoudouWorkersBehind", &faulty, ""));
+    expect_alerts(&scene, &expected, |_| scene.pass_by())?;
 
     let fired: BTreeSet<String> = expected.into_iter().map(|(name, ..)| name).collect();
     ensure!(fired == alerts()?, "an alert is not tried: {fired:?}");
     check_rules(&scene.prometheus)?;
     check_panels(&scene.prometheus)?;
-    check_numbers(&scene, refused)?;
     scene.stop()
 }
 
@@ -198,6 +203,7 @@ fn check_numbers(scene: &Scene, refused: u64) -> Result<()> {
     let status = Operator::viewer(&scene.faulty).get("/v1/status")?;
     for (metric, place) in [
         ("loudou_store_used", "/store/used"),
+        ("loudou_store_buckets", "/store/buckets"),
         ("loudou_store_evicted_lossy", "/store/evicted_lossy"),
         ("loudou_fleet_down", "/fleet/workers_down"),
     ] {
@@ -205,7 +211,11 @@ fn check_numbers(scene: &Scene, refused: u64) -> Result<()> {
         ensure!(expected > 0, "{place}: {status}");
         is(&format!(r#"{metric}{{instance="{faulty}"}}"#), expected)?;
     }
-    Ok(())
+    is(&format!(r#"loudou_edits{{instance="{faulty}"}}"#), 1)?;
+    // Nothing else is in the store: all buckets are banned.
+    let buckets = field(&status, "/store/buckets")?.as_u64();
+    let bans = format!(r#"loudou_bans{{instance="{faulty}"}}"#);
+    is(&bans, buckets.context("no number")?)
 }
 
 /// The number of requests that the example has held.

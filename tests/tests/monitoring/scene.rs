@@ -191,6 +191,29 @@ impl Scene {
         Ok(())
     }
 
+    /// A change of a rule, which stays, and requests that make every worker follow it.
+    pub(crate) fn edit(&self) -> Result<()> {
+        let limits = json!([{ "algorithm": "funnel", "capacity": 4, "rate": "1/d" }]);
+        Operator::editor(&self.faulty).edit("r", "reason=test", &json!({ "limits": limits }))?;
+        self.pass_by()
+    }
+
+    /// Requests that no rule matches, to every worker.
+    pub(crate) fn pass_by(&self) -> Result<()> {
+        for _ in 0..CONNECTIONS {
+            self.faulty.data().send(&ask("none", "x"))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the shared rules as another version would.
+    pub(crate) fn damage_the_rules(&self) -> Result<()> {
+        let damage = ask("none", "x").header(TRAP, "damage");
+        let answer = self.faulty.data().send(&damage)?;
+        ensure!(answer.status == 200, "{answer:?}");
+        Ok(())
+    }
+
     /// Kills the sandbox of every worker, and waits until all are back.
     pub(crate) fn kill_sandboxes(&self) -> Result<()> {
         for _ in 0..CONNECTIONS {
