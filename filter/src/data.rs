@@ -173,6 +173,7 @@ impl DataPlane {
                     continue;
                 }
                 active.let_pass(host, held.loans.as_deref(), now);
+                active.store_metrics.held_for(host, now.since(held.since));
                 host.resume(ticket.stream);
             }
             active.store_metrics.waited(host, resumed);
@@ -290,17 +291,18 @@ impl DataPlane {
             bytes: decided.bytes,
             loans: stay.loans.clone(),
             is_undecided: false,
+            since: now,
         };
         let fate = match decided.verdict {
             Verdict::Pass(due, headers) if due > now => {
-                active.store_metrics.waits(host, due.since(now));
+                active.store_metrics.waits(host);
                 stay.ticket = Some(self.waiting.enter(stream, due, held));
                 Fate::Hold(headers)
             }
             Verdict::Pass(_, headers) => Fate::Pass(headers),
             Verdict::Refuse(reply) => Fate::Refuse(reply),
             Verdict::Wait(wanted) => {
-                active.store_metrics.waits_for_lease(host);
+                active.store_metrics.waits(host);
                 held.is_undecided = true;
                 let ticket = self.waiting.enter(stream, wanted.until.min(latest), held);
                 stay.ticket = Some(ticket);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <share>.rule.<rule>.admitted | held | refused | shadow_refused | skipped | errors | invalid_costs      counters
-//! <share>.wait_ms                                           histogram of the waits of held requests
+//! <share>.wait_ms                  histogram of how long requests were held for their turn, when they pass
 //! <share>.waiting                                           gauge, requests held now
 //! <share>.not_held_deadline | not_held_full                 counters, requests refused instead of held
 //! <share>.store.evicted_lossless | evicted_lossy | cas_retries | cas_give_ups | lost_counts
@@ -72,7 +72,7 @@ fn add(host: &dyn Host, id: Option<MetricId>, count: u64) {
     }
 }
 
-/// Sets a gauge.
+/// Sets a gauge, or records a value of a histogram.
 fn set(host: &dyn Host, id: Option<MetricId>, value: u64) {
     if let Some(id) = id {
         host.record(id, value);
@@ -275,17 +275,14 @@ impl StoreMetrics {
         add(host, self.lost_responses, stats.lost_responses);
     }
 
-    /// A request is held until the lease of its key is asked for.
-    pub(crate) fn waits_for_lease(&self, host: &dyn Host) {
+    /// A request is held, until its turn or until the lease of its key is asked for.
+    pub(crate) fn waits(&self, host: &dyn Host) {
         add(host, self.waiting, 1);
     }
 
-    /// A request is held for `wait`.
-    pub(crate) fn waits(&self, host: &dyn Host, wait: Nanos) {
-        add(host, self.waiting, 1);
-        if let Some(id) = self.wait_ms {
-            host.record(id, wait.millis_ceil());
-        }
+    /// A request passes after it was held for `time`.
+    pub(crate) fn held_for(&self, host: &dyn Host, time: Nanos) {
+        set(host, self.wait_ms, time.millis_ceil());
     }
 
     /// `count` requests are no longer held.

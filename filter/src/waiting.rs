@@ -43,6 +43,8 @@ pub(crate) struct Held {
     pub(crate) loans: Option<Rc<Vec<Loan>>>,
     /// Whether it waits for a lease, and is decided anew.
     pub(crate) is_undecided: bool,
+    /// When it arrived, or was decided anew.
+    pub(crate) since: Nanos,
 }
 
 /// The held requests, with the memory of them all.
@@ -214,6 +216,7 @@ mod tests {
         bytes: 0,
         loans: None,
         is_undecided: false,
+        since: Nanos::ZERO,
     };
 
     fn next(waiting: &Waiting, now: Nanos) -> Option<u32> {
@@ -286,6 +289,7 @@ mod tests {
             bytes: 1 << 19,
             loans: None,
             is_undecided: false,
+            since: Nanos::ZERO,
         };
         let first = waiting.enter(1, Nanos::ZERO, half);
         assert!(takes((1 << 18) - (empty >> 1), 0).is_some());

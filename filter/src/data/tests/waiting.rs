@@ -36,6 +36,29 @@ fn flush(plane: &mut DataPlane, host: &FakeHost) -> u32 {
 }
 
 #[test]
+fn the_time_held_is_recorded_when_a_request_passes() {
+    let host = FakeHost::default();
+    let mut plane = plane(&host, &line("1/m"));
+    assert_eq!(send(&mut plane, &host, Some(b"alice")), 0);
+    hold(&mut plane, &host, b"alice", 7);
+    let left = hold(&mut plane, &host, b"alice", 8);
+    let held = |host: &FakeHost| {
+        let records = host.records.borrow();
+        let of_waits = records.iter().filter(|(name, _)| name == "loudou.wait_ms");
+        of_waits.map(|(_, ms)| *ms).collect::<Vec<_>>()
+    };
+    assert!(held(&host).is_empty(), "they still wait");
+    // The timer of a busy worker runs late.
+    host.pass(Nanos::from_millis(60_040));
+    plane.tick(&host);
+    assert_eq!(held(&host), [60_040]);
+    plane.end(&host, &left);
+    host.pass(Nanos::from_secs(60));
+    plane.tick(&host);
+    assert_eq!(held(&host), [60_040], "one that left did not pass");
+}
+
+#[test]
 fn the_timer_sleeps_until_the_next_is_due() {
     let host = FakeHost::default();
     let rules = line("1/m");
