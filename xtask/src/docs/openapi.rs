@@ -58,7 +58,13 @@ fn document(page: &str) -> Result<Value> {
                             nanoseconds of the server's monotonic clock, as `now_ns`.",
         },
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
-        "servers": [{ "url": "http://127.0.0.1:9911", "description": "The admin listener of the quickstart." }],
+        "servers": [
+            { "url": "http://127.0.0.1:9911", "description": "The admin listener of the quickstart." },
+            {
+                "url": "http://127.0.0.1:8080/.loudou",
+                "description": "A listener that limits and has `admin.at: /.loudou`: JSON only in a header.",
+            },
+        ],
         "paths": paths,
         "components": {
             "schemas": schemas.into_definitions()?,
@@ -91,8 +97,7 @@ fn operation(route: &Route, page: &str, schemas: &mut Schemas) -> Result<Value> 
     if route.takes_body {
         let body = calls::body(route);
         let body = body.with_context(|| format!("no schema of the body of {call}"))?;
-        let body =
-            json!({ "required": true, "content": { "application/json": { "schema": body } } });
+        let body = json!({ "content": { "application/json": { "schema": body } } });
         operation.insert("requestBody".to_owned(), body);
     }
     operation.insert("responses".to_owned(), responses(route, &answer));

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail};
 use loudou_api::{
-    BucketState, DEFAULT_PAGE, DEFAULT_TOP, EventSource, MAX_PAGE, MAX_REASON, MAX_TOP, TopBy,
+    BODY_HEADER, BucketState, DEFAULT_PAGE, DEFAULT_TOP, EventSource, MAX_BODY_HEADER, MAX_PAGE,
+    MAX_REASON, MAX_TOP, TopBy,
 };
 use loudou_filter::admin::Route;
 use loudou_limiter::Carry;
@@ -38,6 +39,13 @@ pub(super) fn of(route: &Route) -> Result<Vec<Value>> {
             "name": "If-Match", "in": "header", "required": needs_if_match(route),
             "description": "The `ETag` of what was read, or `*`.",
             "schema": { "type": "string" },
+        }));
+    }
+    if route.takes_body {
+        let about = "The body as ASCII (`\\u00e9` for é), in place of a body: for listeners whose plugin gets none.";
+        all.push(json!({
+            "name": BODY_HEADER, "in": "header", "description": about,
+            "schema": { "type": "string", "maxLength": MAX_BODY_HEADER },
         }));
     }
     Ok(all)
