@@ -137,7 +137,7 @@ pub fn prometheus_bin() -> Result<PathBuf> {
         prometheus_version(&path).context("PROMETHEUS_BIN must name a Prometheus server")?;
         return Ok(path);
     }
-    let installed = installed_prometheus().join("prometheus");
+    let installed = installed_prometheus().join("usr/bin/prometheus");
     let found = find_on_path("prometheus").or_else(|| installed.is_file().then_some(installed));
     found.context("no Prometheus: run `cargo xtask setup`, or set PROMETHEUS_BIN to one")
 }

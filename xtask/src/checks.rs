@@ -33,7 +33,7 @@ macro_rules! step {
     };
 }
 
-const SETUP: Step = step!("setup", setup::run());
+const SETUP: Step = step!("setup", setup::for_tests());
 const UNIT: Step = step!("unit tests", unit());
 const FILTER: Step = step!("the filter (wasm)", filter::build());
 const INSTRUCTIONS: Step = step!("instructions of a request", bench::instructions::check());
@@ -80,6 +80,7 @@ pub(crate) fn ci() -> Result<()> {
         LOUDOU,
         RELAY,
         END_TO_END,
+        ("the image in a registry", registry),
         BENCH,
         SOAK,
     ])
@@ -219,6 +220,11 @@ fn advisories() -> Result<Outcome> {
 
 fn manifests() -> Result<Outcome> {
     let skipped = crate::manifests::check()?;
+    Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
+}
+
+fn registry() -> Result<Outcome> {
+    let skipped = crate::image::registry::check()?;
     Ok(skipped.map_or(Outcome::Passed, Outcome::Skipped))
 }
 

@@ -4,36 +4,43 @@
 //! the module itself, they do not read.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use loudou_tests::paths::target_dir;
 
 use crate::filter;
 use crate::oci::{File, Image};
 
+pub(crate) mod registry;
+
 /// The version of all crates.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds the module and writes its image; prints its digest, and how to push it.
-pub(crate) fn run() -> Result<()> {
-    let folder = target_dir().join("image/filter");
-    let digest = write(&fs::read(filter::build()?).context("no module")?, &folder)?;
+pub(crate) fn run(check: bool) -> Result<()> {
+    let (folder, digest) = build(&filter::build()?)?;
     let at = folder.display();
     println!("{at}: {digest}");
     println!(
         "push it: skopeo copy oci:{at}:{VERSION} docker://registry.example.com/loudou/filter:{VERSION}"
     );
     println!("name it: oci://registry.example.com/loudou/filter@{digest}");
+    if check && let Some(reason) = registry::check()? {
+        bail!(reason);
+    }
     Ok(())
 }
 
-/// Writes the image of a module in place of an earlier one, and returns its digest.
-pub(crate) fn write(module: &[u8], folder: &PathBuf) -> Result<String> {
+/// Writes the image of a module in place of an earlier one; returns its folder and digest.
+fn build(module: &Path) -> Result<(PathBuf, String)> {
+    let folder = target_dir().join("image/filter");
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
-    image(module).write(folder)
+    let module = fs::read(module).with_context(|| module.display().to_string())?;
+    let digest = image(&module).write(&folder)?;
+    Ok((folder, digest))
 }
 
 fn image(module: &[u8]) -> Image {

@@ -1,8 +1,8 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
 //! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `demo` shows
-//! both in use, `docs` builds the documents as a site, `bench` measures, `soak` looks for requests beyond their limits, `fuzz` for input that does
-//! harm. `test` must pass before a commit, `ci` before a merge.
+//! both in use, `docs` builds the documents as a site, `bench` measures, `soak` looks for requests beyond their limits,
+//! `fuzz` for input that does harm. `test` must pass before a commit, `ci` before a merge.
 
 #![expect(
     clippy::print_stdout,
@@ -53,7 +53,11 @@ enum Task {
         trap: bool,
     },
     /// Write the filter as an OCI image, for Istio and Envoy Gateway
-    Image,
+    Image {
+        /// Push it to a registry, pull it back, and run it in Envoy
+        #[arg(long)]
+        check: bool,
+    },
     /// Start Envoy with the filter and a dozen users, and open `loudou` on it
     Demo {
         /// Start three Envoys that share each user's bucket, with a relay and a Valkey
@@ -110,7 +114,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::all(),
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
-        Task::Image => image::run(),
+        Task::Image { check } => image::run(check),
         Task::Circles => circles::run(),
         Task::Demo { fleet } => demo::run(fleet),
         Task::Pictures => pictures::run_all(),

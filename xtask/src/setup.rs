@@ -15,6 +15,7 @@ use loudou_tests::paths::{
 use crate::command::run as run_command;
 use crate::tools::DENY;
 
+pub(crate) mod debian;
 mod prometheus;
 
 /// The target of the filter.
@@ -30,18 +31,24 @@ const VALKEY_WHEELS: [&str; 4] = [
 
 /// Installs all that any task needs.
 pub(crate) fn all() -> Result<()> {
-    run()?;
+    for_tests()?;
     println!("{}", DENY.program()?.display());
     Ok(())
 }
 
-/// Installs the target, Envoy, Valkey and Prometheus where missing, and returns the path of Envoy.
+/// Installs what the tests need.
+pub(crate) fn for_tests() -> Result<()> {
+    run()?;
+    let prometheus = prometheus::find_or_install()?;
+    println!("{}", prometheus.display());
+    Ok(())
+}
+
+/// Installs the target, Envoy and Valkey where missing, and returns the path of Envoy.
 pub(crate) fn run() -> Result<PathBuf> {
     wasm_target()?;
     let valkey = valkey()?;
     println!("valkey {} ({})", valkey_version(&valkey)?, valkey.display());
-    let prometheus = prometheus::find_or_install()?;
-    println!("{}", prometheus.display());
     let envoy = envoy()?;
     println!("envoy {} ({})", envoy_version(&envoy)?, envoy.display());
     Ok(envoy)
