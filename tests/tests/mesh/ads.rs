@@ -128,7 +128,7 @@ impl Ads {
         let thread = self.thread.take().context("stopped before")?;
         thread
             .join()
-            .map_err(|_| anyhow!("the control plane panicked"))
+            .map_err(|panic| anyhow!("the control plane panicked: {panic:?}"))
     }
 }
 

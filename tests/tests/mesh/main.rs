@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use loudou_tests::clock::now;
 use loudou_tests::console::{self, Shell};
 use loudou_tests::load::load;
 use loudou_tests::paths::workspace_root;
@@ -123,7 +124,7 @@ fn order() -> Request {
 
 /// Sends many orders at once; fails unless as many pass as the bucket of 15 and its leak of one each two seconds allow.
 fn exactly_fifteen(envoy: &Envoy) -> Result<()> {
-    let began = Instant::now();
+    let began = now();
     let counts = envoy.load(400, 16, |_| order())?;
     let leaked = began.elapsed().as_secs() / 2 + 1;
     let passed = counts.of(200);
@@ -240,7 +241,7 @@ fn a_gateway_limits_addresses() -> Result<()> {
     let plugin = manifest("istio/gateway/wasm-plugin.yaml")?;
     ads.offer(by_istio(&plugin, &wasm_path()?)?);
     let envoy = start(&ads, &discovered(&name(&plugin)?), None)?;
-    let began = Instant::now();
+    let began = now();
     let counts = envoy.load(800, 16, |_| order())?;
     let leaked = 20 * (began.elapsed().as_secs() + 1);
     let passed = counts.of(200);
