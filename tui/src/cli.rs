@@ -28,6 +28,7 @@ mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzzing;
 mod import;
+mod man;
 mod on_key;
 mod options;
 mod overrides;
@@ -72,6 +73,11 @@ Examples:
   loudou completions bash > ~/.local/share/bash-completion/completions/loudou
   loudou completions zsh > ~/.zfunc/_loudou
   loudou completions fish > ~/.config/fish/completions/loudou.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  loudou man | man -l -
+  loudou man set > ~/.local/share/man/man1/loudou-set.1";
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -143,6 +149,9 @@ enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Print a manual page: of loudou, or of one of its commands
+    #[command(before_help = MAN_EXAMPLES)]
+    Man(man::ManArgs),
 }
 
 /// Runs `loudou` with the arguments and the terminal of this process.
@@ -254,6 +263,7 @@ fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Completions { shell }) => {
             clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);
         }
+        Some(Command::Man(args)) => man::run(context, args, Cli::command())?,
     }
     Ok(Outcome::Done)
 }

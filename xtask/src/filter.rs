@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -36,6 +36,15 @@ pub(crate) fn build() -> Result<PathBuf> {
         "the filter is {kib} KiB large; the budget is {BUDGET_KIB} KiB"
     );
     Ok(path)
+}
+
+/// Builds the filter of the sources in another folder, and returns its path.
+pub(crate) fn build_in(root: &Path) -> Result<PathBuf> {
+    let target = root.join("target");
+    let mut compile = compile();
+    compile.current_dir(root).arg("--target-dir").arg(&target);
+    run(compile.env("LOUDOU_GIT", commit_of(root)))?;
+    Ok(target.join(WASM_TARGET).join("wasm/loudou_filter.wasm"))
 }
 
 /// Builds the filter that panics on request, in a separate build directory, so that it never
@@ -78,11 +87,15 @@ fn compile() -> Command {
 }
 
 /// The checked-out commit, with a `+` when files differ from it; `unknown` without git.
-fn commit() -> String {
+pub(crate) fn commit() -> String {
+    commit_of(&workspace_root())
+}
+
+fn commit_of(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git")
             .args(arguments)
-            .current_dir(workspace_root())
+            .current_dir(root)
             .output()
             .ok()?;
         let text = String::from_utf8(output.stdout).ok()?;

@@ -43,7 +43,8 @@ fn build(module: &Path) -> Result<(PathBuf, String)> {
     Ok((folder, digest))
 }
 
-fn image(module: &[u8]) -> Image {
+/// The image of a module.
+pub(crate) fn image(module: &[u8]) -> Image {
     Image {
         tag: VERSION.to_owned(),
         architecture: "wasm",

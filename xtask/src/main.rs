@@ -1,8 +1,9 @@
 //! `cargo xtask`: the tasks of a contributor, in plain Rust, so that they work wherever Cargo does.
 //!
-//! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `demo` shows
-//! both in use, `docs` builds the documents as a site, `bench` measures, `soak` looks for requests beyond their limits,
-//! `fuzz` for input that does harm. `test` must pass before a commit, `ci` before a merge.
+//! `setup` installs Envoy, Valkey and Prometheus, `build` builds the filter, `image` makes an image of it, `dist` a
+//! release, `demo` shows filter and screen in use, `docs` builds the documents as a site, `bench` measures, `soak` looks
+//! for requests beyond their limits, `fuzz` for input that does harm. `test` must pass before a commit, `ci` before a
+//! merge.
 
 #![expect(
     clippy::print_stdout,
@@ -15,6 +16,7 @@ mod checks;
 mod circles;
 mod command;
 mod demo;
+mod dist;
 mod docs;
 mod filter;
 mod fuzz;
@@ -58,6 +60,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Build a release: programs, packages, images, checksums
+    Dist(dist::Arguments),
     /// Start Envoy with the filter and a dozen users, and open `loudou` on it
     Demo {
         /// Start three Envoys that share each user's bucket, with a relay and a Valkey
@@ -114,6 +118,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::all(),
         Task::Build { trap: false } => filter::build().map(drop),
         Task::Build { trap: true } => filter::build_trap().map(drop),
+        Task::Dist(arguments) => dist::run(&arguments),
         Task::Image { check } => image::run(check),
         Task::Circles => circles::run(),
         Task::Demo { fleet } => demo::run(fleet),

@@ -76,6 +76,25 @@ fn completions_for_every_shell() {
 }
 
 #[test]
+fn a_page_for_every_command() {
+    let page = |line: &str| Loudou::default().run(line);
+    let own = page("man");
+    assert_eq!(own.code, 0);
+    assert!(
+        own.out.contains(".TH loudou 1") && own.out.contains("loudou\\-set(1)"),
+        "{}",
+        own.out
+    );
+    let set = page("man set");
+    assert!(set.out.contains(".TH loudou-set 1"), "{}", set.out);
+    assert!(set.out.contains("Revert automatically"), "{}", set.out);
+    assert!(!set.out.contains('\u{1b}'), "colours");
+    let none = page("man nothing");
+    assert_eq!(none.code, 2);
+    assert!(none.err.contains("allowed: top, check"), "{}", none.err);
+}
+
+#[test]
 fn the_nearest_token_wins() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/tests");
     let file = format!("{folder}/token");

@@ -1,0 +1,252 @@
+//! `cargo xtask dist`: what a release consists of, in `target/dist`: static programs with their pages, the module, images,
+//! packages, checksums and the list of what is in them; with a key, a signature.
+//!
+//! The same commit gives the same bytes on another machine and in another folder: nothing has a time, an owner or a path
+//! in it. `--check` builds a second time, in a clone elsewhere, and compares.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use loudou_tests::paths::{target_dir, workspace_root};
+use loudou_tests::temp::TempDir;
+
+use crate::command::run as run_command;
+use crate::filter;
+use crate::image::{self, VERSION};
+use crate::oci::{self, File, Image};
+
+mod deb;
+mod formula;
+mod pages;
+mod programs;
+mod sbom;
+mod signature;
+
+use programs::{Program, TARGETS, Target};
+
+/// What the options of the command say.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Build again in a clone in another folder, and compare every byte
+    #[arg(long)]
+    check: bool,
+    /// Sign the checksums with this key: ECDSA P-256 in PEM, without a passphrase
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Write here instead of target/dist
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Builds the release.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let out = arguments.out.clone();
+    let out = out.unwrap_or_else(|| target_dir().join("dist"));
+    let state = filter::commit();
+    ensure!(
+        !arguments.check || !state.ends_with('+'),
+        "files differ from the commit, of which the second build is: commit them first"
+    );
+    programs::targets()?;
+    let made = make(&workspace_root(), &out)?;
+    if let Some(key) = &arguments.key {
+        signature::sign(&out.join(SUMS), key)?;
+    }
+    for (name, digest) in &made {
+        println!("{digest}  {name}");
+    }
+    in_an_empty_root(&out)?;
+    if arguments.check {
+        again(&made)?;
+    }
+    println!("{}: {} files", out.display(), made.len());
+    Ok(())
+}
+
+const SUMS: &str = "SHA256SUMS";
+
+/// The names of the files with their digests.
+type Made = BTreeMap<String, String>;
+
+/// Writes all files of the release of the sources in `root`, in place of earlier ones.
+fn make(root: &Path, out: &Path) -> Result<Made> {
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
+    }
+    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let module = fs::read(filter::build_in(root)?).context("no module")?;
+    files.push((format!("loudou-{VERSION}.wasm"), module.clone()));
+    files.push((
+        image_name("filter", "wasm"),
+        layout(&image::image(&module))?,
+    ));
+    let built = TARGETS
+        .iter()
+        .map(|target| Ok((target, programs::build(root, target)?)));
+    let built = built.collect::<Result<Vec<_>>>()?;
+    let here = programs::here(root).context("no program of a release runs here; use Linux")?;
+    let pages = pages::of(&here)?;
+    let mut archives = Vec::new();
+    for (target, programs) in &built {
+        let name = format!("loudou-{VERSION}-{}.tar.gz", target.triple);
+        let archive = oci::gzip(&oci::tar_of(&archived(root, &name, programs, &pages)?)?)?;
+        archives.push((*target, oci::digest(&archive)));
+        files.push((name, archive));
+        let package = deb::package(root, target, programs, &pages)?;
+        files.push((format!("loudou_{VERSION}_{}.deb", target.debian), package));
+        for program in programs {
+            let image = image_of(target, program);
+            files.push((image_name(program.name, target.oci), layout(&image)?));
+        }
+    }
+    files.push((
+        "loudou.rb".to_owned(),
+        formula::text(&archives).into_bytes(),
+    ));
+    files.push((
+        format!("loudou-{VERSION}.cdx.json"),
+        sbom::text(root)?.into_bytes(),
+    ));
+    let mut made = Made::new();
+    for (name, bytes) in files {
+        fs::write(out.join(&name), &bytes).with_context(|| name.clone())?;
+        made.insert(name, oci::digest(&bytes).replace("sha256:", ""));
+    }
+    let lines = made
+        .iter()
+        .map(|(name, digest)| format!("{digest}  {name}\n"));
+    fs::write(out.join(SUMS), lines.collect::<String>()).context(SUMS)?;
+    Ok(made)
+}
+
+fn image_name(program: &str, architecture: &str) -> String {
+    format!("{program}-{VERSION}-{architecture}.oci.tar")
+}
+
+/// The files of an archive, below a folder of its name.
+fn archived(root: &Path, name: &str, programs: &[Program], pages: &[File]) -> Result<Vec<File>> {
+    let folder = name.trim_end_matches(".tar.gz");
+    let below = |file: &File| File {
+        path: format!("{folder}/{}", file.path),
+        ..file.clone()
+    };
+    let mut files: Vec<File> = programs
+        .iter()
+        .map(|program| below(&program.file("bin")))
+        .collect();
+    files.extend(pages.iter().map(below));
+    for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
+        let bytes = fs::read(root.join(name)).context(name)?;
+        files.push(below(&File {
+            path: name.to_owned(),
+            bytes,
+            is_program: false,
+        }));
+    }
+    Ok(files)
+}
+
+/// A program alone in an image.
+fn image_of(target: &Target, program: &Program) -> Image {
+    Image {
+        tag: VERSION.to_owned(),
+        architecture: target.oci,
+        os: "linux",
+        files: vec![program.file("")],
+        entrypoint: Some(format!("/{}", program.name)),
+        annotations: vec![
+            ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
+            ("org.opencontainers.image.title", program.name.to_owned()),
+            ("org.opencontainers.image.version", VERSION.to_owned()),
+        ],
+    }
+}
+
+/// An image's layout as one file, as skopeo's `oci-archive:` reads it.
+fn layout(image: &Image) -> Result<Vec<u8>> {
+    let dir = TempDir::new("layout")?;
+    image.write(dir.path())?;
+    let mut files = Vec::new();
+    collect(dir.path(), "", &mut files)?;
+    oci::tar_of(&files)
+}
+
+/// The files in a folder, in the order of their names.
+fn collect(folder: &Path, within: &str, files: &mut Vec<File>) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{within}{name}");
+        if path.is_dir() {
+            collect(&path, &format!("{name}/"), files)?;
+        } else {
+            let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            files.push(File {
+                path: name,
+                bytes,
+                is_program: false,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Runs the command line of this machine's processor where there is nothing else: no library, no file.
+fn in_an_empty_root(out: &Path) -> Result<()> {
+    let dir = TempDir::new("empty-root")?;
+    let target = TARGETS.iter().find(|target| target.is_here());
+    let Some(target) = target else {
+        println!("not run in an empty root: no program for this processor");
+        return Ok(());
+    };
+    let name = format!("loudou-{VERSION}-{}", target.triple);
+    let archive = fs::File::open(out.join(format!("{name}.tar.gz")))?;
+    tar::Archive::new(flate2::read::GzDecoder::new(archive)).unpack(dir.path())?;
+    let root = dir.path().join(&name).join("bin");
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--user", "--map-root-user", "--root"])
+        .arg(root);
+    let output = unshare.args(["/loudou", "--version"]).output();
+    let output = output.context("cannot run unshare")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "in an empty root: {errors}");
+    ensure!(
+        text.trim() == format!("loudou {VERSION}"),
+        "in an empty root: {text}"
+    );
+    println!("in an empty root: {}", text.trim());
+    Ok(())
+}
+
+/// Builds again, what is committed, in a clone in another folder, with other build directories, and compares.
+fn again(made: &Made) -> Result<()> {
+    let dir = TempDir::new("dist-again")?;
+    let clone = dir.path().join("elsewhere");
+    let mut git = Command::new("git");
+    git.args(["clone", "--quiet", "--local"])
+        .arg(workspace_root());
+    run_command(git.arg(&clone))?;
+    let other = make(&clone, &dir.path().join("out"))?;
+    for (name, digest) in made {
+        if other.get(name) != Some(digest) {
+            bail!(
+                "{name} differs: {digest} here, {:?} in {}",
+                other.get(name),
+                clone.display()
+            );
+        }
+    }
+    ensure!(other.len() == made.len(), "other files: {other:?}");
+    println!("built twice, in two folders: identical");
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! The programs of a release: static, without a path of this machine in them.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::run;
+use crate::oci::File;
+
+/// A kind of machine that a release is for.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) triple: &'static str,
+    /// The names of its architecture elsewhere.
+    pub(super) oci: &'static str,
+    pub(super) debian: &'static str,
+    /// The relay needs a C compiler for its cryptography, which is there for the machine's own processor only.
+    has_relay: bool,
+}
+
+/// All kinds.
+pub(super) const TARGETS: [Target; 2] = [
+    Target {
+        triple: "x86_64-unknown-linux-musl",
+        oci: "amd64",
+        debian: "amd64",
+        has_relay: true,
+    },
+    Target {
+        triple: "aarch64-unknown-linux-musl",
+        oci: "arm64",
+        debian: "arm64",
+        has_relay: false,
+    },
+];
+
+impl Target {
+    /// Whether this machine runs its programs.
+    pub(super) fn is_here(&self) -> bool {
+        env::consts::OS == "linux" && self.triple.starts_with(env::consts::ARCH)
+    }
+}
+
+/// A program.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Program {
+    /// As a file in this folder of an archive.
+    pub(super) fn file(&self, folder: &str) -> File {
+        let slash = if folder.is_empty() { "" } else { "/" };
+        File {
+            path: format!("{folder}{slash}{}", self.name),
+            bytes: self.bytes.clone(),
+            is_program: true,
+        }
+    }
+}
+
+/// Makes sure of the targets.
+pub(super) fn targets() -> Result<()> {
+    let mut rustup = Command::new("rustup");
+    rustup.args(["target", "add"]);
+    rustup.args(TARGETS.iter().map(|target| target.triple));
+    run(&mut rustup).context("the targets of a release come from rustup (https://rustup.rs)")
+}
+
+/// Builds the programs for a target, of the sources in `root`.
+pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
+    let mut names = vec![("loudou", "loudou")];
+    if target.has_relay {
+        names.push(("loudou-relay", "loudou-relay"));
+    }
+    let mut build = cargo_in(root, target.triple, STATIC);
+    build.args(["build", "--release", "--locked", "--target", target.triple]);
+    build.arg("--target-dir");
+    build.arg(directory(root));
+    for (package, _) in &names {
+        build.args(["--package", package]);
+    }
+    // The C code of the relay's cryptography needs no C library.
+    build.env("CC_x86_64_unknown_linux_musl", "cc");
+    build.env(
+        "CFLAGS_x86_64_unknown_linux_musl",
+        format!("-ffile-prefix-map={}=crates", sources().display()),
+    );
+    run(&mut build)?;
+    let folder = folder(root, target);
+    let read = |(_, name): (_, &'static str)| {
+        let path = folder.join(name);
+        let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+        Ok(Program { name, bytes })
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// The command line that runs on this machine, once it is built.
+pub(super) fn here(root: &Path) -> Option<PathBuf> {
+    let target = TARGETS.iter().find(|target| target.is_here())?;
+    Some(folder(root, target).join("loudou"))
+}
+
+fn folder(root: &Path, target: &Target) -> PathBuf {
+    directory(root).join(target.triple).join("release")
+}
+
+fn directory(root: &Path) -> PathBuf {
+    root.join("target/dist-build")
+}
+
+/// Linked without a C compiler, and without a library of the system.
+const STATIC: &[&str] = &[
+    "-Clinker=rust-lld",
+    "-Clink-self-contained=yes",
+    "-Ctarget-feature=+crt-static",
+];
+
+/// Cargo with flags for a target that leave the paths of this machine out.
+fn cargo_in(root: &Path, triple: &str, flags: &[&str]) -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut cargo = Command::new(program);
+    cargo.current_dir(root);
+    let prefixes = [
+        format!("--remap-path-prefix={}=crates", sources().display()),
+        format!("--remap-path-prefix={}=.", root.display()),
+    ];
+    let flags = flags.iter().map(|flag| (*flag).to_owned()).chain(prefixes);
+    let flags: Vec<String> = flags.map(|flag| format!("{flag:?}")).collect();
+    let config = format!("target.{triple}.rustflags=[{}]", flags.join(","));
+    // All before the command: those after it would replace these.
+    cargo.args(["--config", &config]);
+    cargo.args(["--config", "profile.release.strip=true"]);
+    cargo
+}
+
+/// Where Cargo keeps the sources of dependencies.
+fn sources() -> PathBuf {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    home.unwrap_or_default().join("registry/src")
+}

@@ -1,0 +1,187 @@
+//! The list of what is in a release, as `CycloneDX` 1.6: every crate in the programs and in the module.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::image::VERSION;
+
+/// The packages that are shipped.
+const ROOTS: [&str; 3] = ["loudou", "loudou-filter", "loudou-relay"];
+
+/// The list, without a time and without a serial number, so that it is the same for the same crates.
+pub(super) fn text(root: &Path) -> Result<String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["metadata", "--locked", "--format-version", "1"]);
+    let output = cargo
+        .current_dir(root)
+        .output()
+        .context("cannot run cargo")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata: {errors}");
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
+    Ok(format!("{:#}\n", document(&metadata, &checksums(&lock))?))
+}
+
+/// Crates with their checksums, by name and version.
+fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let field = |name: &str| {
+            let begin = format!("\n{name} = \"");
+            let (_, rest) = package.split_once(&begin)?;
+            Some(rest.split_once('"')?.0.to_owned())
+        };
+        if let (Some(name), Some(version), Some(sum)) =
+            (field("name"), field("version"), field("checksum"))
+        {
+            found.insert((name, version), sum);
+        }
+    }
+    found
+}
+
+/// The packages of a workspace, and which of them each needs to run.
+struct Graph<'a> {
+    packages: BTreeMap<&'a str, &'a Value>,
+    needs: BTreeMap<&'a str, BTreeSet<&'a str>>,
+}
+
+impl<'a> Graph<'a> {
+    fn read(metadata: &'a Value) -> Result<Self> {
+        let packages = list(metadata, "/packages")?.iter();
+        let mut needs = BTreeMap::new();
+        for node in list(metadata, "/resolve/nodes")? {
+            let mut own = BTreeSet::new();
+            for dependency in list(node, "/deps")? {
+                // Those of tests and of builds have a kind.
+                let mut kinds = list(dependency, "/dep_kinds")?.iter();
+                if kinds.any(|kind| kind.get("kind").is_some_and(Value::is_null)) {
+                    own.insert(field(dependency, "pkg"));
+                }
+            }
+            needs.insert(field(node, "id"), own);
+        }
+        Ok(Self {
+            packages: packages
+                .map(|package| (field(package, "id"), package))
+                .collect(),
+            needs,
+        })
+    }
+
+    /// What is in the programs, and in the module.
+    fn shipped(&self) -> Result<BTreeSet<&'a str>> {
+        let roots = self.packages.iter();
+        let roots = roots.filter(|(_, package)| ROOTS.contains(&field(package, "name")));
+        let mut open: Vec<&str> = roots.map(|(id, _)| *id).collect();
+        let names = ROOTS.join(", ");
+        ensure!(open.len() == ROOTS.len(), "not all of {names} are packages");
+        let mut shipped = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if shipped.insert(id) {
+                open.extend(self.needs.get(id).into_iter().flatten());
+            }
+        }
+        Ok(shipped)
+    }
+
+    fn text(&self, id: &str, name: &str) -> &'a str {
+        self.packages
+            .get(id)
+            .map_or("", |package| field(package, name))
+    }
+
+    /// Its package URL, which names it in the list.
+    fn reference(&self, id: &str) -> String {
+        format!(
+            "pkg:cargo/{}@{}",
+            self.text(id, "name"),
+            self.text(id, "version")
+        )
+    }
+
+    fn component(&self, id: &str, sums: &BTreeMap<(String, String), String>) -> Value {
+        let (name, version) = (self.text(id, "name"), self.text(id, "version"));
+        let license = self.text(id, "license").replace('/', " OR ");
+        let mut component = json!({
+            "type": "library", "bom-ref": self.reference(id), "name": name, "version": version,
+            "purl": self.reference(id), "licenses": [{ "expression": license }],
+        });
+        let sum = sums.get(&(name.to_owned(), version.to_owned()));
+        if let (Some(sum), Some(fields)) = (sum, component.as_object_mut()) {
+            let hash = json!([{ "alg": "SHA-256", "content": sum }]);
+            fields.insert("hashes".to_owned(), hash);
+        }
+        component
+    }
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> Result<&'a Vec<Value>> {
+    let list = value.pointer(pointer).and_then(Value::as_array);
+    list.with_context(|| format!("cargo metadata has no {pointer}"))
+}
+
+fn field<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn document(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<Value> {
+    let graph = Graph::read(metadata)?;
+    let shipped = graph.shipped()?;
+    let mut components = BTreeMap::new();
+    let mut dependencies = BTreeMap::new();
+    for id in &shipped {
+        let name = graph.reference(id);
+        let own = graph.needs.get(id).into_iter().flatten();
+        let own = own
+            .filter(|id| shipped.contains(*id))
+            .map(|id| graph.reference(id));
+        let own = json!({ "ref": name, "dependsOn": own.collect::<BTreeSet<_>>() });
+        components.insert(name.clone(), graph.component(id, sums));
+        dependencies.insert(name, own);
+    }
+    Ok(json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": { "component": { "type": "application", "name": "loudou", "version": VERSION } },
+        "components": components.into_values().collect::<Vec<_>>(),
+        "dependencies": dependencies.into_values().collect::<Vec<_>>(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use loudou_tests::paths::workspace_root;
+
+    use super::*;
+
+    #[test]
+    fn the_list_has_what_is_shipped_and_no_tools_of_tests() {
+        let root = workspace_root();
+        let list = text(&root).expect("a list");
+        assert_eq!(list, text(&root).expect("a list"));
+        let list: Value = serde_json::from_str(&list).expect("JSON");
+        let components = list["components"].as_array().expect("components");
+        let has = |name: &str| components.iter().any(|one| one["name"] == name);
+        for name in ["loudou", "loudou-filter", "serde_json", "ratatui", "rustls"] {
+            assert!(has(name), "{name}");
+        }
+        for name in ["proptest", "insta", "criterion", "loudou-tests", "xtask"] {
+            assert!(!has(name), "{name}");
+        }
+        let serde = components.iter().find(|one| one["name"] == "serde_json");
+        let sum = serde.and_then(|one| one["hashes"][0]["content"].as_str());
+        assert_eq!(sum.map(str::len), Some(64));
+        assert!(
+            !list.to_string().contains(&root.display().to_string()),
+            "a path"
+        );
+    }
+}
