@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::command::run;
 use crate::oci::File;
@@ -79,8 +79,7 @@ pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     }
     let mut build = cargo_in(root, target.triple, STATIC);
     build.args(["build", "--release", "--locked", "--target", target.triple]);
-    build.arg("--target-dir");
-    build.arg(directory(root));
+    build.arg("--target-dir").arg(directory(root));
     for (package, _) in &names {
         build.args(["--package", package]);
     }
@@ -95,6 +94,14 @@ pub(super) fn build(root: &Path, target: &Target) -> Result<Vec<Program>> {
     let read = |(_, name): (_, &'static str)| {
         let path = folder.join(name);
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+        for kept in [sources(), root.to_path_buf()] {
+            let kept = kept.display().to_string();
+            ensure!(
+                !has(&bytes, &kept),
+                "{}: has the path {kept}",
+                path.display()
+            );
+        }
         Ok(Program { name, bytes })
     };
     names.into_iter().map(read).collect()
@@ -133,10 +140,25 @@ fn cargo_in(root: &Path, triple: &str, flags: &[&str]) -> Command {
     let flags = flags.iter().map(|flag| (*flag).to_owned()).chain(prefixes);
     let flags: Vec<String> = flags.map(|flag| format!("{flag:?}")).collect();
     let config = format!("target.{triple}.rustflags=[{}]", flags.join(","));
-    // All before the command: those after it would replace these.
-    cargo.args(["--config", &config]);
-    cargo.args(["--config", "profile.release.strip=true"]);
+    // All before the sub-command: Cargo forgets these when there is another behind it.
+    cargo.args([
+        "--config",
+        &config,
+        "--config",
+        "profile.release.strip=true",
+    ]);
+    // They would replace the flags above.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        cargo.env_remove(name);
+    }
     cargo
+}
+
+/// Whether a text is somewhere in a program.
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len().max(1))
+        .any(|window| window == text.as_bytes())
 }
 
 /// Where Cargo keeps the sources of dependencies.
@@ -144,4 +166,39 @@ fn sources() -> PathBuf {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
     home.unwrap_or_default().join("registry/src")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_a_release_are_before_the_sub_command() {
+        let root = Path::new("/here");
+        let mut build = cargo_in(root, "x86_64-unknown-linux-musl", STATIC);
+        build.arg("build");
+        let words: Vec<_> = build
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        assert_eq!(words[words.len() - 1], "build");
+        assert!(
+            words[1]
+                .starts_with("target.x86_64-unknown-linux-musl.rustflags=[\"-Clinker=rust-lld\"")
+        );
+        assert!(
+            words[1].contains("\"--remap-path-prefix=/here=.\""),
+            "{}",
+            words[1]
+        );
+        let mut names = build.get_envs().filter(|(_, value)| value.is_none());
+        assert!(names.any(|(name, _)| name == "RUSTFLAGS"));
+    }
+
+    #[test]
+    fn a_path_in_a_program_is_found() {
+        assert!(has(b"\0panic at /root/x\0", "/root"));
+        assert!(!has(b"\0panic at crates/x\0", "/root"));
+        assert!(!has(b"", "/root"));
+    }
 }
