@@ -3,15 +3,16 @@
 //!
 //! Layout, manifest and configuration are those of the OCI image specification 1.1.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tar::{Builder, Header};
+use tar::{Builder, EntryType, Header};
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -116,19 +117,44 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", digits.collect::<String>())
 }
 
-/// An archive with these files in their order, at the beginning of time and of no one.
+/// An archive with these files in their order, each after its folders, at the beginning of time and of root.
 pub(crate) fn tar_of(files: &[File]) -> Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
+    let mut folders = BTreeSet::new();
     for file in files {
-        let mut header = Header::new_ustar();
-        header.set_size(u64::try_from(file.bytes.len())?);
-        header.set_mode(if file.is_program { 0o755 } else { 0o644 });
-        header.set_mtime(0);
+        // dpkg does not make the folder of a file by itself.
+        for (end, _) in file.path.match_indices('/') {
+            let Some(folder) = file.path.get(..=end) else {
+                continue;
+            };
+            if folders.insert(folder) {
+                let mut header = header(EntryType::Directory, 0o755, 0);
+                let appended = archive.append_data(&mut header, folder, io::empty());
+                appended.with_context(|| folder.to_owned())?;
+            }
+        }
+        let mode = if file.is_program { 0o755 } else { 0o644 };
+        let size = u64::try_from(file.bytes.len())?;
         archive
-            .append_data(&mut header, &file.path, file.bytes.as_slice())
+            .append_data(
+                &mut header(EntryType::Regular, mode, size),
+                &file.path,
+                file.bytes.as_slice(),
+            )
             .with_context(|| file.path.clone())?;
     }
     archive.into_inner().context("cannot end an archive")
+}
+
+fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
 }
 
 /// The same bytes for the same content: without a name, a time, or the system it was made on.
@@ -206,6 +232,35 @@ mod tests {
             .map(|entry| entry.expect("a file").path_bytes().into_owned())
             .collect();
         assert_eq!(names, [b"plugin.wasm"]);
+    }
+
+    #[test]
+    fn folders_are_before_their_files_and_once() {
+        let file = |path: &str| File {
+            path: path.to_owned(),
+            bytes: Vec::new(),
+            is_program: false,
+        };
+        let tar = tar_of(&["a/b/c", "a/d", "e"].map(file)).expect("an archive");
+        let mut archive = tar::Archive::new(tar.as_slice());
+        let entries = archive.entries().expect("an archive");
+        let entries = entries.map(|entry| {
+            let entry = entry.expect("an entry");
+            assert_eq!(entry.header().uid().expect("a number"), 0);
+            let path = String::from_utf8(entry.path_bytes().into_owned()).expect("text");
+            (path, entry.header().entry_type().is_dir())
+        });
+        let expected = [
+            ("a/", true),
+            ("a/b/", true),
+            ("a/b/c", false),
+            ("a/d", false),
+            ("e", false),
+        ];
+        assert_eq!(
+            entries.collect::<Vec<_>>(),
+            expected.map(|(path, is_folder)| (path.to_owned(), is_folder))
+        );
     }
 
     #[test]

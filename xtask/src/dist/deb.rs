@@ -87,6 +87,7 @@ fn ar(members: &[(&str, &[u8])]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
     use std::process::Command;
 
     use loudou_tests::paths::{find_on_path, workspace_root};
@@ -103,9 +104,33 @@ mod tests {
         assert_eq!(&archive[70..86], b"b               ");
     }
 
-    /// Where there is a dpkg, it reads the package.
+    /// Into a root where nothing is yet.
+    fn installs(dir: &TempDir, package: &Path) {
+        if fs::metadata(dir.path()).expect("a folder").uid() != 0 {
+            println!("not installed: dpkg gives files to root, which only root may");
+            return;
+        }
+        let root = dir.path().join("root");
+        for folder in ["info", "updates"] {
+            fs::create_dir_all(root.join("var/lib/dpkg").join(folder)).expect("a folder");
+        }
+        fs::write(root.join("var/lib/dpkg/status"), "").expect("written");
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg("--root")
+            .arg(&root)
+            .args(["--force-not-root", "--force-architecture"]);
+        // A user's path may lack the folders of administration, which dpkg insists on.
+        dpkg.arg("--force-bad-path").arg("--install").arg(package);
+        let output = dpkg.output().expect("runs");
+        assert!(output.status.success(), "{output:?}");
+        for file in ["usr/bin/loudou", "usr/share/doc/loudou/copyright"] {
+            assert!(root.join(file).is_file(), "{file}");
+        }
+    }
+
+    /// Where there is a dpkg, it reads and installs the package.
     #[test]
-    fn a_package_is_read_by_dpkg() {
+    fn a_package_is_read_and_installed_by_dpkg() {
         let program = Program {
             name: "loudou",
             bytes: b"#!/bin/sh\n".to_vec(),
@@ -142,5 +167,6 @@ mod tests {
             listed.contains(" usr/share/man/man1/loudou.1.gz"),
             "{listed}"
         );
+        installs(&dir, &file);
     }
 }
