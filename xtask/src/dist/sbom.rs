@@ -3,33 +3,73 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::command::cargo;
 use crate::image::VERSION;
+use crate::setup::WASM_TARGET;
 
-/// The packages that are shipped.
-const ROOTS: [&str; 3] = ["loudou", "loudou-filter", "loudou-relay"];
+/// The packages that are shipped, and the kinds of machine that each is built for.
+const ROOTS: [(&str, &[&str]); 3] = [
+    (
+        "loudou",
+        &["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"],
+    ),
+    ("loudou-relay", &["x86_64-unknown-linux-musl"]),
+    ("loudou-filter", &[WASM_TARGET]),
+];
+
+/// A crate's name and version.
+type Name = (String, String);
 
 /// The list, without a time and without a serial number, so that it is the same for the same crates.
 pub(super) fn text(root: &Path) -> Result<String> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--locked", "--format-version", "1"]);
-    let output = cargo
-        .current_dir(root)
-        .output()
-        .context("cannot run cargo")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cargo metadata: {errors}");
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let metadata = printed(root, &["metadata", "--format-version", "1"])?;
+    let metadata: Value = serde_json::from_slice(&metadata)?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
-    Ok(format!("{:#}\n", document(&metadata, &checksums(&lock))?))
+    let document = document(&metadata, &shipped(root)?, &checksums(&lock))?;
+    Ok(format!("{document:#}\n"))
+}
+
+/// What cargo prints of the workspace.
+fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
+    let mut cargo = cargo(words);
+    let output = cargo.arg("--locked").current_dir(root).output();
+    let output = output.context("cannot run cargo")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "cargo {}: {errors}",
+        words.join(" ")
+    );
+    Ok(output.stdout)
+}
+
+/// What is in the programs and in the module. `cargo metadata` would also name the crates of other systems, and of
+/// features that only tools of this workspace need.
+fn shipped(root: &Path) -> Result<BTreeSet<Name>> {
+    let mut shipped = BTreeSet::new();
+    for (package, triples) in ROOTS {
+        for triple in triples {
+            let select = ["tree", "--package", package, "--target", triple];
+            let form = ["--edges", "normal", "--prefix", "none", "--format", "{p}"];
+            let listed = printed(root, &[select.as_slice(), form.as_slice()].concat())?;
+            for line in String::from_utf8_lossy(&listed).lines() {
+                let mut words = line.split(' ');
+                if let (Some(name), Some(version)) = (words.next(), words.next()) {
+                    let version = version.trim_start_matches('v');
+                    shipped.insert((name.to_owned(), version.to_owned()));
+                }
+            }
+        }
+    }
+    Ok(shipped)
 }
 
 /// Crates with their checksums, by name and version.
-fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+fn checksums(lock: &str) -> BTreeMap<Name, String> {
     let mut found = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
         let field = |name: &str| {
@@ -75,20 +115,14 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// What is in the programs, and in the module.
-    fn shipped(&self) -> Result<BTreeSet<&'a str>> {
-        let roots = self.packages.iter();
-        let roots = roots.filter(|(_, package)| ROOTS.contains(&field(package, "name")));
-        let mut open: Vec<&str> = roots.map(|(id, _)| *id).collect();
-        let names = ROOTS.join(", ");
-        ensure!(open.len() == ROOTS.len(), "not all of {names} are packages");
-        let mut shipped = BTreeSet::new();
-        while let Some(id) = open.pop() {
-            if shipped.insert(id) {
-                open.extend(self.needs.get(id).into_iter().flatten());
-            }
-        }
-        Ok(shipped)
+    /// The packages of these names.
+    fn named(&self, names: &BTreeSet<Name>) -> BTreeSet<&'a str> {
+        let packages = self.packages.iter();
+        let shipped = packages.filter(|(_, package)| {
+            let name = field(package, "name").to_owned();
+            names.contains(&(name, field(package, "version").to_owned()))
+        });
+        shipped.map(|(id, _)| *id).collect()
     }
 
     fn text(&self, id: &str, name: &str) -> &'a str {
@@ -106,7 +140,7 @@ impl<'a> Graph<'a> {
         )
     }
 
-    fn component(&self, id: &str, sums: &BTreeMap<(String, String), String>) -> Value {
+    fn component(&self, id: &str, sums: &BTreeMap<Name, String>) -> Value {
         let (name, version) = (self.text(id, "name"), self.text(id, "version"));
         let license = self.text(id, "license").replace('/', " OR ");
         let mut component = json!({
@@ -131,9 +165,13 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn document(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<Value> {
+fn document(
+    metadata: &Value,
+    names: &BTreeSet<Name>,
+    sums: &BTreeMap<Name, String>,
+) -> Result<Value> {
     let graph = Graph::read(metadata)?;
-    let shipped = graph.shipped()?;
+    let shipped = graph.named(names);
     let mut components = BTreeMap::new();
     let mut dependencies = BTreeMap::new();
     for id in &shipped {
@@ -173,7 +211,17 @@ mod tests {
         for name in ["loudou", "loudou-filter", "serde_json", "ratatui", "rustls"] {
             assert!(has(name), "{name}");
         }
-        for name in ["proptest", "insta", "criterion", "loudou-tests", "xtask"] {
+        for name in [
+            "proptest",
+            "insta",
+            "criterion",
+            "loudou-tests",
+            "xtask",
+            // Of other systems, and of a feature that only xtask needs.
+            "windows-sys",
+            "security-framework",
+            "schemars",
+        ] {
             assert!(!has(name), "{name}");
         }
         let serde = components.iter().find(|one| one["name"] == "serde_json");
