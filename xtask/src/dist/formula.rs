@@ -3,6 +3,9 @@
 use super::programs::Target;
 use crate::image::VERSION;
 
+/// Its name in a release.
+pub(super) const FILE: &str = "loudou.rb";
+
 /// Where releases are, to be replaced by whoever publishes them.
 const RELEASES: &str = "https://example.com/loudou/releases";
 
@@ -13,7 +16,8 @@ pub(super) fn text(archives: &[(&Target, String)]) -> String {
            desc \"Watch and edit the limits that Loudou enforces inside Envoy\"\n  \
            homepage \"https://example.com/loudou\"\n  \
            version \"{VERSION}\"\n  \
-           license \"Apache-2.0\"\n"
+           license \"Apache-2.0\"\n\n  \
+           depends_on :linux\n"
     );
     for (target, digest) in archives {
         let on = if target.oci == "amd64" {

@@ -6,8 +6,24 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+/// Whether signatures of this key can be checked as documented.
+pub(super) fn check(key: &Path) -> Result<()> {
+    let text = openssl(
+        &["pkey", "-noout", "-text_pub", "-passin", "pass:", "-in"],
+        &[key],
+    )?;
+    ensure!(
+        text.contains("prime256v1"),
+        "{}: not a key for ECDSA over P-256: make one with `openssl genpkey -algorithm EC -pkeyopt \
+         ec_paramgen_curve:P-256 -out key.pem`",
+        key.display()
+    );
+    Ok(())
+}
+
 /// Signs a file with this key; the signature is beside it, and is checked with the public part of the key.
 pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
+    check(key)?;
     let binary = file.with_extension("sig.der");
     openssl(
         &["dgst", "-sha256", "-sign"],
@@ -18,13 +34,6 @@ pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
         &["pkey", "-pubout", "-in"],
         &[key, Path::new("-out"), &public],
     )?;
-    let curve = openssl(&["pkey", "-pubin", "-noout", "-text", "-in"], &[&public])?;
-    ensure!(
-        curve.contains("prime256v1"),
-        "{}: not a key for ECDSA over P-256: make one with `openssl genpkey -algorithm EC -pkeyopt \
-         ec_paramgen_curve:P-256 -out key.pem`",
-        key.display()
-    );
     let verified = openssl(
         &["dgst", "-sha256", "-verify"],
         &[&public, Path::new("-signature"), &binary, file],
