@@ -16,9 +16,11 @@ pub(crate) struct ManArgs {
 /// Prints the page of a command of `loudou`.
 pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command) -> Result<()> {
     // Without colours, which are no part of a page.
-    let loudou = loudou.styles(clap::builder::Styles::plain());
-    let page = match &args.command {
-        None => Man::new(loudou),
+    let mut loudou = loudou.styles(clap::builder::Styles::plain());
+    // Before it is built, a command lacks the options that all commands have.
+    loudou.build();
+    let (page, command) = match &args.command {
+        None => (Man::new(loudou.clone()), loudou),
         Some(name) => {
             let Some(command) = loudou.find_subcommand(name) else {
                 let names = loudou.get_subcommands().map(Command::get_name);
@@ -29,9 +31,24 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
             let title = format!("loudou-{name}");
             let command = command.clone().display_name(title.clone());
             let command = command.bin_name(format!("loudou {name}"));
-            Man::new(command).title(title)
+            (Man::new(command.clone()).title(title), command)
         }
     };
     page.render(&mut context.io.out)?;
-    Ok(())
+    Ok(context.io.out.write_all(examples(&command).as_bytes())?)
+}
+
+/// The section with the examples, which are in front of a help text and which `Man` leaves out.
+fn examples(command: &Command) -> String {
+    let text = command.get_before_help().map(ToString::to_string);
+    let text = text.unwrap_or_default();
+    let Some(lines) = text.strip_prefix("Examples:\n") else {
+        return String::new();
+    };
+    // Nothing of a shell is a word of roff: neither its hyphens and backslashes, nor a dot or an apostrophe in front.
+    let lines = lines.lines().map(|line| {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        format!("\\&{line}\n")
+    });
+    format!(".SH EXAMPLES\n.nf\n{}.fi\n", lines.collect::<String>())
 }

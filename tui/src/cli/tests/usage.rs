@@ -87,7 +87,13 @@ fn a_page_for_every_command() {
     );
     let set = page("man set");
     assert!(set.out.contains(".TH loudou-set 1"), "{}", set.out);
-    assert!(set.out.contains("Revert automatically"), "{}", set.out);
+    for text in [
+        "Revert automatically",
+        "Address of the admin listener",
+        ".SH EXAMPLES\n.nf\n\\&  loudou set ",
+    ] {
+        assert!(set.out.contains(text), "{text}: {}", set.out);
+    }
     assert!(!set.out.contains('\u{1b}'), "colours");
     let none = page("man nothing");
     assert_eq!(none.code, 2);
