@@ -34,6 +34,8 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ManArgs, loudou: Command
             (Man::new(command.clone()).title(title), command)
         }
     };
+    let source = concat!("loudou ", env!("CARGO_PKG_VERSION"));
+    let page = page.source(source).manual("Loudou");
     page.render(&mut context.io.out)?;
     Ok(context.io.out.write_all(examples(&command).as_bytes())?)
 }

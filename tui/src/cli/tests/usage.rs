@@ -88,6 +88,7 @@ fn a_page_for_every_command() {
     let set = page("man set");
     assert!(set.out.contains(".TH loudou-set 1"), "{}", set.out);
     for text in [
+        concat!("\"loudou ", env!("CARGO_PKG_VERSION"), "\" Loudou\n"),
         "Revert automatically",
         "Address of the admin listener",
         ".SH EXAMPLES\n.nf\n\\&  loudou set ",
