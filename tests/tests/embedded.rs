@@ -69,6 +69,9 @@ fn it_is_edited_through_the_data_listener() -> Result<()> {
     ensure!(out.contains("refused"), "{out}");
     let (out, _) = printed(&loudou(&url, &["events"])?)?;
     ensure!(out.contains("漏斗"), "{out}");
+    // A file for Envoy's configuration, which needs more than the API knows.
+    let (_, err) = printed(&loudou(&url, &["export"])?)?;
+    ensure!(err.contains("`admin` left out"), "{err}");
     // Both ways to the API show the same rules.
     let rule = envoy
         .admin()

@@ -23,6 +23,9 @@ Examples:
 /// The note about rules whose fleet is not in the file.
 const NO_FLEET: &str = "warning: `fleet` left out: it belongs to Envoy's configuration; add it for the rules with `scope: fleet`";
 
+/// The note about the API through which the file came, where a plugin with rules answers it.
+const NO_ADMIN: &str = "warning: `admin` left out: it belongs to Envoy's configuration; add it, or nobody reaches this API any more";
+
 /// The most changes that a note lists.
 const LISTED: usize = 10;
 
@@ -46,6 +49,9 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &ExportArgs) -> Result<()
     let file = client.export(args.with_temporary)?;
     let format = context.format();
     json(context.io.out, format, &file)?;
+    if client.has_no_bodies() {
+        context.note(NO_ADMIN)?;
+    }
     if lacks_fleet(&file) {
         context.note(NO_FLEET)?;
     }
