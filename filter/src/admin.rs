@@ -113,10 +113,12 @@ impl AdminPlane {
         below.is_some_and(|below| matches!(below.first(), None | Some(b'/' | b'?')))
     }
 
-    /// The step for such a request. A connection to another address than loopback finds nothing here.
+    /// The step for such a request. A connection to another address than loopback finds nothing here, nor does one
+    /// from another: where connections come through a tunnel (HBONE), its client names the address that they are to.
     pub fn begin_if_local(&mut self, host: &dyn Host, has_body: bool) -> Begin {
         let reached = address::of(host, address::DESTINATION);
-        if reached.is_some_and(|address| address.is_loopback()) {
+        let is_local = reached.is_some_and(|address| address.is_loopback());
+        if is_local && address::is_source_loopback(host) {
             return self.begin(host, has_body);
         }
         Begin::Answer(Reply {

@@ -58,14 +58,9 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
         .filter(|t| !t.is_empty())
 }
 
-/// Without tokens, only this machine may call. A port of 0 means that the address came from a
-/// header, which any client can write.
+/// Without tokens, only this machine may call.
 fn loopback(host: &dyn Host) -> Result<Caller, Failure> {
-    const SOURCE: &str = "source\0address";
-    let from_header = host
-        .property(SOURCE)
-        .is_some_and(|source| source.ends_with(b":0"));
-    if address::of(host, SOURCE).is_some_and(|a| a.is_loopback()) && !from_header {
+    if address::is_source_loopback(host) {
         return Ok(Caller {
             name: "loopback".to_owned(),
             access: Access::Edit,

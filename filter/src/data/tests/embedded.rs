@@ -30,10 +30,16 @@ fn plane(destination: &str) -> (FakeHost, DataPlane) {
     (host, plane)
 }
 
+/// A connection to this address from this machine.
 fn reach(host: &FakeHost, destination: &str) {
-    let address = destination.as_bytes().to_vec();
+    connect(host, "127.0.0.1:50000", destination);
+}
+
+fn connect(host: &FakeHost, source: &str, destination: &str) {
     let mut properties = host.properties.borrow_mut();
-    properties.insert("destination\0address".to_owned(), address);
+    for (end, address) in [("source", source), ("destination", destination)] {
+        properties.insert(format!("{end}\0address"), address.as_bytes().to_vec());
+    }
 }
 
 fn ask(
@@ -69,6 +75,25 @@ fn it_answers_below_its_path_and_only_there() {
     ] {
         let reply = ask((&host, &mut plane), "GET", path, &[]);
         assert_eq!(reply.map(|reply| reply.status), status, "{path}");
+    }
+}
+
+/// The client of a tunnel names the address that its connection is to, and a client of a proxy its own.
+#[test]
+fn a_connection_from_another_address_finds_nothing() {
+    let (host, mut plane) = plane("127.0.0.1:8080");
+    for (source, status) in [
+        ("10.0.0.1:50000", 404),
+        ("[2001:db8::1]:50000", 404),
+        ("127.0.0.1:0", 404),
+        ("[::1]:0", 404),
+        ("", 404),
+        ("127.0.0.1:50000", 200),
+        ("[::1]:50000", 200),
+    ] {
+        connect(&host, source, "127.0.0.1:8080");
+        let reply = ask((&host, &mut plane), "GET", "/.loudou/v1/status", &[]);
+        assert_eq!(reply.map(|reply| reply.status), Some(status), "{source}");
     }
 }
 
