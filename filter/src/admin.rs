@@ -228,6 +228,7 @@ impl AdminPlane {
     fn read(&self, host: &dyn Host, has_body: bool) -> Result<Call, Failure> {
         let caller = auth::authorize(host, &self.settings)?;
         let target = Target::read(host, &self.at)?;
+        let body = call::body_in_header(host, has_body, self.ways())?;
         if has_body {
             let length = host.request_header("content-length");
             let length = length.and_then(|n| String::from_utf8(n).ok()?.parse::<usize>().ok());
@@ -236,7 +237,6 @@ impl AdminPlane {
             }
             call::expect_json(host)?;
         }
-        let body = call::body_in_header(host, has_body, self.ways())?;
         let route = routes::find(&target);
         let needed = route.map_or_else(|| target.needs(), |route| route.access);
         if needed == Access::Edit && caller.access == Access::View {

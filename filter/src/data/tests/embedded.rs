@@ -162,17 +162,25 @@ fn an_edit_in_a_header_acts_on_the_next_request() {
 #[test]
 fn a_call_with_a_body_is_answered_without_it() {
     let (host, mut plane) = plane("127.0.0.1:80");
-    let headers: [(&str, &[u8]); 3] = [
-        ("authorization", b"Bearer edit-token"),
-        ("if-match", b"*"),
-        ("content-type", b"application/json"),
-    ];
-    host.request("PUT", "/.loudou/v1/rules/per-user", &headers);
-    let Some(Begin::Answer(reply)) = plane.call(&host, true) else {
-        panic!("it waits for a body that does not arrive");
-    };
-    assert_eq!(reply.status, 400);
-    assert!(String::from_utf8_lossy(&reply.body).contains("loudou-body"));
+    // Whatever it says of its body: curl's default, and a length beyond any bound.
+    for (kind, length) in [
+        ("application/json", "20"),
+        ("application/x-www-form-urlencoded", "20"),
+        ("application/json", "100000000"),
+    ] {
+        let headers: [(&str, &[u8]); 4] = [
+            ("authorization", b"Bearer edit-token"),
+            ("if-match", b"*"),
+            ("content-type", kind.as_bytes()),
+            ("content-length", length.as_bytes()),
+        ];
+        host.request("PUT", "/.loudou/v1/rules/per-user", &headers);
+        let Some(Begin::Answer(reply)) = plane.call(&host, true) else {
+            panic!("it waits for a body that does not arrive");
+        };
+        assert_eq!(reply.status, 400, "{kind}");
+        assert!(String::from_utf8_lossy(&reply.body).contains("loudou-body"));
+    }
 }
 
 /// The one timer of the worker serves both: a ban's end is reported, whatever the rules need.
