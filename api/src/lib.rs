@@ -6,6 +6,7 @@
 //! grows: readers ignore unknown fields.
 #![forbid(unsafe_code)]
 
+mod acted;
 mod bucket;
 mod change;
 mod event;
@@ -19,9 +20,10 @@ mod schema;
 mod status;
 mod top;
 
+pub use acted::{BanAnswer, ResetAnswer};
 pub use bucket::{
-    BanAnswer, BanBy, BanView, BucketState, BucketView, BucketsHead, BucketsPage, KeyOverrideView,
-    LeaseView, LimitView, OutageView, OverrideKind, ResetAnswer,
+    BanBy, BanView, BucketState, BucketView, BucketsHead, BucketsPage, KeyOverrideView, LeaseView,
+    LimitView, OutageView, OverrideKind,
 };
 pub use change::{
     Change, ChangeName, MAX_ALL_CHANGES_BYTES, MAX_ANSWER_CHANGES, MAX_ANSWER_CHANGES_BYTES,

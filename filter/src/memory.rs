@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 
 /// The step between two classes: the allocator below divides its memory in units of so many bytes.
 const STEP: usize = 16;
-/// What the allocator below adds to each block, in bytes. A block of a class fills its units, so that it takes no more
+/// The bytes that the allocator below adds to each block. A block of a class fills its units, so that it takes no more
 /// memory than one of the exact size would.
 const TAIL: usize = 4;
 /// The number of classes.

@@ -24,7 +24,7 @@ fn loudou(url: &str, args: &[&str]) -> Result<Output> {
         .context("cannot run loudou")
 }
 
-/// What `loudou` printed, if it succeeded.
+/// The output of `loudou`, if it succeeded.
 fn printed(output: &Output) -> Result<(String, String)> {
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -115,7 +115,7 @@ impl Checked<'_> {
         Ok(())
     }
 
-    /// What was changed, taken back.
+    /// The changes, taken back.
     fn undo(&mut self) -> Result<()> {
         let bucket = "POST /v1/buckets/{rule}/{key}";
         self.call(

@@ -28,7 +28,7 @@ mod signature;
 
 use programs::{Program, TARGETS, Target};
 
-/// What the options of the command say.
+/// The options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Build again in a clone in another folder, and compare every byte
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = arguments.out.clone();
     let out = out.unwrap_or_else(|| target_dir().join("dist"));
-    // What can be wrong is found before the minutes that a build takes.
+    // Mistakes are found before the minutes that a build takes.
     replaceable(&out)?;
     if let Some(key) = &arguments.key {
         signature::check(key)?;

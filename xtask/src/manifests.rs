@@ -18,7 +18,7 @@ const FOLDER: &str = "LOUDOU_CRDS";
 /// The folder if the variable is not set, beside the repository.
 const BESIDE: &str = "../shared/kubernetes";
 const CHECKER: &str = "crdcheck.py";
-/// What the checker imports.
+/// The packages that the checker imports.
 const PACKAGES: [&str; 4] = [
     "pyyaml==6.0.3",
     "jsonschema==4.26.0",

@@ -14,7 +14,7 @@ pub struct BucketDecision {
     pub(super) at: Nanos,
     pub(super) decisions: Decisions,
     pub(super) reported: usize,
-    /// What follows from the decisions: it is asked for some ten times for each request.
+    /// The verdict of the decisions: it is asked for some ten times for each request.
     is_refused: bool,
     wait: Nanos,
 }

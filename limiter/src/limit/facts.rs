@@ -1,9 +1,9 @@
-//! What follows from a set of limits and each decision needs, so that none has to ask every limit for it.
+//! Consequences of a set of limits that each decision needs, so that none has to ask every limit for it.
 
 use super::{Limit, is_queue};
 use crate::meter::Meter;
 
-/// What follows from a set of limits.
+/// Consequences of a set of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// [`Limits::words`](super::Limits::words).

@@ -182,7 +182,7 @@ fn sidecar(ads: &Ads, plugin: &Value) -> Result<Envoy> {
     start(ads, &discovered(&name(plugin)?), Some(admin))
 }
 
-/// What both kinds of Istio promise: exact limits, updates, a broken one refused, an upgrade that keeps the buckets,
+/// The promises of both kinds of Istio: exact limits, updates, a broken one refused, an upgrade that keeps the buckets,
 /// and the admin listener of the `EnvoyFilter` with an edit in a body.
 fn in_a_sidecar(path: &str) -> Result<()> {
     let ads = Ads::start()?;

@@ -51,7 +51,7 @@ fn every_alert_has_a_unit_test_and_a_line_in_the_readme() -> Result<()> {
     Ok(())
 }
 
-/// What a JSON text of Grafana's has at this place.
+/// The value at this place of a JSON text of Grafana's.
 fn field<'a>(value: &'a Value, place: &str) -> Result<&'a Value> {
     let found = value.pointer(place);
     found.with_context(|| format!("no {place}: {value}"))

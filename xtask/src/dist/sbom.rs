@@ -33,7 +33,7 @@ pub(super) fn text(root: &Path) -> Result<String> {
     Ok(format!("{document:#}\n"))
 }
 
-/// What cargo prints of the workspace.
+/// The output of cargo about the workspace.
 fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
     let mut cargo = cargo(words);
     let output = cargo.arg("--locked").current_dir(root).output();
@@ -47,7 +47,7 @@ fn printed(root: &Path, words: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// What is in the programs and in the module. `cargo metadata` would also name the crates of other systems, and of
+/// The crates in the programs and in the module. `cargo metadata` would also name the crates of other systems, and of
 /// features that only tools of this workspace need.
 fn shipped(root: &Path) -> Result<BTreeSet<Name>> {
     let mut shipped = BTreeSet::new();

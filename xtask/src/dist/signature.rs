@@ -47,7 +47,7 @@ pub(super) fn sign(file: &Path, key: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What openssl prints.
+/// The output of openssl.
 fn openssl(words: &[&str], paths: &[&Path]) -> Result<String> {
     let output = Command::new("openssl").args(words).args(paths).output();
     let output = output.context("openssl is needed to sign")?;

@@ -98,7 +98,7 @@ impl Tools {
         Guarded::spawn("registry", &mut serve, Group::Own)
     }
 
-    /// What a call of skopeo prints.
+    /// The output of a call of skopeo.
     fn skopeo(&self, arguments: &[&str]) -> Result<String> {
         let mut skopeo = Command::new(self.root.join("usr/bin/skopeo"));
         skopeo.arg("--insecure-policy").args(arguments);

@@ -1,4 +1,4 @@
-//! What is around the rules in a file for Envoy or Kubernetes, and lets them work: how the module fails, where
+//! The surroundings of rules in a file for Envoy or Kubernetes, and lets them work: how the module fails, where
 //! it comes from, which requests it gets, and whether the roles find the same store.
 
 use std::rc::Rc;

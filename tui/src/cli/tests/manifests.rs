@@ -28,7 +28,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What is printed of a file, apart from the description of valid rules.
+/// The lines about a file, apart from the description of valid rules.
 fn problems(file: &Path) -> String {
     let text = std::fs::read_to_string(file).expect("a text");
     let seen = check(&text, "").seen();
@@ -224,7 +224,7 @@ fn other_commands_read_rules_from_manifests() {
     );
 }
 
-/// What kustomize prints has objects that are larger than a rule file may be.
+/// The output of kustomize has objects that are larger than a rule file may be.
 #[test]
 fn large_manifests_are_read() {
     let filler = "x".repeat(2 << 20);

@@ -118,7 +118,7 @@ fn of_query(route: &Route, name: &str) -> Result<(Value, String)> {
     Ok((schema, about.to_owned()))
 }
 
-/// What buckets keep without `carry`.
+/// The part of a bucket that stays without `carry`.
 fn carry() -> Option<&'static str> {
     let is_default = |name: &&str| Carry::parse(name) == Some(Carry::default());
     Carry::NAMES.into_iter().find(is_default)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 /// Where schemas are in the document.
 const PLACE: &str = "#/components/schemas/";
-/// What the names of the rule file's definitions begin with here.
+/// The beginning of the names of the rule file's definitions here.
 const FILE: &str = "file.";
 
 /// The schemas that are used so far.

@@ -1,4 +1,4 @@
-//! What is around the rules in Envoy's own configuration, also where an object of Kubernetes patches it in.
+//! The surroundings of rules in Envoy's own configuration, also where an object of Kubernetes patches it in.
 
 use std::net::IpAddr;
 use std::rc::Rc;

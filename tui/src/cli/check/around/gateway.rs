@@ -1,4 +1,4 @@
-//! What is around the rules in Envoy Gateway's `EnvoyExtensionPolicy`.
+//! The surroundings of rules in Envoy Gateway's `EnvoyExtensionPolicy`.
 
 use loudou_rules::config::Path;
 use serde_json::Value;

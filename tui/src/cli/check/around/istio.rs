@@ -1,4 +1,4 @@
-//! What is around the rules in Istio's `WasmPlugin` and `TrafficExtension`.
+//! The surroundings of rules in Istio's `WasmPlugin` and `TrafficExtension`.
 
 use loudou_rules::config::Path;
 use serde_json::Value;

@@ -11,7 +11,7 @@ use super::view::View;
 
 /// A configuration, as far as others have to fit it.
 pub(super) struct Role {
-    /// What it is called in messages.
+    /// Its name in messages.
     name: String,
     is_admin: bool,
     /// `None` if it cannot be known.
