@@ -208,9 +208,10 @@ impl AdminPlane {
     /// The ways in which calls may bring their JSON. For a data role's listener, `allow_on_headers_stop_iteration` is
     /// rarely set, without which a body never arrives.
     const fn ways(&self) -> BodyWays {
-        match self.timer {
-            Some(_) => BodyWays::Any,
-            None => BodyWays::Header,
+        if self.at.is_empty() {
+            BodyWays::Any
+        } else {
+            BodyWays::Header
         }
     }
 

@@ -1,6 +1,6 @@
 //! The admin API that the data role answers itself, where there can be no listener for the admin role.
 //!
-//! It is below a path of the configuration, which no rule sees, and only for connections to a loopback address.
+//! It is below a path of the configuration, which no rule sees, and only for connections from loopback to loopback.
 
 use loudou_limiter::Nanos;
 

@@ -59,7 +59,7 @@ pub(super) const EMBEDDED: Object = object!([
     Field::required(
         "at",
         Form::Text(Text::like(r"^(/[0-9A-Za-z._~-]+)+$", MAX_AT)),
-        "The path below which the API is answered, as `/.loudou`, to connections to a loopback address only.",
+        "The path below which the API is answered, as `/.loudou`, to connections from loopback to loopback only.",
     ),
     Field::required("tokens", SOME_TOKENS, "Access tokens."),
     Field::optional(

@@ -172,7 +172,7 @@ pub(super) fn print(name: &str, content: &Content, out: &mut dyn Write) -> io::R
             limits(name, file, out)?;
             if let Some(admin) = admin {
                 let at = &admin.at;
-                writeln!(out, "  admin API at {at}, on connections to loopback:")?;
+                writeln!(out, "  admin API at {at}, on loopback:")?;
                 tokens(&admin.settings, "    ", out)?;
             }
             rules(file, out)
