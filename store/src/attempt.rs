@@ -163,12 +163,7 @@ impl<'a> Attempt<'a> {
         let is_local = leased.is_some_and(Leased::is_local);
         let refuses_all = is_local && lease.is_some_and(|lease| lease.outage == Outage::Refuse);
         if !waits {
-            let counter = if is_refused || refuses_all {
-                &mut slot.refused
-            } else {
-                &mut slot.admitted
-            };
-            *counter = counter.saturating_add(1);
+            slot.count(is_refused || refuses_all, now);
         }
         match index {
             Some(index) => self.page.replace(index, &slot),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! page  "LP" | version u8 | slots u8 | origins u32 | slot…                 8 bytes + slots
-//! slot  fingerprint u64 | rule tag u32 | version u32 | last ns u64         54 or 62 bytes for a funnel
-//!       idle at ms u40 | admitted u40 | refused u40 | flags u8
-//!       origin u32 | words u16
+//! slot  fingerprint u64 | rule tag u32 | version u32 | last ns u64         57 or 65 bytes for a funnel
+//!       idle at ms u40 | admitted u40 | refused u40 | refused at tick u24
+//!       flags u8 | origin u32 | words u16
 //!       given u40                                                          only with its flag
 //!       conduct: banned until ms u40 | since ms u40 | clean at ms u40      only with its flag
 //!                strikes u16 | bans u8
@@ -32,6 +32,7 @@ mod codec;
 mod head;
 mod patch;
 mod plain;
+mod tick;
 mod victim;
 
 pub use codec::lease_bytes;
@@ -42,6 +43,7 @@ use codec::{
 pub use head::SlotHead;
 pub(crate) use patch::PageBytes;
 pub(crate) use plain::PlainSlot;
+pub use tick::Tick;
 use victim::{Standing, victim};
 
 /// The maximum number of buckets in a page.
@@ -49,11 +51,11 @@ pub const SLOTS: usize = 16;
 /// The size of a page's head, in bytes.
 pub const PAGE_HEAD: usize = 8;
 /// The size of a slot without its words and all that is only there with a flag, in bytes.
-const SLOT_HEAD: usize = 46;
+const SLOT_HEAD: usize = 49;
 /// [`SLOTS`] as it stands in a page.
 const MAX_COUNT: u8 = 16;
 const MAGIC: [u8; 2] = *b"LP";
-const VERSION: u8 = 8;
+const VERSION: u8 = 9;
 /// The prefix of the keys of pages. It includes the version, so that pages of another version do not
 /// interfere: they would stay until Envoy restarts, and their buckets would fall back to `on_error`.
 pub const KIND: u8 = VERSION;
@@ -106,6 +108,8 @@ pub struct Slot {
     pub admitted: u64,
     /// Requests refused.
     pub refused: u64,
+    /// When the last of these was refused; without meaning if there is none.
+    pub refused_at: Tick,
     /// [`FLAG_PINNED`] and [`FLAG_KEEPS_GAIN`].
     pub flags: u8,
     /// The page's origin at which the state began.
@@ -132,6 +136,26 @@ pub struct Page {
 pub struct UnknownPage;
 
 impl Slot {
+    /// Counts a decision that was made at `now`.
+    pub(crate) fn count(&mut self, is_refused: bool, now: Nanos) {
+        if is_refused {
+            self.refused = self.refused.saturating_add(1);
+            self.refused_at = Tick::of(now.max(self.bucket.last));
+        } else {
+            self.admitted = self.admitted.saturating_add(1);
+        }
+    }
+
+    /// When the last request was refused, up to a tick earlier; `None` if none was.
+    pub fn refused_before(&self, now: Nanos) -> Option<Nanos> {
+        (self.refused > 0).then(|| self.refused_at.before(now))
+    }
+
+    /// Whether a request was refused within `span` before `now`.
+    pub fn refused_within(&self, span: Nanos, now: Nanos) -> bool {
+        self.refused > 0 && self.refused_at.is_within(span, now)
+    }
+
     /// Whether a ban by an operator is in force: then nothing evicts it.
     pub fn is_pinned(&self, now: Nanos) -> bool {
         self.flags & FLAG_PINNED != 0 && self.conduct.ban(now).is_some()

@@ -3,7 +3,7 @@
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Clock, Limits};
 
-use crate::page::{FLAG_KEEPS_GAIN, Slot, gain_flag};
+use crate::page::{FLAG_KEEPS_GAIN, Slot, Tick, gain_flag};
 use crate::rule::LiveRule;
 use crate::table::BucketId;
 
@@ -23,6 +23,7 @@ impl Slot {
             held_until_ms: 0,
             admitted: 0,
             refused: 0,
+            refused_at: Tick::default(),
             flags: gain_flag(limits),
             origin,
             conduct: Conduct::default(),

@@ -30,6 +30,7 @@ fn page(words: &[u64]) -> Page {
         held_until_ms: 0,
         admitted: u64::MAX,
         refused: u64::MAX,
+        refused_at: loudou_store::page::Tick::default(),
         flags: u8::MAX,
         origin: u32::MAX,
         conduct: loudou_limiter::ban::Conduct::default(),

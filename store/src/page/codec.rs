@@ -8,7 +8,7 @@ use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::{LEASE_WORDS, Lease, MAX_LATER_LIMITS};
 use loudou_limiter::{Bucket, GIVEN, MAX_BUCKET_WORDS, Nanos, Words};
 
-use super::{MAGIC, MAX_COUNT, MAX_U40, SLOT_HEAD, Slot, UnknownPage, VERSION};
+use super::{MAGIC, MAX_COUNT, MAX_U40, SLOT_HEAD, Slot, Tick, UnknownPage, VERSION};
 
 /// Only in the encoded form: the units given back to the bucket are present.
 pub(super) const FLAG_GIVEN: u8 = 1;
@@ -94,7 +94,7 @@ impl Slot {
     }
 
     fn encode_head(&self, in_bytes: u8, count: u16) -> [u8; SLOT_HEAD] {
-        // In one piece: a head has nine numbers, and each addition to a vector has a price.
+        // In one piece: a head has ten numbers, and each addition to a vector has a price.
         let mut head = [0; SLOT_HEAD];
         let mut rest = Rest(&mut head);
         rest.put(self.fingerprint.to_le_bytes());
@@ -104,6 +104,7 @@ impl Slot {
         for number in [self.idle_at_ms, self.admitted, self.refused] {
             rest.put(u40(number.min(MAX_U40)));
         }
+        rest.put(self.refused_at.to_bytes());
         rest.put([self.flags & !FLAGS_IN_BYTES | in_bytes]);
         rest.put(self.origin.to_le_bytes());
         rest.put(count.to_le_bytes());
@@ -197,6 +198,7 @@ impl Bytes<'_> {
         let (fingerprint, rule_tag, version) = (self.u64()?, self.u32()?, self.u32()?);
         let last = Nanos::new(self.u64()?);
         let (idle_at_ms, admitted, refused) = (self.u40()?, self.u40()?, self.u40()?);
+        let refused_at = Tick::from_bytes(self.take()?);
         let [flags] = self.take()?;
         let origin = self.u32()?;
         let count = usize::from(u16::from_le_bytes(self.take()?));
@@ -240,6 +242,7 @@ impl Bytes<'_> {
             held_until_ms,
             admitted,
             refused,
+            refused_at,
             flags: flags & !FLAGS_IN_BYTES,
             origin,
             conduct,

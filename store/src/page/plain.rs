@@ -7,7 +7,7 @@
 
 use loudou_limiter::Nanos;
 
-use super::{FLAGS_IN_BYTES, MAX_U40, SLOT_HEAD};
+use super::{FLAGS_IN_BYTES, MAX_U40, SLOT_HEAD, Tick};
 
 /// The offsets of numbers in the head of a slot, see [`super`].
 const VERSION_AT: usize = 12;
@@ -15,9 +15,10 @@ pub(super) const LAST_AT: usize = 16;
 const IDLE_AT: usize = 24;
 const ADMITTED_AT: usize = 29;
 const REFUSED_AT: usize = 34;
-pub(super) const FLAGS_AT: usize = 39;
-const ORIGIN_AT: usize = 40;
-pub(super) const WORDS_AT: usize = 44;
+const REFUSED_TICK_AT: usize = 39;
+pub(super) const FLAGS_AT: usize = 42;
+const ORIGIN_AT: usize = 43;
+pub(super) const WORDS_AT: usize = 47;
 
 /// A slot without any of the optional parts.
 pub(crate) struct PlainSlot<'a> {
@@ -83,7 +84,12 @@ impl<'a> PlainSlot<'a> {
     pub(crate) fn note(&mut self, last: Nanos, idle_at_ms: u64, is_refused: bool) {
         self.put(LAST_AT, last.get().to_le_bytes());
         self.put_number(IDLE_AT, idle_at_ms);
-        let counter = if is_refused { REFUSED_AT } else { ADMITTED_AT };
+        let counter = if is_refused {
+            self.put(REFUSED_TICK_AT, Tick::of(last).to_bytes());
+            REFUSED_AT
+        } else {
+            ADMITTED_AT
+        };
         self.put_number(counter, self.number(counter).saturating_add(1));
     }
 

@@ -68,6 +68,7 @@ impl Standing {
         let last = Nanos::new(bytes.u64()?);
         let (idle_at_ms, _admitted) = (bytes.u40()?, bytes.u40()?);
         let has_refused = bytes.take()? != [0; 5];
+        let _refused_at: [u8; 3] = bytes.take()?;
         let [flags] = bytes.take()?;
         let _state: [u8; 6] = bytes.take()?;
         if flags & FLAG_GIVEN != 0 {

@@ -23,6 +23,7 @@ struct RawSlot {
     tags: (u32, u32),
     last: u64,
     u40s: [u64; 3],
+    refused_at: [u8; 3],
     flags: u8,
     origin: u32,
     /// Only with its flag; never zero.
@@ -62,7 +63,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
         any::<(u32, u32)>(),
         (0..u64::MAX, any::<u64>()),
         [u40(), u40(), u40()],
-        (any::<u8>(), any::<u32>(), 1..=MAX_U40),
+        (any::<[u8; 4]>(), any::<u32>(), 1..=MAX_U40),
         prop::collection::vec(any::<u64>(), 0..=16),
         (
             [u40(), u40(), u40()],
@@ -83,7 +84,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                 tags,
                 (last, later),
                 u40s,
-                (flags, origin, given),
+                ([flags, refused_at @ ..], origin, given),
                 mut words,
                 conduct,
             )| {
@@ -100,6 +101,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
                     tags,
                     last,
                     u40s,
+                    refused_at,
                     flags: flags & !without_lease,
                     origin,
                     given,
@@ -116,7 +118,7 @@ fn raw_slot() -> impl Strategy<Value = RawSlot> {
 
 /// The page format, written a second time from its description.
 fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
-    let mut out = b"LP\x08".to_vec();
+    let mut out = b"LP\x09".to_vec();
     out.push(u8::try_from(slots.len()).expect("at most 16"));
     out.extend(ORIGINS.to_le_bytes());
     for slot in slots {
@@ -127,6 +129,7 @@ fn raw_page(slots: &[RawSlot]) -> Vec<u8> {
         for number in slot.u40s {
             out.extend(&number.to_le_bytes()[..5]);
         }
+        out.extend(slot.refused_at);
         out.push(slot.flags);
         out.extend(slot.origin.to_le_bytes());
         let words = u16::try_from(slot.words.len()).expect("at most 1024");
@@ -252,7 +255,7 @@ proptest! {
         let _unread = Page::decode(&bytes);
         let names = Names::decode(&bytes);
         prop_assert_eq!(names.get(0), None);
-        let with_head = [b"LP\x08".as_slice(), &[count], &bytes].concat();
+        let with_head = [b"LP\x09".as_slice(), &[count], &bytes].concat();
         if let Ok(page) = Page::decode(&with_head) {
             let mut written = Vec::new();
             page.encode(&mut written);
@@ -342,6 +345,7 @@ fn a_page_has_bounds() {
         tags: (2, 3),
         last: 4,
         u40s: [5, 6, 7],
+        refused_at: [8; 3],
         flags: 0,
         origin: 9,
         given: 10,
@@ -358,8 +362,8 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[slot(1025)])).is_err());
     // A head with one slot more than there is is rejected, too.
     let mut claimed = raw_page(&[slot(16)]);
-    assert_eq!(claimed[52], 16, "the number of words");
-    claimed[52] = 17;
+    assert_eq!(claimed[55], 16, "the number of words");
+    claimed[55] = 17;
     assert!(Page::decode(&claimed).is_err());
     // A zero is left out, an empty conduct and a fresh lease.
     for flags in [GIVEN, CONDUCT, HELD, LEASE] {
@@ -386,13 +390,13 @@ fn a_page_has_bounds() {
 }
 
 #[test]
-fn a_funnel_takes_54_to_62_bytes() {
+fn a_funnel_takes_57_to_65_bytes() {
     let mut world = World::new(16);
     // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
     let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
     let (even, uneven) = (per_day(1), rule(&uneven));
     let mut bytes = Vec::new();
-    for (key, limits, size) in [("a", &even, 8 + 54), ("b", &uneven, 8 + 54 + 62)] {
+    for (key, limits, size) in [("a", &even, 8 + 57), ("b", &uneven, 8 + 57 + 65)] {
         assert!(world.admits(limits, key, 0));
         world.store.get(&page_key(0), &mut bytes).expect("works");
         assert_eq!(bytes.len(), size);

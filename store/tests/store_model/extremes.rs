@@ -114,12 +114,12 @@ fn slot(template: &Slot, last: u64, word: u64, words: usize) -> Slot {
     };
     page.encode(&mut bytes);
     // The bytes after the page's head and the slot's head, with these lengths and flags.
-    bytes.truncate(8 + 46);
+    bytes.truncate(8 + 49);
     bytes[8 + 16..8 + 24].copy_from_slice(&last.to_le_bytes());
     // The flag of a queue.
-    bytes[8 + 39] = if last < u64::MAX { 32 } else { 0 };
+    bytes[8 + 42] = if last < u64::MAX { 32 } else { 0 };
     let count = u16::try_from(words).expect("few").to_le_bytes();
-    bytes[8 + 44..8 + 46].copy_from_slice(&count);
+    bytes[8 + 47..8 + 49].copy_from_slice(&count);
     if last < u64::MAX {
         bytes.extend(u64::MAX.to_le_bytes());
     }

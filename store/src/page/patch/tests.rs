@@ -8,6 +8,7 @@ use loudou_limiter::ban::Conduct;
 use loudou_limiter::lease::{LEASE_WORDS, Lease};
 use proptest::prelude::*;
 
+use super::super::Tick;
 use super::super::codec::FLAG_LEASE;
 use super::*;
 
@@ -37,6 +38,7 @@ fn slot() -> impl Strategy<Value = Slot> {
                     held_until_ms: held,
                     admitted: numbers[1],
                     refused: numbers[2],
+                    refused_at: Tick::of(Nanos::new(numbers[1] << 20)),
                     flags,
                     origin: state.1,
                     conduct,

@@ -2,7 +2,7 @@
 
 use loudou_limiter::{Ask, Bucket, Carry, Nanos};
 use loudou_rules::config::parse_edit;
-use loudou_store::page::{Page, Slot};
+use loudou_store::page::{Page, Slot, Tick};
 use loudou_store::{Age, LiveRule, SetBan, SetTo, Why};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -149,6 +149,7 @@ fn state(slot: &Slot) -> Slot {
         origin: 0,
         admitted: 0,
         refused: 0,
+        refused_at: Tick::default(),
         ..slot.clone()
     }
 }
