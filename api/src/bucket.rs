@@ -66,6 +66,15 @@ impl BucketsHead {
     }
 }
 
+/// The body of `POST /v1/buckets`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BucketNames {
+    /// The rule and the key of each bucket, at most [`crate::MAX_READ`].
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
+    pub buckets: Vec<(String, String)>,
+}
+
 /// One bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -83,6 +92,12 @@ pub struct BucketView {
     pub admitted: u64,
     /// Requests refused since then; in shadow mode, those that would have been.
     pub refused: u64,
+    /// When the last of these was refused, at a quarter of a second before it at most; absent if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_at_ns: Option<u64>,
+    /// Whether its rule is in shadow mode, so that the requests that it counts as refused passed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shadow: bool,
     /// When it was last touched.
     pub last_seen_ns: u64,
     /// Its state.
@@ -271,7 +286,10 @@ impl OverrideKind {
     }
 }
 
-/// The state of a bucket; also the `state` filter.
+/// How long a bucket counts as refusing after a refusal.
+pub const REFUSING_FOR: Nanos = Nanos::from_secs(10);
+
+/// The state of a bucket; also the `state` filter. The first of these that applies, from the last one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -281,7 +299,9 @@ pub enum BucketState {
     Idle,
     /// Something is taken.
     Busy,
-    /// A request of the rule's cost would be refused now.
+    /// Requests wait for their turn.
+    Held,
+    /// A request was refused within [`REFUSING_FOR`], or the rule's `on_outage` refuses all.
     Refusing,
     /// Refused until a time, whatever its level.
     Banned,
@@ -289,13 +309,22 @@ pub enum BucketState {
 
 impl BucketState {
     /// All names, as in requests.
-    pub const NAMES: [&'static str; 4] = ["idle", "busy", "refusing", "banned"];
+    pub const NAMES: [&'static str; 5] = ["idle", "busy", "held", "refusing", "banned"];
+    /// All states, by rising weight.
+    pub const ALL: [Self; 5] = [
+        Self::Idle,
+        Self::Busy,
+        Self::Held,
+        Self::Refusing,
+        Self::Banned,
+    ];
 
     /// The name in requests and answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Busy => "busy",
+            Self::Held => "held",
             Self::Refusing => "refusing",
             Self::Banned => "banned",
         }

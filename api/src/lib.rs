@@ -22,8 +22,8 @@ mod top;
 
 pub use acted::{BanAnswer, ResetAnswer};
 pub use bucket::{
-    BanBy, BanView, BucketState, BucketView, BucketsHead, BucketsPage, KeyOverrideView, LeaseView,
-    LimitView, OutageView, OverrideKind,
+    BanBy, BanView, BucketNames, BucketState, BucketView, BucketsHead, BucketsPage,
+    KeyOverrideView, LeaseView, LimitView, OutageView, OverrideKind, REFUSING_FOR,
 };
 pub use change::{
     Change, ChangeName, MAX_ALL_CHANGES_BYTES, MAX_ANSWER_CHANGES, MAX_ANSWER_CHANGES_BYTES,
@@ -49,6 +49,8 @@ pub use top::{Top, TopEntry};
 pub const API_VERSION: &str = "v1";
 /// The most buckets on one page.
 pub const MAX_PAGE: usize = 500;
+/// The most buckets that one call reads by name.
+pub const MAX_READ: usize = 64;
 /// The buckets on a page if the request has no `limit`.
 pub const DEFAULT_PAGE: usize = 100;
 /// The most keys in a list of heavy hitters.

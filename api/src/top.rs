@@ -38,4 +38,12 @@ pub struct TopEntry {
     pub count: u64,
     /// The largest error of `count`: it was counted at least `count - error` times.
     pub error: u64,
+    /// Whether its rule is in shadow mode, so that what is counted as refused passed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(is: &bool) -> bool {
+    !*is
 }

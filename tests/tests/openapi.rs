@@ -104,6 +104,11 @@ impl Checked<'_> {
             self.call(&format!("GET /v1/{call}"), &format!("/v1/{call}"), None)?;
         }
         self.call("GET /v1/rules/{rule}", "/v1/rules/r", None)?;
+        let names = json!({ "buckets": [["r", "alice"], ["r", "nobody"], ["r", "vip"]] });
+        let read = self.call("POST /v1/buckets", "/v1/buckets", Some(&names))?;
+        let found = read.pointer("/buckets").and_then(Value::as_array);
+        let found = found.map_or(0, Vec::len);
+        ensure!(found == 2, "{read}");
         let bucket = "GET /v1/buckets/{rule}/{key}";
         for key in ["alice", "mallory", "vip"] {
             self.call(bucket, &format!("/v1/buckets/r/{key}"), None)?;

@@ -1,13 +1,14 @@
 //! A bucket in answers: its limits, and its ban, penalty or override.
 
 use loudou_api::{
-    BanBy, BanView, BucketState, BucketView, KeyOverrideView, LimitView, OverrideKind,
+    BanBy, BanView, BucketState, BucketView, KeyOverrideView, LimitView, OverrideKind, REFUSING_FOR,
 };
 use loudou_limiter::ban::Conduct;
 use loudou_limiter::{Ask, BucketDecision, Clock, Nanos};
 use loudou_rules::active_rule::{ActiveRule, Grant};
 use loudou_rules::level::Level;
-use loudou_rules::rule::Override;
+use loudou_rules::rule::{Mode, Override};
+use loudou_store::Outage;
 use loudou_store::page::{FLAG_PINNED, Slot};
 
 use super::answer::Failure;
@@ -51,10 +52,13 @@ impl<'a> Current<'a> {
 
     pub(super) fn state(&self) -> BucketState {
         let is_limited = matches!(self.rule.grant(self.key), Grant::Limits(_));
+        let refuses_all = self.level.outage() == Some(Outage::Refuse) && self.usual.is_refused();
         if self.ban.is_some() {
             BucketState::Banned
-        } else if self.usual.is_refused() && is_limited {
+        } else if refuses_all && is_limited || self.slot.refused_within(REFUSING_FOR, self.now) {
             BucketState::Refusing
+        } else if self.slot.bucket.line > self.now {
+            BucketState::Held
         } else if self.state.reset_after() == Nanos::ZERO {
             BucketState::Idle
         } else {
@@ -81,6 +85,8 @@ impl<'a> Current<'a> {
             reported: self.usual.reported_index(),
             admitted: slot.admitted,
             refused: slot.refused,
+            refused_at_ns: slot.refused_before(now).map(Nanos::get),
+            shadow: rule.rule().mode == Mode::Shadow,
             last_seen_ns: slot.bucket.last.get(),
             state: self.state(),
             hidden_ban: imposed(slot, now)

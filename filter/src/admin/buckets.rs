@@ -4,11 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use loudou_api::{
-    BanView, BucketState, BucketsHead, DEFAULT_PAGE, EventKind, MAX_PAGE, ResetAnswer,
+    BanView, BucketState, BucketView, BucketsHead, DEFAULT_PAGE, EventKind, MAX_PAGE, MAX_READ,
+    ResetAnswer,
 };
 use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::{LiveRule, SetTo};
+use serde_json::Value;
 
 use super::AdminPlane;
 use super::answer::{Failure, ok, ok_bytes_at, ok_with};
@@ -25,6 +27,11 @@ use crate::record::Record;
 
 /// The time of a search: with Envoy's part of the call, an answer takes about a millisecond of a worker at most.
 const MOST_TIME: Nanos = Nanos::new(300_000);
+/// A literal: formatting a number takes more room in the module.
+const NAMES_FORM: &str =
+    r#"the body must be {"buckets": [["RULE", "KEY"], …]} with at most 64 of them"#;
+/// The buckets that a call reads by name however long that takes.
+const LEAST_READ: usize = 8;
 
 impl AdminPlane {
     pub(super) fn buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
@@ -45,11 +52,7 @@ impl AdminPlane {
         let until = host.now().saturating_add(MOST_TIME);
         // Each is written as it is found, so that the time for this counts.
         let mut buckets = Vec::new();
-        let mut found = |bucket: &Current<'_>| {
-            let comma: &[u8] = if buckets.is_empty() { b"" } else { b"," };
-            buckets.extend_from_slice(comma);
-            buckets.append(&mut serde_json::to_vec(&bucket.view()).unwrap_or_default());
-        };
+        let mut found = |bucket: &Current<'_>| add(&mut buckets, &bucket.view());
         let next = search.step(&mut place, &mut || host.now() < until, &mut found);
         let now = host.now();
         self.pace.charge(clock.now, now);
@@ -61,6 +64,39 @@ impl AdminPlane {
             pages_done: next.map_or_else(|| table.pages(), |next| next.page),
             wait_ns: next.map_or(0, |_| self.pace.wait(now).get()),
             next_cursor: next.map(|next| next.to_string()),
+        };
+        Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
+    }
+
+    /// These buckets by name, those of them that exist.
+    pub(super) fn read_buckets(&mut self, host: &dyn Host, call: &Call) -> Result<Reply, Failure> {
+        let document = call.json()?;
+        let names = names(&document).ok_or_else(|| Failure::bad(NAMES_FORM))?;
+        let record = self.record(host, call)?;
+        let table = self.table(host)?;
+        let until = host.now().saturating_add(MOST_TIME);
+        let (mut buckets, mut done) = (Vec::new(), 0_usize);
+        for (rule, key) in &names {
+            if done >= LEAST_READ && host.now() >= until {
+                break;
+            }
+            done = done.saturating_add(1);
+            // A rule that is gone has no buckets.
+            let Ok(rule) = find(&record, rule) else {
+                continue;
+            };
+            let active = rule.activate();
+            let id = table.id(active.tag(), key);
+            if let Some(slot) = table.look(&mut HostStore(host), id)? {
+                add(&mut buckets, &view(&active, &slot, key, call.moment()));
+            }
+        }
+        let head = BucketsHead {
+            instance: record.instance.id.clone(),
+            now_ns: call.clock.now.get(),
+            generation: record.generation,
+            next_cursor: (done < names.len()).then(|| done.to_string()),
+            ..BucketsHead::default()
         };
         Ok(ok_bytes_at(&record, head.with_buckets(&buckets)))
     }
@@ -121,17 +157,34 @@ impl AdminPlane {
     }
 }
 
+/// Adds a bucket to the JSON of those before it.
+fn add(buckets: &mut Vec<u8>, bucket: &BucketView) {
+    if !buckets.is_empty() {
+        buckets.push(b',');
+    }
+    buckets.append(&mut serde_json::to_vec(bucket).unwrap_or_default());
+}
+
+/// The rule and key of each bucket that a body names; `None` if it is none of such bodies.
+fn names(document: &Value) -> Option<Vec<(&str, &str)>> {
+    let object = document.as_object().filter(|object| object.len() == 1)?;
+    let names = object.get("buckets")?.as_array()?;
+    if names.len() > MAX_READ {
+        return None;
+    }
+    let names = names.iter().map(|name| match name.as_array()?.as_slice() {
+        [rule, key] => Some((rule.as_str()?, key.as_str()?)),
+        _ => None,
+    });
+    names.collect()
+}
+
 /// The search that a call describes.
 fn read(call: &Call, record: &Record) -> Result<Search, Failure> {
     let rule = call.get("rule").map(|name| find(record, name));
     let state = |name: &str| {
-        let states = [
-            BucketState::Idle,
-            BucketState::Busy,
-            BucketState::Refusing,
-            BucketState::Banned,
-        ];
-        states.into_iter().find(|state| state.name() == name)
+        let mut states = BucketState::ALL.into_iter();
+        states.find(|state| state.name() == name)
     };
     let cursor = call.choice(
         "cursor",

@@ -13,7 +13,7 @@ const EDIT: &[&str] = &["carry", "for", "reason", "dry_run"];
 const BUCKETS: &[&str] = &["rule", "key", "state", "cursor", "limit"];
 
 /// Every call, in the order of the documentation.
-pub static ROUTES: [Route; 16] = [
+pub static ROUTES: [Route; 17] = [
     get("/v1/status", &[], AdminPlane::status),
     get("/v1/rules", &["cursor"], AdminPlane::rules),
     get("/v1/rules/RULE", &[], AdminPlane::rule),
@@ -34,6 +34,10 @@ pub static ROUTES: [Route; 16] = [
         AdminPlane::delete_override,
     ),
     get("/v1/buckets", BUCKETS, AdminPlane::buckets),
+    // So many names do not fit into a path.
+    post("/v1/buckets", &[], AdminPlane::read_buckets)
+        .for_viewers()
+        .with_body(),
     get("/v1/buckets/RULE/KEY", &[], AdminPlane::bucket),
     post("/v1/buckets/RULE/KEY/reset", &["reason"], AdminPlane::reset),
     post(

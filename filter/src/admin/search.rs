@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-use loudou_api::BucketState;
+use loudou_api::{BucketState, REFUSING_FOR};
+use loudou_limiter::Nanos;
 use loudou_rules::active_rule::ActiveRule;
 use loudou_store::needle::Needle;
 use loudou_store::page::SlotHead;
@@ -170,15 +171,14 @@ impl Step<'_> {
     ) -> Option<(SlotHead, &'r ActiveRule)> {
         let heads = self.scan.heads();
         let heads = heads.filter(|head| after.is_none_or(|after| head.fingerprint > after));
-        let now_ms = place.moment.clock.now.as_millis();
+        let now = place.moment.clock.now;
         let wanted = heads.filter_map(|head| {
             let tag = self.search.rule_tag;
             if tag.is_some_and(|tag| tag != head.rule_tag) {
                 return None;
             }
             let rule = place.rules.get(head.rule_tag)?;
-            let may_be =
-                place.moment.is_outage() || may_be_in(self.search.state, &head, rule, now_ms);
+            let may_be = place.moment.is_outage() || may_be_in(self.search.state, &head, rule, now);
             may_be.then_some((head, rule))
         });
         wanted.min_by_key(|(head, _)| head.fingerprint)
@@ -224,13 +224,12 @@ fn is_in_lost_name(text: &str) -> bool {
 
 /// Whether a bucket may be in a state, by its head: never `false` if it is. A bucket of an earlier version of
 /// its rule may be in any.
-fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now_ms: u64) -> bool {
-    let is_used = || rule.age(head.version) != Age::Current || !head.is_idle(now_ms);
+fn may_be_in(state: Option<BucketState>, head: &SlotHead, rule: &ActiveRule, now: Nanos) -> bool {
+    let is_used = || rule.age(head.version) != Age::Current || !head.is_idle(now.as_millis());
     match state {
         None | Some(BucketState::Idle) => true,
-        Some(BucketState::Busy) => is_used(),
-        // One request alone may cost more than an idle bucket has.
-        Some(BucketState::Refusing) => is_used() || rule.rule().cost.usual() > 1,
+        Some(BucketState::Busy | BucketState::Held) => is_used(),
+        Some(BucketState::Refusing) => head.refused_within(REFUSING_FOR, now),
         Some(BucketState::Banned) => head.has_conduct || rule.bans_keys(),
     }
 }

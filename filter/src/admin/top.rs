@@ -1,6 +1,7 @@
 //! `GET /v1/top`: the keys with the most recent refusals or admissions.
 
 use loudou_api::{DEFAULT_TOP, MAX_TOP, Top, TopBy, TopEntry};
+use loudou_rules::rule::Mode;
 use loudou_store::top::recent;
 
 use super::AdminPlane;
@@ -26,24 +27,26 @@ impl AdminPlane {
         let now = call.clock.now;
         let recent = recent(&mut HostStore(host), self.share(), by, now);
         let recent = recent.map_err(RecordError::from)?;
-        let rules: Vec<(u32, &str)> = record
+        let rules: Vec<(u32, &str, bool)> = record
             .rules
             .iter()
-            .map(|rule| (rule.base.tag(), rule.base.name.as_str()))
+            .map(|rule| {
+                let is_shadow = rule.effective().mode == Mode::Shadow;
+                (rule.base.tag(), rule.base.name.as_str(), is_shadow)
+            })
             .collect();
-        let name = |tag| {
-            rules
-                .iter()
-                .find(|(other, _)| *other == tag)
-                .map(|(_, name)| *name)
-        };
-        let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && name(tag).is_some();
+        let of = |tag| rules.iter().find(|(other, ..)| *other == tag);
+        let wanted = |tag: u32| rule.is_none_or(|rule| rule == tag) && of(tag).is_some();
         let most = recent.counts.most(|entry| wanted(entry.rule_tag));
-        let entries = most.iter().take(limit).map(|entry| TopEntry {
-            rule: name(entry.rule_tag).unwrap_or_default().to_owned(),
-            key: entry.key.clone(),
-            count: entry.count,
-            error: entry.error,
+        let entries = most.iter().take(limit).filter_map(|entry| {
+            let (_, name, is_shadow) = of(entry.rule_tag)?;
+            Some(TopEntry {
+                rule: (*name).to_owned(),
+                key: entry.key.clone(),
+                count: entry.count,
+                error: entry.error,
+                shadow: *is_shadow,
+            })
         });
         let answer = Top {
             now_ns: now.get(),

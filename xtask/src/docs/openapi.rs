@@ -95,7 +95,7 @@ fn operation(route: &Route, page: &str, schemas: &mut Schemas) -> Result<Value> 
     operation.insert("security".to_owned(), json!([{ "token": [route.access] }]));
     operation.insert("parameters".to_owned(), json!(parameters::of(route)?));
     if route.takes_body {
-        let body = calls::body(route);
+        let body = calls::body(schemas, route);
         let body = body.with_context(|| format!("no schema of the body of {call}"))?;
         let body = json!({ "content": { "application/json": { "schema": body } } });
         operation.insert("requestBody".to_owned(), body);

@@ -1,5 +1,7 @@
 //! Lists of buckets, and their reset.
 
+use loudou_api::MAX_READ;
+
 use super::*;
 
 #[test]
@@ -47,4 +49,144 @@ fn pages_meet_in_no_gap() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), 300);
+}
+
+/// A refusal shows for ten seconds, although the next request would be admitted at once.
+#[test]
+fn a_bucket_refuses_for_ten_seconds() {
+    let mut bench = Bench::with(
+        FakeHost::default(),
+        64,
+        &json!([{
+            "name": "per-user",
+            "key": [{ "header": "x-user-id" }],
+            "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "100/s" }],
+        }]),
+    );
+    bench.host.pass(Nanos::from_secs(100));
+    assert!(bench.passes("alice") && !bench.passes("alice") && bench.passes("bob"));
+    let at = bench.host.now.get();
+    let mut state = |user: &str, passed: u64| {
+        bench.host.now.set(at + passed);
+        let bucket = bench.get(&format!("/v1/buckets/per-user/{user}"));
+        let state = bucket["state"].as_str().expect("a state").to_owned();
+        let listed = bench.buckets(&format!("state={state}&key={user}"));
+        assert_eq!(listed, std::slice::from_ref(&bucket));
+        let refused_at = bucket["refused_at_ns"].as_u64();
+        assert_eq!(refused_at.is_some(), user == "alice", "{bucket}");
+        assert!(
+            refused_at.is_none_or(|ns| ns <= at && at - ns < 300_000_000),
+            "{bucket}"
+        );
+        state
+    };
+    assert_eq!(state("bob", 0), "busy");
+    assert_eq!(state("alice", 0), "refusing");
+    assert_eq!(state("bob", 50_000_000), "idle");
+    assert_eq!(state("alice", 50_000_000), "refusing");
+    assert_eq!(state("alice", 9_900_000_000), "refusing");
+    assert_eq!(state("alice", 10_300_000_000), "idle");
+}
+
+#[test]
+fn a_bucket_whose_requests_wait_is_held() {
+    let mut bench = Bench::with(
+        FakeHost::default(),
+        64,
+        &json!([{
+            "name": "per-user",
+            "key": [{ "header": "x-user-id" }],
+            "limits": [{ "algorithm": "leaky_queue", "capacity": 2, "rate": "1/s" }],
+        }]),
+    );
+    // The third waits behind the second, and the fourth finds no place.
+    for expected in ["busy", "held", "held", "refusing"] {
+        bench.passes("alice");
+        let bucket = bench.get("/v1/buckets/per-user/alice");
+        assert_eq!(bucket["state"], expected, "{bucket}");
+    }
+}
+
+/// Buckets are read by name: in their order, at one instant, and only those that exist.
+#[test]
+fn buckets_are_read_by_name() {
+    let mut bench = Bench::new();
+    for user in ["alice", "a:b%c/d", "bob"] {
+        bench.passes(user);
+    }
+    let mut read = |buckets: Value| {
+        let headers: [(&str, &[u8]); 2] = [
+            ("authorization", b"Bearer view-token"),
+            ("content-type", b"application/json"),
+        ];
+        bench.call(
+            "POST",
+            "/v1/buckets",
+            &headers,
+            Some(&json!({ "buckets": buckets })),
+        )
+    };
+    let (status, page) = read(json!([
+        ["per-user", "bob"],
+        ["per-user", "nobody"],
+        ["gone", "alice"],
+        ["per-user", "a%3Ab%25c/d"],
+    ]));
+    let buckets = page["buckets"].as_array().expect("a list").iter();
+    let keys: Vec<String> = buckets.map(key).collect();
+    assert_eq!(keys, ["bob", "a%3Ab%25c/d"], "{page}");
+    assert_eq!(status, 200);
+    assert!(page["now_ns"].is_u64() && page["generation"] == 1, "{page}");
+    assert!(page.get("next_cursor").is_none(), "{page}");
+    assert_eq!(read(json!([])).1["buckets"], json!([]));
+    let many: Vec<Value> = (0..65)
+        .map(|n| json!(["per-user", n.to_string()]))
+        .collect();
+    assert_eq!(read(json!(many[..64])).0, 200);
+    for wrong in [
+        json!(many),
+        json!("alice"),
+        json!([["per-user"]]),
+        json!([["per-user", 1]]),
+    ] {
+        let (status, problem) = read(wrong);
+        assert_eq!(status, 400);
+        let detail = problem["detail"].as_str().expect("a detail");
+        let form = format!(r#"{{"buckets": [["RULE", "KEY"], …]}} with at most {MAX_READ} of"#);
+        assert!(detail.contains(&form), "{detail}");
+    }
+}
+
+/// Refusals of a rule in shadow mode are marked wherever they are shown.
+#[test]
+fn refusals_that_passed_are_marked() {
+    let rule = |name: &str, mode: &str| {
+        json!({
+            "name": name,
+            "mode": mode,
+            "key": [{ "header": "x-user-id" }],
+            "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
+        })
+    };
+    let rules = json!([rule("trial", "shadow"), rule("firm", "enforce")]);
+    let mut bench = Bench::with(FakeHost::default(), 64, &rules);
+    // The second request passes the first rule, as if it were not refused there.
+    assert!(bench.passes("alice") && !bench.passes("alice"));
+    bench.host.pass(Nanos::from_millis(250));
+    bench.data.tick(&bench.host);
+    for (name, shadow) in [("trial", Some(true)), ("firm", None)] {
+        let bucket = bench.get(&format!("/v1/buckets/{name}/alice"));
+        assert_eq!(
+            bucket.get("shadow").and_then(Value::as_bool),
+            shadow,
+            "{bucket}"
+        );
+        assert_eq!(bucket["state"], "refusing");
+        let top = bench.get(&format!("/v1/top?rule={name}"));
+        assert_eq!(
+            top["top"][0].get("shadow").and_then(Value::as_bool),
+            shadow,
+            "{top}"
+        );
+    }
 }

@@ -76,8 +76,10 @@ fn a_ban_lasts_until_it_is_lifted() {
     assert_eq!(answer["before"]["by"], "operator");
     assert_eq!(
         (&answer["bucket"]["ban"], &answer["bucket"]["state"]),
-        (&Value::Null, &json!("idle"))
+        (&Value::Null, &json!("refusing"))
     );
+    bench.host.pass(Nanos::from_secs(11));
+    assert_eq!(bench.get(ALICE)["state"], "idle");
     assert!(bench.passes("alice"));
     assert_eq!(bench.newest_event()["kind"], "unban");
     // A reset reports that it lifts a ban.
@@ -188,7 +190,7 @@ fn an_override_is_edited_and_dropped() {
 fn one_override_follows_another() {
     let mut bench = Bench::new();
     assert!(bench.passes("alice") && bench.passes("alice"));
-    assert_eq!(bench.get(ALICE)["state"], "refusing");
+    assert_eq!(bench.get(ALICE)["state"], "busy");
     bench.done("PUT", OVERRIDE, Some(&json!("banned")));
     assert!(!bench.passes("alice"));
     assert_eq!(

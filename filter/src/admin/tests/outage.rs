@@ -91,6 +91,7 @@ fn a_denial_is_explained() {
         "granted": 0, "charged": 0, "wait_us": 5_000_000, "left": [0], "ends_us": 0
     });
     answer(&mut bench, 2, &json!({ "envoys": 0, "keys": [lease] }));
+    assert!(!bench.passes("alice"), "it is refused");
     assert_eq!(bucket(&mut bench, "alice")["state"], "refusing");
     let answer = explained(&mut bench, "alice");
     assert_eq!(answer["verdict"], "refuse", "{answer}");
@@ -114,11 +115,7 @@ fn in_an_outage_the_part_of_this_envoy_is_shown() {
             json!([8]),
             "as it was known last: {shown}"
         );
-        let state = match left {
-            0 => "refusing",
-            4 => "idle",
-            _ => "busy",
-        };
+        let state = if left == 4 { "idle" } else { "busy" };
         assert_eq!(shown["state"], state, "{shown}");
         assert_eq!(bench.buckets(&format!("state={state}&key=alice")), [shown]);
         let answer = explained(&mut bench, "alice");
@@ -128,6 +125,7 @@ fn in_an_outage_the_part_of_this_envoy_is_shown() {
         assert_eq!(answer["verdict"] == "admit", fate, "{answer}");
         assert_eq!(bench.passes("alice"), fate, "{left} were left");
     }
+    assert_eq!(bucket(&mut bench, "alice")["state"], "refusing");
     // A key that was never asked for has a part, too.
     let shown = bucket(&mut bench, "x");
     assert_eq!(numbers(&shown["limits"][0]).0, 4, "{shown}");

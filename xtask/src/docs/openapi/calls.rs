@@ -1,8 +1,8 @@
 //! The answer and the body of each route.
 
 use loudou_api::{
-    BanAnswer, BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer, ResetAnswer, RuleView,
-    Rules, Status, Top,
+    BanAnswer, BucketNames, BucketView, BucketsPage, EditAnswer, Events, ExplainAnswer,
+    ResetAnswer, RuleView, Rules, Status, Top,
 };
 use loudou_filter::admin::Route;
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
         ("PUT" | "DELETE", "/v1/rules/RULE" | "/v1/overrides/RULE/KEY") => {
             schemas.of::<EditAnswer<RuleJson, EditJson>>()
         }
-        ("GET", "/v1/buckets") => schemas.of::<BucketsPage>(),
+        ("GET" | "POST", "/v1/buckets") => schemas.of::<BucketsPage>(),
         ("GET", "/v1/buckets/RULE/KEY") => schemas.of::<BucketView>(),
         ("POST", "/v1/buckets/RULE/KEY/reset") => schemas.of::<ResetAnswer>(),
         ("POST", "/v1/buckets/RULE/KEY/ban" | "/v1/buckets/RULE/KEY/unban") => {
@@ -33,11 +33,12 @@ pub(super) fn answer(schemas: &mut Schemas, route: &Route) -> Option<Value> {
 }
 
 /// The schema of the body; `None` for a route that is not described yet.
-pub(super) fn body(route: &Route) -> Option<Value> {
+pub(super) fn body(schemas: &mut Schemas, route: &Route) -> Option<Value> {
     Some(match (route.method, route.path) {
         ("PUT", "/v1/rules/RULE") => at(EDIT),
         ("PUT", "/v1/overrides/RULE/KEY") => at(OVERRIDE),
         ("POST", "/v1/explain") => at(SAMPLE),
+        ("POST", "/v1/buckets") => schemas.of::<BucketNames>(),
         _ => return None,
     })
 }
