@@ -109,12 +109,14 @@ impl Column {
 }
 
 fn state(row: &Row) -> u8 {
-    use loudou_api::BucketState::{Banned, Busy, Idle, Refusing};
+    use loudou_api::BucketState::{Banned, Busy, Held, Idle, Refusing};
     match row.view.state {
         Idle => 0,
         Busy => 1,
-        Refusing => 2,
-        Banned => 3,
+        Held => 2,
+        Refusing if row.view.shadow => 3,
+        Refusing => 4,
+        Banned => 5,
     }
 }
 

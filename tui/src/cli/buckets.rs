@@ -11,6 +11,7 @@ use super::context::Context;
 use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, bar, csv};
 use super::world::{Style, json_list};
+use crate::meaning::{refusals, state_word};
 use crate::text::humanise;
 
 mod leased;
@@ -165,7 +166,7 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
             row.push(limit.map(|limit| limit.name.clone()).into());
         }
         let ago = humanise(page.now_ns.saturating_sub(bucket.last_seen_ns));
-        let refused = Cell::from(bucket.refused);
+        let refused = Cell::from(refusals(bucket.refused, bucket.shadow));
         row.extend([
             limit.map(|limit| level_bar(limit, style)).into(),
             limit.map(left).into(),
@@ -173,14 +174,14 @@ fn table(page: &BucketsPage, style: Style) -> TextTable {
         row.extend(any_lease.then(|| leased_here(bucket).into()));
         row.extend([
             bucket.admitted.into(),
-            if bucket.refused > 0 {
-                refused.paint(Paint::Bad)
-            } else {
-                refused
-            },
+            refused.paint(match (bucket.refused, bucket.shadow) {
+                (0, _) => Paint::Plain,
+                (_, true) => Paint::Warn,
+                (_, false) => Paint::Bad,
+            }),
             retry_of(bucket, limit, page.now_ns).into(),
             ago.into(),
-            state(bucket.state),
+            state(bucket),
         ]);
         let ban = bucket.ban.as_ref();
         let ban = ban.map(|ban| ban_in_short(ban, page.now_ns));
@@ -221,10 +222,11 @@ fn retry(limit: &LimitView) -> Option<String> {
     limit.retry_after_ns.map(humanise)
 }
 
-fn state(state: BucketState) -> Cell {
-    Cell::new(state.name()).paint(match state {
+fn state(bucket: &BucketView) -> Cell {
+    Cell::new(state_word(bucket)).paint(match bucket.state {
         BucketState::Idle => Paint::Dim,
-        BucketState::Busy => Paint::Plain,
+        BucketState::Busy | BucketState::Held => Paint::Plain,
+        BucketState::Refusing if bucket.shadow => Paint::Warn,
         BucketState::Refusing => Paint::Bad,
         BucketState::Banned => Paint::Warn,
     })
@@ -235,7 +237,8 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
     let heading = "rule,key,state,admitted,refused,last_seen_ns,limit,algorithm,capacity,rate,\
                    remaining,retry_after_ns,reset_after_ns,drain_ns,used,drains,ban_until_ns,ban_by,\
                    strikes,penalties,override,override_gives,\
-                   lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage";
+                   lease_tokens,lease_left,lease_heard_ns,lease_debt,lease_denied_until_ns,outage,\
+                   refused_at_ns,shadow";
     csv(out, heading.split(','))?;
     for bucket in buckets {
         let (ban, entry) = (bucket.ban.as_ref(), bucket.own.as_ref());
@@ -277,6 +280,8 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
                 lease(|lease, _| Some(lease.debt)),
                 lease(|lease, _| lease.denied_until_ns),
                 bucket.outage.map_or("", OutageView::name).to_owned(),
+                bucket.refused_at_ns.map(number).unwrap_or_default(),
+                bucket.shadow.to_string(),
             ];
             csv(out, record.iter().map(String::as_str))?;
         }
@@ -285,9 +290,8 @@ fn lines(buckets: &[BucketView], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn state_named(text: &str) -> Result<BucketState, String> {
-    use BucketState::{Banned, Busy, Idle, Refusing};
-    [Idle, Busy, Refusing, Banned]
-        .into_iter()
+    let mut states = BucketState::ALL.into_iter();
+    states
         .find(|state| state.name() == text)
         .ok_or_else(|| format!("unknown state; write {}", BucketState::NAMES.join(", ")))
 }

@@ -13,6 +13,7 @@ use super::options::{Format, span};
 use super::table::{Cell, Paint, Set, TextTable, csv};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
+use crate::meaning::refusals;
 use crate::runtime;
 use crate::text::humanise;
 
@@ -124,15 +125,24 @@ fn table(top: &Top) -> TextTable {
     if !is_exact {
         columns.push(("AT LEAST", Set::Right));
     }
+    let any_shadow = top.top.iter().any(|entry| entry.shadow);
+    if any_shadow {
+        columns.push(("MODE", Set::Left));
+    }
     let mut table = TextTable::new(&columns);
     for entry in &top.top {
+        let would = entry.shadow && top.by == TopBy::Refused;
+        let count = Cell::from(refusals(entry.count, would));
         let mut row = vec![
             entry.rule.as_str().into(),
             entry.key.as_str().into(),
-            Cell::from(entry.count).paint(paint),
+            count.paint(if would { Paint::Warn } else { paint }),
         ];
         if !is_exact {
             row.push(entry.count.saturating_sub(entry.error).into());
+        }
+        if any_shadow {
+            row.push(if entry.shadow { "shadow" } else { "" }.into());
         }
         table.row(row);
     }
@@ -140,12 +150,13 @@ fn table(top: &Top) -> TextTable {
 }
 
 fn lines(top: &Top, out: &mut dyn Write) -> io::Result<()> {
-    csv(out, ["rule", "key", "count", "error"])?;
+    csv(out, ["rule", "key", "count", "error", "shadow"])?;
     for entry in &top.top {
         let (count, error) = (entry.count.to_string(), entry.error.to_string());
+        let shadow = entry.shadow.to_string();
         csv(
             out,
-            [&entry.rule, &entry.key, &count, &error].map(String::as_str),
+            [&entry.rule, &entry.key, &count, &error, &shadow].map(String::as_str),
         )?;
     }
     Ok(())

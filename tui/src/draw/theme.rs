@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use loudou_api::BucketState;
+use loudou_api::{BucketState, BucketView};
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::num::{cells, share};
@@ -24,6 +24,8 @@ pub(crate) struct Theme {
     pub(crate) good: Style,
     pub(crate) warn: Style,
     pub(crate) bad: Style,
+    /// Refusals of rules in shadow mode, which passed.
+    pub(crate) shadow: Style,
     pub(crate) selected: Style,
     /// A selected line, on top of its colours.
     pub(crate) row: Style,
@@ -63,6 +65,7 @@ impl Theme {
             good: plain,
             warn: bold,
             bad: bold,
+            shadow: plain,
             selected: reversed,
             row: reversed,
             row_text: plain,
@@ -88,6 +91,7 @@ impl Theme {
             good: ink(78),
             warn: ink(221),
             bad: ink(203),
+            shadow: ink(141),
             row: Style::new()
                 .bg(Color::Indexed(238))
                 .add_modifier(Modifier::BOLD),
@@ -138,10 +142,12 @@ impl Theme {
     }
 
     /// The glyph and the colour of a state.
-    pub(crate) fn state(&self, state: BucketState) -> (char, Style) {
-        match state {
+    pub(crate) fn state(&self, bucket: &BucketView) -> (char, Style) {
+        match bucket.state {
+            BucketState::Refusing if bucket.shadow => (self.pick('◌', '%'), self.shadow),
             BucketState::Idle => (self.pick('○', '.'), self.dim),
             BucketState::Busy => (self.pick('◐', '+'), self.good),
+            BucketState::Held => (self.pick('◷', 'o'), self.warn),
             BucketState::Refusing => (self.pick('✖', 'x'), self.bad),
             BucketState::Banned => (self.pick('⊘', '#'), self.bad),
         }

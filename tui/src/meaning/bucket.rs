@@ -1,9 +1,28 @@
 //! Remarkable properties of a bucket besides its level: a ban, a pending penalty, an override, a denied lease.
 
-use loudou_api::{BanBy, BanView, BucketView};
+use std::fmt;
+
+use loudou_api::{BanBy, BanView, BucketState, BucketView};
 
 use super::leased;
 use crate::text::humanise;
+
+/// The state for people. A rule in shadow mode refuses nobody.
+pub(crate) const fn state_word(bucket: &BucketView) -> &'static str {
+    match bucket.state {
+        BucketState::Refusing if bucket.shadow => "would refuse",
+        state => state.name(),
+    }
+}
+
+/// A count of refusals: in parentheses for those of a rule in shadow mode, which passed.
+pub(crate) fn refusals(count: impl fmt::Display, shadow: bool) -> String {
+    if shadow {
+        format!("({count})")
+    } else {
+        count.to_string()
+    }
+}
 
 /// The origin of a ban.
 pub(crate) const fn imposed(by: BanBy) -> &'static str {

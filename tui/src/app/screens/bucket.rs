@@ -13,7 +13,7 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{ago, amount, percent, rate, seen, width, wrap};
-use crate::meaning::{leased, stands_out};
+use crate::meaning::{leased, stands_out, state_word};
 use crate::num::cells;
 use crate::text::humanise;
 
@@ -131,8 +131,8 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
 
 fn title(pen: &mut Pen<'_>, state: &State, row: &Row) {
     let theme = pen.theme;
-    let (glyph, style) = theme.state(row.view.state);
-    let state_text = format!("{glyph} {}", row.view.state.name());
+    let (glyph, style) = theme.state(&row.view);
+    let state_text = format!("{glyph} {}", state_word(&row.view));
     let wait = row.retry_after_ns(state.drain_age());
     let wait = wait
         .map(|ns| format!("  retry after {}", humanise(ns)))

@@ -18,6 +18,7 @@ use crate::app::state::{Mode, State};
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, seen, width as width_of};
+use crate::meaning::state_word;
 use crate::num::count;
 use crate::text::humanise;
 
@@ -266,10 +267,10 @@ fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed
     let Placed { column, x, width } = at;
     match column {
         Column::State => {
-            let (glyph, style) = theme.state(row.view.state);
+            let (glyph, style) = theme.state(&row.view);
             pen.cell(i32::from(x), i32::from(y), glyph, style);
             if width > 2 {
-                let word = row.view.state.name();
+                let word = state_word(&row.view);
                 pen.within(x.saturating_add(2), y, width.saturating_sub(2), word, style);
             }
         }

@@ -12,7 +12,7 @@ use crate::cli::options::Format;
 use crate::cli::table::{Set, TextTable};
 use crate::cli::world::{Style, json};
 use crate::meaning::leased::{heard, lease};
-use crate::meaning::stands_out;
+use crate::meaning::{refusals, stands_out};
 use crate::text::{escape, humanise};
 
 const GET_EXAMPLES: &str = "\
@@ -75,9 +75,9 @@ pub(in crate::cli) fn one(
     head.row(vec![
         bucket.rule.as_str().into(),
         bucket.key.as_str().into(),
-        state(bucket.state),
+        state(bucket),
         bucket.admitted.into(),
-        bucket.refused.into(),
+        refusals(bucket.refused, bucket.shadow).into(),
         seen.into(),
     ]);
     head.print(out, style)?;

@@ -235,6 +235,7 @@ pub(super) fn top(missing_at_most: u64) -> Top {
         key: key.to_owned(),
         count,
         error: error.min(missing_at_most),
+        shadow: false,
     };
     Top {
         now_ns: NOW,

@@ -158,6 +158,26 @@ fn a_terminal_has_colours_unless_the_environment_forbids_them() {
     assert!(!run(Env::default(), "buckets --color never").contains('\u{1b}'));
 }
 
+/// Refusals of a rule in shadow mode, which passed, never look like refusals.
+#[test]
+fn refusals_of_a_shadow_rule_are_in_parentheses() {
+    let mut page = canned::buckets();
+    let mut top = canned::top(0);
+    for bucket in &mut page.buckets {
+        bucket.shadow = bucket.key == "bob:/reply";
+    }
+    for entry in &mut top.top {
+        entry.shadow = entry.key == "bob:/reply";
+    }
+    let ran = Loudou::answers(vec![ok(&page)]).run("buckets");
+    assert_snapshot!("buckets_shadow", ran.seen());
+    let ran = Loudou::answers(vec![ok(&top)]).run("top");
+    assert_snapshot!("top_shadow", ran.seen());
+    let bucket = page.buckets.remove(1);
+    let ran = Loudou::answers(vec![ok(&bucket), ok(&canned::status())]).run("get r k");
+    assert!(ran.out.contains("would refuse"), "{}", ran.out);
+}
+
 #[test]
 fn cursors_are_followed_to_the_end() {
     let page = |key: &str, next: Option<&str>| {
