@@ -4,11 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use loudou_tests::eventually;
 use loudou_tests::paths::workspace_root;
+use loudou_tests::{Terminal, eventually};
 use portable_pty::CommandBuilder;
-
-use crate::terminal::Terminal;
 
 /// It builds everything first.
 const BUILT: Duration = Duration::from_mins(15);

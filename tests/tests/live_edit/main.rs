@@ -6,15 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, eventually, now};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal, eventually, now};
 use serde_json::{Value, json};
-
-use self::terminal::Terminal;
 
 mod demo;
 mod restarts;
 mod suspending;
-mod terminal;
 
 const WORKERS: u32 = 4;
 /// More connections than workers, so that every worker has some.

@@ -8,12 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use loudou_tests::{
-    Config, EDIT_TOKEN, Envoy, Operator, Request, eventually, expect, expect_problem, loudou_bin,
-    now,
+    Config, EDIT_TOKEN, Envoy, Operator, Request, Terminal, eventually, expect, expect_problem,
+    loudou_bin, now,
 };
 use serde_json::{Value, json};
-
-use super::terminal::Terminal;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 

@@ -3,9 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request};
-
-use crate::terminal::Terminal;
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Request, Terminal};
 
 /// A program that runs `loudou` and waits for it, as `cargo xtask demo` does.
 const WRAPPED: &str = "sh -c '\"$LOUDOU\"; echo $((5*5)) over'\r";

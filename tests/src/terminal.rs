@@ -2,13 +2,17 @@
 
 use std::io::{Read as _, Write};
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use loudou_tests::{Envoy, eventually, loudou_bin};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use crate::clock::eventually;
+use crate::envoy::Envoy;
+use crate::paths::loudou_bin;
 
 /// The time after which the app counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -16,7 +20,7 @@ const ROWS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(29);
 const COLUMNS: NonZero<u16> = NonZero::<u16>::MIN.saturating_add(109);
 
 /// `loudou` in a separate terminal.
-pub(crate) struct Terminal {
+pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
@@ -25,10 +29,28 @@ pub(crate) struct Terminal {
     reader: JoinHandle<()>,
 }
 
+impl std::fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Terminal")
+            .field("app", &self.child.process_id())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Terminal {
     /// Opens the live screen on `envoy`, with more environment variables.
-    pub(crate) fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
-        let mut command = CommandBuilder::new(loudou_bin()?);
+    pub fn open(envoy: &Envoy, token: &str, more: &[(&str, &str)]) -> Result<Self> {
+        Self::open_build(&loudou_bin()?, envoy, token, more)
+    }
+
+    /// The same with another build of `loudou`.
+    pub fn open_build(
+        program: &Path,
+        envoy: &Envoy,
+        token: &str,
+        more: &[(&str, &str)],
+    ) -> Result<Self> {
+        let mut command = CommandBuilder::new(program);
         for (name, value) in more {
             command.env(name, value);
         }
@@ -36,7 +58,7 @@ impl Terminal {
     }
 
     /// Opens a shell with job control, whose prompt is `ready>`.
-    pub(crate) fn shell(envoy: &Envoy, token: &str) -> Result<Self> {
+    pub fn shell(envoy: &Envoy, token: &str) -> Result<Self> {
         let mut command = CommandBuilder::new("bash");
         command.args(["--norc", "--noprofile", "-i"]);
         command.env("PS1", "ready>");
@@ -51,7 +73,7 @@ impl Terminal {
     }
 
     /// Runs a program that opens the live screen.
-    pub(crate) fn run(mut command: CommandBuilder) -> Result<Self> {
+    pub fn run(mut command: CommandBuilder) -> Result<Self> {
         let size = PtySize {
             rows: ROWS.get(),
             cols: COLUMNS.get(),
@@ -86,14 +108,14 @@ impl Terminal {
     }
 
     /// Types keys.
-    pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
+    pub fn press(&mut self, keys: &str) -> Result<()> {
         self.keys.write_all(keys.as_bytes())?;
         self.keys.flush()?;
         Ok(())
     }
 
     /// The text of the screen.
-    pub(crate) fn contents(&self) -> String {
+    pub fn contents(&self) -> String {
         self.screen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -102,7 +124,7 @@ impl Terminal {
     }
 
     /// Waits until `wanted` accepts the screen.
-    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+    pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
         let seen = eventually(PATIENCE, what, || {
             let contents = self.contents();
             Ok(wanted(&contents).then_some(contents))
@@ -111,19 +133,19 @@ impl Terminal {
     }
 
     /// Waits until the screen shows `text`.
-    pub(crate) fn shows(&self, text: &str) -> Result<String> {
+    pub fn shows(&self, text: &str) -> Result<String> {
         self.until(&format!("{text:?} on the screen"), |contents| {
             contents.contains(text)
         })
     }
 
     /// The process id of the app.
-    pub(crate) fn pid(&self) -> Result<u32> {
+    pub fn pid(&self) -> Result<u32> {
         self.child.process_id().context("the app has no process id")
     }
 
     /// Waits for the end of the app, and checks that the terminal is restored.
-    pub(crate) fn ended(mut self) -> Result<(u32, String)> {
+    pub fn ended(mut self) -> Result<(u32, String)> {
         let status = eventually(PATIENCE, "the app's end", || Ok(self.child.try_wait()?))?;
         // All that it printed: until then even an untouched screen looks restored.
         eventually(PATIENCE, "the end of the output", || {
@@ -144,7 +166,7 @@ impl Terminal {
     }
 
     /// The modes of the screen, in words.
-    pub(crate) fn state(&self) -> String {
+    pub fn state(&self) -> String {
         let parser = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let screen = parser.screen();
         format!(
