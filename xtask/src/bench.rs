@@ -17,6 +17,7 @@ pub(crate) mod instructions;
 mod parts;
 mod replay;
 mod request;
+mod screen;
 mod waiting;
 
 /// A benchmark.
@@ -34,6 +35,8 @@ pub(crate) enum Bench {
     Replay,
     /// Measure what a request costs Envoy's worker, beside Envoy's own filter and the least filters there can be
     Request,
+    /// Measure what a running screen costs Envoy and the requests, with up to 100 000 buckets
+    Screen,
     /// Measure what 10 000 held requests cost other requests, in Loudou and in Envoy's own fault filter
     Waiting,
     /// Measure what counting a request's key for the top keys costs, natively
@@ -59,6 +62,7 @@ pub(crate) fn bench(
         Bench::Instructions => instructions::run_all(wasm),
         Bench::Replay => replay::run_all(),
         Bench::Request => request::run_all(quick, wasm, beside),
+        Bench::Screen => screen::run_all(quick, wasm, beside),
         Bench::Waiting => waiting::run_all(),
         Bench::Top => {
             let bench = ["bench", "--package", "loudou-store", "--bench", "top"];
@@ -75,7 +79,8 @@ pub(crate) fn bench(
 pub(crate) fn check() -> Result<()> {
     core::check()?;
     fleet::check()?;
-    request::check()
+    request::check()?;
+    screen::check()
 }
 
 /// The processor time of a process so far, in seconds.
