@@ -1,7 +1,7 @@
 //! The command line: reads it, runs the command, and turns the outcome into an exit code.
 //!
-//! Exit codes: 0 is success, 1 a failure or problems found by `check`, 2 wrong usage. Where nobody reads the
-//! output any more, SIGPIPE ends the command. Standard output gets only data.
+//! The exit codes are in `outcome`. Where nobody reads the output any more, SIGPIPE ends the command. Standard
+//! output gets only data.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -31,6 +31,7 @@ mod import;
 mod man;
 mod on_key;
 mod options;
+mod outcome;
 mod overrides;
 mod relay;
 mod replay;
@@ -48,7 +49,8 @@ mod world;
 
 use context::Context;
 use options::Global;
-use world::{Env, Io, Outcome, Usage};
+use outcome::{Outcome, exit_codes};
+use world::{Env, Io};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,6 +90,7 @@ const STYLES: Styles = Styles::styled()
 /// Watch and edit the limits that Loudou enforces inside Envoy
 #[derive(Debug, Parser)]
 #[command(name = "loudou", version, styles = STYLES, before_help = EXAMPLES)]
+#[command(after_help = exit_codes())]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
@@ -219,21 +222,13 @@ fn unparsed(error: &clap::Error, io: &mut Io<'_>) -> Outcome {
 }
 
 fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
-    let broken_pipe = error.chain().any(|cause| {
-        let io = cause.downcast_ref::<io::Error>();
-        io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
-    });
-    if broken_pipe {
-        // `loudou buckets | head` closes the pipe early: nothing to report.
-        return Outcome::Unread;
+    let outcome = Outcome::of(error);
+    // `loudou buckets | head` closes the pipe early: nothing to report.
+    if outcome != Outcome::Unread {
+        // If standard error is closed too, there is no place left to report.
+        drop(writeln!(io.err, "loudou: {error:#}"));
     }
-    // If standard error is closed too, there is no place left to report.
-    drop(writeln!(io.err, "loudou: {error:#}"));
-    if error.is::<Usage>() {
-        Outcome::Misused
-    } else {
-        Outcome::Failed
-    }
+    outcome
 }
 
 fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::options::{AskArgs, Format};
-use super::world::{Outcome, json as print_json};
+use super::outcome::Outcome;
+use super::world::json as print_json;
 use super::{buckets, rules};
 use crate::change::Change;
 use crate::change::edit::{Edit, EditTo};
@@ -185,5 +186,5 @@ fn stale(context: &mut Context<'_, '_>, error: ClientError, change: &Change) -> 
         "loudou: {happened} in the meantime; nothing was changed. The rule is now:\n\n{text}\nrun the \
          command again to change it"
     ))?;
-    Ok(Outcome::Failed)
+    Ok(Outcome::Conflict)
 }

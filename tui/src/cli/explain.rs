@@ -19,7 +19,8 @@ use serde_json::{Map, Value, json};
 use super::check::rules_of;
 use super::context::Context;
 use super::options::Format;
-use super::world::{Outcome, Usage, json as print_json, json_list};
+use super::outcome::Outcome;
+use super::world::{Usage, json as print_json, json_list};
 use crate::client::problem_line;
 
 mod view;

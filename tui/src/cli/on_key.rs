@@ -7,7 +7,7 @@ use loudou_limiter::Nanos;
 use super::changes;
 use super::context::Context;
 use super::options::{AskArgs, span};
-use super::world::Outcome;
+use super::outcome::Outcome;
 use crate::change::Change;
 use crate::change::ban::{Ban, BanTo};
 use crate::change::reset::Reset;

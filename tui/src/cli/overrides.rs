@@ -13,9 +13,10 @@ use super::changes;
 use super::context::Context;
 use super::files::{problems, report_of};
 use super::options::{AskArgs, FieldValue, field_value, span};
+use super::outcome::Outcome;
 use super::report::Report;
 use super::typed_limits::changed_limits;
-use super::world::{Outcome, Usage};
+use super::world::Usage;
 use crate::change::Change;
 use crate::change::key_override::Override;
 

@@ -18,7 +18,8 @@ use super::check::rules_of;
 use super::context::Context;
 use super::files::name_of;
 use super::options::Format;
-use super::world::{Io, Outcome, Style, Usage, json};
+use super::outcome::Outcome;
+use super::world::{Io, Style, Usage, json};
 use crate::text::escape;
 
 mod compared;

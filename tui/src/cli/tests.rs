@@ -15,6 +15,7 @@ mod canned;
 mod checks;
 mod conflicts;
 mod edits;
+mod exits;
 mod explains;
 mod exports;
 mod fleets;

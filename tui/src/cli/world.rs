@@ -117,28 +117,6 @@ impl Style {
     }
 }
 
-/// The outcome of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done,
-    Failed,
-    Misused,
-    /// Nobody reads the output any more.
-    Unread,
-}
-
-impl Outcome {
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Misused => 2,
-            // 128 + SIGPIPE, as shells report it.
-            Self::Unread => 141,
-        }
-    }
-}
-
 /// A usage error that only shows at run time: exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);

@@ -110,5 +110,5 @@ fn a_restart_under_an_edit_is_reported() {
         "{}",
         ran.err
     );
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 6);
 }

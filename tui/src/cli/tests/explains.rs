@@ -297,7 +297,7 @@ fn rare_outcomes() {
         &json!({ "type": "about:blank", "title": "Not found", "status": 404 }),
     );
     let ran = Loudou::answers(vec![refused]).run("explain");
-    assert_eq!(ran.code, 1, "{}", ran.seen());
+    assert_eq!(ran.code, 5, "{}", ran.seen());
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn following_continues_until_the_server_stops() {
     assert!(ran.lines()[1].contains("after=3"), "{:?}", ran.lines());
     assert_eq!(ran.out.matches("SEQ").count(), 1, "{}", ran.out);
     assert_eq!(ran.out.lines().count(), 5, "{}", ran.out);
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 3);
 }
 
 #[test]

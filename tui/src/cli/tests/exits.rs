@@ -1,0 +1,107 @@
+//! The exit code of each kind of failure.
+
+use std::fs;
+use std::net::TcpListener;
+
+use loudou_api::{ProblemAnswer, RuleView};
+
+use super::canned::{self, INSTANCE, ok};
+use super::*;
+use crate::cli::outcome::exit_codes;
+
+/// A refusal by the filter.
+fn refusal(status: u16) -> Answer {
+    let problem: ProblemAnswer = ProblemAnswer {
+        status,
+        ..ProblemAnswer::default()
+    };
+    Answer::json(&format!("{status} Some Reason"), &problem)
+}
+
+fn code_of(answers: Vec<Answer>, line: &str) -> u8 {
+    let ran = Loudou::answers(answers).run(line);
+    assert!(ran.code == 0 || !ran.err.is_empty(), "{}", ran.seen());
+    ran.code
+}
+
+#[test]
+fn without_a_connection_3() {
+    // A port that was free just now, and that nobody listens at.
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("an address");
+    drop(free);
+    let line = format!("status --url http://{address}");
+    assert_eq!(code_of(Vec::new(), &line), 3);
+    let silent = || vec![Answer::Hang(Vec::new())];
+    assert_eq!(code_of(silent(), "status --timeout 20ms"), 3);
+    assert_eq!(code_of(silent(), "export --live --timeout 20ms"), 3);
+    let other = || vec![Answer::text("200 OK", "<html>Welcome</html>")];
+    assert_eq!(code_of(other(), "rules"), 3);
+}
+
+#[test]
+fn for_a_token_4() {
+    for status in [401, 403] {
+        assert_eq!(code_of(vec![refusal(status)], "status"), 4);
+        assert_eq!(code_of(vec![refusal(status)], "export --live"), 4);
+        assert_eq!(code_of(vec![refusal(status)], "ban per-user mallory"), 4);
+    }
+}
+
+#[test]
+fn for_other_refusals_5() {
+    for status in [400, 404, 422, 429, 503] {
+        let line = "ban per-user mallory";
+        assert_eq!(code_of(vec![refusal(status)], line), 5, "{status}");
+    }
+    assert_eq!(
+        code_of(vec![canned::not_found()], "get per-user nobody"),
+        5,
+        "an unknown key"
+    );
+}
+
+#[test]
+fn for_a_conflict_6() {
+    for status in [409, 428] {
+        let line = "ban per-user mallory";
+        assert_eq!(code_of(vec![refusal(status)], line), 6, "{status}");
+    }
+    // Another operator was faster, and the rule differs from the one that was seen.
+    let problem: ProblemAnswer = ProblemAnswer {
+        status: 412,
+        current: Some(RuleView {
+            instance: INSTANCE.to_owned(),
+            generation: 99,
+            edit: None,
+            rule: canned::rule().base,
+            ..canned::rule()
+        }),
+        ..ProblemAnswer::default()
+    };
+    let stale = Answer::json("412 Precondition Failed", &problem);
+    let answers = vec![ok(&canned::rule()), stale];
+    assert_eq!(code_of(answers, "set per-user --mode off"), 6);
+}
+
+/// The help, the manual page and the documents name the same codes with the same meanings.
+#[test]
+fn every_code_is_documented() {
+    let help = Loudou::default().run("--help").out;
+    let page = Loudou::default().run("man").out;
+    let text = exit_codes();
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(lines.len(), 7);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let document = fs::read_to_string(document).expect("the document");
+    for line in lines {
+        assert!(words(&help).contains(&words(line)), "help: {line}");
+        assert!(page.contains(&line.replace('-', "\\-")), "page: {line}");
+        let (code, meaning) = line.trim().split_once("  ").expect("a code");
+        let row = format!("| {code} | {meaning} |");
+        assert!(document.contains(&row), "operations.md: {row}");
+    }
+    assert!(page.contains(".SH EXIT STATUS\n"), "{page}");
+    assert!(!page.contains(".SH EXTRA"), "{page}");
+}
