@@ -44,6 +44,7 @@ mod table;
 mod tests;
 mod top;
 mod typed_limits;
+mod watch;
 mod words;
 mod world;
 
@@ -108,8 +109,7 @@ enum Command {
     /// Run a rule file over recorded traffic and report how it would have decided
     Replay(replay::ReplayArgs),
     /// Show filter and store health
-    #[command(before_help = status::EXAMPLES)]
-    Status,
+    Status(status::StatusArgs),
     /// List the rules, or show one
     Rules(rules::RulesArgs),
     /// List live buckets
@@ -161,7 +161,6 @@ enum Command {
 pub fn main() -> ExitCode {
     // Not locked: the screen writes to the terminal from several places.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
-    let size = crossterm::terminal::size().ok();
     let mut io = Io {
         out_terminal: stdout.is_terminal(),
         err_terminal: stderr.is_terminal(),
@@ -169,10 +168,12 @@ pub fn main() -> ExitCode {
         out: &mut io::BufWriter::new(stdout),
         err: &mut &stderr,
         input: &mut io::BufReader::new(stdin),
-        width: size.map(|(width, _)| usize::from(width)),
+        width: world::size().map(|(width, _)| width),
         env: Env::read(),
         patience: Nanos::MAX,
         pause: world::pause,
+        size: world::size,
+        succeed_on_interrupt: world::succeed_on_interrupt,
     };
     let outcome = run(std::env::args_os(), &mut io);
     if outcome == Outcome::Unread {
@@ -190,9 +191,11 @@ fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> Outcome {
     {
         return failed(&relay::run(options), io);
     }
-    match Cli::try_parse_from(args) {
+    match Cli::try_parse_from(&args) {
         Ok(cli) => {
-            let outcome = command(&cli, io);
+            let words = args.iter().skip(1).map(|word| word.to_string_lossy());
+            let typed = words.collect::<Vec<_>>().join(" ");
+            let outcome = command(&cli, &typed, io);
             // Output that was printed before a failure is kept.
             let flushed = io.out.flush();
             match outcome.and_then(|outcome| flushed.map(|()| outcome).map_err(Into::into)) {
@@ -231,15 +234,15 @@ fn failed(error: &anyhow::Error, io: &mut Io<'_>) -> Outcome {
     outcome
 }
 
-fn command(cli: &Cli, io: &mut Io<'_>) -> Result<Outcome> {
-    let mut context = Context::new(&cli.global, io);
+fn command(cli: &Cli, typed: &str, io: &mut Io<'_>) -> Result<Outcome> {
+    let mut context = Context::new(&cli.global, typed, io);
     let context = &mut context;
     match &cli.command {
         None => top::run(context, None)?,
         Some(Command::Top(args)) => top::run(context, Some(args))?,
         Some(Command::Check(args)) => return check::run(context, args),
         Some(Command::Replay(args)) => return replay::run(context, args),
-        Some(Command::Status) => status::run(context)?,
+        Some(Command::Status(args)) => status::run(context, args)?,
         Some(Command::Rules(args)) => rules::run(context, args)?,
         Some(Command::Buckets(args)) => buckets::run(context, args)?,
         Some(Command::Get(args)) => buckets::get(context, args)?,

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 mod demo;
 mod restarts;
 mod suspending;
+mod watching;
 
 const WORKERS: u32 = 4;
 /// More connections than workers, so that every worker has some.

@@ -10,6 +10,7 @@ use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LeaseView, Limit
 use super::context::Context;
 use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, bar, csv};
+use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::meaning::{refusals, state_word};
 use crate::text::humanise;
@@ -27,6 +28,7 @@ Examples:
   loudou buckets                                  most refused first
   loudou buckets --rule per-user --key alice
   loudou buckets --state busy --sort level --limit 10
+  loudou buckets --state refusing --watch         again and again
   loudou buckets --output csv > buckets.csv       one line per limit";
 
 #[derive(Debug, Args)]
@@ -47,6 +49,8 @@ pub(crate) struct BucketsArgs {
     /// Maximum number of buckets to print
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 impl Default for BucketsArgs {
@@ -57,6 +61,7 @@ impl Default for BucketsArgs {
             state: None,
             sort: Sort::Refused,
             limit: 50,
+            watch: WatchArgs::default(),
         }
     }
 }
@@ -73,6 +78,10 @@ pub(crate) enum Sort {
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<()> {
+    watch::run(context, &args.watch, |context| once(context, args))
+}
+
+fn once(context: &mut Context<'_, '_>, args: &BucketsArgs) -> Result<()> {
     let (mut page, complete) = read(context, args)?;
     sort(&mut page.buckets, args.sort);
     let found = page.buckets.len();

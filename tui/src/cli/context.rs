@@ -21,14 +21,21 @@ const MAX_ANSWER: u64 = 80;
 
 pub(super) struct Context<'a, 'io> {
     pub(super) global: &'a Global,
+    /// The arguments as they were typed.
+    pub(super) typed: &'a str,
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
 }
 
 impl<'a, 'io> Context<'a, 'io> {
-    pub(super) fn new(global: &'a Global, io: &'a mut Io<'io>) -> Self {
+    pub(super) fn new(global: &'a Global, typed: &'a str, io: &'a mut Io<'io>) -> Self {
         let style = Style::new(global, io);
-        Self { global, io, style }
+        Self {
+            global,
+            typed,
+            io,
+            style,
+        }
     }
 
     pub(super) fn format(&self) -> Format {

@@ -24,6 +24,8 @@ pub fn loudou(arguments: &[&str], input: &[u8]) -> (u8, String) {
         env: Env::default(),
         patience: Nanos::ZERO,
         pause: |_| Ok(()),
+        size: || None,
+        succeed_on_interrupt: || Ok(()),
     };
     let arguments = std::iter::once(&"loudou").chain(arguments);
     let code = run(arguments.map(OsString::from), &mut io).code();

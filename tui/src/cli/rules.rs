@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::context::Context;
 use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
+use super::watch::{self, WatchArgs};
 use super::words;
 use super::world::{Style, json, json_list};
 use crate::meaning::{self, short};
@@ -25,9 +26,15 @@ Examples:
 pub(crate) struct RulesArgs {
     /// Show only this rule, in full
     pub(crate) rule: Option<String>,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
+    watch::run(context, &args.watch, |context| once(context, args))
+}
+
+fn once(context: &mut Context<'_, '_>, args: &RulesArgs) -> Result<()> {
     let client = context.client()?;
     let format = context.format();
     let Some(name) = &args.rule else {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use clap::Args;
 use loudou_api::{Access, FleetStatus, RuleTotals, Status, StoreStatus};
 use serde::Serialize;
 use serde_json::Value;
@@ -10,14 +11,16 @@ use serde_json::Value;
 use super::context::Context;
 use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, csv, named};
+use super::watch::{self, WatchArgs};
 use super::world::{Style, json};
 use crate::meaning;
 use crate::meaning::leased::{self, counted};
 use crate::text::{date, escape, humanise};
 
-pub(super) const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   loudou status
+  loudou status --watch 5s
   loudou status --output json | jq .store";
 
 /// The store counters that have a dedicated line.
@@ -34,7 +37,18 @@ const IN_WORDS: [&str; 10] = [
     "lost_returns",
 ];
 
-pub(super) fn run(context: &mut Context<'_, '_>) -> Result<()> {
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+pub(super) fn run(context: &mut Context<'_, '_>, args: &StatusArgs) -> Result<()> {
+    watch::run(context, &args.watch, once)
+}
+
+fn once(context: &mut Context<'_, '_>) -> Result<()> {
     let client = context.client()?;
     let status = client.status()?;
     print(

@@ -27,6 +27,7 @@ mod of_keys;
 mod replays;
 mod usage;
 mod views;
+mod watches;
 
 /// One run of the command.
 #[derive(Default)]
@@ -78,6 +79,8 @@ impl Loudou<'_> {
             env: self.env,
             patience: self.patience,
             pause: |_| Ok(()),
+            size: || None,
+            succeed_on_interrupt: || Ok(()),
         };
         let url = if line.contains("--url") {
             [].as_slice()

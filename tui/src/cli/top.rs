@@ -11,6 +11,7 @@ use loudou_limiter::Nanos;
 use super::context::{Context, duration};
 use super::options::{Format, span};
 use super::table::{Cell, Paint, Set, TextTable, csv};
+use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
 use crate::meaning::refusals;
@@ -24,6 +25,7 @@ Examples:
   loudou top
   loudou --url http://10.0.0.7:9911 top --interval 250ms
   loudou top --by refused --limit 10              most refused keys, without the screen
+  loudou top --by refused --watch                 the same, again and again
   loudou top --by admitted --rule per-user --output csv > busiest.csv";
 
 #[derive(Debug, Args)]
@@ -42,6 +44,8 @@ pub(crate) struct TopArgs {
     /// Maximum number of keys to list [default: 20]
     #[arg(long, value_name = "N", value_parser = top_limit)]
     pub(crate) limit: Option<usize>,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<()> {
@@ -50,10 +54,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
         by: args.and_then(|args| args.by),
         limit: args.and_then(|args| args.limit),
     };
+    let no_watch = WatchArgs::default();
+    let watch = args.map_or(&no_watch, |args| &args.watch);
     // An output format or an option for a list asks for text, not for the screen.
-    let is_list = context.global.output.is_some() || query != TopQuery::default();
+    let has_options = query != TopQuery::default() || watch.watch.is_some();
+    let is_list = context.global.output.is_some() || has_options;
     if is_list || !context.io.out_terminal {
-        return list(context, &query);
+        return watch::run(context, watch, |context| list(context, &query));
     }
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.

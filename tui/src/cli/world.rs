@@ -4,12 +4,16 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use loudou_limiter::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
+use signal_hook::flag::register_conditional_shutdown;
 
 use super::options::{ColorWhen, Format, Global};
 use crate::cells::fit;
@@ -33,6 +37,22 @@ pub(crate) struct Io<'a> {
     pub(crate) patience: Nanos,
     /// Waits between two polls of a follower; fails once nobody reads `out` any more.
     pub(crate) pause: fn(Duration) -> io::Result<()>,
+    /// The columns and rows that the terminal has now.
+    pub(crate) size: fn() -> Option<(usize, usize)>,
+    /// From now on, Ctrl-C ends the program with success.
+    pub(crate) succeed_on_interrupt: fn() -> io::Result<()>,
+}
+
+/// The size of the terminal, if there is one.
+pub(crate) fn size() -> Option<(usize, usize)> {
+    let (columns, rows) = crossterm::terminal::size().ok()?;
+    Some((columns.into(), rows.into()))
+}
+
+/// See [`Io::succeed_on_interrupt`].
+pub(crate) fn succeed_on_interrupt() -> io::Result<()> {
+    let always = Arc::new(AtomicBool::new(true));
+    register_conditional_shutdown(SIGINT, 0, always).map(drop)
 }
 
 /// Waits for `time`, or until the reader of standard output has gone, which is a broken pipe.
@@ -54,7 +74,7 @@ pub(crate) fn pause(time: Duration) -> io::Result<()> {
 }
 
 /// The environment variables that are not options.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Env {
     /// `LOUDOU_TOKEN`.
     pub(crate) token: Option<OsString>,

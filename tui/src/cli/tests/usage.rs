@@ -168,6 +168,8 @@ fn a_closed_pipe_ends_the_command_without_a_report() {
         env: Env::default(),
         patience: Nanos::ZERO,
         pause: |_| Ok(()),
+        size: || None,
+        succeed_on_interrupt: || Ok(()),
     };
     let args = ["loudou", "--url", &fake.url, "buckets"];
     let outcome = run(args.into_iter().map(OsString::from), &mut io);
