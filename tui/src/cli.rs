@@ -19,6 +19,7 @@ use signal_hook::low_level::emulate_default_handler;
 mod buckets;
 mod changes;
 mod check;
+mod complete;
 mod context;
 mod edit;
 mod events;
@@ -146,7 +147,7 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
-    /// Print a completion script
+    /// Print a completion script, which also knows the rules and keys of the live Envoy
     #[command(before_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
@@ -159,6 +160,9 @@ enum Command {
 
 /// Runs `loudou` with the arguments and the terminal of this process.
 pub fn main() -> ExitCode {
+    if let Some(code) = complete::answered(Cli::command) {
+        return code;
+    }
     // Not locked: the screen writes to the terminal from several places.
     let (stdout, stderr, stdin) = (io::stdout(), io::stderr(), io::stdin());
     let mut io = Io {
@@ -259,7 +263,7 @@ fn command(cli: &Cli, typed: &str, io: &mut Io<'_>) -> Result<Outcome> {
         Some(Command::Relay(args)) => return Err(relay::run(&args.options)),
         Some(Command::Schema { markdown }) => schema(context, *markdown)?,
         Some(Command::Completions { shell }) => {
-            clap_complete::generate(*shell, &mut Cli::command(), "loudou", &mut context.io.out);
+            complete::script(*shell, context.io.out)?;
         }
         Some(Command::Man(args)) => man::run(context, args, Cli::command())?,
     }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use loudou_api::{BanView, BucketState, BucketView, BucketsPage, LeaseView, LimitView, OutageView};
 
+use super::complete;
 use super::context::Context;
 use super::options::Format;
 use super::table::{Cell, Paint, Set, TextTable, bar, csv};
@@ -36,12 +37,13 @@ Examples:
 pub(crate) struct BucketsArgs {
     /// Only buckets of this rule
     #[arg(long)]
+    #[arg(add = complete::rules())]
     pub(crate) rule: Option<String>,
     /// Only keys that contain this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", add = complete::keys())]
     pub(crate) key: Option<String>,
     /// Only buckets in this state: idle, busy, refusing, banned
-    #[arg(long, value_parser = state_named)]
+    #[arg(long, value_parser = state_named, add = complete::words(&BucketState::NAMES))]
     pub(crate) state: Option<BucketState>,
     /// Sort order
     #[arg(long, value_enum, value_name = "BY", default_value = "refused")]

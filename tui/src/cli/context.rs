@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use loudou_limiter::Nanos;
 
 use super::options::{AskArgs, Format, Global};
-use super::world::{Io, Style, Usage};
+use super::world::{Env, Io, Style, Usage};
 use crate::client::{Client, Target};
 use crate::text::escape;
 
@@ -46,7 +46,7 @@ impl<'a, 'io> Context<'a, 'io> {
     pub(super) fn client_within(&self, timeout: Nanos) -> Result<Client> {
         let target = Target {
             url: self.global.url.clone(),
-            token: self.token()?,
+            token: token(self.global.token_file.as_deref(), &self.io.env)?,
         };
         let timeout = self.global.timeout.unwrap_or(timeout);
         // Only the address or the token can be wrong here: nothing was sent yet.
@@ -55,19 +55,6 @@ impl<'a, 'io> Context<'a, 'io> {
 
     pub(super) fn client(&self) -> Result<Client> {
         self.client_within(TIMEOUT)
-    }
-
-    /// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names.
-    fn token(&self) -> Result<Option<String>> {
-        if let Some(file) = &self.global.token_file {
-            return token_from(file).map(Some);
-        }
-        if let Some(token) = &self.io.env.token {
-            let token = token.to_str().context("LOUDOU_TOKEN is not text")?;
-            return Ok(Some(token.to_owned()));
-        }
-        let file = self.io.env.token_file.as_ref();
-        file.map(|file| token_from(Path::new(file))).transpose()
     }
 
     /// Prints a note on standard error, beside the data.
@@ -114,6 +101,19 @@ impl<'a, 'io> Context<'a, 'io> {
 
 pub(super) fn duration(span: Nanos) -> Duration {
     Duration::from_nanos(span.get())
+}
+
+/// The token from the file of the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names.
+pub(super) fn token(file: Option<&Path>, env: &Env) -> Result<Option<String>> {
+    if let Some(file) = file {
+        return token_from(file).map(Some);
+    }
+    if let Some(token) = &env.token {
+        let token = token.to_str().context("LOUDOU_TOKEN is not text")?;
+        return Ok(Some(token.to_owned()));
+    }
+    let file = env.token_file.as_ref();
+    file.map(|file| token_from(Path::new(file))).transpose()
 }
 
 fn token_from(file: &Path) -> Result<String> {

@@ -11,6 +11,7 @@ use loudou_rules::rule::Mode;
 use serde_json::{Map, Value, json};
 
 use super::changes;
+use super::complete;
 use super::context::Context;
 use super::files::{problems, report_of};
 use super::options::{AskArgs, FieldValue, field_value, span};
@@ -35,6 +36,7 @@ Examples:
     .args(["fields", "capacity", "rate", "mode", "file"]))]
 pub(crate) struct SetArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// Any field of the limit, as in a rule file: window=2m, slots=6; FIELD= restores its default
     #[arg(value_name = "FIELD=VALUE", value_parser = field_value, conflicts_with = "file")]
@@ -49,7 +51,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub(crate) limit: Option<String>,
     /// enforce, shadow (count refusals, but admit) or off
-    #[arg(long, value_parser = mode)]
+    #[arg(long, value_parser = mode, add = complete::words(&MODES))]
     pub(crate) mode: Option<Mode>,
     /// Read all limits from a file, JSON or YAML: a list, or an object with `limits`; - for standard
     /// input
@@ -65,6 +67,8 @@ pub(crate) struct SetArgs {
     pub(crate) dry_run: bool,
 }
 
+const MODES: [&str; 3] = [Mode::Enforce.name(), Mode::Shadow.name(), Mode::Off.name()];
+
 const UNSET_EXAMPLES: &str = "\
 Examples:
   loudou unset per-user
@@ -74,6 +78,7 @@ Examples:
 #[command(before_help = UNSET_EXAMPLES)]
 pub(crate) struct UnsetArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     #[command(flatten)]
     pub(crate) edit: EditArgs,
@@ -84,6 +89,7 @@ pub(crate) struct UnsetArgs {
 pub(crate) struct EditArgs {
     /// What live buckets keep: keep (used units), proportional (used share), reset (nothing)
     #[arg(long, default_value = "proportional", value_parser = carry)]
+    #[arg(add = complete::words(&Carry::NAMES))]
     pub(crate) carry: CarryArg,
     #[command(flatten)]
     pub(crate) ask: AskArgs,

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use loudou_api::EventSource;
 
+use super::complete;
 use super::context::Context;
 use crate::live::gone;
 
@@ -27,6 +28,7 @@ pub(crate) struct EventsArgs {
     pub(crate) after: EventNumber,
     /// Only operators' actions, or only what the filter did by itself
     #[arg(long, value_name = "operators|filter", value_parser = source)]
+    #[arg(add = complete::words(&EventSource::NAMES))]
     pub(crate) of: Option<EventSource>,
     /// Continue and print events as they happen
     #[arg(short, long)]

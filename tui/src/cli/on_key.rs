@@ -5,6 +5,7 @@ use clap::Args;
 use loudou_limiter::Nanos;
 
 use super::changes;
+use super::complete;
 use super::context::Context;
 use super::options::{AskArgs, span};
 use super::outcome::Outcome;
@@ -23,9 +24,10 @@ Examples:
 #[command(before_help = BAN_EXAMPLES)]
 pub(crate) struct BanArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
     pub(crate) key: String,
     /// Lift the ban automatically after this time, such as 10m
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
@@ -45,9 +47,10 @@ Examples:
 #[command(before_help = UNBAN_EXAMPLES)]
 pub(crate) struct UnbanArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
@@ -61,9 +64,10 @@ Examples:
 #[command(before_help = RESET_EXAMPLES)]
 pub(crate) struct ResetArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) ask: AskArgs,

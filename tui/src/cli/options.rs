@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use loudou_limiter::{DURATION_FORM, Nanos};
 
+/// The default address of the admin listener.
+pub(crate) const URL: &str = "http://127.0.0.1:9911";
+
 /// Options of every sub-command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
@@ -16,7 +19,7 @@ pub(crate) struct Global {
         hide_env_values = true,
         value_name = "URL"
     )]
-    #[arg(default_value = "http://127.0.0.1:9911", help_heading = "Connection")]
+    #[arg(default_value = URL, help_heading = "Connection")]
     pub(crate) url: String,
 
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]

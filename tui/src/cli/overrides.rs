@@ -10,6 +10,7 @@ use loudou_rules::config;
 use serde_json::{Map, Value, json};
 
 use super::changes;
+use super::complete;
 use super::context::Context;
 use super::files::{problems, report_of};
 use super::options::{AskArgs, FieldValue, field_value, span};
@@ -39,13 +40,14 @@ Examples:
     .args(["what", "limits", "remove"]))]
 pub(crate) struct OverrideArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it, or a prefix of keys followed by *
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
     pub(crate) key: String,
     /// scale=10 (ten times the rule's limits), unlimited, banned, or the fields of the limit to change:
     /// capacity=100 rate=5/s
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "WHAT", add = complete::words(&["scale=", "unlimited", "banned"]))]
     pub(crate) what: Vec<String>,
     /// The limit that the fields belong to, if the rule has several
     #[arg(long, value_name = "NAME", conflicts_with_all = ["limits", "remove"])]

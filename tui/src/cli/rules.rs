@@ -7,6 +7,7 @@ use clap::Args;
 use loudou_api::{EditView, RuleView, Rules};
 use serde_json::Value;
 
+use super::complete;
 use super::context::Context;
 use super::options::Format;
 use super::table::{Paint, Set, TextTable, csv};
@@ -25,6 +26,7 @@ Examples:
 #[command(before_help = RULES_EXAMPLES)]
 pub(crate) struct RulesArgs {
     /// Show only this rule, in full
+    #[arg(add = complete::rules())]
     pub(crate) rule: Option<String>,
     #[command(flatten)]
     watch: WatchArgs,

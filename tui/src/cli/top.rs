@@ -8,6 +8,7 @@ use clap::Args;
 use loudou_api::{MAX_TOP, Top, TopBy};
 use loudou_limiter::Nanos;
 
+use super::complete;
 use super::context::{Context, duration};
 use super::options::{Format, span};
 use super::table::{Cell, Paint, Set, TextTable, csv};
@@ -36,10 +37,11 @@ pub(crate) struct TopArgs {
     pub(crate) interval: Nanos,
     /// List the keys with the most of this in the last one to two minutes, without the screen: refused,
     /// admitted [default: refused]
-    #[arg(long, value_parser = by)]
+    #[arg(long, value_parser = by, add = complete::words(&TopBy::NAMES))]
     pub(crate) by: Option<TopBy>,
     /// Only keys of this rule
     #[arg(long)]
+    #[arg(add = complete::rules())]
     pub(crate) rule: Option<String>,
     /// Maximum number of keys to list [default: 20]
     #[arg(long, value_name = "N", value_parser = top_limit)]

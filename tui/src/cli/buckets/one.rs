@@ -7,6 +7,7 @@ use clap::Args;
 use loudou_api::BucketView;
 
 use super::{leased, left, level_bar, lines, retry, state};
+use crate::cli::complete;
 use crate::cli::context::Context;
 use crate::cli::options::Format;
 use crate::cli::table::{Set, TextTable};
@@ -25,9 +26,10 @@ Examples:
 #[command(before_help = GET_EXAMPLES)]
 pub(crate) struct GetArgs {
     /// The rule
+    #[arg(add = complete::rules())]
     pub(crate) rule: String,
     /// The key, as `loudou buckets` prints it
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = complete::keys_of_rule())]
     pub(crate) key: String,
     /// Only what this Envoy leased of a bucket that a fleet shares, and what is left for all
     #[arg(long)]

@@ -1,0 +1,163 @@
+//! Tab in a real bash, which completes rules and keys of a real Envoy.
+
+use std::env;
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use loudou_tests::{
+    Config, Envoy, Operator, Request, Terminal, VIEW_TOKEN, eventually, loudou_bin,
+};
+use serde_json::{Value, json};
+
+/// Calls the function that the script registers, as bash does on Tab.
+const TAB: &str = r#"
+source <(loudou completions bash)
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_clap_complete_loudou loudou "${COMP_WORDS[COMP_CWORD]}" "" 2>&1
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+
+/// An Envoy that refused mallory more often than bob, and admitted the keys of another rule.
+fn envoy() -> Result<Envoy> {
+    let rule = |name: &str, header: &str, capacity: u32| {
+        json!({
+            "name": name,
+            "key": [{ "header": header }],
+            "limits": [{ "algorithm": "funnel", "capacity": capacity, "rate": "1/d" }],
+        })
+    };
+    let rules = json!([
+        rule("per-user", "x-user-id", 1),
+        rule("per-tenant", "x-tenant", 100),
+    ]);
+    let envoy = Envoy::start(&Config::new(rules))?;
+    let mut data = envoy.data();
+    for (header, key, times) in [
+        ("x-user-id", "mallory", 5),
+        ("x-user-id", "bob", 3),
+        ("x-user-id", "alice", 1),
+        ("x-tenant", "acme", 2),
+    ] {
+        for _ in 0..times {
+            data.send(&Request::get("/").header(header, key))?;
+        }
+    }
+    // Workers add their counts now and then.
+    let mut ops = Operator::viewer(&envoy);
+    for (by, counts) in [("refused", [4, 2].as_slice()), ("admitted", &[2, 1, 1, 1])] {
+        eventually(Duration::from_secs(20), "the counts", || {
+            let top = ops.get(&format!("/v1/top?by={by}"))?;
+            let top = top.get("top").and_then(Value::as_array);
+            let top = top.into_iter().flatten();
+            let found: Vec<u64> = top
+                .filter_map(|entry| entry.get("count")?.as_u64())
+                .collect();
+            Ok((found == counts).then_some(()))
+        })?;
+    }
+    Ok(envoy)
+}
+
+/// `PATH` with `loudou` on it.
+fn path() -> Result<OsString> {
+    let loudou = loudou_bin()?;
+    let own = loudou.parent().context("a directory")?.to_owned();
+    let others = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths(
+        [own].into_iter().chain(env::split_paths(&others)),
+    )?)
+}
+
+/// What bash offers for the last word of a line.
+fn offered(url: &str, line: &str) -> Result<Vec<String>> {
+    let output = Command::new("bash")
+        .args(["--norc", "--noprofile", "-c", TAB, "bash"])
+        .args(line.split(' '))
+        .env("PATH", path()?)
+        .env("LOUDOU_URL", url)
+        .env("LOUDOU_TOKEN", VIEW_TOKEN)
+        .output()
+        .context("cannot run bash")?;
+    let (printed, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    ensure!(output.status.success(), "{printed}{errors}");
+    let words = printed.lines().map(str::trim);
+    let words = words.filter(|word| !word.is_empty());
+    Ok(words.map(str::to_owned).collect())
+}
+
+#[test]
+fn rules_keys_and_words_are_offered() -> Result<()> {
+    let envoy = envoy()?;
+    let url = envoy.admin_url();
+    for (line, words) in [
+        ("loudou rules ", &["per-user", "per-tenant"][..]),
+        ("loudou set per-t", &["per-tenant"]),
+        ("loudou buckets --rule per-u", &["per-user"]),
+        // Those that were refused most come first.
+        ("loudou ban per-user ", &["mallory", "bob", "alice"]),
+        ("loudou ban --for 10m per-user m", &["mallory"]),
+        ("loudou get per-tenant ", &["acme"]),
+        ("loudou buckets --key a", &["acme", "alice"]),
+        ("loudou override per-user alice u", &["unlimited"]),
+        ("loudou buckets --state b", &["busy", "banned"]),
+        ("loudou set per-user --mode s", &["shadow"]),
+        ("loudou top --by a", &["admitted"]),
+        ("loudou unb", &["unban"]),
+    ] {
+        let found = offered(&url, line)?;
+        let found: Vec<&str> = found
+            .iter()
+            .map(String::as_str)
+            .filter(|word| !word.starts_with("--"))
+            .collect();
+        ensure!(found == words, "{line}: {found:?} instead of {words:?}");
+    }
+    // The line names another address than the environment.
+    let nowhere = free_address()?;
+    let line = format!("loudou --url {url} rules per-t");
+    ensure!(offered(&nowhere, &line)? == ["per-tenant"], "{line}");
+    envoy.stop()
+}
+
+/// An address at which nobody listens.
+fn free_address() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    Ok(format!("http://{}", listener.local_addr()?))
+}
+
+#[test]
+fn without_an_envoy_nothing_is_offered_and_nothing_printed() -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let silent_url = format!("http://{}", silent.local_addr()?);
+    for url in [free_address()?, silent_url, "nonsense".to_owned()] {
+        for line in ["loudou set p", "loudou ban per-user m"] {
+            let found = offered(&url, line)?;
+            ensure!(found.is_empty(), "{url}, {line}: {found:?}");
+        }
+        ensure!(offered(&url, "loudou unb")? == ["unban"], "{url}");
+    }
+    Ok(())
+}
+
+#[test]
+fn tab_completes_in_a_terminal() -> Result<()> {
+    let envoy = envoy()?;
+    let mut terminal = Terminal::shell(&envoy, VIEW_TOKEN)?;
+    terminal.shows("ready>")?;
+    terminal.press("PATH=${LOUDOU%/*}:$PATH; source <(loudou completions bash); clear\r")?;
+    terminal.until("the prompt alone", |screen| screen.trim() == "ready>")?;
+    terminal.press("loudou get per-u\tmal\t")?;
+    terminal.shows("loudou get per-user mallory")?;
+    terminal.press("\r")?;
+    terminal.shows("refusing")?;
+    terminal.press("exit\r")?;
+    terminal.ended()?;
+    envoy.stop()
+}

@@ -1,0 +1,277 @@
+//! Completion of words in a shell, with the rules and keys of the live Envoy.
+//!
+//! The script of `loudou completions` calls this program with [`VARIABLE`] set and the line behind `--`; clap completes
+//! commands and options, and asks the functions here for values. Without a quick
+//! answer there are no values: Tab neither waits nor prints an error.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Command;
+use clap_complete::env::Shells;
+use clap_complete::{
+    ArgValueCandidates, ArgValueCompleter, CompleteEnv, CompletionCandidate, Shell,
+};
+use loudou_api::{MAX_TOP, TopBy};
+
+use super::context::token;
+use super::options::URL;
+use super::world::Env;
+use crate::client::{Client, Target, TopQuery};
+
+/// Set by the scripts, to the name of the shell.
+const VARIABLE: &str = "LOUDOU_COMPLETE";
+/// The time limit of each call.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// An autoloaded function of zsh runs once as the file itself.
+const ZSH_FIRST_USE: &str = r#"if [ "$funcstack[1]" = "_loudou" ]; then
+    _clap_dynamic_completer_loudou "$@"
+fi"#;
+
+/// Completes a line if a script asks for it.
+pub(super) fn answered(loudou: fn() -> Command) -> Option<ExitCode> {
+    let complete = CompleteEnv::with_factory(loudou).var(VARIABLE);
+    match complete.try_complete(std::env::args_os(), None) {
+        Ok(false) => None,
+        Ok(true) => Some(ExitCode::SUCCESS),
+        Err(_nothing_to_complete) => Some(ExitCode::FAILURE),
+    }
+}
+
+/// Prints the script for a shell.
+pub(super) fn script(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let known = shells.completer(&name);
+    let known = known.ok_or_else(|| io::Error::other(format!("no script for {name}")))?;
+    let mut out = out;
+    known.write_registration(VARIABLE, "loudou", "loudou", "loudou", &mut out)?;
+    if shell == Shell::Zsh {
+        writeln!(out, "{ZSH_FIRST_USE}")?;
+    }
+    Ok(())
+}
+
+/// The rules of the live Envoy.
+pub(super) fn rules() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| begin_with(begun, Line::read().rules()))
+}
+
+/// The keys with the most recent refusals or admissions, of a rule that the line names.
+pub(super) fn keys_of_rule() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| begin_with(begun, Line::read().keys(true)))
+}
+
+/// The same of the rule in `--rule`, or of all rules.
+pub(super) fn keys() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| {
+        let line = Line::read();
+        begin_with(begun, line.keys(line.option("--rule").is_some()))
+    })
+}
+
+/// Words that are always the same.
+pub(super) fn words(names: &'static [&'static str]) -> ArgValueCandidates {
+    ArgValueCandidates::new(|| names.iter().map(CompletionCandidate::new).collect())
+}
+
+/// A value and what is known about it.
+type Value = (String, String);
+
+fn begin_with(begun: &OsStr, values: Vec<Value>) -> Vec<CompletionCandidate> {
+    let Some(begun) = begun.to_str() else {
+        return Vec::new();
+    };
+    let values = values.into_iter();
+    let fits = values.filter(|(value, _)| value.starts_with(begun) && is_plain(value));
+    fits.map(|(value, about)| CompletionCandidate::new(value).help(Some(about.into())))
+        .collect()
+}
+
+/// Whether a shell takes a value as it is: keys come from clients, and nothing is quoted for every shell.
+fn is_plain(value: &str) -> bool {
+    let mut characters = value.chars();
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@+,%=".contains(c);
+    characters.next().is_some_and(char::is_alphanumeric) && characters.all(is_plain)
+}
+
+/// The line to complete, and where its Envoy is.
+struct Line {
+    words: Vec<String>,
+    url: String,
+    env: Env,
+}
+
+impl Line {
+    fn read() -> Self {
+        let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+        let words: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let url = std::env::var("LOUDOU_URL").ok();
+        Self {
+            words,
+            url: url.unwrap_or_else(|| URL.to_owned()),
+            env: Env::read(),
+        }
+    }
+
+    /// The last value of an option.
+    fn option(&self, name: &str) -> Option<&str> {
+        let next = self.words.iter().skip(1);
+        let pairs = self.words.iter().zip(next);
+        let values = pairs.filter_map(|(word, next)| (word == name).then_some(next.as_str()));
+        let joined = self.words.iter();
+        let joined = joined.filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        values.chain(joined).last()
+    }
+
+    fn client(&self) -> Option<Client> {
+        let file = self.option("--token-file").map(AsRef::as_ref);
+        let target = Target {
+            url: self.option("--url").unwrap_or(&self.url).to_owned(),
+            token: token(file, &self.env).ok()?,
+        };
+        Client::new(&target, PATIENCE).ok()
+    }
+
+    /// Whether a word, or the value of an option, is this rule.
+    fn is_named(&self, rule: &str) -> bool {
+        let mut words = self.words.iter();
+        words.any(|word| {
+            word == rule || word.split_once('=').is_some_and(|(_, value)| value == rule)
+        })
+    }
+
+    fn rules(&self) -> Vec<Value> {
+        let rules = self.client().and_then(|client| client.rules().ok());
+        let rules = rules.into_iter().flat_map(|rules| rules.rules);
+        rules.map(|rule| (rule.name, rule.totals.mode)).collect()
+    }
+
+    /// The keys of all rules, or only of those that are words of the line.
+    fn keys(&self, are_of_line: bool) -> Vec<Value> {
+        let Some(client) = self.client() else {
+            return Vec::new();
+        };
+        let mut found: Vec<Value> = Vec::new();
+        for by in [TopBy::Refused, TopBy::Admitted] {
+            let query = TopQuery {
+                by: Some(by),
+                limit: Some(MAX_TOP),
+                rule: None,
+            };
+            let Ok(top) = client.top(&query) else {
+                break;
+            };
+            for entry in top.top {
+                let is_new = found.iter().all(|(key, _)| *key != entry.key);
+                let fits = !are_of_line || self.is_named(&entry.rule);
+                if is_new && fits {
+                    found.push((entry.key, format!("{} {}", entry.count, by.name())));
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loudou_api::{Top, TopEntry};
+
+    use super::*;
+    use crate::client::fake::{Answer, Fake};
+
+    fn line(fake: &Fake, words: &str) -> Line {
+        Line {
+            words: words.split(' ').map(str::to_owned).collect(),
+            url: fake.url.clone(),
+            env: Env::default(),
+        }
+    }
+
+    fn entry(rule: &str, key: &str) -> TopEntry {
+        TopEntry {
+            rule: rule.to_owned(),
+            key: key.to_owned(),
+            count: 7,
+            ..TopEntry::default()
+        }
+    }
+
+    fn top(entries: &[(&str, &str)]) -> Answer {
+        let top = Top {
+            top: entries.iter().map(|(rule, key)| entry(rule, key)).collect(),
+            ..Top::default()
+        };
+        Answer::json("200 OK", &top)
+    }
+
+    fn names(values: Vec<Value>) -> Vec<String> {
+        values.into_iter().map(|(value, _)| value).collect()
+    }
+
+    #[test]
+    fn keys_are_those_of_the_rule_in_the_line() {
+        let round = || {
+            let refused = top(&[("per-user", "mallory"), ("per-ip", "192.0.2.7")]);
+            [
+                refused,
+                top(&[("per-user", "alice"), ("per-user", "mallory")]),
+            ]
+        };
+        let fake = Fake::new((0..4).flat_map(|_| round()).collect());
+        let of = |words: &str, are_of_line| names(line(&fake, words).keys(are_of_line));
+        assert_eq!(
+            of("loudou ban --for 10m per-user ", true),
+            ["mallory", "alice"]
+        );
+        assert_eq!(
+            of("loudou buckets --rule=per-ip --key ", true),
+            ["192.0.2.7"]
+        );
+        assert_eq!(of("loudou get per-tenant ", true), [""; 0]);
+        let all = ["mallory", "192.0.2.7", "alice"];
+        assert_eq!(of("loudou buckets --key ", false), all);
+        assert!(fake.request().contains("by=refused&limit=256"));
+        assert!(fake.request().contains("by=admitted&limit=256"));
+    }
+
+    #[test]
+    fn the_line_says_where_envoy_is() {
+        let at = |words: &str| {
+            let line = line(&Fake::new(Vec::new()), words);
+            line.client().map(|client| client.url().to_owned())
+        };
+        let url = "http://192.0.2.1:9911";
+        assert_eq!(at(&format!("loudou --url {url} ban ")), Some(url.into()));
+        assert_eq!(at(&format!("loudou ban --url={url} ")), Some(url.into()));
+        assert_eq!(at("loudou --token-file no/such/file ban "), None);
+        assert_eq!(at("loudou --url nonsense ban "), None);
+    }
+
+    #[test]
+    fn without_an_answer_there_is_nothing() {
+        let silent = Fake::new(vec![Answer::Hang(Vec::new()), Answer::Hang(Vec::new())]);
+        assert!(line(&silent, "loudou rules ").rules().is_empty());
+        assert!(line(&silent, "loudou get per-user ").keys(true).is_empty());
+        let gone = Fake::new(Vec::new());
+        assert!(line(&gone, "loudou rules ").rules().is_empty());
+    }
+
+    #[test]
+    fn nothing_that_a_shell_would_act_on_is_offered() {
+        let offered = |keys: &[&str]| {
+            let values = keys.iter().map(|key| ((*key).to_owned(), String::new()));
+            begin_with(OsStr::new(""), values.collect()).len()
+        };
+        assert_eq!(offered(&["alice", "2001:db8::/64", "a@b.example", "é1"]), 4);
+        let bad = [
+            "a b", "$(id)", "a;b", "`id`", "-rf", "", "a\nb", "a'b", "~", "a*", "#a",
+        ];
+        assert_eq!(offered(&bad), 0);
+    }
+}
