@@ -15,6 +15,7 @@ pub(crate) mod browse;
 pub(crate) mod columns;
 pub(crate) mod command;
 pub(crate) mod effects;
+pub(crate) mod feed;
 pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod history;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loudou_api::{
-    BucketView, BucketsPage, EditAnswer, EventSource, Events, ExplainAnswer, ProblemAnswer,
-    RuleView, Status, Top,
+    BucketNames, BucketView, BucketsPage, EditAnswer, EventSource, Events, ExplainAnswer,
+    ProblemAnswer, RuleView, Status, Top,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -136,6 +136,14 @@ impl Client {
     /// A page of live buckets. Several pages are read with a [`Pace`].
     pub fn buckets(&self, query: &BucketsQuery) -> Result<BucketsPage, ClientError> {
         self.get(&query.path())
+    }
+
+    /// Buckets by rule and key, at most [`loudou_api::MAX_READ`]: those that exist, in this order. With a
+    /// `next_cursor`, only so many of the names were looked at.
+    pub fn read_buckets(&self, names: &BucketNames) -> Result<BucketsPage, ClientError> {
+        let address = self.address(&Path::new(&["buckets"]).text);
+        let names = serde_json::to_value(names).unwrap_or_default();
+        self.send(|| self.authorized(self.agent.post(&address)), &names)
     }
 
     /// One bucket; a [`ClientError::Problem`] with status 404 if the rule is unknown or the key has no bucket.

@@ -16,7 +16,7 @@ mod upstream;
 
 use key::{ambiguous, missing};
 
-pub(crate) use bucket::{banned, imposed, refusals, stands_out, state_word};
+pub(crate) use bucket::{WOULD_REFUSE, banned, imposed, refusals, stands_out, state_word};
 pub(crate) use fleet::{Sharing, sharing};
 pub(crate) use key::group;
 pub(crate) use requests::requests;

@@ -26,6 +26,10 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     });
     let buckets = snapshot.buckets.iter().map(|(_, bucket)| bucket);
     state.ledger.buckets(buckets, !snapshot.truncated);
+    let gone = snapshot.gone.iter();
+    state
+        .ledger
+        .gone(gone.map(|id| (id.rule.as_str(), id.key.as_str())));
     if !restarted {
         return;
     }

@@ -98,7 +98,11 @@ impl Column {
             Self::Left => left(a).cmp(&left(b)),
             Self::Leased => leased(a).cmp(&leased(b)),
             Self::Admitted => a.admitted().total_cmp(&b.admitted()),
-            Self::Refused | Self::History => a.refused().total_cmp(&b.refused()),
+            // Refusals in shadow mode come after all others.
+            Self::Refused | Self::History => {
+                let would = || a.would_refuse().total_cmp(&b.would_refuse());
+                a.refused().total_cmp(&b.refused()).then_with(would)
+            }
             Self::Retry => {
                 let wait = |row: &Row| row.retry_after_ns(Nanos::ZERO);
                 wait(a).cmp(&wait(b))

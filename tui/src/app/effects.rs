@@ -1,5 +1,8 @@
 //! Effects that the app requests: descriptions only, carried out by the runtime's threads.
 
+use loudou_api::BucketState;
+
+use super::rows::BucketName;
 use crate::change::Change;
 use crate::live::Item;
 
@@ -48,8 +51,25 @@ pub(crate) struct PollRequest {
     pub(crate) generation: Option<u64>,
     /// The newest event at hand.
     pub(crate) after_seq: u64,
-    /// A part of keys: the poll includes matching buckets even if there are too many to read all.
+    /// The buckets on screen, which every poll reads.
+    pub(crate) shown: Vec<BucketName>,
+    /// Other rows, to read if there is room.
+    pub(crate) others: Vec<BucketName>,
+    /// Whether buckets are listed on screen: then the poll looks for some to list.
+    pub(crate) lists: bool,
+    /// The searches of the filter.
+    pub(crate) wanted: Vec<Wanted>,
+}
+
+/// A search for buckets, with the filters that the server has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Only buckets of this rule.
+    pub(crate) rule: Option<String>,
+    /// Only keys that contain this text.
     pub(crate) key: Option<String>,
+    /// Only buckets in this state.
+    pub(crate) state: Option<BucketState>,
 }
 
 /// A change on its way.

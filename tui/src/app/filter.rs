@@ -3,10 +3,16 @@
 //! Terms joined by `and`; each is a text that the rule or key contains, or `field op value`; a leading
 //! `!` negates a term. Numbers may have the unit they are shown with: `level >= 80%`, `retry > 2s`.
 
+use loudou_api::BucketState;
 use loudou_limiter::Nanos;
 
+use super::effects::Wanted;
 use super::rows::Row;
+use crate::meaning::{WOULD_REFUSE, state_word};
 use crate::num::float;
+
+/// The most rules that are searched because their names contain a text.
+const MOST_RULES: usize = 3;
 
 /// A field of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,30 +81,16 @@ struct Term {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
-    /// The text as typed, if the filter is a single text: a part of keys.
-    part: Option<String>,
+    /// What the server can look for.
+    wanted: Option<Wanted>,
 }
 
 impl Filter {
     /// Parses a filter, or returns the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let read: Result<Vec<_>, _> = text
-            .split(" and ")
-            .map(str::trim)
-            .filter(|term| !term.is_empty())
-            .map(read_term)
-            .collect();
-        let terms = read?;
-        let part = match terms.as_slice() {
-            [
-                Term {
-                    negated: false,
-                    test: Test::Contains(_),
-                },
-            ] => Some(text.trim().to_owned()),
-            _ => None,
-        };
-        Ok(Self { terms, part })
+        let terms: Vec<Term> = pieces(text).map(read_term).collect::<Result<_, _>>()?;
+        let wanted = wanted(&terms, text);
+        Ok(Self { terms, wanted })
     }
 
     /// Whether a row passes.
@@ -108,15 +100,76 @@ impl Filter {
             .all(|term| term.test.passes(row) != term.negated)
     }
 
-    /// The part that keys must contain, if the filter is only that.
-    pub(crate) fn part(&self) -> Option<&str> {
-        self.part.as_deref()
+    /// The searches of the server that find the rows which pass, as far as it can: by a part of the key as typed,
+    /// by rule, by state. `rules` are the names of the rules.
+    pub(crate) fn searches<'a>(&self, rules: impl Iterator<Item = &'a str> + Clone) -> Vec<Wanted> {
+        let Some(wanted) = &self.wanted else {
+            return Vec::new();
+        };
+        let of = |rule: &str| Wanted {
+            rule: Some(rule.to_owned()),
+            ..wanted.clone()
+        };
+        if let Some(rule) = &wanted.rule {
+            // A rule has to exist to be searched.
+            let mut rules = rules.filter(|name| name.to_lowercase() == *rule);
+            return rules.next().map(of).into_iter().collect();
+        }
+        let mut searches = vec![wanted.clone()];
+        // A text alone may be part of the name of a rule, too.
+        if let [
+            Term {
+                test: Test::Contains(part),
+                ..
+            },
+        ] = self.terms.as_slice()
+        {
+            let named = rules.filter(|name| name.to_lowercase().contains(part));
+            searches.extend(named.take(MOST_RULES).map(|rule| Wanted {
+                key: None,
+                ..of(rule)
+            }));
+        }
+        searches
     }
 
     /// Whether every row passes.
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
+}
+
+/// The terms as typed.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let pieces = text.split(" and ").map(str::trim);
+    pieces.filter(|term| !term.is_empty())
+}
+
+/// What the server can look for; `None` if it cannot narrow the search.
+fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
+    let mut wanted = Wanted::default();
+    for (term, typed) in terms.iter().zip(pieces(text)) {
+        if term.negated {
+            continue;
+        }
+        // Keys as typed, because the server distinguishes capitals.
+        let value = typed.split_once('=').map_or(typed, |(_, value)| value);
+        let value = value.trim_start_matches('=').trim();
+        match &term.test {
+            Test::Contains(_) => wanted.key = Some(typed.to_owned()),
+            Test::Text(Field::Rule, true, rule) => wanted.rule = Some(rule.clone()),
+            Test::Text(Field::Key, true, _) => wanted.key = Some(value.to_owned()),
+            Test::Text(Field::State, true, state) => {
+                let mut all = BucketState::ALL.into_iter();
+                wanted.state = match state.as_str() {
+                    WOULD_REFUSE => Some(BucketState::Refusing),
+                    state => all.find(|other| other.name() == state),
+                };
+            }
+            _ => {}
+        }
+    }
+    (wanted != Wanted::default()).then_some(wanted)
 }
 
 fn read_term(text: &str) -> Result<Term, String> {
@@ -187,7 +240,7 @@ impl Test {
                 let found = match field {
                     Field::Rule => row.id.rule.to_lowercase(),
                     Field::Key => row.id.key.to_lowercase(),
-                    _ => row.view.state.name().to_owned(),
+                    _ => state_word(&row.view).to_owned(),
                 };
                 (found == *wanted) == *equal
             }
@@ -253,6 +306,7 @@ mod tests {
             rates: Some(Rates {
                 admitted: 1.0,
                 refused: 7.5,
+                shadow: 0.0,
             }),
         }
     }
@@ -289,16 +343,36 @@ mod tests {
     }
 
     #[test]
-    fn a_text_alone_is_a_part_of_keys() {
-        for (text, part) in [
-            ("", None),
-            (" Ali ce ", Some("Ali ce")),
-            ("!alice", None),
-            ("alice and bob", None),
-            ("key = alice", None),
+    fn the_server_searches_for_what_it_can() {
+        let rules = ["Replies", "by-source", "alias"];
+        for (text, searches) in [
+            ("", &[][..]),
+            (" Xa yz ", &["key Xa yz"]),
+            ("ali", &["key ali", "rule alias"]),
+            ("!alice", &[]),
+            ("refused > 5", &[]),
+            ("alice and bob", &["key bob"]),
+            ("key = Alice and level > 5", &["key Alice"]),
+            ("rule = replies and !bob", &["rule Replies"]),
+            ("rule = none", &[]),
+            ("rule != replies", &[]),
+            ("rule == replies and x", &["rule Replies, key x"]),
+            ("state = banned", &["state banned"]),
+            ("state = would refuse", &["state refusing"]),
         ] {
             let filter = Filter::parse(text).expect(text);
-            assert_eq!(filter.part(), part, "{text}");
+            let found: Vec<String> = filter
+                .searches(rules.into_iter())
+                .iter()
+                .map(|wanted| {
+                    let rule = wanted.rule.as_ref().map(|rule| format!("rule {rule}"));
+                    let key = wanted.key.as_ref().map(|key| format!("key {key}"));
+                    let state = wanted.state.map(|state| format!("state {}", state.name()));
+                    let all = rule.into_iter().chain(key).chain(state);
+                    all.collect::<Vec<_>>().join(", ")
+                })
+                .collect();
+            assert_eq!(found, searches, "{text}");
         }
     }
 

@@ -155,6 +155,8 @@ pub(crate) fn snapshot(poll: u64) -> Snapshot {
             .map(|bucket| (now_ns, bucket))
             .collect(),
         truncated: false,
+        gone: Vec::new(),
+        searching: None,
         rules: (poll == 0).then(|| Rules {
             instance: INSTANCE.to_owned(),
             now_ns,

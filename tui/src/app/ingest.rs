@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use loudou_api::{BucketView, Event, RuleView, Rules};
+use loudou_api::{Event, RuleView, Rules};
 use loudou_limiter::Nanos;
 use serde_json::Value;
 
 use super::again;
 use super::columns::Sort;
-use super::history::Track;
+use super::history::{Counts, Track};
 use super::layout::table_height;
 use super::msg::Snapshot;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
 use super::state::{Data, Frozen, MAX_EVENTS, State};
 use crate::cells::{safe, width};
+use crate::num::count;
+
+/// The most rows that are kept.
+const MOST_ROWS: usize = 2_000;
 
 /// Applies a snapshot, or keeps it for later while the screen is frozen.
 pub(crate) fn polled(state: &mut State, snapshot: Box<Snapshot>) {
@@ -57,11 +61,32 @@ pub(crate) fn thaw(state: &mut State) {
     }
 }
 
-fn apply(state: &mut State, snapshot: Snapshot, read_at: Nanos) {
+fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
     let mut data = state.data.take().unwrap_or_default();
+    if data.status.instance != snapshot.status.instance {
+        data.rows.clear();
+    }
     note_rules(&mut state.history.rules, &snapshot);
-    data.rows = rows(&mut state.history.buckets, snapshot.buckets);
-    data.truncated = snapshot.truncated;
+    let (open, pinned) = (state.open.clone(), state.table.pinned.clone());
+    let keeps = |id: &BucketName| Some(id) == open.as_ref() || Some(id) == pinned.as_ref();
+    let now_ns = snapshot.status.now_ns;
+    if !snapshot.truncated {
+        data.whole_ns = Some(now_ns);
+    }
+    data.gone = snapshot
+        .gone
+        .iter()
+        .map(|id| (id.clone(), now_ns))
+        .collect();
+    merge(
+        &mut data.rows,
+        &mut state.history.buckets,
+        &mut snapshot,
+        keeps,
+    );
+    let used = snapshot.status.store.used;
+    data.truncated = snapshot.truncated && used > count(data.rows.len());
+    data.searching = snapshot.searching;
     data.longest = longest(&data.rows);
     if let Some(rules) = snapshot.rules {
         data.rules = Rules {
@@ -117,34 +142,55 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
     let mut old = std::mem::take(tracks);
     let now_ns = snapshot.status.now_ns;
     for rule in &snapshot.status.rules {
-        let refused = rule.refused.saturating_add(rule.shadow_refused);
-        let track = note(old.remove(&rule.name), rule.passed(), refused, now_ns);
+        let track = note(old.remove(&rule.name), Counts::of_rule(rule), now_ns);
         tracks.insert(rule.name.clone(), track);
     }
 }
 
-/// Rows with their rates. Tracks of buckets that no longer exist are dropped, so the history is bounded
-/// like the poll.
-fn rows(tracks: &mut BTreeMap<BucketName, Track>, buckets: Vec<(u64, BucketView)>) -> Vec<Row> {
-    let mut old = std::mem::take(tracks);
-    let mut rows = Vec::with_capacity(buckets.len());
-    for (as_of_ns, view) in buckets {
+/// Takes the buckets of a poll over into the rows. Tracks of buckets without a row are dropped, so the history is
+/// bounded like the rows.
+fn merge(
+    rows: &mut Vec<Row>,
+    tracks: &mut BTreeMap<BucketName, Track>,
+    snapshot: &mut Snapshot,
+    keeps: impl Fn(&BucketName) -> bool,
+) {
+    let mut known: BTreeMap<BucketName, Row> = BTreeMap::new();
+    // Where everything was read, a bucket that is not among it is gone.
+    if snapshot.truncated {
+        known.extend(rows.drain(..).map(|row| (row.id.clone(), row)));
+    }
+    for id in &snapshot.gone {
+        known.remove(id);
+    }
+    for (as_of_ns, view) in std::mem::take(&mut snapshot.buckets) {
         let id = BucketName::new(&view.rule, &view.key);
-        // A bucket may move between two pages and be read twice.
-        if tracks.contains_key(&id) {
-            continue;
-        }
-        let track = note(old.remove(&id), view.admitted, view.refused, as_of_ns);
+        let track = note(tracks.remove(&id), Counts::of_bucket(&view), as_of_ns);
         let rates = track.rates();
         tracks.insert(id.clone(), track);
-        rows.push(Row {
-            id,
+        let row = Row {
+            id: id.clone(),
             view,
             as_of_ns,
             rates,
-        });
+        };
+        known.insert(id, row);
     }
-    rows
+    if known.len() > MOST_ROWS {
+        let mut old: Vec<(u64, &BucketName)> = known
+            .values()
+            .filter(|row| !keeps(&row.id))
+            .map(|row| (row.as_of_ns, &row.id))
+            .collect();
+        old.sort();
+        let old = old.into_iter().take(known.len().saturating_sub(MOST_ROWS));
+        let old: Vec<BucketName> = old.map(|(_, id)| id.clone()).collect();
+        for id in old {
+            known.remove(&id);
+        }
+    }
+    tracks.retain(|id, _| known.contains_key(id));
+    *rows = known.into_values().collect();
 }
 
 /// The widths of the longest rule and the longest key.
@@ -155,13 +201,13 @@ fn longest(rows: &[Row]) -> (u16, u16) {
     })
 }
 
-fn note(track: Option<Track>, admitted: u64, refused: u64, at_ns: u64) -> Track {
+fn note(track: Option<Track>, counts: Counts, at_ns: u64) -> Track {
     match track {
         Some(mut track) => {
-            track.note(admitted, refused, at_ns);
+            track.note(counts, at_ns);
             track
         }
-        None => Track::new(admitted, refused, at_ns),
+        None => Track::new(counts, at_ns),
     }
 }
 
@@ -206,13 +252,22 @@ pub(crate) fn arrange(state: &mut State) {
         table.pinned = Some(row.id.clone());
     }
     table.visible = shown.into_iter().map(|(index, _)| index).collect();
-    scroll(state);
+    stay(state);
 }
 
 /// Sorts by another column or in the other direction.
 pub(crate) fn sort(state: &mut State, sort: Sort) {
     state.table.sort = sort;
+    state.table.rewind();
     arrange(state);
+}
+
+/// Keeps the first row on screen, as far as there are rows. The view stays at the top until the user moves.
+pub(crate) fn stay(state: &mut State) {
+    let height = table_height(state.size).max(1);
+    let table = &mut state.table;
+    let most = table.visible.len().saturating_sub(height);
+    table.offset = table.offset.min(most);
 }
 
 /// Scrolls so that the selection is visible.

@@ -72,9 +72,7 @@ fn filter(
             }
             line.text().trim().clone_into(&mut state.table.filter_text);
             // The matching buckets may not have been read.
-            if state.data.as_ref().is_some_and(|data| data.truncated) {
-                state.link.hurry(state.now);
-            }
+            state.link.hurry(state.now);
         }
         Some(_) => {
             apply_filter(state, &before);

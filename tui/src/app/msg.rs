@@ -4,6 +4,7 @@ use loudou_api::{BucketView, Event, ProblemAnswer, RuleView, Rules, Status};
 
 use super::effects::{Goal, Sending};
 use super::press::{Mouse, Press};
+use super::rows::BucketName;
 use crate::change::verb::Answer;
 use crate::client::ClientError;
 use crate::live::Item;
@@ -46,10 +47,14 @@ pub(crate) enum Msg {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) status: Status,
-    /// The buckets, each with the server's clock when its page was read.
+    /// The buckets that were read, each with the server's clock then.
     pub(crate) buckets: Vec<(u64, BucketView)>,
-    /// Whether more buckets exist than were read.
+    /// Whether more buckets may exist than were read.
     pub(crate) truncated: bool,
+    /// Buckets that were looked for by name and do not exist.
+    pub(crate) gone: Vec<BucketName>,
+    /// How much of the store the searches of the filter have seen, in percent; `None` if they have ended.
+    pub(crate) searching: Option<u64>,
     /// The rules, when their generation moved.
     pub(crate) rules: Option<Rules>,
     /// The events since the last poll.

@@ -30,7 +30,7 @@ pub(crate) struct Row {
     pub(crate) view: BucketView,
     /// The server's clock when it was read.
     pub(crate) as_of_ns: u64,
-    /// Its rates since the previous poll; `None` if that did not have it.
+    /// Its rates; `None` if it was read once.
     pub(crate) rates: Option<Rates>,
 }
 
@@ -65,9 +65,14 @@ impl Row {
         idle.saturating_add(age.get())
     }
 
-    /// Refused per second; 0 if unknown.
+    /// Refused per second; 0 if unknown, and for a rule in shadow mode.
     pub(crate) fn refused(&self) -> f64 {
         self.rates.map_or(0.0, |rates| rates.refused)
+    }
+
+    /// Refused per second by a rule in shadow mode, and passed; 0 if unknown.
+    pub(crate) fn would_refuse(&self) -> f64 {
+        self.rates.map_or(0.0, |rates| rates.shadow)
     }
 
     /// Admitted per second; 0 if unknown.

@@ -68,8 +68,16 @@ pub(crate) struct Data {
     pub(crate) events: Vec<Event>,
     pub(crate) last_seq: u64,
     pub(crate) events_lost: u64,
+    /// The buckets that are known, by name.
     pub(crate) rows: Vec<Row>,
+    /// Whether more buckets exist.
     pub(crate) truncated: bool,
+    /// The server's clock when all buckets were read last.
+    pub(crate) whole_ns: Option<u64>,
+    /// The buckets that the last poll looked for in vain, with the server's clock then.
+    pub(crate) gone: BTreeMap<BucketName, u64>,
+    /// How much of the store the searches of the filter have seen, in percent, while they go on.
+    pub(crate) searching: Option<u64>,
     /// The widths of the longest rule and the longest key.
     pub(crate) longest: (u16, u16),
     /// The time at which it was read.
@@ -97,8 +105,33 @@ pub(crate) struct Table {
     pub(crate) pinned: Option<BucketName>,
     /// The index of the selection in `visible`.
     pub(crate) at: usize,
-    /// The first row on screen.
+    /// The first row on screen. Only the user moves it: rows that are sorted anew do not.
     pub(crate) offset: usize,
+}
+
+impl Table {
+    /// The index in `visible` of each line of a table with this many lines. A selection that is out of view has the
+    /// first or the last line.
+    pub(crate) fn lines(&self, height: usize) -> Vec<usize> {
+        let end = self.offset.saturating_add(height);
+        let mut lines: Vec<usize> = (self.offset..end.min(self.visible.len())).collect();
+        let edge = if self.at < self.offset {
+            lines.first_mut()
+        } else if self.at >= end {
+            lines.last_mut()
+        } else {
+            None
+        };
+        if let Some(edge) = edge.filter(|_| self.at < self.visible.len()) {
+            *edge = self.at;
+        }
+        lines
+    }
+
+    /// Shows the first rows, whatever is selected.
+    pub(crate) const fn rewind(&mut self) {
+        self.offset = 0;
+    }
 }
 
 /// A message that disappears after a few seconds.
@@ -216,20 +249,23 @@ impl State {
 
     /// The ban of a bucket in the last poll, shown or not, if that was read after `after_ns`.
     pub(crate) fn seen_after(&self, id: &BucketName, after_ns: u64) -> Seen {
-        let (found, all) = if let Some(waiting) = self.waiting() {
+        let (found, gone_ns) = if let Some(waiting) = self.waiting() {
             let is_it = |view: &BucketView| view.rule == id.rule && view.key == id.key;
             let mut buckets = waiting.buckets.iter();
             let found = buckets.find(|(_, view)| is_it(view));
-            (found.map(|(at, view)| (*at, view)), !waiting.truncated)
+            let is_gone = waiting.gone.contains(id) || !waiting.truncated;
+            let gone_ns = is_gone.then_some(waiting.status.now_ns);
+            (found.map(|(at, view)| (*at, view)), gone_ns)
         } else if let Some(data) = &self.data {
             let found = data.rows.iter().find(|row| row.id == *id);
-            (found.map(|row| (row.as_of_ns, &row.view)), !data.truncated)
+            let gone_ns = data.gone.get(id).copied().max(data.whole_ns);
+            (found.map(|row| (row.as_of_ns, &row.view)), gone_ns)
         } else {
-            (None, false)
+            (None, None)
         };
-        match found {
-            Some((at_ns, view)) if at_ns > after_ns => Seen::Read(view.ban),
-            None if all && self.polled_ns() > after_ns => Seen::Gone,
+        match (found, gone_ns) {
+            (Some((at_ns, view)), _) if at_ns > after_ns => Seen::Read(view.ban),
+            (None, Some(gone_ns)) if gone_ns > after_ns => Seen::Gone,
             _ => Seen::Unknown,
         }
     }
@@ -247,16 +283,15 @@ impl State {
         }
     }
 
-    /// The visible rows, in order.
-    pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&Row>> {
-        let rows = self.data.as_ref().map_or(&[][..], |data| &data.rows);
-        self.table.visible.iter().map(move |index| rows.get(*index))
+    /// A visible row by its index.
+    pub(crate) fn row(&self, index: usize) -> Option<&Row> {
+        let row = self.table.visible.get(index)?;
+        self.data.as_ref()?.rows.get(*row)
     }
 
     /// The selected row of the Buckets screen.
     pub(crate) fn selected_row(&self) -> Option<&Row> {
-        let index = self.table.visible.get(self.table.at)?;
-        self.data.as_ref()?.rows.get(*index)
+        self.row(self.table.at)
     }
 
     /// The selected line of a screen that is a plain list.

@@ -20,6 +20,7 @@ mod edits;
 mod of_key;
 mod random;
 mod undo_of_bans;
+mod watching;
 
 const SIZE: (u16, u16) = (80, 24);
 
@@ -241,15 +242,16 @@ fn polls_ask_for_no_more_than_is_new() {
 #[test]
 fn polls_ask_for_the_text_that_is_looked_for() {
     let mut state = state(SIZE, 1);
-    if let Some(data) = &mut state.data {
-        data.truncated = true;
-    }
     // At once, as the buckets may not be among those that were read.
     let effects = type_keys(&mut state, "/Key-0<ret>");
     let [Effect::Poll(request)] = &effects[..] else {
         panic!("{effects:?}")
     };
-    assert_eq!(request.key.as_deref(), Some("Key-0"));
+    let key = request
+        .wanted
+        .first()
+        .and_then(|wanted| wanted.key.as_deref());
+    assert_eq!(key, Some("Key-0"));
 }
 
 #[test]

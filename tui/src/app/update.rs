@@ -6,7 +6,8 @@ use super::again;
 use super::answers;
 use super::browse;
 use super::command::Command;
-use super::effects::{Effect, Goal, PollRequest};
+use super::effects::{Effect, Goal};
+use super::feed;
 use super::form::Stage;
 use super::ingest;
 use super::keys;
@@ -30,7 +31,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
         Msg::Mouse(mouse) => browse::moused(state, mouse),
         Msg::Resize(columns, rows) => {
             state.size = (columns, rows);
-            ingest::scroll(state);
+            ingest::stay(state);
         }
         Msg::Tick => {}
         Msg::Polled(result) => polled(state, result),
@@ -49,7 +50,7 @@ pub(crate) fn update(state: &mut State, msg: Msg, now: Nanos) -> Vec<Effect> {
     state.toasts.retain(|toast| toast.until > now);
     state.changed.take_if(|(_, until)| *until <= now);
     if state.exit.is_none() && state.link.start(now) {
-        effects.push(Effect::Poll(poll_request(state)));
+        effects.push(Effect::Poll(feed::request(state)));
     }
     effects
 }
@@ -65,29 +66,6 @@ pub(crate) fn tick_after(state: &State) -> Nanos {
         .max(Nanos::from_millis(1))
 }
 
-fn poll_request(state: &State) -> PollRequest {
-    let waiting = state
-        .frozen
-        .as_ref()
-        .and_then(|frozen| frozen.waiting.as_ref());
-    let key = state.table.filter.part().map(ToOwned::to_owned);
-    match (&state.data, waiting) {
-        (None, _) => PollRequest::default(),
-        (Some(data), None) => PollRequest {
-            instance: data.status.instance.clone(),
-            generation: Some(data.rules.generation),
-            after_seq: data.last_seq,
-            key,
-        },
-        (Some(data), Some((snapshot, _))) => PollRequest {
-            instance: snapshot.status.instance.clone(),
-            generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
-            after_seq: snapshot.last_seq,
-            key,
-        },
-    }
-}
-
 /// Ends the app with a report. It outlives a quit that arrives with it; the first report is the cause.
 fn fatal(state: &mut State, text: String) {
     if !matches!(state.exit, Some(Exit::Fatal(_))) {
@@ -101,7 +79,8 @@ fn polled(state: &mut State, result: Result<Box<Snapshot>, Failure>) {
             if state.link.up == Some(false) {
                 state.toast(false, "connected again");
             }
-            state.link.succeeded(state.now, state.settings.interval);
+            let interval = feed::interval(state);
+            state.link.succeeded(state.now, interval);
             ingest::polled(state, snapshot);
         }
         Err(failure) => state.link.failed(state.now, failure.text),

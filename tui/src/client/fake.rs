@@ -43,15 +43,31 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(answers: Vec<Answer>) -> Self {
+        let (count, mut answers) = (answers.len(), answers.into_iter());
+        Self::start(count, move |_| answers.next())
+    }
+
+    /// A server that answers each request with what this returns. It gets the same text as [`Self::request`].
+    pub(crate) fn serving(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> Self {
+        Self::start(usize::MAX, move |request| Some(answer(request)))
+    }
+
+    fn start(
+        count: usize,
+        mut answer: impl FnMut(&str) -> Option<Answer> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (sender, requests) = channel();
         thread::spawn(move || {
-            for answer in answers {
+            for _ in 0..count {
                 let Ok((mut stream, _)) = listener.accept() else {
                     return;
                 };
                 let request = read_request(&mut stream);
+                let Some(answer) = answer(&request) else {
+                    return;
+                };
                 if sender.send(request).is_err() {
                     return;
                 }

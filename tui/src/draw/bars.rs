@@ -73,6 +73,37 @@ pub(crate) fn in_cell(eighths: u16, cell: u16) -> u16 {
     eighths.saturating_sub(cell.saturating_mul(8)).min(8)
 }
 
+/// Draws a scroll bar over the whole area: of `all` rows, `shown` are shown from `first` on. Nothing if all are shown.
+pub(crate) fn scroll(pen: &mut Pen<'_>, (first, shown, all): (usize, usize, usize)) {
+    let height = usize::from(pen.height());
+    if shown >= all || height == 0 {
+        return;
+    }
+    let theme = pen.theme;
+    let part = |rows: usize| rows.saturating_mul(height).checked_div(all).unwrap_or(0);
+    let thumb = part(shown).clamp(1, height);
+    let room = height.saturating_sub(thumb);
+    // At the ends exactly when the rows are.
+    let places = all.saturating_sub(shown);
+    let top = first.min(places).saturating_mul(room);
+    let top = top.checked_div(places).unwrap_or(0);
+    let inner = room.saturating_sub(1).max(1);
+    let top = match first {
+        0 => 0,
+        first if first >= places => room,
+        _ => top.clamp(1, inner).min(room),
+    };
+    for y in 0..height {
+        let is_thumb = (top..top.saturating_add(thumb)).contains(&y);
+        let (glyph, style) = if is_thumb {
+            (theme.pick('█', '#'), theme.dim)
+        } else {
+            (theme.pick('│', '|'), theme.track)
+        };
+        pen.cell(0, i32::from(crate::num::cells(y)), glyph, style);
+    }
+}
+
 /// `part` of `total` as text of `cells` cells.
 pub(crate) fn text(part: u64, total: u64, cells: u16, ascii: bool) -> String {
     let eighths = filled(part, total, cells, ascii);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use loudou_api::{BucketView, Event, Rules};
 
 use super::collect::Live;
+
 use super::{Authors, Clocks, Id, Item, Kind, Left, What, ban_of, is_lost, of_rules};
 
 /// The live changes at the last look.
@@ -119,6 +120,13 @@ impl Ledger {
             self.items.insert(item.id(), item);
         }
         self.settle();
+    }
+
+    /// Records buckets that do not exist: neither do their bans.
+    pub(crate) fn gone<'a>(&mut self, buckets: impl Iterator<Item = (&'a str, &'a str)>) {
+        for (rule, key) in buckets {
+            self.items.remove(&Id::new(Kind::Ban, rule, key));
+        }
     }
 
     /// Records the bans in events.

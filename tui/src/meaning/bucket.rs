@@ -7,10 +7,13 @@ use loudou_api::{BanBy, BanView, BucketState, BucketView};
 use super::leased;
 use crate::text::humanise;
 
-/// The state for people. A rule in shadow mode refuses nobody.
+/// The state `refusing` of a rule in shadow mode, which refuses nobody.
+pub(crate) const WOULD_REFUSE: &str = "would refuse";
+
+/// The state for people.
 pub(crate) const fn state_word(bucket: &BucketView) -> &'static str {
     match bucket.state {
-        BucketState::Refusing if bucket.shadow => "would refuse",
+        BucketState::Refusing if bucket.shadow => WOULD_REFUSE,
         state => state.name(),
     }
 }

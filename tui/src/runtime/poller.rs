@@ -1,27 +1,48 @@
-//! The poller's thread: reads status, rules, buckets and events, one poll after the other.
+//! The poller's thread: reads what is on screen, one poll after the other.
+//!
+//! A poll costs the proxy about as much with a million buckets as with ten. It reads the status, the keys with the
+//! most recent refusals and admissions, and by name the buckets on screen and some of those keys. Buckets that
+//! nobody uses come from a search that goes on from poll to poll, a few slices of a worker's time in each. What is
+//! not on screen is not read.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use loudou_api::{BucketState, BucketView, Events, MAX_PAGE};
+use loudou_api::{BucketNames, BucketState, BucketView, Events, MAX_READ, MAX_TOP, TopBy};
 use loudou_limiter::Nanos;
 
+use self::hunt::{Bound, Found, Hunt};
 use super::trap::panic_if_asked;
-use crate::app::effects::PollRequest;
+use crate::app::effects::{PollRequest, Wanted};
 use crate::app::msg::{Failure, Msg, Snapshot};
 use crate::app::rows::BucketName;
-use crate::client::{BucketsQuery, Client, ClientError, Pace};
+use crate::client::{Client, ClientError, Pace, TopQuery};
 use crate::clock::Clock;
-use crate::num::count;
+use crate::live::is_lost;
 
-/// The most buckets of one poll; the screen shows if there are more.
-const MOST_BUCKETS: usize = 5_000;
-/// The most pages of one poll. Pages end with the time of an answer, so most of them are short.
-const MOST_PAGES: usize = 1_000;
-/// The longest time for which pages are requested.
-const LONGEST: Nanos = Nanos::from_secs(5);
-/// The number of parts into which the pages and the time are divided.
-const QUARTERS: usize = 4;
+mod hunt;
+
+/// The buckets that a poll reads by name, if fewer are on screen.
+const READS: usize = 2 * MAX_READ;
+/// The buckets that it reads by name beside those on screen, however many these are.
+const OTHERS: usize = 32;
+/// The most bytes of names in one call. They may have to go in a header.
+const MAX_NAMES: usize = 7 * 1024;
+/// The most buckets that are read one by one, from a filter that has no call for several.
+const SINGLY: usize = 24;
+/// The status of a call that the filter does not have.
+const NO_SUCH_CALL: [u16; 2] = [404, 405];
+/// The most buckets that come from the search for any, and from one that the filter asks for.
+const MOST_ANY: usize = 500;
+const MOST_WANTED: usize = 1_000;
+/// The work of a search in a poll while somebody waits for it.
+const BUSY_CALLS: usize = 200;
+const BUSY_TIME: Nanos = Nanos::from_millis(300);
+/// The least time between two polls that search while nobody waits.
+const CALM: Nanos = Nanos::from_millis(900);
+/// The most attempts to read the rules and the buckets at one generation.
+const TRIES: usize = 3;
 
 /// Polls once per request, until the requests end.
 pub(super) fn run(
@@ -30,13 +51,10 @@ pub(super) fn run(
     requests: &Receiver<PollRequest>,
     answers: &SyncSender<Msg>,
 ) {
-    let mut was_cut = false;
+    let mut poller = Poller::new(client, clock);
     for request in requests {
         panic_if_asked("poller");
-        let snapshot = poll(client, clock, &request, was_cut).map(Box::new);
-        if let Ok(snapshot) = &snapshot {
-            was_cut = snapshot.truncated;
-        }
+        let snapshot = poller.poll(&request).map(Box::new);
         if answers
             .send(Msg::Polled(snapshot.map_err(Failure::from)))
             .is_err()
@@ -46,149 +64,319 @@ pub(super) fn run(
     }
 }
 
-/// Reads everything; `was_cut` if there were too many buckets for the previous poll.
-fn poll(
-    client: &Client,
-    clock: Clock,
-    request: &PollRequest,
-    was_cut: bool,
-) -> Result<Snapshot, ClientError> {
-    let status = client.status()?;
-    let at_hand =
-        request.instance == status.instance && request.generation == Some(status.generation);
-    let rules = if at_hand { None } else { Some(client.rules()?) };
-    let events = events(client, request)?;
-    // Each further scan reads the whole store, so it runs only if it may be needed.
-    let many = was_cut || status.store.used > count(MOST_BUCKETS);
-    let key = request.key.as_deref();
-    let (buckets, truncated) = buckets(client, clock, many, key, &status.instance)?;
-    let of_rules = rules.as_ref().map(|rules| &rules.instance);
-    if events.instance != status.instance || of_rules.is_some_and(|of| *of != status.instance) {
-        return Err(client.restarted());
-    }
-    Ok(Snapshot {
-        status,
-        buckets,
-        truncated,
-        rules,
-        events: events.events,
-        last_seq: events.last_seq,
-        events_lost: events.lost,
-    })
-}
-
-fn events(client: &Client, request: &PollRequest) -> Result<Events, ClientError> {
-    let events = client.events(&request.instance, request.after_seq)?;
-    // A restarted server that does not report its instance counts from 1 again.
-    if events.last_seq < request.after_seq && !events.restarted {
-        client.events("", 0)
-    } else {
-        Ok(events)
-    }
-}
-
-type Buckets = Vec<(u64, BucketView)>;
-
-/// Buckets up to a bound, and whether more exist. If there are many, refusing and banned buckets come
-/// first, then those with `key` in their keys. All are of the process `instance`.
-fn buckets(
-    client: &Client,
-    clock: Clock,
-    many: bool,
-    key: Option<&str>,
-    instance: &str,
-) -> Result<(Buckets, bool), ClientError> {
-    let mut reading = Reading::new(client, clock, instance);
-    if many {
-        let mut refusing = Scan::of(Some(BucketState::Refusing));
-        let mut banned = Scan::of(Some(BucketState::Banned));
-        // No scan crowds out the others, and all leave time for the rest.
-        reading.read(&mut refusing, MOST_BUCKETS / 2, 1)?;
-        reading.read(&mut banned, MOST_BUCKETS / 4 * 3, 2)?;
-        if let Some(key) = key {
-            let mut sought = Scan::of(None);
-            sought.query.key = Some(key.to_owned());
-            reading.read(&mut sought, MOST_BUCKETS, 3)?;
-        }
-        reading.read(&mut banned, MOST_BUCKETS, 3)?;
-        reading.read(&mut refusing, MOST_BUCKETS, 3)?;
-    }
-    let mut all = Scan::of(None);
-    reading.read(&mut all, MOST_BUCKETS, QUARTERS)?;
-    Ok((reading.buckets, !all.done))
-}
-
-/// A query, and the progress of its pages.
-struct Scan {
-    query: BucketsQuery,
-    done: bool,
-}
-
-impl Scan {
-    fn of(state: Option<BucketState>) -> Self {
-        let query = BucketsQuery {
-            state,
-            ..BucketsQuery::default()
-        };
-        Self { query, done: false }
-    }
-}
-
-/// The buckets that a poll has read so far, each once.
-struct Reading<'a> {
+/// What is kept from poll to poll.
+struct Poller<'a> {
     client: &'a Client,
     clock: Clock,
-    instance: &'a str,
-    start: Nanos,
-    pages: usize,
     pace: Pace,
-    seen: BTreeSet<BucketName>,
-    buckets: Buckets,
+    /// The process that all of the following is about.
+    instance: String,
+    /// The keys with the most refusals and admissions.
+    top: BTreeMap<BucketName, Heavy>,
+    any: Hunt,
+    banned: Hunt,
+    wanted: Vec<Hunt>,
+    searched_at: Option<Nanos>,
+    /// Whether the filter reads several buckets in one call.
+    reads_several: bool,
+    /// The server's clock at the last status.
+    now_ns: u64,
 }
 
-impl<'a> Reading<'a> {
-    fn new(client: &'a Client, clock: Clock, instance: &'a str) -> Self {
+/// A key with many requests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heavy {
+    /// Its counts.
+    counts: [u64; 2],
+    /// Whether they have changed since its bucket was read.
+    is_new: bool,
+    /// When its bucket was read.
+    read_at: Nanos,
+}
+
+impl<'a> Poller<'a> {
+    fn new(client: &'a Client, clock: Clock) -> Self {
+        let banned = Wanted {
+            state: Some(BucketState::Banned),
+            ..Wanted::default()
+        };
         Self {
             client,
             clock,
-            instance,
-            start: clock.now(),
-            pages: 0,
             pace: Pace::default(),
-            seen: BTreeSet::new(),
-            buckets: Vec::new(),
+            instance: String::new(),
+            top: BTreeMap::new(),
+            any: Hunt::new(Wanted::default(), MOST_ANY),
+            banned: Hunt::new(banned, MOST_WANTED),
+            wanted: Vec::new(),
+            searched_at: None,
+            reads_several: true,
+            now_ns: 0,
         }
     }
 
-    /// Continues `scan` until there are `most` buckets, or `quarters` quarters of a poll's pages or time
-    /// are used up.
-    fn read(&mut self, scan: &mut Scan, most: usize, quarters: usize) -> Result<(), ClientError> {
-        let pages = MOST_PAGES.saturating_mul(quarters) / QUARTERS;
-        let until = LONGEST.get().saturating_mul(count(quarters)) / count(QUARTERS);
-        while !scan.done && self.pages < pages && self.clock.now().since(self.start).get() <= until
-        {
-            let room = most.saturating_sub(self.buckets.len());
-            if room == 0 {
+    fn poll(&mut self, request: &PollRequest) -> Result<Snapshot, ClientError> {
+        let mut status = self.client.status()?;
+        if status.instance != self.instance {
+            *self = Self::new(self.client, self.clock);
+            self.instance.clone_from(&status.instance);
+        }
+        self.now_ns = status.now_ns;
+        let events = self.events(request)?;
+        if request.lists {
+            self.read_top()?;
+        }
+        let names = self.names(request);
+        let mut read = self.read(&names)?;
+        // One frame shows numbers and rules of one generation, unless edits come faster than they are read.
+        let mut rules = None;
+        for _ in 0..TRIES {
+            let at_hand = request.instance == status.instance
+                && request.generation == Some(status.generation);
+            rules = (!at_hand).then(|| self.client.rules()).transpose()?;
+            let of_rules = rules
+                .as_ref()
+                .map_or(status.generation, |rules| rules.generation);
+            let of_buckets = read.generation.unwrap_or(of_rules);
+            if of_rules == status.generation && of_buckets == status.generation {
                 break;
             }
-            // No more than there is room for: further buckets come on the next page.
-            scan.query.limit = Some(room.min(MAX_PAGE));
-            let page = self.pace.buckets(self.client, &scan.query)?;
+            read = self.read(&names)?;
+            status = self.client.status()?;
+        }
+        let of_rules = rules.as_ref().map(|rules| &rules.instance);
+        let is_other = |instance: &String| *instance != self.instance;
+        if [&events.instance, &status.instance]
+            .into_iter()
+            .chain(of_rules)
+            .any(is_other)
+        {
+            return Err(self.client.restarted());
+        }
+        let (found, is_whole) = self.search(request)?;
+        Ok(Snapshot {
+            searching: self.searching(),
+            truncated: !is_whole,
+            buckets: each_once(read.buckets.into_iter().chain(found)),
+            gone: read.gone,
+            status,
+            rules,
+            events: events.events,
+            last_seq: events.last_seq,
+            events_lost: events.lost,
+        })
+    }
+
+    fn events(&self, request: &PollRequest) -> Result<Events, ClientError> {
+        let events = self.client.events(&request.instance, request.after_seq)?;
+        // A restarted server that does not report its instance counts from 1 again.
+        if events.last_seq < request.after_seq && !events.restarted {
+            self.client.events("", 0)
+        } else {
+            Ok(events)
+        }
+    }
+
+    /// Reads which keys had the most refusals and admissions.
+    fn read_top(&mut self) -> Result<(), ClientError> {
+        let mut top: BTreeMap<BucketName, Heavy> = BTreeMap::new();
+        for (place, by) in TopBy::ALL.into_iter().enumerate() {
+            let query = TopQuery {
+                rule: None,
+                by: Some(by),
+                limit: Some(MAX_TOP),
+            };
+            for entry in self.client.top(&query)?.top {
+                let name = BucketName::new(&entry.rule, &entry.key);
+                let heavy = top.entry(name).or_default();
+                if let Some(count) = heavy.counts.get_mut(place) {
+                    *count = entry.count;
+                }
+            }
+        }
+        for (name, heavy) in &mut top {
+            let before = self.top.get(name).copied().unwrap_or_default();
+            heavy.read_at = before.read_at;
+            heavy.is_new = before.is_new || heavy.counts != before.counts;
+        }
+        self.top = top;
+        Ok(())
+    }
+
+    /// The buckets to read by name: those on screen, then those of keys with new requests, the ones first that
+    /// were not read for longest and were refused most, then other rows.
+    fn names(&mut self, request: &PollRequest) -> Vec<BucketName> {
+        let most = READS.max(request.shown.len().saturating_add(OTHERS));
+        let mut heavy: Vec<(&BucketName, &Heavy)> =
+            self.top.iter().filter(|(_, heavy)| heavy.is_new).collect();
+        heavy.sort_by_key(|(_, heavy)| (heavy.read_at, Reverse(heavy.counts)));
+        let heavy = heavy.into_iter().map(|(name, _)| name);
+        let heavy = heavy.filter(|_| request.lists);
+        let all = request.shown.iter().chain(heavy).chain(&request.others);
+        let mut seen = BTreeSet::new();
+        // A bucket whose name was lost cannot be asked for.
+        let known = all.filter(|name| !is_lost(&name.key) && seen.insert(*name));
+        let names: Vec<BucketName> = known.take(most).cloned().collect();
+        let now = self.clock.now();
+        for name in &names {
+            if let Some(heavy) = self.top.get_mut(name) {
+                (heavy.is_new, heavy.read_at) = (false, now);
+            }
+        }
+        names
+    }
+
+    /// Reads buckets by name.
+    fn read(&mut self, names: &[BucketName]) -> Result<Read, ClientError> {
+        let mut read = Read::default();
+        let mut rest = names;
+        while self.reads_several && !rest.is_empty() {
+            let (call, _) = rest.split_at(fitting(rest));
+            let wanted = call
+                .iter()
+                .map(|name| (name.rule.clone(), name.key.clone()));
+            let wanted = BucketNames {
+                buckets: wanted.collect(),
+            };
+            let page = match self.client.read_buckets(&wanted) {
+                Ok(page) => page,
+                Err(error) if error.status().is_some_and(|s| NO_SUCH_CALL.contains(&s)) => {
+                    self.reads_several = false;
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             if page.instance != self.instance {
                 return Err(self.client.restarted());
             }
-            self.pages = self.pages.saturating_add(1);
-            for bucket in page.buckets {
-                if self.seen.insert(BucketName::new(&bucket.rule, &bucket.key)) {
-                    self.buckets.push((page.now_ns, bucket));
-                }
-            }
-            scan.query.cursor = page.next_cursor;
-            scan.done = scan.query.cursor.is_none();
+            let done = page.next_cursor.and_then(|done| done.parse().ok());
+            let done = done.unwrap_or(call.len()).clamp(1, call.len());
+            let (asked, later) = rest.split_at_checked(done).unwrap_or((rest, &[]));
+            rest = later;
+            read.add(asked, page.now_ns, page.buckets);
+            read.generation = Some(page.generation);
         }
-        self.buckets.truncate(MOST_BUCKETS);
+        for name in rest.iter().take(SINGLY) {
+            self.read_one(name, &mut read)?;
+        }
+        Ok(read)
+    }
+
+    /// Reads one bucket. The answer has no time of its own, so that of the status counts.
+    fn read_one(&self, name: &BucketName, read: &mut Read) -> Result<(), ClientError> {
+        match self.client.bucket(&name.rule, &name.key) {
+            Ok(bucket) => read.add(std::slice::from_ref(name), self.now_ns, vec![bucket]),
+            Err(error) if error.status() == Some(404) => {
+                read.add(std::slice::from_ref(name), 0, Vec::new());
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
+
+    /// Lets the searches go on. Returns what they found, and whether that is all there is.
+    fn search(
+        &mut self,
+        request: &PollRequest,
+    ) -> Result<(Vec<(u64, BucketView)>, bool), ClientError> {
+        self.wanted
+            .retain(|hunt| request.wanted.iter().any(|wanted| hunt.is_for(wanted)));
+        for wanted in &request.wanted {
+            if !self.wanted.iter().any(|hunt| hunt.is_for(wanted)) {
+                self.wanted.push(Hunt::new(wanted.clone(), MOST_WANTED));
+            }
+        }
+        let now = self.clock.now();
+        let mut found = Found {
+            instance: &self.instance,
+            buckets: Vec::new(),
+        };
+        let at = (self.client, &mut self.pace);
+        let until = now.saturating_add(BUSY_TIME);
+        for hunt in &mut self.wanted {
+            hunt.step(
+                (at.0, at.1),
+                self.clock,
+                Bound {
+                    calls: BUSY_CALLS,
+                    until,
+                },
+                &mut found,
+            )?;
+        }
+        let is_calm = self.searched_at.is_some_and(|at| now.since(at) < CALM);
+        if is_calm {
+            return Ok((found.buckets, false));
+        }
+        let is_first = self.searched_at.is_none();
+        self.searched_at = Some(now);
+        let mut is_whole = false;
+        if request.lists {
+            let before = found.buckets.len();
+            is_whole = self
+                .any
+                .step((at.0, at.1), self.clock, self.any.bound(now), &mut found)?
+                && before == 0;
+        }
+        if !is_first {
+            self.banned
+                .step((at.0, at.1), self.clock, self.banned.bound(now), &mut found)?;
+        }
+        Ok((found.buckets, is_whole))
+    }
+
+    /// How much of the store the searches of the filter have seen, in percent.
+    fn searching(&self) -> Option<u64> {
+        let going_on = self.wanted.iter().filter(|hunt| !hunt.has_ended);
+        going_on.map(|hunt| hunt.seen).min()
+    }
+}
+
+/// The buckets that were read by name.
+#[derive(Debug, Default)]
+struct Read {
+    buckets: Vec<(u64, BucketView)>,
+    gone: Vec<BucketName>,
+    /// The generation of the rules then.
+    generation: Option<u64>,
+}
+
+impl Read {
+    /// Adds those that exist of the buckets that were asked for.
+    fn add(&mut self, asked: &[BucketName], now_ns: u64, buckets: Vec<BucketView>) {
+        let exist: BTreeSet<(&str, &str)> = buckets
+            .iter()
+            .map(|bucket| (bucket.rule.as_str(), bucket.key.as_str()))
+            .collect();
+        let gone = asked
+            .iter()
+            .filter(|name| !exist.contains(&(name.rule.as_str(), name.key.as_str())));
+        self.gone.extend(gone.cloned());
+        self.buckets
+            .extend(buckets.into_iter().map(|bucket| (now_ns, bucket)));
+    }
+}
+
+/// The number of names that fit into a call; at least one.
+fn fitting(names: &[BucketName]) -> usize {
+    let mut bytes = 0_usize;
+    let fits = names.iter().take(MAX_READ).take_while(|name| {
+        // Quotes, brackets and commas, and twice the text: characters may have to be escaped.
+        let text = name.rule.len().saturating_add(name.key.len());
+        bytes = bytes
+            .saturating_add(text.saturating_mul(2))
+            .saturating_add(8);
+        bytes <= MAX_NAMES
+    });
+    fits.count().max(1)
+}
+
+/// Of a bucket that was read twice, the first reading counts.
+fn each_once(buckets: impl Iterator<Item = (u64, BucketView)>) -> Vec<(u64, BucketView)> {
+    let mut seen = BTreeSet::new();
+    buckets
+        .filter(|(_, bucket)| seen.insert(BucketName::new(&bucket.rule, &bucket.key)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -95,23 +95,9 @@ const fn whole_seconds(ns: u64) -> u64 {
 fn totals(pen: &mut Pen<'_>, state: &State) {
     let theme = pen.theme;
     let Some(data) = &state.data else { return };
-    let rates = state.total_rates();
-    let refused = rates.map(|rates| rates.refused);
-    let refused_style = if refused.unwrap_or(0.0) > 0.0 {
-        theme.bad
-    } else {
-        theme.plain
-    };
+    let mut parts = requests(state, theme);
     let store = &data.status.store;
     let used = fraction(store.used, store.buckets);
-    let mut parts = vec![
-        (
-            "admitted ",
-            format!("{}/s", rate(rates.map(|r| r.admitted))),
-            theme.good,
-        ),
-        ("refused ", format!("{}/s", rate(refused)), refused_style),
-    ];
     parts.extend(alarms(&data.status, theme));
     parts.push((
         "generation ",
@@ -153,6 +139,31 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
 
 /// A word, a value, and the value's colour.
 type Part = (&'static str, String, Style);
+
+/// Requests per second, those of rules in shadow mode apart.
+fn requests(state: &State, theme: &Theme) -> Vec<Part> {
+    let rates = state.total_rates();
+    let refused = rates.map(|rates| rates.refused);
+    let refused_style = if refused.unwrap_or(0.0) > 0.0 {
+        theme.bad
+    } else {
+        theme.plain
+    };
+    let mut parts = vec![
+        (
+            "admitted ",
+            format!("{}/s", rate(rates.map(|r| r.admitted))),
+            theme.good,
+        ),
+        ("refused ", format!("{}/s", rate(refused)), refused_style),
+    ];
+    let would = rates.map_or(0.0, |rates| rates.shadow);
+    if would > 0.0 {
+        let would = format!("{}/s", rate(Some(would)));
+        parts.push(("would refuse ", would, theme.shadow));
+    }
+    parts
+}
 
 /// The workers without a fleet, and the number of warnings.
 fn alarms(status: &Status, theme: &Theme) -> Vec<Part> {

@@ -28,6 +28,12 @@ pub(crate) fn draw(state: &State, theme: &Theme, size: (u16, u16)) -> Terminal<T
     terminal
 }
 
+/// The screen as text.
+pub(crate) fn text(state: &State, size: (u16, u16)) -> String {
+    let terminal = draw(state, &Theme::new(false, false), size);
+    terminal.backend().to_string()
+}
+
 /// The screen after `keys` were typed, at every size.
 fn screens(name: &str, keys: &str, more: impl Fn(&mut State)) {
     for size in SIZES {

@@ -194,9 +194,16 @@ fn numbers(pen: &mut Pen<'_>, state: &State, row: &Row) {
         let each = chart / 2;
         let width = pen.width();
         if let Some(track) = state.history.buckets.get(&row.id) {
-            chart_of(&mut pen.part(0, y, width, each), track, true);
+            let theme = pen.theme;
+            let admitted: Charted = ("admitted/s", theme.good, |rates| rates.admitted);
+            chart_of(&mut pen.part(0, y, width, each), track, admitted);
             y = y.saturating_add(each);
-            chart_of(&mut pen.part(0, y, width, each), track, false);
+            let refused: Charted = if row.view.shadow {
+                ("would refuse/s", theme.shadow, |rates| rates.shadow)
+            } else {
+                ("refused/s", theme.bad, |rates| rates.refused)
+            };
+            chart_of(&mut pen.part(0, y, width, each), track, refused);
             y = y.saturating_add(each).saturating_add(1);
         }
     }
@@ -271,20 +278,11 @@ fn limit(pen: &mut Pen<'_>, state: &State, y: u16, view: &LimitView, shown: bool
     y.saturating_add(4)
 }
 
-fn chart_of(pen: &mut Pen<'_>, track: &Track, admitted: bool) {
+/// A chart's title, colour and numbers.
+type Charted = (&'static str, Style, fn(Rates) -> f64);
+
+fn chart_of(pen: &mut Pen<'_>, track: &Track, (name, style, pick): Charted) {
     let theme = pen.theme;
-    let pick = |rates: Rates| {
-        if admitted {
-            rates.admitted
-        } else {
-            rates.refused
-        }
-    };
-    let (name, style) = if admitted {
-        ("admitted/s", theme.good)
-    } else {
-        ("refused/s", theme.bad)
-    };
     let width = pen.width().min(60);
     let series: Vec<_> = track.series(width).iter().map(|r| r.map(pick)).collect();
     let top = bars::peak(&series);
@@ -307,10 +305,12 @@ type Styled = (String, Style);
 fn about(pen: &Pen<'_>, state: &State, row: &Row, rule: Option<&RuleView>) -> Vec<Styled> {
     let (plain, theme) = (Style::new(), pen.theme);
     let (admitted, refused) = (amount(row.view.admitted), amount(row.view.refused));
-    let mut lines = vec![(
-        format!("total: admitted {admitted}, refused {refused}"),
-        plain,
-    )];
+    let refused = if row.view.shadow {
+        format!("would have refused {refused} (shadow mode: they passed)")
+    } else {
+        format!("refused {refused}")
+    };
+    let mut lines = vec![(format!("total: admitted {admitted}, {refused}"), plain)];
     let now = row.as_of_ns.saturating_add(state.drain_age().get());
     let heard = |lease: &LeaseView| ago(now.saturating_sub(lease.heard_ns));
     let lease = leased::lease(&row.view, heard).map(|line| (line, plain));

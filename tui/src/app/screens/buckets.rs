@@ -1,8 +1,6 @@
 //! The Buckets screen: all buckets as a table, filtered and sorted.
 
-use loudou_limiter::Nanos;
-use ratatui::style::Style;
-
+use self::cells::cell;
 use super::bucket::Bucket;
 use super::view::{About, View};
 use crate::app::columns::{Column, Placed, Sort, place};
@@ -10,17 +8,17 @@ use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, tab};
 use crate::app::filter::Filter;
 use crate::app::ingest;
-use crate::app::layout::{HEAD, body_height};
+use crate::app::layout::{HEAD, body_height, table_height};
 use crate::app::line::Line;
 use crate::app::rows::Row;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Mode, State};
 use crate::draw::bars;
 use crate::draw::pen::Pen;
-use crate::draw::words::{amount, percent, rate, seen, width as width_of};
-use crate::meaning::state_word;
+use crate::draw::words::{amount, width as width_of};
 use crate::num::count;
-use crate::text::humanise;
+
+mod cells;
 
 const HERE: Places = Screen::Buckets.place();
 
@@ -79,8 +77,12 @@ impl View for Buckets {
         state.selected_row()
     }
 
-    /// Clears the filter: there is no screen to go back to.
+    /// Clears the filter, or lets go of the selection: there is no screen to go back to.
     fn back(&self, state: &mut State) {
+        if state.table.filter_text.is_empty() {
+            state.table.pinned = None;
+        }
+        state.table.rewind();
         state.table.filter_text.clear();
         state.table.filter = Filter::default();
         state.table.filter_error = None;
@@ -93,7 +95,7 @@ impl View for Buckets {
                 state.data.is_none().then(|| "no data yet".to_owned())
             }
             C::Back => {
-                let at_home = state.table.filter_text.is_empty();
+                let at_home = state.table.filter_text.is_empty() && state.table.pinned.is_none();
                 at_home.then(|| "this is the first screen; q quits".to_owned())
             }
             _ => None,
@@ -140,12 +142,16 @@ impl View for Buckets {
     }
 }
 
+/// The cells at the right that are left to the scroll bar.
+const SCROLL_BAR: u16 = 1;
+
 /// The columns that fit, with their places.
 fn columns(state: &State) -> Vec<Placed> {
     let (rule, key) = state.data.as_ref().map_or((0, 0), |data| data.longest);
     let status = state.data.as_ref().map(|data| &data.status);
     let has_fleet = status.is_some_and(|status| status.fleet.is_some());
-    place(state.size.0, rule, key, has_fleet)
+    let width = state.size.0.saturating_sub(SCROLL_BAR);
+    place(width, rule, key, has_fleet)
 }
 
 /// A part of the table.
@@ -166,8 +172,13 @@ fn hit(state: &State, x: u16, y: u16) -> Option<Hit> {
         let over = |c: &Placed| x >= c.x && x <= c.x.saturating_add(c.width);
         return columns.find(over).map(Hit::Header);
     };
-    let index = state.table.offset.saturating_add(usize::from(row));
-    (index < state.table.visible.len()).then_some(Hit::Row(index))
+    let lines = state.table.lines(table_height(state.size));
+    lines.get(usize::from(row)).copied().map(Hit::Row)
+}
+
+fn counted_buckets(count: u64) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} bucket{plural}", amount(count))
 }
 
 /// The number of buckets shown, out of all.
@@ -175,17 +186,20 @@ fn shown(state: &State) -> String {
     let Some(data) = &state.data else {
         return String::new();
     };
-    let all = data.rows.len();
-    let some = state.table.visible.len();
-    let mut text = if data.truncated {
-        format!(
-            "{some} of {} buckets read, refusing and banned first; more exist",
-            amount(count(all))
-        )
-    } else if some == all {
-        format!("{} buckets", amount(count(all)))
-    } else {
-        format!("{some} of {} buckets", amount(count(all)))
+    let all = count(data.rows.len());
+    let some = count(state.table.visible.len());
+    let used = data.status.store.used;
+    let mut text = match (data.searching, data.truncated) {
+        (Some(percent), _) => format!("{} found, {percent}% searched", amount(some)),
+        (None, true) if state.table.filter.is_empty() => {
+            let of = amount(used);
+            format!(
+                "{} of {of} buckets: those with most requests; / finds others",
+                amount(some)
+            )
+        }
+        (None, _) if some == all => counted_buckets(some),
+        (None, _) => format!("{} of {}", amount(some), counted_buckets(all)),
     };
     if !state.table.filter_text.is_empty() {
         text.push_str(", filter: ");
@@ -193,10 +207,6 @@ fn shown(state: &State) -> String {
     }
     text
 }
-
-/// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
-/// them between polls.
-const AS_READ: Nanos = Nanos::ZERO;
 
 /// Draws the header line and the rows that fit.
 fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -211,9 +221,11 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         };
         pen.middle(pen.height() / 2, none, theme.dim);
     }
-    let rows = state.rows().enumerate().skip(state.table.offset);
-    for ((index, row), y) in rows.zip(1..pen.height()) {
-        let Some(row) = row else { continue };
+    let lines = state.table.lines(table_height(state.size));
+    for (index, y) in lines.iter().copied().zip(1..pen.height()) {
+        let Some(row) = state.row(index) else {
+            continue;
+        };
         let changed = state
             .changed
             .as_ref()
@@ -223,8 +235,30 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         }
         if index == state.table.at {
             pen.select_line(y);
+            out_of_view(pen, y, state, lines.len());
         }
     }
+    let thumb = (state.table.offset, lines.len(), state.table.visible.len());
+    let x = pen.width().saturating_sub(SCROLL_BAR);
+    let height = pen.height().saturating_sub(1);
+    bars::scroll(&mut pen.part(x, 1, SCROLL_BAR, height), thumb);
+}
+
+/// Marks the selection where it stands on the first or the last line because it is out of view.
+fn out_of_view(pen: &mut Pen<'_>, y: u16, state: &State, lines: usize) {
+    let table = &state.table;
+    let theme = pen.theme;
+    let arrow = if table.at < table.offset {
+        theme.pick('▲', '^')
+    } else if table.at >= table.offset.saturating_add(lines) {
+        theme.pick('▼', 'v')
+    } else {
+        return;
+    };
+    let text = format!(" {arrow} {} above ", amount(count(table.at)));
+    let width = width_of(&text);
+    let x = pen.width().saturating_sub(SCROLL_BAR).saturating_sub(width);
+    pen.text(x, y, &text, theme.selected);
 }
 
 fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
@@ -259,117 +293,5 @@ fn header(pen: &mut Pen<'_>, state: &State, columns: &[Placed]) {
         } else {
             pen.within(x, 0, width, &title, theme.head);
         }
-    }
-}
-
-fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u16, changed: bool) {
-    let theme = pen.theme;
-    let Placed { column, x, width } = at;
-    match column {
-        Column::State => {
-            let (glyph, style) = theme.state(&row.view);
-            pen.cell(i32::from(x), i32::from(y), glyph, style);
-            if width > 2 {
-                let word = state_word(&row.view);
-                pen.within(x.saturating_add(2), y, width.saturating_sub(2), word, style);
-            }
-        }
-        Column::Rule => {
-            let style = if changed { theme.changed } else { theme.dim };
-            pen.within(x, y, width, &row.id.rule, style);
-        }
-        Column::Key => {
-            let mark = row
-                .view
-                .own
-                .as_ref()
-                .map_or("", |_| theme.pick_text(" ≠", " ~"));
-            let room = width.saturating_sub(width_of(mark));
-            let end = pen.within(x, y, room, &row.id.key, theme.strong);
-            pen.text(end, y, mark, theme.warn);
-        }
-        Column::Level => level(pen, at, y, row.level(AS_READ), row.tone()),
-        Column::Left => {
-            let text = row.limit().map_or_else(String::new, |limit| {
-                format!("{}/{}", amount(limit.remaining), amount(limit.capacity))
-            });
-            pen.right(x, y, width, &text, theme.plain);
-        }
-        Column::Leased => leased(pen, at, y, row),
-        Column::Admitted => number(pen, at, y, row.rates.map(|r| r.admitted), theme.good),
-        Column::Refused => number(pen, at, y, row.rates.map(|r| r.refused), theme.bad),
-        Column::History => sparkline(&mut pen.part(x, y, width, 1), state, row),
-        Column::Retry => {
-            let wait = row
-                .retry_after_ns(AS_READ)
-                .map(humanise)
-                .unwrap_or_default();
-            pen.right(x, y, width, &wait, theme.warn);
-        }
-        Column::Seen => pen.right(x, y, width, &seen(row.idle_ns(state.age())), theme.dim),
-    }
-}
-
-/// Draws a level as a bar, with its number if there is room.
-fn level(pen: &mut Pen<'_>, at: Placed, y: u16, level: f64, tone: f64) {
-    const NUMBER: u16 = 5;
-    let theme = pen.theme;
-    let Placed { x, width, .. } = at;
-    if width < 10 {
-        bars::level(pen, x, y, width, level, tone);
-        return;
-    }
-    let bar = width.saturating_sub(NUMBER);
-    bars::level(pen, x, y, bar, level, tone);
-    pen.right(
-        x.saturating_add(bar),
-        y,
-        NUMBER,
-        &percent(level),
-        theme.plain,
-    );
-}
-
-/// The units leased here; marked while more is denied, or the lease is out of force.
-fn leased(pen: &mut Pen<'_>, at: Placed, y: u16, row: &Row) {
-    let theme = pen.theme;
-    let lease = row.view.lease.as_ref();
-    let (text, style) = match lease {
-        None => ("-".to_owned(), theme.dim),
-        Some(lease) if lease.denied_until_ns.is_some() || row.view.outage.is_some() => {
-            (amount(lease.tokens), theme.warn)
-        }
-        Some(lease) => (amount(lease.tokens), theme.plain),
-    };
-    pen.right(at.x, y, at.width, &text, style);
-}
-
-fn number(pen: &mut Pen<'_>, at: Placed, y: u16, value: Option<f64>, style: Style) {
-    let theme = pen.theme;
-    let style = if value.unwrap_or(0.0) > 0.0 {
-        style
-    } else {
-        theme.dim
-    };
-    pen.right(at.x, y, at.width, &rate(value), style);
-}
-
-/// Draws the requests of the last minute; columns with refusals are marked by colour.
-fn sparkline(pen: &mut Pen<'_>, state: &State, row: &Row) {
-    let theme = pen.theme;
-    let Some(track) = state.history.buckets.get(&row.id) else {
-        return;
-    };
-    let series = track.series(pen.width());
-    let all: Vec<_> = series
-        .iter()
-        .map(|r| r.map(|r| r.admitted + r.refused))
-        .collect();
-    let top = bars::peak(&all);
-    for (x, (all, rates)) in all.iter().zip(&series).enumerate() {
-        let refused = rates.is_some_and(|rates| rates.refused > 0.0);
-        let style = if refused { theme.bad } else { theme.good };
-        let x = crate::num::cells(x);
-        bars::columns(&mut pen.part(x, 0, 1, 1), &[*all], top, style);
     }
 }

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::view::{About, View};
 use crate::app::command::{c, tab};
-use crate::app::history::Track;
+use crate::app::history::{Rates, Track};
 use crate::app::layout::table_height;
 use crate::app::screen::Screen;
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate};
-use crate::meaning::{self, short};
+use crate::meaning::{self, refusals, short};
 use crate::num::{cells, fraction};
 
 static ABOUT: About = About {
@@ -50,6 +50,8 @@ impl View for Rules {
 const OVERRIDES: usize = 6;
 /// The most upstreams listed for the selected rule.
 const MAX_UPSTREAMS: usize = 3;
+/// The mode in which a rule refuses nobody.
+const SHADOW: &str = "shadow";
 
 /// Draws the rules, and the selected one in words.
 fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -96,10 +98,20 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// The share of its requests that a rule refused or, in shadow mode, would have refused.
+/// What a rule refused or, in shadow mode, would have refused.
+fn refused_in_mode(totals: &RuleTotals) -> u64 {
+    if totals.mode == SHADOW {
+        totals.shadow_refused
+    } else {
+        totals.refused
+    }
+}
+
+/// The share of its requests that this is.
 fn share_refused(totals: &RuleTotals) -> f64 {
     let refused = totals.refused.saturating_add(totals.shadow_refused);
-    fraction(refused, totals.passed().saturating_add(refused))
+    let all = totals.passed().saturating_add(refused);
+    fraction(refused_in_mode(totals), all)
 }
 
 /// For a rule that shadows another: its share of refusals beside that of the other.
@@ -223,11 +235,23 @@ impl Columns {
         };
         pen.within(self.mode, y, 7, &totals.mode, mode);
         let rates = track.and_then(Track::rates);
-        let refused = totals.refused.saturating_add(totals.shadow_refused);
+        let is_shadow = totals.mode == SHADOW;
+        let refused = refused_in_mode(totals);
         let share = percent(share_refused(totals));
-        let refused_rate = rate(rates.map(|rates| rates.refused));
-        let share = format!("{} {share}", amount(refused));
-        let bad = if refused > 0 { theme.bad } else { theme.dim };
+        let of_mode = |rates: Rates| {
+            if is_shadow {
+                rates.shadow
+            } else {
+                rates.refused
+            }
+        };
+        let refused_rate = refusals(rate(rates.map(of_mode)), is_shadow);
+        let share = refusals(format!("{} {share}", amount(refused)), is_shadow);
+        let bad = match (refused, is_shadow) {
+            (0, _) => theme.dim,
+            (_, true) => theme.shadow,
+            (_, false) => theme.bad,
+        };
         let texts = [
             (refused_rate.as_str(), bad),
             (share.as_str(), bad),

@@ -9,6 +9,7 @@ use crate::app::effects::Effect;
 use crate::app::fixture::{rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg};
 use crate::app::press::keys;
+use crate::app::rows::BucketName;
 use crate::app::screen::Screen;
 use crate::app::state::{Mode, State};
 use crate::app::update::update;
@@ -60,6 +61,12 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
             Effect::Poll(_) => {
                 let mut snapshot = snapshot(u64::from(luck % 16));
                 snapshot.buckets.truncate(usize::from(luck));
+                snapshot.truncated = luck.is_multiple_of(3);
+                if luck.is_multiple_of(7) {
+                    let gone = snapshot.buckets.drain(..snapshot.buckets.len() / 2);
+                    let gone = gone.map(|(_, view)| BucketName::new(&view.rule, &view.key));
+                    snapshot.gone = gone.collect();
+                }
                 if luck.is_multiple_of(5) {
                     restart(&mut snapshot);
                 }

@@ -1,225 +1,306 @@
-//! What a poll reads of many buckets, and in which order.
+//! What a poll reads of many buckets, from a server that has some.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loudou_api::{BucketsPage, Rules, Status, StoreStatus};
-
 use super::*;
-use crate::client::fake::{Answer, Fake};
+use crate::client::fake::Fake;
 
-fn page(state: BucketState, keys: std::ops::Range<usize>, next_cursor: Option<&str>) -> Answer {
-    let buckets = keys.map(|key| BucketView {
-        rule: "r".to_owned(),
-        key: format!("k{key}"),
-        state,
-        ..BucketView::default()
-    });
-    let page = BucketsPage {
-        now_ns: 9,
-        buckets: buckets.collect(),
-        next_cursor: next_cursor.map(ToOwned::to_owned),
-        ..BucketsPage::default()
-    };
-    Answer::json("200 OK", &page)
-}
+mod world;
 
-/// Polls a store of `used` buckets that answers with `pages`; returns the snapshot and the requested pages.
-fn polled(used: u64, was_cut: bool, pages: Vec<Answer>) -> (Snapshot, Vec<String>) {
-    sought(used, was_cut, None, pages)
-}
+use world::World;
 
-/// The same, with a filter for a key.
-fn sought(
-    used: u64,
-    was_cut: bool,
-    key: Option<&str>,
-    pages: Vec<Answer>,
-) -> (Snapshot, Vec<String>) {
-    let status = Status {
-        store: StoreStatus {
-            used,
-            ..StoreStatus::default()
-        },
-        ..Status::default()
-    };
-    let mut answers = vec![
-        Answer::json("200 OK", &status),
-        Answer::json("200 OK", &<Rules>::default()),
-        Answer::json("200 OK", &<Events>::default()),
-    ];
-    answers.extend(pages);
-    let fake = Fake::new(answers);
+const MINE: &str = "0f1e2d3c4b5a6978";
+
+/// One poll, and the change of the world before it.
+type Step = (PollRequest, fn(&mut World));
+
+/// Runs polls against a world, which may change in between; returns the snapshot and the calls of each.
+fn polls(world: World, requests: Vec<Step>) -> Vec<(Result<Snapshot, ClientError>, Vec<String>)> {
+    let world = Arc::new(Mutex::new(world));
+    let served = Arc::clone(&world);
+    let fake = Fake::serving(move |request| served.lock().expect("a world").answer(request));
     let client = fake.client(Duration::from_secs(10));
+    // The bounds of time are not what these test, and a busy machine would meet them.
+    let mut poller = Poller::new(&client, Clock::standing());
+    let mut done = Vec::new();
+    for (request, change) in requests {
+        change(&mut world.lock().expect("a world"));
+        // The clock stands still, but each of these polls is a second after the one before.
+        poller.searched_at = poller.searched_at.and(None);
+        let snapshot = poller.poll(&request);
+        let mut calls = Vec::new();
+        while let Some(request) = fake.try_request() {
+            let line = request.lines().next().unwrap_or("");
+            let call = line.trim_end_matches(" HTTP/1.1").replace("/v1/", "");
+            let body = request.lines().last().unwrap_or("");
+            calls.push(if call.starts_with("POST") {
+                format!("{call} {body}")
+            } else {
+                call
+            });
+        }
+        done.push((snapshot, calls));
+    }
+    done
+}
+
+fn one(world: World, request: PollRequest) -> (Snapshot, Vec<String>) {
+    let (snapshot, calls) = polls(world, vec![(request, |_| {})]).remove(0);
+    (snapshot.expect("all answered"), calls)
+}
+
+fn lists() -> PollRequest {
+    PollRequest {
+        lists: true,
+        ..PollRequest::default()
+    }
+}
+
+fn names(keys: impl IntoIterator<Item = usize>) -> Vec<BucketName> {
+    let keys = keys.into_iter();
+    keys.map(|key| BucketName::new("r", &format!("k{key}")))
+        .collect()
+}
+
+fn keys(snapshot: &Snapshot) -> BTreeSet<&str> {
+    snapshot
+        .buckets
+        .iter()
+        .map(|(_, bucket)| bucket.key.as_str())
+        .collect()
+}
+
+#[test]
+fn few_buckets_are_all_read_at_once() {
+    let (snapshot, calls) = one(World::new(600), lists());
+    assert_eq!((snapshot.buckets.len(), snapshot.truncated), (500, true));
+    let (snapshot, _) = one(World::new(400), lists());
+    assert_eq!((snapshot.buckets.len(), snapshot.truncated), (400, false));
+    assert_eq!(
+        calls,
+        [
+            "GET status",
+            "GET events?after=0",
+            "GET top?by=refused&limit=256",
+            "GET top?by=admitted&limit=256",
+            "GET rules",
+            "GET buckets?limit=500",
+        ]
+    );
+}
+
+/// However many buckets there are, a poll reads those on screen and some with new requests.
+#[test]
+fn a_poll_costs_the_same_with_a_million_buckets() {
+    for buckets in [1_000, 1_000_000] {
+        let mut world = World::new(buckets);
+        world.page = 20;
+        world.refused = (0..256).map(|key| (key, 1_000)).collect();
+        let request = PollRequest {
+            shown: names(900..940),
+            others: names(500..900),
+            ..lists()
+        };
+        let busy: fn(&mut World) =
+            |world| world.refused.iter_mut().for_each(|(_, count)| *count += 1);
+        let polled = polls(world, (0..4).map(|_| (request.clone(), busy)).collect());
+        for (place, (snapshot, calls)) in polled.iter().enumerate() {
+            let snapshot = snapshot.as_ref().expect("all answered");
+            let read = keys(snapshot);
+            assert!((900..940).all(|key| read.contains(format!("k{key}").as_str())));
+            // The searches end early in the first polls.
+            assert!(
+                calls.len() <= if place < 3 { 60 } else { 10 },
+                "{place}: {calls:?}"
+            );
+        }
+        // All keys that were refused are read within a few polls.
+        let read = polled
+            .iter()
+            .take(3)
+            .filter_map(|(snapshot, _)| snapshot.as_ref().ok());
+        let read: BTreeSet<&str> = read.flat_map(|snapshot| keys(snapshot)).collect();
+        assert!((0..256).all(|key| read.contains(format!("k{key}").as_str())));
+    }
+}
+
+/// Nothing is read that is not on screen.
+#[test]
+fn a_poll_without_a_list_reads_the_status() {
+    let mut world = World::new(10);
+    world.refused = vec![(1, 5)];
     let request = PollRequest {
-        key: key.map(ToOwned::to_owned),
+        instance: MINE.to_owned(),
+        generation: Some(1),
         ..PollRequest::default()
     };
-    // The bound of time is not what these test, and a busy machine would meet it.
-    let snapshot = poll(&client, Clock::standing(), &request, was_cut);
-    let mut asked = Vec::new();
-    while let Some(request) = fake.try_request() {
-        let query = request.strip_prefix("GET /v1/buckets?");
-        asked.extend(query.map(|rest| rest.split(' ').next().unwrap_or("").to_owned()));
-    }
-    (snapshot.expect("all answered"), asked)
-}
-
-fn count_of(snapshot: &Snapshot, state: BucketState) -> usize {
-    let buckets = snapshot.buckets.iter();
-    buckets.filter(|(_, bucket)| bucket.state == state).count()
-}
-
-#[test]
-fn few_buckets_are_read_once() {
-    let pages = vec![
-        page(BucketState::Refusing, 0..500, Some("7")),
-        page(BucketState::Busy, 500..600, None),
-    ];
-    let (snapshot, asked) = polled(600, false, pages);
-    assert_eq!(asked, ["limit=500", "cursor=7&limit=500"]);
-    assert_eq!((snapshot.buckets.len(), snapshot.truncated), (600, false));
-}
-
-#[test]
-fn of_many_those_that_stand_out_come_first_and_none_twice() {
-    for (used, was_cut) in [(6_000, false), (0, true)] {
-        let mut pages = vec![
-            page(BucketState::Refusing, 0..2, Some("9")),
-            page(BucketState::Refusing, 2..3, None),
-            page(BucketState::Banned, 10..14, None),
-        ];
-        for from in (0..6_000).step_by(500) {
-            pages.push(page(BucketState::Busy, from..from + 500, Some("1")));
-        }
-        let (snapshot, asked) = polled(used, was_cut, pages);
-        assert_eq!(
-            asked[..4],
-            [
-                "state=refusing&limit=500",
-                "state=refusing&cursor=9&limit=500",
-                "state=banned&limit=500",
-                "limit=500"
-            ]
-        );
-        assert_eq!(asked.len(), 13);
-        assert_eq!((snapshot.buckets.len(), snapshot.truncated), (5_000, true));
-        let of = |state| count_of(&snapshot, state);
-        assert_eq!((of(BucketState::Refusing), of(BucketState::Banned)), (3, 4));
-        assert_eq!(snapshot.buckets[0].1.key, "k0");
-    }
-}
-
-#[test]
-fn neither_the_refusing_nor_the_banned_crowd_out_the_others() {
-    let mut pages = Vec::new();
-    for from in (0..2_500).step_by(500) {
-        pages.push(page(BucketState::Refusing, from..from + 500, Some("1")));
-    }
-    pages.push(page(BucketState::Banned, 9_000..9_100, None));
-    for from in (2_500..5_000).step_by(500) {
-        let to = (from + 500).min(4_900);
-        pages.push(page(BucketState::Refusing, from..to, Some("1")));
-    }
-    let (snapshot, asked) = polled(20_000, false, pages);
-    assert_eq!(asked[5], "state=banned&limit=500");
-    assert_eq!(asked[6], "state=refusing&cursor=1&limit=500");
+    let (snapshot, calls) = one(world.clone(), request.clone());
+    assert_eq!(calls, ["GET status", "GET events?after=0f1e2d3c4b5a6978-0"]);
+    assert_eq!(snapshot.buckets, []);
+    let shown = PollRequest {
+        shown: names([3]),
+        ..request
+    };
+    let (snapshot, calls) = one(world, shown);
     assert_eq!(
-        asked.last().map(String::as_str),
-        Some("state=refusing&cursor=1&limit=400")
+        calls.last().map(String::as_str),
+        Some(r#"POST buckets {"buckets":[["r","k3"]]}"#)
     );
-    assert_eq!((snapshot.buckets.len(), snapshot.truncated), (5_000, true));
-    let of = |state| count_of(&snapshot, state);
-    let stand_out = (of(BucketState::Refusing), of(BucketState::Banned));
-    assert_eq!(stand_out, (4_900, 100));
-}
-
-/// Empty pages: the scan passes through the store and finds nothing for long.
-#[test]
-fn searching_leaves_pages_for_the_rest() {
-    let mut pages = Vec::new();
-    for _ in 0..MOST_PAGES / 2 {
-        pages.push(page(BucketState::Banned, 0..0, Some("1")));
-    }
-    // What is left of the share of the others is the refusing ones'.
-    for _ in 0..MOST_PAGES / 4 {
-        pages.push(page(BucketState::Refusing, 0..0, Some("1")));
-    }
-    pages.push(page(BucketState::Busy, 0..100, None));
-    let (snapshot, asked) = polled(20_000, false, pages);
-    assert_eq!(asked.len(), MOST_PAGES / 4 * 3 + 1);
-    assert_eq!((snapshot.buckets.len(), snapshot.truncated), (100, false));
+    assert_eq!(keys(&snapshot), BTreeSet::from(["k3"]));
 }
 
 #[test]
-fn of_many_those_that_are_looked_for_are_there() {
-    let pages = vec![
-        page(BucketState::Refusing, 0..1, None),
-        page(BucketState::Banned, 1..2, None),
-        page(BucketState::Busy, 0..40, None),
-        page(BucketState::Busy, 100..200, None),
+fn a_key_that_is_refused_anew_is_read_at_once() {
+    let mut world = World::new(10_000);
+    world.page = 1;
+    let steps: Vec<Step> = vec![
+        (lists(), |_| {}),
+        (lists(), |world| world.refused = vec![(9_999, 1)]),
+        (lists(), |_| {}),
     ];
-    let (snapshot, asked) = sought(6_000, false, Some("k"), pages);
-    assert_eq!(asked[2..], ["key=k&limit=500", "limit=500"]);
-    assert_eq!(snapshot.buckets.len(), 140);
-    // All of few are read, and these with them.
-    let pages = vec![page(BucketState::Busy, 0..9, None)];
-    let (_, asked) = sought(9, false, Some("k"), pages);
-    assert_eq!(asked, ["limit=500"]);
+    let polled = polls(world, steps);
+    let has = |place: usize| keys(polled[place].0.as_ref().expect("answered")).contains("k9999");
+    assert_eq!([has(0), has(1), has(2)], [false, true, false]);
+}
+
+/// A call may look at fewer names than it has, and buckets that do not exist are reported.
+#[test]
+fn names_are_read_in_as_many_calls_as_it_takes() {
+    let mut world = World::new(100);
+    world.reads = Some(8);
+    let request = PollRequest {
+        shown: names(90..130),
+        ..PollRequest::default()
+    };
+    let (snapshot, calls) = one(world, request);
+    assert_eq!(keys(&snapshot).len(), 10);
+    assert_eq!(snapshot.gone, names(100..130));
+    let reads = calls.iter().filter(|call| call.starts_with("POST"));
+    assert_eq!(reads.count(), 5);
+}
+
+/// An earlier filter has no call for several buckets.
+#[test]
+fn buckets_of_an_earlier_filter_are_read_one_by_one() {
+    let mut world = World::new(100);
+    world.is_old = true;
+    let request = PollRequest {
+        shown: names(98..102),
+        ..PollRequest::default()
+    };
+    let steps: Vec<Step> = vec![(request.clone(), |_| {}), (request, |_| {})];
+    let polled = polls(world, steps);
+    for (snapshot, _) in &polled {
+        let snapshot = snapshot.as_ref().expect("answered");
+        assert_eq!(keys(snapshot), BTreeSet::from(["k98", "k99"]));
+        assert_eq!(snapshot.gone, names(100..102));
+        assert!(snapshot.buckets.iter().all(|(at, _)| *at == 9));
+    }
+    let posts = polled[1].1.iter().filter(|call| call.starts_with("POST"));
+    assert_eq!(posts.count(), 0, "it is known by then");
+}
+
+/// A search of the filter goes through the store, and shows how far it is.
+#[test]
+fn a_filter_searches_the_store() {
+    let mut world = World::new(10_000);
+    world.page = 20;
+    let request = PollRequest {
+        wanted: vec![Wanted {
+            key: Some("k99".to_owned()),
+            ..Wanted::default()
+        }],
+        ..lists()
+    };
+    let steps: Vec<Step> = (0..4)
+        .map(|_| -> Step { (request.clone(), |_| {}) })
+        .collect();
+    let polled = polls(world, steps);
+    let snapshots = polled
+        .iter()
+        .map(|(snapshot, _)| snapshot.as_ref().expect("answered"));
+    let progress: Vec<Option<u64>> = snapshots
+        .clone()
+        .map(|snapshot| snapshot.searching)
+        .collect();
+    assert_eq!(progress, [Some(40), Some(80), None, None]);
+    let read: BTreeSet<&str> = snapshots
+        .flat_map(keys)
+        .filter(|key| key.contains("k99"))
+        .collect();
+    assert_eq!(read.len(), 111);
+}
+
+/// Numbers and rules of one frame are of one generation, although an edit comes between the calls.
+#[test]
+fn a_poll_is_of_one_generation() {
+    for edits in 0..6 {
+        let mut world = World::new(10);
+        world.edits = edits;
+        let request = PollRequest {
+            shown: names(0..3),
+            ..PollRequest::default()
+        };
+        let (snapshot, calls) = one(world, request);
+        let rules = snapshot.rules.expect("rules").generation;
+        assert_eq!(rules, snapshot.status.generation, "{edits}: {calls:?}");
+    }
 }
 
 /// The process restarts between two calls: the poll is discarded.
 #[test]
 fn a_poll_is_of_one_process() {
-    let mine = || "0f1e2d3c4b5a6978".to_owned();
-    let other = || "fedcba9876543210".to_owned();
-    let answers = |rules: String, events: String, buckets: String| {
-        let status = Status {
-            instance: mine(),
-            ..Status::default()
-        };
-        let rules: Rules = Rules {
-            instance: rules,
-            ..Rules::default()
-        };
-        let events = Events {
-            instance: events,
-            ..Events::default()
-        };
-        let page = BucketsPage {
-            instance: buckets,
-            ..BucketsPage::default()
-        };
-        vec![
-            Answer::json("200 OK", &status),
-            Answer::json("200 OK", &rules),
-            Answer::json("200 OK", &events),
-            Answer::json("200 OK", &page),
-        ]
-    };
-    let polled = |answers: Vec<Answer>, request: &PollRequest| {
-        let fake = Fake::new(answers);
-        let client = fake.client(Duration::from_secs(10));
-        poll(&client, Clock::start(), request, false)
-    };
-    let request = PollRequest {
-        instance: mine(),
-        ..PollRequest::default()
-    };
-    assert!(polled(answers(mine(), mine(), mine()), &request).is_ok());
-    for mixed in [
-        answers(other(), mine(), mine()),
-        answers(mine(), other(), mine()),
-        answers(mine(), mine(), other()),
+    for call in [
+        "/v1/events",
+        "POST /v1/buckets",
+        "/v1/rules",
+        "GET /v1/buckets",
     ] {
-        let error = polled(mixed, &request).expect_err("two processes");
-        assert!(matches!(error, ClientError::Restarted { .. }), "{error}");
+        let mut world = World::new(10);
+        let fake = Fake::serving(move |request| {
+            let other = request.contains(call);
+            world.instance = if other { "fedcba9876543210" } else { MINE }.to_owned();
+            world.answer(request)
+        });
+        let client = fake.client(Duration::from_secs(10));
+        let mut poller = Poller::new(&client, Clock::standing());
+        let request = PollRequest {
+            shown: names([1]),
+            ..lists()
+        };
+        let error = poller.poll(&request).expect_err("two processes");
+        assert!(
+            matches!(error, ClientError::Restarted { .. }),
+            "{call}: {error}"
+        );
     }
-    // The same generation of another process is none that was read.
-    let seen = PollRequest {
-        instance: other(),
-        generation: Some(0),
+}
+
+/// The same generation of another process is none that was read.
+#[test]
+fn rules_of_another_process_are_read() {
+    let request = PollRequest {
+        instance: "fedcba9876543210".to_owned(),
+        generation: Some(1),
         ..PollRequest::default()
     };
-    let snapshot = polled(answers(mine(), mine(), mine()), &seen).expect("read");
-    assert!(snapshot.rules.is_some());
+    assert!(one(World::new(1), request).0.rules.is_some());
+}
+
+#[test]
+fn names_fit_into_a_header() {
+    let long = BucketName::new(&"r".repeat(64), &"%C3".repeat(100));
+    let names = vec![long; 64];
+    let fits = fitting(&names);
+    let call = BucketNames {
+        buckets: names
+            .iter()
+            .take(fits)
+            .map(|name| (name.rule.clone(), name.key.clone()))
+            .collect(),
+    };
+    let text = serde_json::to_string(&call).expect("JSON").len();
+    assert!(fits >= 8 && text < 8 * 1024, "{fits} {text}");
+    assert_eq!(fitting(&[BucketName::new("r", &"k".repeat(9_000))]), 1);
 }

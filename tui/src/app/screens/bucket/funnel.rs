@@ -260,7 +260,12 @@ fn labels(pen: &mut Pen<'_>, shape: &Shape, water: &Water<'_>, surface: i32) {
     let line = |y: i32| u16::try_from(y).unwrap_or(0);
     let top = line(shape.rim.saturating_sub(i32::from(ABOVE)));
     let admitted = format!("admitted {}/s", rate(Some(rates.admitted)));
-    if rates.refused > 0.0 {
+    if rates.shadow > 0.0 {
+        let would = format!("   would refuse {}/s", rate(Some(rates.shadow)));
+        let wide = width(&admitted).saturating_add(width(&would));
+        let x = pen.width().saturating_sub(wide) / 2;
+        pen.spans(x, top, &[(&admitted, theme.good), (&would, theme.shadow)]);
+    } else if rates.refused > 0.0 {
         let refused = format!("   refused {}/s", rate(Some(rates.refused)));
         let wide = width(&admitted).saturating_add(width(&refused));
         let x = pen.width().saturating_sub(wide) / 2;

@@ -1,0 +1,91 @@
+//! What the next poll reads: only what is on screen, so that watching costs the proxy little.
+
+use loudou_limiter::Nanos;
+
+use super::effects::PollRequest;
+use super::layout::table_height;
+use super::rows::{BucketName, Row};
+use super::screen::Screen;
+use super::state::State;
+
+/// The other rows that a poll may read.
+const OTHERS: usize = 128;
+/// While the screen is frozen, one of so many polls is made: for the connection and for restarts.
+const FROZEN: u64 = 5;
+
+/// The time between two polls.
+pub(crate) fn interval(state: &State) -> Nanos {
+    let interval = state.settings.interval.get();
+    let times = if state.frozen.is_some() { FROZEN } else { 1 };
+    Nanos::new(interval.saturating_mul(times))
+}
+
+/// The request for the next poll.
+pub(crate) fn request(state: &State) -> PollRequest {
+    let request = at_hand(state);
+    let lists = state.screen == Screen::Buckets && state.frozen.is_none();
+    let shown = shown(state);
+    let data = state.data.as_ref().filter(|_| lists);
+    let others = data.map_or_else(Vec::new, |data| others(&data.rows, &shown));
+    let rules = data.map_or(&[][..], |data| &data.rules.rules);
+    let names = rules.iter().map(|rule| rule.name.as_str());
+    PollRequest {
+        wanted: state.table.filter.searches(names),
+        shown,
+        others,
+        lists,
+        ..request
+    }
+}
+
+/// The data that need not be read again.
+fn at_hand(state: &State) -> PollRequest {
+    let waiting = state
+        .frozen
+        .as_ref()
+        .and_then(|frozen| frozen.waiting.as_ref());
+    match (&state.data, waiting) {
+        (None, _) => PollRequest::default(),
+        (Some(data), None) => PollRequest {
+            instance: data.status.instance.clone(),
+            generation: Some(data.rules.generation),
+            after_seq: data.last_seq,
+            ..PollRequest::default()
+        },
+        (Some(data), Some((snapshot, _))) => PollRequest {
+            instance: snapshot.status.instance.clone(),
+            generation: Some(snapshot.rules.as_ref().unwrap_or(&data.rules).generation),
+            after_seq: snapshot.last_seq,
+            ..PollRequest::default()
+        },
+    }
+}
+
+/// The buckets on screen, and the one whose ban the last change would undo.
+fn shown(state: &State) -> Vec<BucketName> {
+    let mut shown: Vec<BucketName> = match state.screen {
+        _ if state.frozen.is_some() => Vec::new(),
+        Screen::Buckets => {
+            let lines = state.table.lines(table_height(state.size)).into_iter();
+            let rows = lines.filter_map(|index| state.row(index));
+            rows.map(|row| row.id.clone()).collect()
+        }
+        Screen::Bucket => state.open.iter().cloned().collect(),
+        _ => Vec::new(),
+    };
+    let undone = state.undos.last().map(|undo| undo.of());
+    if let Some((rule, Some(key))) = undone {
+        shown.push(BucketName::new(rule, key));
+    }
+    shown
+}
+
+/// The rows that were not read for longest.
+fn others(rows: &[Row], shown: &[BucketName]) -> Vec<BucketName> {
+    let mut rows: Vec<&Row> = rows.iter().filter(|row| !shown.contains(&row.id)).collect();
+    rows.sort_by_key(|row| row.as_of_ns);
+    rows.into_iter()
+        .take(OTHERS)
+        .map(|row| row.id.clone())
+        .collect()
+}
