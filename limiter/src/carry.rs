@@ -39,6 +39,15 @@ impl Carry {
         }
     }
 
+    /// The name in requests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Proportional => "proportional",
+            Self::Reset => "reset",
+        }
+    }
+
     /// The new value of `used` of `old` when that becomes `new`, rounded up.
     pub(crate) fn apply(self, used: u128, old: u128, new: u128) -> u128 {
         match self {

@@ -10,9 +10,11 @@ use crate::client::{Client, ClientError};
 
 pub(crate) mod ban;
 pub(crate) mod ban_undo;
+mod command;
 pub(crate) mod edit;
 pub(crate) mod form;
 pub(crate) mod key_override;
+mod numbers;
 pub(crate) mod reset;
 #[cfg(test)]
 mod tests;

@@ -40,22 +40,34 @@ pub(crate) fn note(state: &mut State, snapshot: &Snapshot) {
     let line = lost.map(|lost| (lost.line(), lost.items().len() > 0));
     if let Some((line, has_items)) = line {
         state.offers = has_items;
+        state.restarted_at = Some(state.now);
         state.toast(true, line);
     }
 }
 
-/// The offer in the status line, short so that its end fits.
-pub(crate) fn offer(state: &State) -> Option<String> {
-    let lost = state.ledger.lost().filter(|_| state.offers)?;
+/// How long a restart is shown that nothing was lost in.
+const SHOWN: Nanos = Nanos::from_secs(60);
+
+/// The banner of a restart, short so that its end fits: what is gone, until that is applied again or not wanted.
+pub(crate) fn banner(state: &State) -> Option<String> {
+    let restarted_at = state.restarted_at?;
+    let lost = state.ledger.lost()?;
+    let at = date(lost.started_unix_ms);
+    let at = at.rsplit(' ').next().unwrap_or_default();
+    let counts = counts(lost.items());
+    if counts.is_empty() {
+        let is_new = state.now.since(restarted_at) < SHOWN;
+        let text = format!("RESTARTED at {at}, buckets begin anew; nothing else is gone");
+        return is_new.then_some(text);
+    }
     let offer = if state.locked().is_some() {
         ""
     } else {
         " - a: apply again"
     };
-    let at = date(lost.started_unix_ms);
-    let at = at.rsplit(' ').next().unwrap_or_default();
-    let counts = counts(lost.items());
-    (!counts.is_empty()).then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
+    state
+        .offers
+        .then(|| format!("RESTARTED at {at}, gone: {counts}{offer}"))
 }
 
 /// Opens the question whether to apply the changes again.
@@ -78,6 +90,7 @@ pub(crate) fn ask(state: &mut State) {
     state.mode = Mode::Confirm(Box::new(Pending {
         question,
         detail,
+        command: None,
         action: Action::Again(items),
     }));
 }

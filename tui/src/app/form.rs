@@ -10,7 +10,9 @@ use loudou_rules::config::{Problem, parse_edit, spoken_value};
 use serde_json::{Map, Value, json};
 
 use super::press::Press;
+use crate::change::edit::{Edit, EditTo};
 use crate::change::form::Prompt;
+use crate::change::verb::Verb;
 use crate::limit_edit;
 
 mod fields;
@@ -217,6 +219,25 @@ impl Form {
                 .edit
                 .as_ref()
                 .is_some_and(|edit| edit.expires_at_ns.is_some())
+    }
+
+    /// The edit that it describes.
+    pub(crate) fn edit(&self) -> Edit {
+        Edit {
+            rule: self.base.name.clone(),
+            to: EditTo::Put {
+                body: self.body(),
+                expires_after: self.expires_after(),
+            },
+            seen: Box::new(self.base.clone()),
+            carry: self.carry(),
+            reason: self.reason(),
+        }
+    }
+
+    /// The command line that does the same.
+    pub(crate) fn command(&self) -> Option<String> {
+        self.edit().command()
     }
 
     /// Continues from the rule as it is now: typed values stay, the rest follows the rule.

@@ -17,7 +17,6 @@ use super::question::{Action, Pending};
 use super::screens;
 use super::state::{Mode, SENDING, State};
 use crate::change::Change;
-use crate::change::edit::{Edit, EditTo};
 
 /// Handles a key with its command, if any. The mode is taken out, and put back unless the key ends it.
 pub(crate) fn pressed(
@@ -223,7 +222,7 @@ fn form_key(
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;
             effects.push(Effect::Change(Box::new(Sending {
-                change: Change::Edit(edit_of(&form)),
+                change: Change::Edit(form.edit()),
                 is_undo: false,
             })));
         }
@@ -249,18 +248,5 @@ fn ask_to_send(state: &mut State, form: &mut Form) {
         form.stage = Stage::Confirm;
     } else {
         state.toast(true, "no changes yet");
-    }
-}
-
-fn edit_of(form: &Form) -> Edit {
-    Edit {
-        rule: form.base.name.clone(),
-        to: EditTo::Put {
-            body: form.body(),
-            expires_after: form.expires_after(),
-        },
-        seen: Box::new(form.base.clone()),
-        carry: form.carry(),
-        reason: form.reason(),
     }
 }

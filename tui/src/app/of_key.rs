@@ -81,6 +81,13 @@ impl KeyForm {
         self.fields.iter().all(|field| field.problem.is_none())
     }
 
+    /// The command line that does the same, unless there is a problem.
+    pub(crate) fn command(&self) -> Option<String> {
+        let is_right = self.fields.iter().all(|field| field.problem.is_none());
+        let change = self.change().filter(|_| is_right)?;
+        change.verb().command()
+    }
+
     fn change(&self) -> Option<Change> {
         self.start.of_form(&self.place, &self.typed())
     }

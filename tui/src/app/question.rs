@@ -10,6 +10,8 @@ use crate::live::Item;
 pub(crate) struct Pending {
     pub(crate) question: String,
     pub(crate) detail: Vec<String>,
+    /// The command line that does the same.
+    pub(crate) command: Option<String>,
     pub(crate) action: Action,
 }
 
@@ -37,6 +39,7 @@ impl Pending {
         Self {
             question: question.title,
             detail: question.detail,
+            command: change.verb().command(),
             action: Action::Change(Box::new(Sending { change, is_undo })),
         }
     }

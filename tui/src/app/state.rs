@@ -186,8 +186,10 @@ pub(crate) struct State {
     pub(crate) changed: Option<(String, Nanos)>,
     /// The live changes, and those lost in restarts.
     pub(crate) ledger: Ledger,
-    /// Whether the status line offers to apply lost changes again.
+    /// Whether the banner of a restart offers to apply lost changes again.
     pub(crate) offers: bool,
+    /// When a restart of Envoy was noticed.
+    pub(crate) restarted_at: Option<Nanos>,
     pub(crate) exit: Option<Exit>,
 }
 

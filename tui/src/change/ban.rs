@@ -3,6 +3,7 @@
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
 
+use super::command::Line;
 use super::form::{Asked, KeyPlace, Prompt, Typed};
 use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
@@ -53,6 +54,20 @@ impl Verb for Ban {
             title: ask(&self.key),
             detail,
         }
+    }
+
+    fn command(&self) -> Option<String> {
+        let (verb, span) = match self.to {
+            BanTo::Banned(span) => ("ban", span),
+            BanTo::Free(_) => ("unban", None),
+        };
+        let line = Line::new(verb).word(&self.rule).word(&self.key);
+        let line = if self.replaces {
+            line.word("--replace")
+        } else {
+            line
+        };
+        Some(line.lasting(span).because(&self.reason).text())
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {
@@ -151,7 +166,10 @@ pub(super) fn lift(place: &KeyPlace) -> Option<Ban> {
 
 /// The form of a ban.
 pub(super) fn fields() -> Vec<Asked> {
-    [Prompt::Lasts, Prompt::Reason].map(Asked::text).to_vec()
+    vec![
+        Asked::time(Prompt::Lasts, "10m"),
+        Asked::text(Prompt::Reason),
+    ]
 }
 
 /// The ban that the form describes.

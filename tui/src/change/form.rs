@@ -80,6 +80,15 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// A prompt for a time, with a default that typing replaces.
+    pub(super) fn time(prompt: Prompt, default: &str) -> Self {
+        Self {
+            value: default.to_owned(),
+            selected: true,
+            ..Self::text(prompt)
+        }
+    }
+
     /// A prompt for typed text, empty at first.
     pub(super) const fn text(prompt: Prompt) -> Self {
         Self {

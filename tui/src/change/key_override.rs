@@ -5,10 +5,11 @@ use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
+use super::command::Line;
 use super::form::{Asked, KeyPlace, Prompt, Typed, Wrong};
+use super::numbers::compared;
 use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
 use crate::client::{Client, ClientError, OverrideRequest};
-use crate::meaning::short;
 use crate::text::escape;
 
 /// The kinds of overrides that the form offers.
@@ -59,6 +60,20 @@ impl Verb for Override {
         }
     }
 
+    fn command(&self) -> Option<String> {
+        let line = Line::new("override").word(&self.rule).word(&self.key);
+        let line = match &self.gives {
+            None => line.word("--remove"),
+            Some(Value::String(word)) => line.word(word),
+            Some(gives) => line.word(&format!("scale={}", scale_text(gives.get("scale")?))),
+        };
+        Some(
+            line.lasting(self.expires_after)
+                .because(&self.reason)
+                .text(),
+        )
+    }
+
     fn preview(&self, client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         self.answer(client, true).map(Some)
     }
@@ -95,10 +110,24 @@ impl Override {
         client.set_override(&self.rule, &self.key, &request)
     }
 
-    /// The limits of the rule, scaled.
-    fn scaled(&self, scale: &str) -> Option<String> {
-        let scale = Decimal::parse(scale)?;
-        Some(short::of_limits(&scaled(&limits(&self.seen)?, scale)?))
+    /// The limits of the key now, and scaled.
+    fn scaled(&self, scale: &str) -> Vec<String> {
+        let numbers = || {
+            let limits = limits(&self.seen)?;
+            let after = scaled(&limits, Decimal::parse(scale)?)?;
+            Some(compared(&self.limits_now(limits), &after))
+        };
+        numbers().unwrap_or_default()
+    }
+
+    /// The limits that the key has before the change: those of the rule, or of its override.
+    fn limits_now(&self, limits: Limits) -> Limits {
+        let own = in_force(&self.seen, &self.key);
+        let own = own.and_then(|gives| match gives.get("scale") {
+            Some(scale) => scaled(&limits, Decimal::parse(&scale_text(scale))?),
+            None => parse_limits(gives.get("limits")?).ok(),
+        });
+        own.unwrap_or(limits)
     }
 }
 
@@ -115,6 +144,23 @@ fn limits(rule: &RuleView) -> Option<Limits> {
 /// The override of a key in its rule.
 fn current<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
     rule.rule.get("overrides")?.get(key)
+}
+
+/// The override that applies to a key: its own, or that of the longest prefix.
+fn in_force<'a>(rule: &'a RuleView, key: &str) -> Option<&'a Value> {
+    let all = rule.rule.get("overrides")?.as_object()?;
+    let prefix = |pattern: &str| {
+        pattern
+            .strip_suffix('*')
+            .is_some_and(|start| key.starts_with(start))
+    };
+    let longest = || {
+        let found = all.iter().filter(|(pattern, _)| prefix(pattern));
+        found
+            .max_by_key(|(pattern, _)| pattern.len())
+            .map(|(_, gives)| gives)
+    };
+    all.get(key).or_else(longest)
 }
 
 /// The form of an override; its initial values are those in effect.
@@ -138,7 +184,7 @@ pub(super) fn fields(place: &KeyPlace) -> Vec<Asked> {
             selected: true,
             ..Asked::text(Prompt::Scale)
         },
-        Asked::text(Prompt::Expires),
+        Asked::time(Prompt::Expires, "30m"),
         Asked::text(Prompt::Reason),
     ]
 }

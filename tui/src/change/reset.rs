@@ -1,5 +1,6 @@
 //! Resets of buckets. They cannot be undone.
 
+use super::command::Line;
 use super::form::KeyPlace;
 use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
@@ -33,6 +34,11 @@ impl Verb for Reset {
                 "It returns to its initial state. This cannot be undone.".to_owned(),
             ],
         }
+    }
+
+    fn command(&self) -> Option<String> {
+        let line = Line::new("reset").word(&self.rule).word(&self.key);
+        Some(line.because(&self.reason).text())
     }
 
     fn send(&self, client: &Client, _dry_run: bool) -> Result<Answer, ClientError> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use loudou_api::{BanAnswer, EditAnswer, ProblemAnswer, RuleView};
-use loudou_limiter::Carry;
-use serde_json::json;
+use loudou_limiter::{Carry, Nanos};
+use serde_json::{Value, json};
 
 use super::ban::{Ban, BanTo};
 use super::edit::{Edit, EditTo};
@@ -174,4 +174,75 @@ fn a_ban_does_not_depend_on_the_rule() {
     let (answer, etags) = sent(ban, vec![stale(rule(7)), made()]);
     assert!(answer.is_err());
     assert_eq!(etags.len(), 1);
+}
+
+fn funnel(name: &str, capacity: u64) -> Value {
+    json!({ "name": name, "algorithm": "funnel", "capacity": capacity, "rate": "30/m" })
+}
+
+/// An edit of a rule with limits of these capacities.
+fn edit_to(before: &[u64], body: Value, carry: Carry) -> Change {
+    let limits = before.iter().zip(["burst", "daily"]);
+    let limits: Vec<Value> = limits.map(|(n, name)| funnel(name, *n)).collect();
+    let seen = RuleView {
+        name: "per-user".to_owned(),
+        rule: json!({ "name": "per-user", "mode": "enforce", "limits": limits }),
+        ..RuleView::default()
+    };
+    Change::Edit(Edit {
+        rule: "per-user".to_owned(),
+        to: EditTo::Put {
+            body,
+            expires_after: Some(Nanos::from_secs(1_800)),
+        },
+        seen: Box::new(seen),
+        carry,
+        reason: "launch day".to_owned(),
+    })
+}
+
+fn ban_of_team(to: BanTo, replaces: bool) -> Change {
+    Change::Ban(Ban {
+        rule: "per-user".to_owned(),
+        key: "team *".to_owned(),
+        to,
+        replaces,
+        if_match: None,
+        reason: String::new(),
+    })
+}
+
+/// The command line of each change, as it would be typed.
+#[test]
+fn every_change_has_a_command_line() {
+    let carry = Carry::Proportional;
+    let one = json!({ "limits": [funnel("burst", 40)], "mode": "enforce" });
+    let other = json!({ "limits": [funnel("burst", 15), funnel("daily", 9)], "mode": "shadow" });
+    let both = json!({ "limits": [funnel("burst", 1), funnel("daily", 2)] });
+    let cases = [
+        (
+            edit_to(&[15], one, Carry::Keep),
+            "loudou set per-user capacity=40 --carry keep --for 30m --reason 'launch day'",
+        ),
+        (
+            edit_to(&[15, 100], other, carry),
+            "loudou set per-user --limit daily capacity=9 --mode shadow --for 30m --reason 'launch day'",
+        ),
+        (
+            edit_to(&[15, 100], both, carry),
+            "loudou set per-user --limit burst capacity=1 --for 30m --reason 'launch day' && \
+             loudou set per-user --limit daily capacity=2 --for 30m --reason 'launch day'",
+        ),
+        (
+            ban_of_team(BanTo::Banned(Some(Nanos::from_secs(600))), true),
+            "loudou ban per-user 'team *' --replace --for 10m",
+        ),
+        (
+            ban_of_team(BanTo::Free(None), false),
+            "loudou unban per-user 'team *'",
+        ),
+    ];
+    for (change, line) in cases {
+        assert_eq!(change.verb().command().as_deref(), Some(line));
+    }
 }

@@ -16,6 +16,9 @@ pub(crate) trait Verb {
     /// The question before sending.
     fn question(&self) -> Question;
 
+    /// The command line that does the same; `None` if it would need a file.
+    fn command(&self) -> Option<String>;
+
     /// Before and after, if that is known without a change.
     fn preview(&self, _client: &Client) -> Result<Option<EditAnswer>, ClientError> {
         Ok(None)

@@ -25,7 +25,7 @@ pub struct EditRequest {
 impl EditRequest {
     pub(super) fn path(&self, rule: &str) -> String {
         let mut path = Path::new(&["rules", rule]);
-        path.query("carry", carry_name(self.carry));
+        path.query("carry", self.carry.name());
         if let Some(span) = self.expires_after {
             path.query("for", &span.to_string());
         }
@@ -51,7 +51,7 @@ pub struct DropRequest {
 impl DropRequest {
     pub(super) fn path(&self, rule: &str) -> String {
         let mut path = Path::new(&["rules", rule]);
-        path.query("carry", carry_name(self.carry));
+        path.query("carry", self.carry.name());
         path.query_unless_empty("reason", &self.reason);
         path.text
     }
@@ -173,14 +173,6 @@ impl TopQuery {
             }
         }
         path.text
-    }
-}
-
-const fn carry_name(carry: Carry) -> &'static str {
-    match carry {
-        Carry::Keep => "keep",
-        Carry::Proportional => "proportional",
-        Carry::Reset => "reset",
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Theme {
     pub(crate) row_text: Style,
     pub(crate) changed: Style,
     pub(crate) banner: Style,
+    /// A banner that nobody must miss.
+    pub(crate) alarm: Style,
     pub(crate) field: Style,
     pub(crate) stale: Style,
     pub(crate) wall: Style,
@@ -71,6 +73,7 @@ impl Theme {
             row_text: plain,
             changed: bold,
             banner: reversed.add_modifier(Modifier::BOLD),
+            alarm: reversed.add_modifier(Modifier::BOLD),
             field: plain.add_modifier(Modifier::UNDERLINED),
             stale: dim,
             wall: plain,
@@ -79,9 +82,11 @@ impl Theme {
             high: &[],
             full: &[],
         };
-        if !color {
-            return none;
-        }
+        if color { none.coloured() } else { none }
+    }
+
+    /// The same with colours.
+    fn coloured(self) -> Self {
         let ink = |n| Style::new().fg(Color::Indexed(n));
         Self {
             dim: ink(245),
@@ -98,6 +103,10 @@ impl Theme {
             row_text: ink(255),
             changed: ink(221).add_modifier(Modifier::BOLD),
             banner: Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(221)),
+            alarm: Style::new()
+                .fg(Color::Indexed(231))
+                .bg(Color::Indexed(160))
+                .add_modifier(Modifier::BOLD),
             field: Style::new().bg(Color::Indexed(237)),
             stale: ink(240),
             wall: ink(250),
@@ -105,7 +114,7 @@ impl Theme {
             calm: CALM,
             high: HIGH,
             full: FULL,
-            ..none
+            ..self
         }
     }
 

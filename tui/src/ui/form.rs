@@ -4,6 +4,7 @@ use loudou_api::RuleView;
 use loudou_rules::config;
 use ratatui::style::Style;
 
+use super::question::command_lines;
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
 use crate::app::state::State;
@@ -287,6 +288,9 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
         };
         lines.push((text, theme.plain));
     }
+    let most = pen.width().saturating_sub(6).min(70);
+    let command = command_lines(form.command().as_deref(), most).into_iter();
+    lines.extend(command.map(|line| (line, theme.dim)));
     let wide = lines.iter().map(|(line, _)| width(line)).max().unwrap_or(0);
     let wide = wide
         .saturating_add(4)

@@ -52,7 +52,14 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         text
     };
     pen.right(x.saturating_add(1), 0, room, &text, style);
-    totals(pen, state);
+    // In place of numbers that begin at zero.
+    if let Some(banner) = again::banner(state) {
+        let mark = theme.pick('⚠', '!');
+        pen.text(0, 1, &format!(" {mark} {banner} "), theme.alarm);
+        pen.style_line(1, theme.alarm);
+    } else {
+        totals(pen, state);
+    }
 }
 
 /// The key and the name of a screen.
@@ -232,9 +239,6 @@ pub(crate) fn status(pen: &mut Pen<'_>, state: &State) {
         );
     } else if let Some(error) = state.link.error.as_ref().filter(|_| state.data.is_some()) {
         pen.text(1, 0, error.lines().next().unwrap_or(""), theme.bad);
-    } else if let Some(offer) = again::offer(state) {
-        pen.style_line(0, theme.banner);
-        pen.text(0, 0, &format!(" {offer} "), theme.banner);
     } else if let Some(warning) = first_warning(state) {
         let x = pen
             .text(1, 0, &screens::shown(state).status(state), theme.dim)

@@ -1,6 +1,7 @@
 //! The small form for one key: duration, reason, and the kind of an override.
 
 use super::form::{field_line, problem_rows_of};
+use super::question::command_lines;
 use crate::app::of_key::KeyForm;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
@@ -19,7 +20,9 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
         .filter_map(problems)
         .map(|lines| lines.len())
         .sum();
-    let lines = cells(form.fields.len().saturating_add(count));
+    let command = command_lines(form.command().as_deref(), inside.saturating_sub(2));
+    let lines = form.fields.len().saturating_add(count);
+    let lines = cells(lines.saturating_add(command.len()));
     let mut pen = panel::open(pen, &form.title(), width, lines.saturating_add(5));
     pen.spans(
         1,
@@ -34,5 +37,9 @@ pub(crate) fn draw(pen: &mut Pen<'_>, form: &KeyForm) {
             pen.text(4, y, &line, theme.bad);
             y = y.saturating_add(1);
         }
+    }
+    for line in command {
+        pen.text(1, y, &line, theme.dim);
+        y = y.saturating_add(1);
     }
 }

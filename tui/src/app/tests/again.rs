@@ -5,7 +5,7 @@ use loudou_limiter::Nanos;
 use serde_json::json;
 
 use super::{SIZE, messages, send};
-use crate::app::again::offer;
+use crate::app::again::banner;
 use crate::app::effects::Effect;
 use crate::app::fixture::{S, UNIX_MS, rules, snapshot, state, type_keys};
 use crate::app::msg::{Failure, Msg, Snapshot};
@@ -125,15 +125,15 @@ fn a_restart_is_reported_once_with_the_lost_changes() {
     let line = "Envoy restarted at 2026-11-21 14:03:14Z: 2 bans, 1 edit, 1 override of the previous \
                 instance are lost";
     assert_eq!(messages(&state), line);
-    let shown = offer(&state).expect("an offer");
-    let banner = "RESTARTED at 14:03:14Z, gone: 2 bans, 1 edit, 1 override - a: apply again";
-    assert_eq!(shown, banner);
+    let shown = banner(&state).expect("an offer");
+    let expected = "RESTARTED at 14:03:14Z, gone: 2 bans, 1 edit, 1 override - a: apply again";
+    assert_eq!(shown, expected);
     state.toasts.clear();
     let mut next = snapshot(10);
     restart(&mut next);
     poll(&mut state, next);
     assert_eq!(messages(&state), "");
-    assert_eq!(offer(&state), Some(shown));
+    assert_eq!(banner(&state), Some(shown));
     assert!(state.undos.is_empty());
     let events = &state.data.as_ref().expect("data").events;
     assert_eq!(events.len(), 1, "those of the process before are gone");
@@ -169,7 +169,7 @@ fn what_is_gone_is_applied_again_with_reasons_and_ends() {
     );
     assert_eq!(items[3].ends_unix_ms, Some(UNIX_MS + 100_000));
     assert_eq!(items[2].ends_unix_ms, None);
-    assert_eq!(offer(&state), None);
+    assert_eq!(banner(&state), None);
     let done = |item: Item| (item, Done::Applied("so".to_owned()));
     let answer = items.into_iter().map(done).collect();
     send(&mut state, Msg::Again(Ok(answer)));
@@ -211,7 +211,7 @@ fn failures_are_reported_and_stay_on_offer() {
     };
     send(&mut state, Msg::Again(Err(failure)));
     assert!(messages(&state).contains("not applied again: no answer"));
-    assert!(offer(&state).is_some());
+    assert!(banner(&state).is_some());
     assert_eq!(items.len(), 4);
 }
 
@@ -219,7 +219,7 @@ fn failures_are_reported_and_stay_on_offer() {
 fn a_declined_offer_is_hidden_but_can_be_opened_again() {
     let mut state = restarted(SIZE);
     assert!(type_keys(&mut state, "a<esc>").is_empty());
-    assert_eq!(offer(&state), None);
+    assert_eq!(banner(&state), None);
     assert_eq!(asked(type_keys(&mut state, "ay")).len(), 4);
 }
 
@@ -246,7 +246,7 @@ fn a_frozen_screen_keeps_its_data_but_reports_the_restart() {
 fn a_viewer_gets_the_report_without_an_offer() {
     let mut state = restarted(SIZE);
     state.settings.read_only = true;
-    let shown = offer(&state).expect("the line");
+    let shown = banner(&state).expect("the line");
     assert!(shown.ends_with("1 edit, 1 override"), "{shown}");
     assert!(type_keys(&mut state, "a").is_empty());
     assert!(matches!(state.mode, Mode::Browse));
@@ -262,4 +262,26 @@ fn the_next_poll_requests_the_data_of_the_new_instance() {
     };
     assert_eq!(request.instance, crate::app::fixture::INSTANCE);
     assert_eq!((request.generation, request.after_seq), (Some(7), 3));
+}
+
+/// A restart is shown where nothing was lost, too, for a minute.
+#[test]
+fn a_restart_without_losses_is_shown_for_a_while() {
+    let mut state = state(SIZE, 0);
+    let mut before = snapshot(0);
+    before.events.clear();
+    for rule in before.rules.iter_mut().flat_map(|rules| &mut rules.rules) {
+        rule.edit = None;
+    }
+    poll(&mut state, before);
+    assert_eq!(banner(&state), None);
+    let mut after = snapshot(1);
+    restart(&mut after);
+    after.rules = None;
+    poll(&mut state, after);
+    let shown = "RESTARTED at 14:03:06Z, buckets begin anew; nothing else is gone";
+    assert_eq!(banner(&state).as_deref(), Some(shown));
+    let later = state.now.saturating_add(Nanos::from_secs(61));
+    crate::app::update::update(&mut state, Msg::Tick, later);
+    assert_eq!(banner(&state), None);
 }

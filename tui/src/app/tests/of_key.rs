@@ -99,13 +99,15 @@ fn a_ban_asks_for_how_long_and_why_and_can_be_undone() {
 }
 
 #[test]
-fn a_ban_without_a_time_lasts_and_nonsense_is_not_sent() {
+fn a_ban_ends_unless_its_time_is_removed_and_nonsense_is_not_sent() {
     let mut state = state(SIZE, 3);
     assert!(type_keys(&mut state, "bsoon<ret>").is_empty());
     assert!(matches!(state.mode, Mode::OfKey(_)), "{:?}", state.mode);
     assert!(type_keys(&mut state, "<C-u><ret>n").is_empty());
     assert!(matches!(state.mode, Mode::Browse));
     let change = sending_of(type_keys(&mut state, "b<ret><ret>"));
+    assert_eq!(to(&change), BanTo::Banned(Some(Nanos::from_secs(600))));
+    let change = sending_of(type_keys(&mut state, "b<bs><ret><ret>"));
     assert_eq!(to(&change), BanTo::Banned(None));
     let failure = Failure {
         text: "503 no room".to_owned(),
@@ -174,10 +176,18 @@ fn an_override_is_chosen_shown_and_undone() {
         pending.question,
         "Give mallory 2.5 times the limits for 30m?"
     );
-    let numbers = "burst: funnel 38, 75/m; daily: token_bucket 2500, 2500/d";
     assert_eq!(
         pending.detail,
-        ["rule reply-per-user", "reason: ticket", numbers]
+        [
+            "rule reply-per-user",
+            "reason: ticket",
+            "burst: 15 → 38 at once, 30/m → 75/m",
+            "daily: 1000 → 2500 at once, 1000/d → 2500/d",
+        ]
+    );
+    assert_eq!(
+        pending.command.as_deref(),
+        Some("loudou override reply-per-user mallory scale=2.5 --for 30m --reason ticket")
     );
     let change = sending_of(type_keys(&mut state, "<ret>"));
     let half_an_hour = Some(Nanos::from_secs(1_800));
@@ -194,7 +204,8 @@ fn an_override_is_chosen_shown_and_undone() {
         ("ob<ret><ret>", Some(json!("banned"))),
     ] {
         let change = sending_of(type_keys(&mut state, keys));
-        assert_eq!(body(&change), (sent, None), "{keys}");
+        let until = half_an_hour.filter(|_| sent.is_some());
+        assert_eq!(body(&change), (sent, until), "{keys}");
     }
 }
 
@@ -214,7 +225,8 @@ fn an_earlier_override_is_put_back_for_the_rest_of_its_time() {
         data.rules.rules[0] = rule;
     }
     let change = sending_of(type_keys(&mut state, "o<left><ret><ret>"));
-    assert_eq!(body(&change), (Some(json!("unlimited")), None));
+    let half_an_hour = Some(Nanos::from_secs(1_800));
+    assert_eq!(body(&change), (Some(json!("unlimited")), half_an_hour));
     taken(&mut state, change);
     let undo = sending_of(type_keys(&mut state, "u<ret>"));
     let rest = Some(Nanos::from_secs(100));

@@ -9,7 +9,7 @@ use crate::app::state::State;
 use crate::draw::bars;
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate, seen, width as width_of};
-use crate::meaning::{refusals, state_word};
+use crate::meaning::{WOULD_REFUSE, refusals, state_word};
 use crate::text::humanise;
 
 /// The table shows levels and waits as read, like the other columns; only the Bucket screen animates
@@ -25,7 +25,11 @@ pub(super) fn cell(pen: &mut Pen<'_>, state: &State, row: &Row, at: Placed, y: u
             let (glyph, style) = theme.state(&row.view);
             pen.cell(i32::from(x), i32::from(y), glyph, style);
             if width > 2 {
-                let word = state_word(&row.view);
+                let word = match state_word(&row.view) {
+                    // The table's column is narrow.
+                    WOULD_REFUSE => "shadow",
+                    word => word,
+                };
                 pen.within(x.saturating_add(2), y, width.saturating_sub(2), word, style);
             }
         }

@@ -1,0 +1,120 @@
+//! The command line that does the same as a change, to copy into a runbook.
+
+use loudou_limiter::{Carry, Nanos};
+use loudou_rules::config::spoken_value;
+use serde_json::{Map, Value};
+
+use crate::limit_edit::text;
+
+/// A command line in the making.
+pub(super) struct Line(String);
+
+impl Line {
+    /// `loudou VERB`.
+    pub(super) fn new(verb: &str) -> Self {
+        Self(format!("loudou {verb}"))
+    }
+
+    /// One more word, quoted for a shell.
+    pub(super) fn word(mut self, word: &str) -> Self {
+        self.0.push(' ');
+        self.0.push_str(&quoted(word));
+        self
+    }
+
+    /// An option, unless its value is empty.
+    pub(super) fn option(self, name: &str, value: &str) -> Self {
+        if value.is_empty() {
+            return self;
+        }
+        let mut line = self;
+        line.0.push(' ');
+        line.0.push_str(name);
+        line.word(value)
+    }
+
+    /// `--for`, if there is a time.
+    pub(super) fn lasting(self, span: Option<Nanos>) -> Self {
+        let span = span.map(|span| span.to_string());
+        self.option("--for", &span.unwrap_or_default())
+    }
+
+    /// `--reason`, unless there is none.
+    pub(super) fn because(self, reason: &str) -> Self {
+        self.option("--reason", reason)
+    }
+
+    /// `--carry`, unless it is the default.
+    pub(super) fn carrying(self, carry: Carry) -> Self {
+        let is_default = carry == Carry::default();
+        self.option("--carry", if is_default { "" } else { carry.name() })
+    }
+
+    /// The text.
+    pub(super) fn text(self) -> String {
+        self.0
+    }
+}
+
+/// A word as a POSIX shell reads it back.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,@+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The limits that differ from those of `before`, each with the fields to set; `None` if fields alone cannot make
+/// the difference.
+pub(super) fn fields(before: &Value, after: &Value) -> Option<Vec<(String, Vec<String>)>> {
+    let limits = |rule: &Value| -> Option<Vec<Map<String, Value>>> {
+        let limits = rule.get("limits")?.as_array()?.iter();
+        limits
+            .map(|limit| limit.as_object().map(spoken_value))
+            .collect()
+    };
+    let (before, after) = (limits(before)?, limits(after)?);
+    if before.len() != after.len() {
+        return None;
+    }
+    let mut changed = Vec::new();
+    for (before, after) in before.iter().zip(&after) {
+        if ["name", "algorithm"]
+            .iter()
+            .any(|name| before.get(*name) != after.get(*name))
+        {
+            return None;
+        }
+        let set = after
+            .iter()
+            .filter(|(name, value)| before.get(*name) != Some(value));
+        let set = set.map(|(name, value)| format!("{name}={}", text(value)));
+        let unset = before.keys().filter(|name| !after.contains_key(*name));
+        let fields: Vec<String> = set.chain(unset.map(|name| format!("{name}="))).collect();
+        if !fields.is_empty() {
+            let name = after.get("name").map(text).unwrap_or_default();
+            changed.push((name, fields));
+        }
+    }
+    Some(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        for (word, text) in [
+            ("alice:/reply", "alice:/reply"),
+            ("team-*", "'team-*'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("$(rm)", "'$(rm)'"),
+            ("10.0.0.0/24", "10.0.0.0/24"),
+        ] {
+            assert_eq!(quoted(word), text);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What a change does to limits, in numbers: `burst: 40 → 400 at once, 10/s → 100/s`.
+
+use loudou_limiter::Limits;
+
+/// A line for each limit that is in both.
+pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
+    let lines = after.iter().filter_map(|after| {
+        let before = before.iter().find(|before| before.name() == after.name())?;
+        let (old, new) = (before.algorithm(), after.algorithm());
+        let capacity = format!("{} at once", step(&old.capacity(), &new.capacity()));
+        let rate = old.rate().zip(new.rate());
+        let rate = rate.map(|(old, new)| format!(", {}", step(&old, &new)));
+        Some(format!(
+            "{}: {capacity}{}",
+            after.name(),
+            rate.unwrap_or_default()
+        ))
+    });
+    lines.collect()
+}
+
+fn step<T: PartialEq + ToString>(old: &T, new: &T) -> String {
+    if old == new {
+        return format!("{} as before", new.to_string());
+    }
+    format!("{} → {}", old.to_string(), new.to_string())
+}
