@@ -54,6 +54,8 @@ const FRAME: Nanos = Nanos::from_millis(34);
 pub struct Options {
     /// The client of the admin listener to show.
     pub client: Client,
+    /// The client for changes, which may take longer.
+    pub changing: Client,
     /// Whether to refuse all changes.
     pub read_only: bool,
     /// Whether to draw with ASCII only.
@@ -69,6 +71,7 @@ pub struct Options {
 pub fn run(options: Options) -> anyhow::Result<()> {
     let Options {
         client,
+        changing,
         read_only,
         ascii,
         color,
@@ -83,7 +86,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let (messages, inbox) = sync_channel(MESSAGES);
     // Before any thread can panic.
     term::install_panic_hook();
-    let hands = Hands::start(client, clock, &messages)?;
+    let hands = Hands::start(client, changing, clock, &messages)?;
     // Before the terminal is taken, so that a signal in between is handled.
     spawn_signals(&messages)?;
     let mut terminal = Terminal::enter().context("cannot use this terminal")?;
@@ -183,16 +186,21 @@ struct Hands {
 }
 
 impl Hands {
-    fn start(client: Client, clock: Clock, messages: &SyncSender<Msg>) -> anyhow::Result<Self> {
+    fn start(
+        client: Client,
+        changing: Client,
+        clock: Clock,
+        messages: &SyncSender<Msg>,
+    ) -> anyhow::Result<Self> {
         let (poller, requests) = sync_channel(1);
-        let (polling, answers) = (client.clone(), messages.clone());
+        let answers = messages.clone();
         spawn("poller", messages, move || {
-            poller::run(&polling, clock, &requests, &answers);
+            poller::run(&client, clock, &requests, &answers);
         })?;
         let (worker, jobs) = sync_channel(JOBS);
         let answers = messages.clone();
         spawn("worker", messages, move || {
-            worker::run(&client, &jobs, &answers);
+            worker::run(&changing, &jobs, &answers);
         })?;
         Ok(Self { poller, worker })
     }

@@ -67,8 +67,11 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
     let client = context.client_within(interval.max(INTERVAL))?;
+    // A change is worth waiting for: it is in doubt if its answer is not.
+    let changing = context.client()?;
     runtime::run(runtime::Options {
         client,
+        changing,
         read_only: context.global.read_only,
         ascii: context.global.ascii,
         color: context.style.color,
