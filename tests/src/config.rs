@@ -47,6 +47,8 @@ pub struct Config {
     data_on: Option<&'static str>,
     /// Whether Envoy passes bodies to the admin plugin.
     has_bodies: bool,
+    /// More listeners for the admin plugin: each address, and its transport socket if not plain.
+    more_admin: Vec<(Value, Option<Value>)>,
 }
 
 impl Config {
@@ -78,6 +80,7 @@ impl Config {
             extension: false,
             data_on: None,
             has_bodies: true,
+            more_admin: Vec::new(),
         };
         set(&mut config.data_plugin, "rules", rules);
         config
@@ -252,8 +255,7 @@ impl Config {
                 json!({ "lds_config": watched(lds) }),
             );
         } else if let Some(resources) = bootstrap.get_mut("static_resources") {
-            let listeners = [self.data_listener(wasm, None), self.admin_listener(wasm)];
-            set(resources, "listeners", json!(listeners));
+            set(resources, "listeners", json!(self.listeners(wasm, None)));
         }
         bootstrap
     }
@@ -271,7 +273,7 @@ impl Config {
             listener
         };
         json!({
-            "resources": [of_type(self.data_listener(wasm, ecds)), of_type(self.admin_listener(wasm))],
+            "resources": self.listeners(wasm, ecds).into_iter().map(of_type).collect::<Vec<_>>(),
         })
     }
 
@@ -284,6 +286,21 @@ impl Config {
             json!(format!("{TYPE}envoy.config.core.v3.TypedExtensionConfig")),
         );
         json!({ "resources": [filter] })
+    }
+
+    fn listeners(&self, wasm: &Path, ecds: Option<&Path>) -> Vec<Value> {
+        let mut listeners = vec![self.data_listener(wasm, ecds), self.admin_listener(wasm)];
+        for (number, (address, transport)) in self.more_admin.iter().enumerate() {
+            let mut admin = self.admin_listener(wasm);
+            set(&mut admin, "name", json!(format!("admin-{number}")));
+            set(&mut admin, "address", address.clone());
+            let chain = admin.pointer_mut("/filter_chains/0");
+            if let (Some(chain), Some(transport)) = (chain, transport) {
+                set(chain, "transport_socket", transport.clone());
+            }
+            listeners.push(admin);
+        }
+        listeners
     }
 
     fn data_listener(&self, wasm: &Path, ecds: Option<&Path>) -> Value {

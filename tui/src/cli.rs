@@ -41,6 +41,7 @@ mod rules;
 mod secret;
 mod status;
 mod table;
+mod target;
 #[cfg(test)]
 mod tests;
 mod top;

@@ -1,7 +1,7 @@
 //! The admin API over HTTP: blocking calls with one time-out each, and errors that suggest a remedy.
 //!
 //! This is the only module that uses the network. Answers are not trusted: bodies are bounded,
-//! redirects are not followed (they would carry the token elsewhere), and no proxy is used.
+//! redirects are not followed (they would carry the token elsewhere).
 
 use std::fmt;
 use std::io;
@@ -14,9 +14,10 @@ use loudou_api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::{HeaderValue, Response, Uri, header};
+use ureq::http::{HeaderValue, Response, header};
 use ureq::{Agent, Body, RequestBuilder};
 
+mod connect;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -25,12 +26,16 @@ mod pages;
 mod request;
 #[cfg(test)]
 mod tests;
+mod unix;
 mod ways;
 
+pub use connect::Tls;
+pub(crate) use connect::is_in_the_clear;
 pub use error::{ClientError, problem_line};
 pub(crate) use pace::Pace;
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
+use connect::{Connection, connection, tls_cause, tls_error};
 use request::Path;
 use ways::Ways;
 
@@ -44,10 +49,14 @@ const MAX_SHOWN: usize = 120;
 /// The address of the admin listener, and the token for it.
 #[derive(Clone, Default)]
 pub struct Target {
-    /// `http://127.0.0.1:9911`.
+    /// `http://127.0.0.1:9911`, `https://…`, or `unix:/PATH`.
     pub url: String,
     /// The bearer token, if the listener needs one.
     pub token: Option<String>,
+    /// What TLS needs.
+    pub tls: Tls,
+    /// The address of the proxy for `https://`, if there is one.
+    pub proxy: Option<String>,
 }
 
 impl fmt::Debug for Target {
@@ -55,7 +64,7 @@ impl fmt::Debug for Target {
         f.debug_struct("Target")
             .field("url", &self.url)
             .field("token", &self.token.as_ref().map(|_| "…"))
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,7 +72,10 @@ impl fmt::Debug for Target {
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
+    /// The beginning of each request's address.
     base: Arc<str>,
+    /// The address as it was given.
+    url: Arc<str>,
     authorization: Option<HeaderValue>,
     timeout: Duration,
     ways: Ways,
@@ -72,7 +84,7 @@ pub struct Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("base", &self.base)
+            .field("url", &self.url)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
@@ -81,20 +93,12 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client of `target` whose calls take at most `timeout` each. Connects to nothing yet.
     pub fn new(target: &Target, timeout: Duration) -> Result<Self, ClientError> {
-        let base = base(&target.url)?;
         let token = target.token.as_deref().map(authorization);
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .timeout_global(Some(timeout))
-            .user_agent(concat!("loudou/", env!("CARGO_PKG_VERSION")))
-            .accept("application/json, application/problem+json")
-            .build();
+        let Connection { agent, base } = connection(target, timeout)?;
         Ok(Self {
-            agent: config.new_agent(),
+            agent,
             base: base.into(),
+            url: target.url.trim_end_matches('/').into(),
             authorization: token.transpose()?,
             timeout,
             ways: Ways::default(),
@@ -103,7 +107,7 @@ impl Client {
 
     /// The address of the admin listener.
     pub fn url(&self) -> &str {
-        &self.base
+        &self.url
     }
 
     /// The state of the filter and its store.
@@ -283,7 +287,7 @@ impl Client {
     }
 
     fn failed(&self, error: &ureq::Error, in_body: bool) -> ClientError {
-        let url = self.base.to_string();
+        let url = self.url.to_string();
         let timed_out = ClientError::TimedOut {
             url: url.clone(),
             after: self.timeout,
@@ -299,6 +303,10 @@ impl Client {
             ureq::Error::Io(io) if io.kind() == io::ErrorKind::UnexpectedEof => {
                 self.unexpected("the connection was closed without an answer".to_owned())
             }
+            ureq::Error::Io(io) if tls_error(io).is_some() => ClientError::Untrusted {
+                url,
+                cause: tls_error(io).map(tls_cause).unwrap_or_default(),
+            },
             ureq::Error::Io(io) => ClientError::Unreachable {
                 url,
                 cause: io.to_string(),
@@ -307,6 +315,10 @@ impl Client {
                 url,
                 cause: error.to_string(),
             },
+            ureq::Error::Rustls(error) => ClientError::Untrusted {
+                url,
+                cause: tls_cause(error),
+            },
             _ => self.unexpected(format!("invalid HTTP: {error}")),
         }
     }
@@ -314,40 +326,16 @@ impl Client {
     /// The error for answers of several calls that come from different processes.
     pub(crate) fn restarted(&self) -> ClientError {
         ClientError::Restarted {
-            url: self.base.to_string(),
+            url: self.url.to_string(),
         }
     }
 
     fn unexpected(&self, what: String) -> ClientError {
         ClientError::Unexpected {
-            url: self.base.to_string(),
+            url: self.url.to_string(),
             what,
         }
     }
-}
-
-/// The address without a trailing slash, if it is valid.
-fn base(url: &str) -> Result<String, ClientError> {
-    let bad = |why: &str| ClientError::BadTarget {
-        why: format!("the address {url:?} {why}; write http://HOST:PORT"),
-    };
-    let uri: Uri = url.parse().ok().ok_or_else(|| bad("is invalid"))?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return Err(bad("requires TLS, which this build does not support")),
-        _ => return Err(bad("does not begin with http://")),
-    }
-    let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
-    if authority.as_str().contains('@') {
-        return Err(ClientError::BadTarget {
-            why: "the address contains a user name; put the token into LOUDOU_TOKEN instead"
-                .to_owned(),
-        });
-    }
-    if uri.query().is_some() || url.contains('#') {
-        return Err(bad("has a query or a fragment"));
-    }
-    Ok(url.trim_end_matches('/').to_owned())
 }
 
 fn authorization(token: &str) -> Result<HeaderValue, ClientError> {

@@ -47,6 +47,7 @@ impl Tick {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "bounded by the strategies")]
 mod tests {
     use proptest::prelude::*;
 

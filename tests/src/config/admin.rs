@@ -32,6 +32,13 @@ impl Config {
         self
     }
 
+    /// One more listener for the admin plugin, at this address.
+    #[must_use]
+    pub fn also_admin(mut self, address: Value, transport: Option<Value>) -> Self {
+        self.more_admin.push((address, transport));
+        self
+    }
+
     /// The admin listener is without `allow_on_headers_stop_iteration`, so that no body arrives.
     #[must_use]
     pub const fn without_bodies(mut self) -> Self {

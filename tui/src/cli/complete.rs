@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use clap_complete::{
 };
 use loudou_api::{MAX_TOP, TopBy};
 
-use super::context::token;
-use super::options::URL;
+use super::options::{ConnectArgs, URL};
+use super::target;
 use super::world::Env;
-use crate::client::{Client, Target, TopQuery};
+use crate::client::{Client, TopQuery};
 
 /// Set by the scripts, to the name of the shell.
 const VARIABLE: &str = "LOUDOU_COMPLETE";
@@ -129,11 +130,21 @@ impl Line {
     }
 
     fn client(&self) -> Option<Client> {
-        let file = self.option("--token-file").map(AsRef::as_ref);
-        let target = Target {
-            url: self.option("--url").unwrap_or(&self.url).to_owned(),
-            token: token(file, &self.env).ok()?,
+        let file = self.option("--token-file").map(PathBuf::from);
+        let path = |option: &str, name: &str| {
+            let typed = self.option(option).map(PathBuf::from);
+            typed.or_else(|| std::env::var_os(name).map(PathBuf::from))
         };
+        let named = std::env::var("LOUDOU_TLS_NAME").ok();
+        let connect = ConnectArgs {
+            url: self.option("--url").unwrap_or(&self.url).to_owned(),
+            token_file: file,
+            tls_ca: path("--tls-ca", "LOUDOU_TLS_CA"),
+            tls_cert: path("--tls-cert", "LOUDOU_TLS_CERT"),
+            tls_key: path("--tls-key", "LOUDOU_TLS_KEY"),
+            tls_name: self.option("--tls-name").map(str::to_owned).or(named),
+        };
+        let (target, _) = target::read(&connect.url, &connect, &self.env).ok()?;
         Client::new(&target, PATIENCE).ok()
     }
 

@@ -1,21 +1,18 @@
 //! The context of every command: the client, the output format, and the prompt for confirmation.
 
 use std::io::{self, BufRead as _, Read as _};
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use loudou_limiter::Nanos;
 
 use super::options::{AskArgs, Format, Global};
-use super::world::{Env, Io, Style, Usage};
-use crate::client::{Client, Target};
-use crate::text::escape;
+use super::target;
+use super::world::{Io, Style, Usage};
+use crate::client::Client;
 
 /// The default time-out of a call.
 pub(super) const TIMEOUT: Nanos = Nanos::from_secs(5);
-/// The maximum size of a token file, in bytes.
-const MAX_TOKEN_FILE: u64 = 4096;
 /// The maximum length of an answer to a question, in bytes.
 const MAX_ANSWER: u64 = 80;
 
@@ -25,6 +22,8 @@ pub(super) struct Context<'a, 'io> {
     pub(super) typed: &'a str,
     pub(super) io: &'a mut Io<'io>,
     pub(super) style: Style,
+    /// Whether the warnings about the connection were printed.
+    has_warned: bool,
 }
 
 impl<'a, 'io> Context<'a, 'io> {
@@ -35,6 +34,7 @@ impl<'a, 'io> Context<'a, 'io> {
             typed,
             io,
             style,
+            has_warned: false,
         }
     }
 
@@ -43,17 +43,21 @@ impl<'a, 'io> Context<'a, 'io> {
     }
 
     /// A client with the time-out from the options, or else `timeout`.
-    pub(super) fn client_within(&self, timeout: Nanos) -> Result<Client> {
-        let target = Target {
-            url: self.global.url.clone(),
-            token: token(self.global.token_file.as_deref(), &self.io.env)?,
-        };
+    pub(super) fn client_within(&mut self, timeout: Nanos) -> Result<Client> {
+        let connect = &self.global.connect;
+        let (target, warnings) = target::read(&connect.url, connect, &self.io.env)?;
+        if !self.has_warned {
+            self.has_warned = true;
+            for warning in warnings {
+                self.note(&format!("warning: {warning}"))?;
+            }
+        }
         let timeout = self.global.timeout.unwrap_or(timeout);
         // Only the address or the token can be wrong here: nothing was sent yet.
         Client::new(&target, duration(timeout)).map_err(|bad| Usage(bad.to_string()).into())
     }
 
-    pub(super) fn client(&self) -> Result<Client> {
+    pub(super) fn client(&mut self) -> Result<Client> {
         self.client_within(TIMEOUT)
     }
 
@@ -101,29 +105,4 @@ impl<'a, 'io> Context<'a, 'io> {
 
 pub(super) fn duration(span: Nanos) -> Duration {
     Duration::from_nanos(span.get())
-}
-
-/// The token from the file of the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names.
-pub(super) fn token(file: Option<&Path>, env: &Env) -> Result<Option<String>> {
-    if let Some(file) = file {
-        return token_from(file).map(Some);
-    }
-    if let Some(token) = &env.token {
-        let token = token.to_str().context("LOUDOU_TOKEN is not text")?;
-        return Ok(Some(token.to_owned()));
-    }
-    let file = env.token_file.as_ref();
-    file.map(|file| token_from(Path::new(file))).transpose()
-}
-
-fn token_from(file: &Path) -> Result<String> {
-    let name = file.display().to_string();
-    let read = || -> io::Result<String> {
-        let mut text = String::new();
-        let mut file = std::fs::File::open(file)?.take(MAX_TOKEN_FILE);
-        file.read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let text = read().with_context(|| format!("cannot read the token file {}", escape(&name)))?;
-    Ok(text.trim().to_owned())
 }

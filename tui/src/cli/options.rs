@@ -8,11 +8,11 @@ use loudou_limiter::{DURATION_FORM, Nanos};
 /// The default address of the admin listener.
 pub(crate) const URL: &str = "http://127.0.0.1:9911";
 
-/// Options of every sub-command.
-#[derive(Debug, Args)]
-pub(crate) struct Global {
-    /// Address of the admin listener
+/// The options of the connection.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConnectArgs {
     #[arg(
+        help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH",
         long,
         global = true,
         env = "LOUDOU_URL",
@@ -28,6 +28,33 @@ pub(crate) struct Global {
                   LOUDOU_TOKEN_FILE]"
     )]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// With https://: PEM file with the CA of the server's certificate, instead of the system's CAs
+    #[arg(long, global = true, env = "LOUDOU_TLS_CA", hide_env_values = true)]
+    #[arg(value_name = "FILE", help_heading = "Connection")]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// With https://: PEM file with the certificate of this client
+    #[arg(long, global = true, env = "LOUDOU_TLS_CERT", hide_env_values = true)]
+    #[arg(value_name = "FILE", help_heading = "Connection")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// With https://: PEM file with the private key of this client
+    #[arg(long, global = true, env = "LOUDOU_TLS_KEY", hide_env_values = true)]
+    #[arg(value_name = "FILE", help_heading = "Connection")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// With https://: name in the server's certificate, if the address has another
+    #[arg(long, global = true, env = "LOUDOU_TLS_NAME", hide_env_values = true)]
+    #[arg(value_name = "NAME", help_heading = "Connection")]
+    pub(crate) tls_name: Option<String>,
+}
+
+/// Options of every sub-command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
 
     /// Time limit of each call [default: 5s]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Connection")]

@@ -88,6 +88,7 @@ impl Outcome {
     const fn of_client(error: &ClientError) -> Self {
         match error {
             ClientError::Unreachable { .. }
+            | ClientError::Untrusted { .. }
             | ClientError::TimedOut { .. }
             | ClientError::Unexpected { .. } => Self::Unconnected,
             ClientError::Problem {

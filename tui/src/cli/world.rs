@@ -80,6 +80,12 @@ pub(crate) struct Env {
     pub(crate) token: Option<OsString>,
     /// `LOUDOU_TOKEN_FILE`.
     pub(crate) token_file: Option<OsString>,
+    /// `https_proxy` or `HTTPS_PROXY`.
+    pub(crate) https_proxy: Option<OsString>,
+    /// `all_proxy` or `ALL_PROXY`.
+    pub(crate) all_proxy: Option<OsString>,
+    /// `no_proxy` or `NO_PROXY`.
+    pub(crate) no_proxy: Option<OsString>,
     /// `NO_COLOR`.
     pub(crate) no_color: Option<OsString>,
     /// `TERM`.
@@ -90,9 +96,13 @@ impl Env {
     /// The environment of this process. An empty variable counts as not set.
     pub(crate) fn read() -> Self {
         let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let either = |name, other| var(name).or_else(|| var(other));
         Self {
             token: var("LOUDOU_TOKEN"),
             token_file: var("LOUDOU_TOKEN_FILE"),
+            https_proxy: either("https_proxy", "HTTPS_PROXY"),
+            all_proxy: either("all_proxy", "ALL_PROXY"),
+            no_proxy: either("no_proxy", "NO_PROXY"),
             no_color: var("NO_COLOR"),
             term: var("TERM"),
         }

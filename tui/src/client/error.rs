@@ -18,6 +18,13 @@ pub enum ClientError {
         /// The message of the operating system.
         cause: String,
     },
+    /// There is no trusted connection: TLS failed.
+    Untrusted {
+        /// The address of the admin listener.
+        url: String,
+        /// The reason, with a remedy.
+        cause: String,
+    },
     /// No complete answer arrived within the time-out.
     TimedOut {
         /// The address of the admin listener.
@@ -92,6 +99,9 @@ impl fmt::Display for ClientError {
                 escape(url),
                 escape(cause)
             ),
+            Self::Untrusted { url, cause } => {
+                write!(f, "no TLS connection to {}: {}", escape(url), escape(cause))
+            }
             Self::TimedOut {
                 url,
                 after,

@@ -85,6 +85,7 @@ impl Fake {
         let target = Target {
             url: self.url.clone(),
             token: Some("secret".to_owned()),
+            ..Target::default()
         };
         Client::new(&target, timeout).expect("a good target")
     }

@@ -104,7 +104,10 @@ fn a_closed_port() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
-    let target = Target { url, token: None };
+    let target = Target {
+        url,
+        ..Target::default()
+    };
     let error = Client::new(&target, LONG)
         .expect("a good target")
         .status()
@@ -235,8 +238,10 @@ fn bad_targets_are_refused_before_anything_is_sent() {
     for url in [
         "",
         "127.0.0.1:9911",
-        "https://127.0.0.1",
         "ftp://x",
+        "https://",
+        "unix:relative",
+        "unix:",
         "http://",
         "http://user:pw@host",
         "http://host/?a=b",
@@ -245,7 +250,7 @@ fn bad_targets_are_refused_before_anything_is_sent() {
     ] {
         let target = Target {
             url: url.to_owned(),
-            token: None,
+            ..Target::default()
         };
         let error = Client::new(&target, LONG).expect_err(url);
         assert!(
@@ -257,6 +262,7 @@ fn bad_targets_are_refused_before_anything_is_sent() {
         let target = Target {
             url: "http://h".to_owned(),
             token: Some(token.to_owned()),
+            ..Target::default()
         };
         let error = Client::new(&target, LONG).expect_err(token);
         assert!(
@@ -271,6 +277,7 @@ fn the_token_is_never_shown() {
     let target = Target {
         url: "http://h/base/".to_owned(),
         token: Some("hunter2".to_owned()),
+        ..Target::default()
     };
     let client = Client::new(&target, LONG).expect("a good target");
     assert_eq!(client.url(), "http://h/base");

@@ -1,0 +1,164 @@
+//! Where the calls of a command go: address, token, TLS and proxy, from options and environment.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::options::ConnectArgs;
+use super::world::{Env, Usage};
+use crate::client::{Target, Tls, is_in_the_clear};
+use crate::text::escape;
+
+/// The maximum size of a file with a token, a key or certificates, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// The permissions of others and of the group.
+const FOREIGN: u32 = 0o077;
+const FOREIGN_WRITE: u32 = 0o022;
+
+/// The target at `url`, and warnings about it.
+pub(super) fn read(url: &str, args: &ConnectArgs, env: &Env) -> Result<(Target, Vec<String>)> {
+    let mut warnings = Vec::new();
+    let client = match (&args.tls_cert, &args.tls_key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((bytes(cert)?, private(key, &mut warnings)?)),
+        (Some(_), None) => bail!(Usage("--tls-cert needs --tls-key".to_owned())),
+        (None, Some(_)) => bail!(Usage("--tls-key needs --tls-cert".to_owned())),
+    };
+    let target = Target {
+        url: url.to_owned(),
+        token: token(args.token_file.as_deref(), env, &mut warnings)?,
+        tls: Tls {
+            ca: args.tls_ca.as_deref().map(bytes).transpose()?,
+            client,
+            server_name: args.tls_name.clone(),
+        },
+        proxy: proxy(url, env),
+    };
+    if target.token.is_some() && is_in_the_clear(url) {
+        warnings.push(format!(
+            "the token goes over the network in the clear to {}; use https:// or unix:",
+            escape(url)
+        ));
+    }
+    Ok((target, warnings))
+}
+
+/// The token from the option, else from `LOUDOU_TOKEN`, else from the file that `LOUDOU_TOKEN_FILE` names.
+fn token(file: Option<&Path>, env: &Env, warnings: &mut Vec<String>) -> Result<Option<String>> {
+    let file = match (file, &env.token) {
+        (Some(file), _) => file,
+        (None, Some(token)) => {
+            let token = token.to_str().context("LOUDOU_TOKEN is not text")?;
+            return Ok(Some(token.to_owned()));
+        }
+        (None, None) => match &env.token_file {
+            Some(file) => Path::new(file),
+            None => return Ok(None),
+        },
+    };
+    let text = private(file, warnings)?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(Some(text.trim().to_owned()))
+}
+
+/// A file that only its owner should see. One that others can write is refused: they would choose the token. That
+/// others can read it is a warning, because Kubernetes mounts secrets that way.
+fn private(file: &Path, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
+    let (bytes, metadata) = read_file(file)?;
+    let name = escape(&file.display().to_string()).into_owned();
+    let mode = metadata.mode() & 0o777;
+    if metadata.is_file() && mode & FOREIGN_WRITE != 0 {
+        bail!("others may write {name} (mode {mode:04o}), so it is not used; run chmod 600 {name}");
+    }
+    if metadata.is_file() && mode & FOREIGN != 0 {
+        warnings.push(format!(
+            "others may read {name} (mode {mode:04o}); run chmod 600 {name}"
+        ));
+    }
+    Ok(bytes)
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>> {
+    read_file(file).map(|(bytes, _)| bytes)
+}
+
+fn read_file(file: &Path) -> Result<(Vec<u8>, Metadata)> {
+    let name = file.display().to_string();
+    let read = || -> io::Result<(Vec<u8>, Metadata)> {
+        let mut bytes = Vec::new();
+        let open = File::open(file)?;
+        let metadata = open.metadata()?;
+        open.take(MAX_FILE).read_to_end(&mut bytes)?;
+        Ok((bytes, metadata))
+    };
+    read().with_context(|| format!("cannot read {}", escape(&name)))
+}
+
+/// The proxy of the environment for an `https://` address, as curl chooses it. Calls in the clear use none: it
+/// would see the token.
+fn proxy(url: &str, env: &Env) -> Option<String> {
+    let host = url.strip_prefix("https://")?.split('/').next()?;
+    let host = match host.strip_prefix('[') {
+        Some(six) => six.split(']').next()?,
+        None => host.split(':').next()?,
+    };
+    let is_here = host == "localhost" || host.starts_with("127.") || host == "::1";
+    let text = |name: &Option<std::ffi::OsString>| name.as_ref()?.to_str().map(ToOwned::to_owned);
+    let none = text(&env.no_proxy).unwrap_or_default();
+    let mut none = none
+        .split(',')
+        .map(|entry| entry.trim().trim_start_matches("*."));
+    let is_excluded = none.any(|entry| {
+        let entry = entry.trim_start_matches('.');
+        let is_below = |rest: &str| rest.ends_with('.');
+        entry == "*"
+            || !entry.is_empty()
+                && host
+                    .strip_suffix(entry)
+                    .is_some_and(|rest| rest.is_empty() || is_below(rest))
+    });
+    let proxy = text(&env.https_proxy).or_else(|| text(&env.all_proxy));
+    proxy.filter(|_| !is_here && !is_excluded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_for_https_and_not_for_everybody() {
+        let env = |none: &str| Env {
+            https_proxy: Some("http://proxy:3128".into()),
+            no_proxy: Some(none.into()),
+            ..Env::default()
+        };
+        for (url, none, is_used) in [
+            ("https://envoy.example.com:9911", "", true),
+            (
+                "https://envoy.example.com/x",
+                "other.com,.example.org",
+                true,
+            ),
+            ("https://envoy.example.com", "example.com", false),
+            ("https://envoy.example.com", " .example.com ,x", false),
+            ("https://envoy.example.com", "*.example.com", false),
+            ("https://notexample.com", "example.com", true),
+            ("https://envoy.example.com", "*", false),
+            ("https://127.0.0.1:1", "", false),
+            ("https://[::1]:1", "", false),
+            ("https://localhost", "", false),
+            ("http://envoy.example.com", "", false),
+            ("unix:/run/x.sock", "", false),
+        ] {
+            assert_eq!(proxy(url, &env(none)).is_some(), is_used, "{url} {none}");
+        }
+        let all = Env {
+            all_proxy: Some("http://all:1".into()),
+            ..Env::default()
+        };
+        assert_eq!(proxy("https://a.b", &all).as_deref(), Some("http://all:1"));
+    }
+}
