@@ -17,6 +17,7 @@ pub(crate) mod command;
 pub(crate) mod effects;
 pub(crate) mod feed;
 pub(crate) mod filter;
+pub(crate) mod findings;
 pub(crate) mod form;
 pub(crate) mod history;
 pub(crate) mod ingest;

@@ -162,6 +162,9 @@ impl Screen {
         for effect in update(&mut self.state, msg, self.clock.now()) {
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,
+                Effect::Copy(text) => terminal
+                    .copy(&text)
+                    .context("cannot write to the terminal")?,
                 Effect::Resume => terminal.resume().context("cannot take the terminal back")?,
                 effect => self.start(effect),
             }

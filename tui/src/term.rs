@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{
     self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, Event, KeyCode,
@@ -77,6 +78,14 @@ impl Terminal {
         // SIGTSTP is caught, so it would not stop this process.
         kill_current_process_group(Signal::STOP)?;
         self.resume()
+    }
+
+    /// Asks the terminal to put a text on the clipboard (OSC 52). Terminals that do not know this ignore it.
+    pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
+        let out = self.inner.backend_mut();
+        // In base64, so that nothing in it is a control character.
+        write!(out, "\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode(text))?;
+        io::Write::flush(out)
     }
 
     /// Takes the terminal again after another program had it; the next draw is complete.

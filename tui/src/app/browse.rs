@@ -47,6 +47,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
             state.link.hurry(state.now);
             state.toast(false, "refreshing");
         }
+        Command::Copy => copy(state, screens::shown(state).copied(state), effects),
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),
         Command::Start(change) => start(state, change),
@@ -60,6 +61,17 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         | Command::Top
         | Command::Bottom => go(state, command),
         other => screens::shown(state).run(state, other),
+    }
+}
+
+/// Copies a text, if there is one.
+pub(crate) fn copy(state: &mut State, text: Option<String>, effects: &mut Vec<Effect>) {
+    match text {
+        None => state.toast(true, "nothing to copy"),
+        Some(text) => {
+            state.toast(false, format!("copied: {text}"));
+            effects.push(Effect::Copy(text));
+        }
     }
 }
 

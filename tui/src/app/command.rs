@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Invert,
     Freeze,
     Poll,
+    /// Show what belongs to the selected line.
+    Drill,
+    /// Copy the selected name, or the command line of a question, to the clipboard.
+    Copy,
     Edit,
     Undo,
     /// Begin a change for a key.

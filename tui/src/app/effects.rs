@@ -17,6 +17,8 @@ pub(crate) enum Effect {
     Change(Box<Sending>),
     /// Apply again the changes lost in a restart.
     Again(Vec<Item>),
+    /// Copy a text to the terminal's clipboard.
+    Copy(String),
     /// Give the terminal back until the shell continues the process.
     Suspend,
     /// Take the terminal again: another program may have used it.
@@ -29,7 +31,9 @@ impl Effect {
         match self {
             Self::Poll(_) => Goal::Poll,
             Self::Change(sending) => Goal::Change(sending.clone()),
-            Self::ReadRule(_) | Self::Again(_) | Self::Suspend | Self::Resume => Goal::Other,
+            Self::ReadRule(_) | Self::Again(_) | Self::Copy(_) | Self::Suspend | Self::Resume => {
+                Goal::Other
+            }
         }
     }
 }

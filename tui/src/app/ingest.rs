@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::again;
 use super::columns::Sort;
+use super::filter::Filter;
 use super::history::{Counts, Track};
 use super::layout::table_height;
 use super::msg::Snapshot;
@@ -260,6 +261,20 @@ pub(crate) fn sort(state: &mut State, sort: Sort) {
     state.table.sort = sort;
     state.table.rewind();
     arrange(state);
+}
+
+/// Filters by a text that is a valid filter.
+pub(crate) fn filter_by(state: &mut State, text: &str) {
+    if let Ok(filter) = Filter::parse(text) {
+        state.table.filter = filter;
+        text.clone_into(&mut state.table.filter_text);
+        state.table.filter_error = None;
+        state.table.pinned = None;
+        state.table.rewind();
+        // The matching buckets may not have been read.
+        state.link.hurry(state.now);
+        arrange(state);
+    }
 }
 
 /// Keeps the first row on screen, as far as there are rows. The view stays at the top until the user moves.

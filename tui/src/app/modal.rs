@@ -25,6 +25,15 @@ pub(crate) fn pressed(
     command: Option<Command>,
     effects: &mut Vec<Effect>,
 ) {
+    if command == Some(Command::Copy) {
+        let line = match &state.mode {
+            Mode::Confirm(pending) => pending.command.clone(),
+            Mode::OfKey(form) => form.command(),
+            Mode::Edit(form) => form.command(),
+            _ => None,
+        };
+        return browse::copy(state, line, effects);
+    }
     match std::mem::take(&mut state.mode) {
         Mode::Browse => {}
         Mode::Filter(line, before) => filter(state, line, before, press, command),

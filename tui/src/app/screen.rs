@@ -12,6 +12,8 @@ pub(crate) enum Screen {
     Rules,
     /// Edits and warnings.
     Events,
+    /// The process, its store, and findings.
+    Envoy,
 }
 
 /// A set of places where a key works.
@@ -44,6 +46,7 @@ impl Screen {
             Self::Bucket => 1 << 11,
             Self::Rules => 1 << 12,
             Self::Events => 1 << 13,
+            Self::Envoy => 1 << 14,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::state::State;
 
 pub(crate) mod bucket;
 mod buckets;
+mod envoy;
 mod events;
 mod rules;
 mod view;
@@ -19,6 +20,7 @@ pub(crate) static SCREENS: &[&dyn View] = &[
     &bucket::Bucket,
     &rules::Rules,
     &events::Events,
+    &envoy::Envoy,
 ];
 
 /// The implementation of a screen.

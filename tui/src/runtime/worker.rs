@@ -31,7 +31,7 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
             Some(Msg::Changed(sending, result.map_err(Failure::from)))
         }
         Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(Failure::from))),
-        Effect::Poll(_) | Effect::Suspend | Effect::Resume => None,
+        Effect::Poll(_) | Effect::Copy(_) | Effect::Suspend | Effect::Resume => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::app::again;
 use crate::app::command::{ALWAYS, Binding};
+use crate::app::findings::{Weight, findings};
 use crate::app::form::Stage;
 use crate::app::keys;
 use crate::app::screen::Screen;
@@ -105,7 +106,7 @@ fn totals(pen: &mut Pen<'_>, state: &State) {
     let mut parts = requests(state, theme);
     let store = &data.status.store;
     let used = fraction(store.used, store.buckets);
-    parts.extend(alarms(&data.status, theme));
+    parts.extend(alarms(state, theme));
     parts.push((
         "generation ",
         data.status.generation.to_string(),
@@ -173,11 +174,16 @@ fn requests(state: &State, theme: &Theme) -> Vec<Part> {
 }
 
 /// The workers without a fleet, and the number of warnings.
-fn alarms(status: &Status, theme: &Theme) -> Vec<Part> {
-    let down = status.fleet.as_ref().and_then(leased::down);
+fn alarms(state: &State, theme: &Theme) -> Vec<Part> {
+    let status = state.data.as_ref().map(|data| &data.status);
+    let fleet = status.and_then(|status| status.fleet.as_ref());
+    let down = fleet.and_then(leased::down);
     let down = down.map(|down| ("fleet: ", down, theme.warn));
     let mut parts: Vec<Part> = down.into_iter().collect();
-    let warnings = status.warnings.len();
+    let found = findings(state).into_iter();
+    let warnings = found
+        .filter(|finding| finding.weight == Weight::Warning)
+        .count();
     if warnings > 0 {
         let mark = theme.pick('⚠', '!');
         let plural = if warnings == 1 { "" } else { "s" };

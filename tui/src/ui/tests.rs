@@ -132,6 +132,7 @@ fn restarted() {
 fn rules_and_events() {
     screens("rules", "3j", |_| {});
     screens("events", "5", |_| {});
+    screens("envoy", "6", |_| {});
 }
 
 /// Screens of a server with bans, overrides and a rule to compare.

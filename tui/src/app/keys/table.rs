@@ -35,6 +35,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply changes lost in a restart")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
+    bind((C::Copy, &[c('y')], A_RULE, 0, "copy", "copy the key or the rule to the clipboard (OSC 52)")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),
 ];
 
@@ -79,6 +80,7 @@ pub(super) const REST: &[Binding] = &[
     bind((C::PreviousField, &[k(BackTab), k(Up)], KEY_FORM, 3, "previous", "go to the previous field")),
     bind((C::Choose, &[k(Right), k(Left)], KEY_FORM, 4, "choose", "choose another value")),
     bind((C::No, &[k(Esc)], KEY_FORM, 5, "close", "close without sending")),
+    bind((C::Copy, &[ctrl('y')], CONFIRM | FORM_CONFIRM | KEY_FORM, 6, "copy", "copy the command line that does the same")),
     bind((C::No, &[k(Esc)], FORM_SENDING, 1, "close", "close; a message will show the result")),
     bind((C::Yes, &[k(Enter)], FORM_CONFLICT, 1, "merge", "keep your changes, take the rest from theirs")),
     bind((C::No, &[k(Esc)], FORM_CONFLICT, 2, "back", "back to the form")),

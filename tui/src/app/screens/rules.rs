@@ -5,10 +5,13 @@ use ratatui::style::Style;
 use serde_json::Value;
 
 use super::view::{About, View};
-use crate::app::command::{c, tab};
+use crate::app::command::Command as C;
+use crate::app::command::{Binding, bind, c, k, tab};
 use crate::app::history::{Rates, Track};
+use crate::app::ingest;
 use crate::app::layout::table_height;
-use crate::app::screen::Screen;
+use crate::app::press::Code::Enter;
+use crate::app::screen::{Places, Screen};
 use crate::app::state::{Data, State};
 use crate::draw::pen::Pen;
 use crate::draw::words::{amount, percent, rate};
@@ -19,10 +22,17 @@ static ABOUT: About = About {
     screen: Screen::Rules,
     title: "Rules",
     tab: tab(Screen::Rules, &[c('3')], 12, "rules", "show the rules"),
-    keys: &[],
+    keys: KEYS,
     takes_turns: true,
     moves: false,
 };
+
+#[rustfmt::skip]
+const KEYS: &[Binding] = &[
+    bind((C::Drill, &[k(Enter)], HERE, 1, "buckets", "show the buckets of the rule")),
+];
+
+const HERE: Places = Screen::Rules.place();
 
 /// All rules.
 pub(super) struct Rules;
@@ -43,6 +53,23 @@ impl View for Rules {
     fn rule(&self, state: &State) -> Option<String> {
         let rule = state.rule_view(state.selected(Screen::Rules));
         rule.map(|rule| rule.name.clone())
+    }
+
+    fn copied(&self, state: &State) -> Option<String> {
+        self.rule(state)
+    }
+
+    fn obstacle(&self, state: &State, command: C) -> Option<String> {
+        let is_none = command == C::Drill && self.rule(state).is_none();
+        is_none.then(|| "no rule is selected".to_owned())
+    }
+
+    /// The buckets of the selected rule.
+    fn run(&self, state: &mut State, command: C) {
+        if let (C::Drill, Some(rule)) = (command, self.rule(state)) {
+            ingest::filter_by(state, &format!("rule = {rule}"));
+            state.screen = Screen::HOME;
+        }
     }
 }
 

@@ -65,6 +65,11 @@ pub(crate) trait View: Sync {
         self.bucket(state).map(|id| id.rule)
     }
 
+    /// The name that is copied: a key, a rule.
+    fn copied(&self, state: &State) -> Option<String> {
+        self.bucket(state).map(|id| id.key)
+    }
+
     /// The reason why it cannot be opened now, if any.
     fn closed(&self, _state: &State) -> Option<String> {
         None

@@ -77,7 +77,7 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
                 Msg::Again(Ok(done.collect()))
             }
             Effect::Again(_) => Msg::Again(Err(failure())),
-            Effect::Suspend | Effect::Resume => Msg::Resumed,
+            Effect::Suspend | Effect::Resume | Effect::Copy(_) => Msg::Resumed,
         };
         send(state, msg);
     }

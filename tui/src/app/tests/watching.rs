@@ -195,3 +195,66 @@ fn a_poll_reads_what_is_on_screen() {
     feed(&mut state, 7);
     assert_eq!(state.link.due.since(now).as_millis() / 1_000, 5);
 }
+
+fn copied(effects: Vec<Effect>) -> Option<String> {
+    effects.into_iter().find_map(|effect| match effect {
+        Effect::Copy(text) => Some(text),
+        _ => None,
+    })
+}
+
+#[test]
+fn keys_rules_and_command_lines_are_copied() {
+    let mut state = state(SIZE, 3);
+    let key = copied(type_keys(&mut state, "y"));
+    assert_eq!(key.as_deref(), Some("mallory"));
+    let line = copied(type_keys(&mut state, "b<C-y>"));
+    let ban = "loudou ban reply-per-user mallory --for 10m";
+    assert_eq!(line.as_deref(), Some(ban));
+    let line = copied(type_keys(&mut state, "<ret><C-y>"));
+    assert_eq!(line.as_deref(), Some(ban));
+    assert!(matches!(state.mode, Mode::Confirm(_)), "it is still open");
+    let rule = copied(type_keys(&mut state, "<esc>3y"));
+    assert_eq!(rule.as_deref(), Some("reply-per-user"));
+}
+
+#[test]
+fn a_rule_leads_to_its_buckets() {
+    let mut state = state(SIZE, 3);
+    type_keys(&mut state, "3j<ret>");
+    assert_eq!(state.screen, Screen::Buckets);
+    assert_eq!(state.table.filter_text, "rule = search-per-key");
+    assert_eq!(state.table.visible.len(), 30);
+}
+
+/// Each finding has its number, and none is there without its cause.
+#[test]
+fn findings_have_causes() {
+    let texts = |state: &State| {
+        let found = crate::app::findings::findings(state).into_iter();
+        found.map(|finding| finding.text).collect::<Vec<_>>()
+    };
+    let mut state = state(SIZE, 3);
+    let warning = "no tokens are configured: every loopback peer may edit";
+    let refuses = "reply-per-user refuses 57% of its requests, 12/s of 21/s";
+    assert_eq!(texts(&state), [warning, refuses]);
+    let Some(data) = &mut state.data else {
+        panic!("data")
+    };
+    data.status.warnings.clear();
+    data.status.uptime_ns = 7_300_000_000_000;
+    data.status.rules[1].refused = 0;
+    (data.status.store.used, data.status.store.sampled) = (4_000, 100);
+    if let Some(edit) = &mut data.rules.rules[1].edit {
+        edit.expires_at_ns = Some(data.status.now_ns + 90_000_000_000);
+    }
+    state.history.rules.clear();
+    assert_eq!(
+        texts(&state),
+        [
+            "the store is 98% full, and 100% of its buckets are in use: raise store.buckets",
+            "the edit of search-per-key ends in 1m30s",
+            "search-per-key has refused nothing in the 2h1m since Envoy started",
+        ]
+    );
+}
