@@ -36,6 +36,7 @@ pub(crate) mod screen;
 pub(crate) mod screens;
 pub(crate) mod state;
 pub(crate) mod update;
+pub(crate) mod views;
 
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -9,6 +9,9 @@
 //!    └───────────────────┴──────────effects─────────────┘
 //! ```
 //!
+//! Each Envoy that is watched has a state, a poller and a worker of its own; its answers carry its number, and keys go
+//! to the state that is shown. The others are polled for their status alone.
+//!
 //! The screen's thread does no I/O but drawing, so it never blocks. A panic in another thread reaches it
 //! as a message and ends the app with the report of that thread.
 //!
@@ -28,7 +31,7 @@ use signal_hook::iterator::Signals;
 use crate::app::effects::{Effect, PollRequest};
 use crate::app::msg::Msg;
 use crate::app::state::{Exit, Settings, State};
-use crate::app::update::{tick_after, update};
+use crate::app::views::Views;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::term::{self, Terminal};
@@ -52,10 +55,8 @@ const FRAME: Nanos = Nanos::from_millis(34);
 /// The options of the screen.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The client of the admin listener to show.
-    pub client: Client,
-    /// The client for changes, which may take longer.
-    pub changing: Client,
+    /// The admin listeners to show; at least one.
+    pub targets: Vec<Clients>,
     /// Whether to refuse all changes.
     pub read_only: bool,
     /// Whether to draw with ASCII only.
@@ -66,35 +67,47 @@ pub struct Options {
     pub interval: Duration,
 }
 
+/// The clients of one admin listener.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    /// For polls.
+    pub polling: Client,
+    /// For changes, which may take longer.
+    pub changing: Client,
+}
+
 /// Runs the screen until the user quits. The terminal is restored before this returns, also with an
 /// error.
 pub fn run(options: Options) -> anyhow::Result<()> {
     let Options {
-        client,
-        changing,
+        targets,
         read_only,
         ascii,
         color,
         interval,
     } = options;
-    let settings = Settings {
-        url: client.url().to_owned(),
-        read_only,
-        interval: nanos(interval),
-    };
     let clock = Clock::start();
     let (messages, inbox) = sync_channel(MESSAGES);
     // Before any thread can panic.
     term::install_panic_hook();
-    let hands = Hands::start(client, changing, clock, &messages)?;
+    let mut states = Vec::new();
+    let mut hands = Vec::new();
+    for (number, clients) in targets.into_iter().enumerate() {
+        let settings = Settings {
+            url: clients.polling.url().to_owned(),
+            read_only,
+            interval: nanos(interval),
+        };
+        states.push(State::new(settings, Terminal::size()));
+        hands.push(Hands::start(clients, clock, &messages, number)?);
+    }
     // Before the terminal is taken, so that a signal in between is handled.
     spawn_signals(&messages)?;
     let mut terminal = Terminal::enter().context("cannot use this terminal")?;
     spawn_input(&messages)?;
     let theme = Theme::new(color, ascii);
-    let state = State::new(settings, Terminal::size());
     let mut screen = Screen {
-        state,
+        views: Views::new(states),
         clock,
         hands,
         inbox,
@@ -111,28 +124,46 @@ fn nanos(duration: Duration) -> Nanos {
 
 /// The screen's thread.
 struct Screen {
-    state: State,
+    views: Views,
     clock: Clock,
-    hands: Hands,
-    inbox: Receiver<Msg>,
+    hands: Vec<Hands>,
+    inbox: Receiver<Tagged>,
+}
+
+/// A message, and the number of the Envoy that it is about; none for the one that is shown.
+type Tagged = (Option<usize>, Msg);
+
+/// The way to the screen of one thread.
+#[derive(Clone)]
+struct Outbox {
+    to: SyncSender<Tagged>,
+    about: Option<usize>,
+}
+
+impl Outbox {
+    /// Sends a message; false if the screen is gone.
+    fn send(&self, msg: Msg) -> bool {
+        self.to.send((self.about, msg)).is_ok()
+    }
 }
 
 impl Screen {
     fn run(&mut self, terminal: &mut Terminal, theme: &Theme) -> anyhow::Result<Exit> {
         let mut drawn: Option<Nanos> = None;
         let mut dirty = true;
-        self.step(Msg::Tick, terminal)?;
+        self.step((None, Msg::Tick), terminal)?;
         loop {
             let now = self.clock.now();
             let frame_due = drawn.map_or(now, |drawn| drawn.saturating_add(FRAME));
             if dirty && now >= frame_due {
+                let state = self.views.shown();
                 terminal
-                    .draw(|frame| view(&self.state, theme, frame))
+                    .draw(|frame| view(state, theme, frame))
                     .context("cannot draw")?;
                 (drawn, dirty) = (Some(now), false);
                 panic_if_asked("screen");
             }
-            let tick = tick_after(&self.state);
+            let tick = self.views.tick_after();
             let wait = if dirty {
                 frame_due.since(now).min(tick)
             } else {
@@ -140,8 +171,10 @@ impl Screen {
             };
             let first = match self.inbox.recv_timeout(Duration::from_nanos(wait.get())) {
                 Ok(msg) => msg,
-                Err(RecvTimeoutError::Timeout) => Msg::Tick,
-                Err(RecvTimeoutError::Disconnected) => Msg::Fatal("all threads ended".to_owned()),
+                Err(RecvTimeoutError::Timeout) => (None, Msg::Tick),
+                Err(RecvTimeoutError::Disconnected) => {
+                    (None, Msg::Fatal("all threads ended".to_owned()))
+                }
             };
             self.step(first, terminal)?;
             for _ in 0..BATCH {
@@ -151,32 +184,35 @@ impl Screen {
                 self.step(msg, terminal)?;
             }
             dirty = true;
-            if let Some(exit) = self.state.exit.take() {
+            if let Some(exit) = self.views.exit() {
                 return Ok(exit);
             }
         }
     }
 
     /// Applies one message and starts its effects.
-    fn step(&mut self, msg: Msg, terminal: &mut Terminal) -> anyhow::Result<()> {
-        for effect in update(&mut self.state, msg, self.clock.now()) {
+    fn step(&mut self, (about, msg): Tagged, terminal: &mut Terminal) -> anyhow::Result<()> {
+        for (number, effect) in self.views.update(about, msg, self.clock.now()) {
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,
                 Effect::Copy(text) => terminal
                     .copy(&text)
                     .context("cannot write to the terminal")?,
                 Effect::Resume => terminal.resume().context("cannot take the terminal back")?,
-                effect => self.start(effect),
+                effect => self.start(number, effect),
             }
         }
         Ok(())
     }
 
-    fn start(&mut self, effect: Effect) {
+    fn start(&mut self, number: usize, effect: Effect) {
         let goal = effect.goal();
-        if !self.hands.start_effect(effect) {
+        let hands = self.hands.get(number);
+        if !hands.is_some_and(|hands| hands.start_effect(effect)) {
             // `Busy` requests no effects of its own, so this does not recurse.
-            let effects = update(&mut self.state, Msg::Busy(goal), self.clock.now());
+            let effects = self
+                .views
+                .update(Some(number), Msg::Busy(goal), self.clock.now());
             drop(effects);
         }
     }
@@ -190,20 +226,24 @@ struct Hands {
 
 impl Hands {
     fn start(
-        client: Client,
-        changing: Client,
+        clients: Clients,
         clock: Clock,
-        messages: &SyncSender<Msg>,
+        messages: &SyncSender<Tagged>,
+        number: usize,
     ) -> anyhow::Result<Self> {
+        let Clients { polling, changing } = clients;
+        let about = Outbox {
+            to: messages.clone(),
+            about: Some(number),
+        };
         let (poller, requests) = sync_channel(1);
-        let answers = messages.clone();
+        let answers = about.clone();
         spawn("poller", messages, move || {
-            poller::run(&client, clock, &requests, &answers);
+            poller::run(&polling, clock, &requests, &answers);
         })?;
         let (worker, jobs) = sync_channel(JOBS);
-        let answers = messages.clone();
         spawn("worker", messages, move || {
-            worker::run(&changing, &jobs, &answers);
+            worker::run(&changing, &jobs, &about);
         })?;
         Ok(Self { poller, worker })
     }
@@ -221,28 +261,36 @@ impl Hands {
     }
 }
 
+/// The way of a thread that serves no single Envoy.
+fn untagged(messages: &SyncSender<Tagged>) -> Outbox {
+    Outbox {
+        to: messages.clone(),
+        about: None,
+    }
+}
+
 /// Starts a thread whose panic ends the app.
 fn spawn(
     name: &str,
-    messages: &SyncSender<Msg>,
+    messages: &SyncSender<Tagged>,
     body: impl FnOnce() + Send + 'static,
 ) -> anyhow::Result<()> {
-    let messages = messages.clone();
+    let messages = untagged(messages);
     let name = format!("{}{name}", term::BACKGROUND);
     thread::Builder::new()
         .name(name)
         .spawn(move || {
             if panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
                 // The receiver is gone if the app is ending anyway.
-                drop(messages.send(Msg::Fatal(term::report())));
+                messages.send(Msg::Fatal(term::report()));
             }
         })
         .context("cannot start a thread")?;
     Ok(())
 }
 
-fn spawn_input(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
-    let out = messages.clone();
+fn spawn_input(messages: &SyncSender<Tagged>) -> anyhow::Result<()> {
+    let out = untagged(messages);
     spawn("input", messages, move || {
         loop {
             let msg = match term::read() {
@@ -252,17 +300,17 @@ fn spawn_input(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
                 Err(_) => Msg::Quit,
             };
             let last = matches!(msg, Msg::Quit);
-            if out.send(msg).is_err() || last {
+            if !out.send(msg) || last {
                 return;
             }
         }
     })
 }
 
-fn spawn_signals(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
+fn spawn_signals(messages: &SyncSender<Tagged>) -> anyhow::Result<()> {
     let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT]);
     let mut signals = signals.context("cannot listen to signals")?;
-    let out = messages.clone();
+    let out = untagged(messages);
     spawn("signals", messages, move || {
         for signal in signals.forever() {
             let msg = match signal {
@@ -270,7 +318,7 @@ fn spawn_signals(messages: &SyncSender<Msg>) -> anyhow::Result<()> {
                 SIGCONT => Msg::Resumed,
                 _ => Msg::Quit,
             };
-            if out.send(msg).is_err() {
+            if !out.send(msg) {
                 return;
             }
         }

@@ -47,6 +47,10 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
             state.link.hurry(state.now);
             state.toast(false, "refreshing");
         }
+        Command::NextTarget => {
+            let next = state.number.saturating_add(1);
+            state.wants = next.checked_rem(state.peers.len());
+        }
         Command::Copy => copy(state, screens::shown(state).copied(state), effects),
         Command::Edit => edit(state, effects),
         Command::Undo => ask_undo(state),

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Invert,
     Freeze,
     Poll,
+    /// Show the next of the Envoys that are watched.
+    NextTarget,
     /// Show what belongs to the selected line.
     Drill,
     /// Copy the selected name, or the command line of a question, to the clipboard.

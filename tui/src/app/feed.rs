@@ -23,7 +23,8 @@ pub(crate) fn interval(state: &State) -> Nanos {
 /// The request for the next poll.
 pub(crate) fn request(state: &State) -> PollRequest {
     let request = at_hand(state);
-    let lists = state.screen == Screen::Buckets && state.frozen.is_none();
+    let is_seen = state.frozen.is_none() && !state.is_hidden;
+    let lists = state.screen == Screen::Buckets && is_seen;
     let shown = shown(state);
     let data = state.data.as_ref().filter(|_| lists);
     let others = data.map_or_else(Vec::new, |data| others(&data.rows, &shown));
@@ -64,7 +65,7 @@ fn at_hand(state: &State) -> PollRequest {
 /// The buckets on screen, and the one whose ban the last change would undo.
 fn shown(state: &State) -> Vec<BucketName> {
     let mut shown: Vec<BucketName> = match state.screen {
-        _ if state.frozen.is_some() => Vec::new(),
+        _ if state.frozen.is_some() || state.is_hidden => Vec::new(),
         Screen::Buckets => {
             let lines = state.table.lines(table_height(state.size)).into_iter();
             let rows = lines.filter_map(|index| state.row(index));

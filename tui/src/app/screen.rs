@@ -14,6 +14,8 @@ pub(crate) enum Screen {
     Events,
     /// The process, its store, and findings.
     Envoy,
+    /// All Envoys that are watched.
+    Targets,
 }
 
 /// A set of places where a key works.
@@ -47,6 +49,7 @@ impl Screen {
             Self::Rules => 1 << 12,
             Self::Events => 1 << 13,
             Self::Envoy => 1 << 14,
+            Self::Targets => 1 << 15,
         }
     }
 }

@@ -10,6 +10,7 @@ mod buckets;
 mod envoy;
 mod events;
 mod rules;
+mod targets;
 mod view;
 
 pub(crate) use view::{About, View};
@@ -21,6 +22,7 @@ pub(crate) static SCREENS: &[&dyn View] = &[
     &rules::Rules,
     &events::Events,
     &envoy::Envoy,
+    &targets::Targets,
 ];
 
 /// The implementation of a screen.

@@ -158,6 +158,21 @@ pub(crate) enum Exit {
     Fatal(String),
 }
 
+/// What all other screens show of an Envoy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Peer {
+    pub(crate) url: String,
+    /// Whether the last poll succeeded; `None` before the end of the first.
+    pub(crate) up: Option<bool>,
+    pub(crate) is_stale: bool,
+    pub(crate) error: Option<String>,
+    pub(crate) rates: Option<Rates>,
+    pub(crate) generation: u64,
+    pub(crate) version: String,
+    pub(crate) uptime_ns: u64,
+    pub(crate) warnings: usize,
+}
+
 /// The state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
@@ -191,6 +206,14 @@ pub(crate) struct State {
     /// When a restart of Envoy was noticed.
     pub(crate) restarted_at: Option<Nanos>,
     pub(crate) exit: Option<Exit>,
+    /// All Envoys that are watched, if there are several.
+    pub(crate) peers: Vec<Peer>,
+    /// The number of this one.
+    pub(crate) number: usize,
+    /// The number of the Envoy that the user wants to see.
+    pub(crate) wants: Option<usize>,
+    /// Whether another Envoy is shown.
+    pub(crate) is_hidden: bool,
 }
 
 impl State {

@@ -19,6 +19,7 @@ pub(crate) mod again;
 mod edits;
 mod of_key;
 mod random;
+mod several;
 mod undo_of_bans;
 mod watching;
 

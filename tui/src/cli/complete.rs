@@ -137,14 +137,15 @@ impl Line {
         };
         let named = std::env::var("LOUDOU_TLS_NAME").ok();
         let connect = ConnectArgs {
-            url: self.option("--url").unwrap_or(&self.url).to_owned(),
+            url: Vec::new(),
             token_file: file,
             tls_ca: path("--tls-ca", "LOUDOU_TLS_CA"),
             tls_cert: path("--tls-cert", "LOUDOU_TLS_CERT"),
             tls_key: path("--tls-key", "LOUDOU_TLS_KEY"),
             tls_name: self.option("--tls-name").map(str::to_owned).or(named),
         };
-        let (target, _) = target::read(&connect.url, &connect, &self.env).ok()?;
+        let url = self.option("--url").unwrap_or(&self.url);
+        let (target, _) = target::read(url, &connect, &self.env).ok()?;
         Client::new(&target, PATIENCE).ok()
     }
 

@@ -44,8 +44,18 @@ impl<'a, 'io> Context<'a, 'io> {
 
     /// A client with the time-out from the options, or else `timeout`.
     pub(super) fn client_within(&mut self, timeout: Nanos) -> Result<Client> {
+        match self.global.connect.url.as_slice() {
+            [url] => self.client_at(url, timeout),
+            _ => bail!(Usage(
+                "this command takes one --url; only the screen watches several Envoys".to_owned()
+            )),
+        }
+    }
+
+    /// The same for one of several addresses.
+    pub(super) fn client_at(&mut self, url: &str, timeout: Nanos) -> Result<Client> {
         let connect = &self.global.connect;
-        let (target, warnings) = target::read(&connect.url, connect, &self.io.env)?;
+        let (target, warnings) = target::read(url, connect, &self.io.env)?;
         if !self.has_warned {
             self.has_warned = true;
             for warning in warnings {

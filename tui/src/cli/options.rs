@@ -12,15 +12,16 @@ pub(crate) const URL: &str = "http://127.0.0.1:9911";
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectArgs {
     #[arg(
-        help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH",
+        help = "Address of the admin listener: http://HOST:PORT, https://HOST:PORT or unix:/PATH; the screen \
+                takes several",
         long,
         global = true,
         env = "LOUDOU_URL",
         hide_env_values = true,
         value_name = "URL"
     )]
-    #[arg(default_value = URL, help_heading = "Connection")]
-    pub(crate) url: String,
+    #[arg(default_value = URL, help_heading = "Connection", value_delimiter = ',')]
+    pub(crate) url: Vec<String>,
 
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     #[arg(

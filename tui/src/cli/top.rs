@@ -1,17 +1,20 @@
 //! `loudou top`: the screen on a terminal. Without a terminal, or with options for a list, the keys
 //! that were refused or admitted most recently.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use loudou_api::{MAX_TOP, Top, TopBy};
 use loudou_limiter::Nanos;
 
 use super::complete;
-use super::context::{Context, duration};
-use super::options::{Format, span};
+use super::context::{Context, TIMEOUT, duration};
+use super::options::{Format, URL, span};
 use super::table::{Cell, Paint, Set, TextTable, csv};
+use super::target;
 use super::watch::{self, WatchArgs};
 use super::world::{Style, json_list};
 use crate::client::TopQuery;
@@ -20,6 +23,8 @@ use crate::runtime;
 use crate::text::humanise;
 
 const INTERVAL: Nanos = Nanos::from_secs(1);
+/// The most Envoys that a screen watches: each has two threads.
+const MAX_TARGETS: usize = 64;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,8 +51,41 @@ pub(crate) struct TopArgs {
     /// Maximum number of keys to list [default: 20]
     #[arg(long, value_name = "N", value_parser = top_limit)]
     pub(crate) limit: Option<usize>,
+    /// With the screen: file with the addresses of more Envoys, one per line; # begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) targets: Option<PathBuf>,
+    /// With the screen: shell command that prints the addresses of more Envoys, one per line
+    #[arg(long, value_name = "CMD")]
+    pub(crate) targets_from: Option<String>,
     #[command(flatten)]
     watch: WatchArgs,
+}
+
+/// The addresses of the Envoys to watch, each once. Those of a file or a command come in place of the default.
+fn urls(context: &Context<'_, '_>, args: Option<&TopArgs>) -> Result<Vec<String>> {
+    let file = args.and_then(|args| args.targets.as_deref());
+    let command = args.and_then(|args| args.targets_from.as_deref());
+    let typed = &context.global.connect.url;
+    let is_default = *typed == [URL];
+    let mut urls: Vec<String> = Vec::new();
+    if !is_default || file.is_none() && command.is_none() {
+        urls.extend(typed.iter().cloned());
+    }
+    urls.extend(file.map(target::listed).transpose()?.into_iter().flatten());
+    urls.extend(
+        command
+            .map(target::printed)
+            .transpose()?
+            .into_iter()
+            .flatten(),
+    );
+    let mut seen = BTreeSet::new();
+    urls.retain(|url| seen.insert(url.clone()));
+    match urls.len() {
+        0 => bail!("there is no Envoy to watch: the file or the command names none"),
+        1..=MAX_TARGETS => Ok(urls),
+        many => bail!("{many} Envoys are too many to watch; at most {MAX_TARGETS}"),
+    }
 }
 
 pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Result<()> {
@@ -66,12 +104,16 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
     }
     let interval = args.map_or(INTERVAL, |args| args.interval);
     // A poll that takes longer than a second shows as a problem, unless the interval is longer.
-    let client = context.client_within(interval.max(INTERVAL))?;
-    // A change is worth waiting for: it is in doubt if its answer is not.
-    let changing = context.client()?;
+    let mut targets = Vec::new();
+    for url in urls(context, args)? {
+        targets.push(runtime::Clients {
+            polling: context.client_at(&url, interval.max(INTERVAL))?,
+            // A change is worth waiting for: it is in doubt if its answer is not.
+            changing: context.client_at(&url, TIMEOUT)?,
+        });
+    }
     runtime::run(runtime::Options {
-        client,
-        changing,
+        targets,
         read_only: context.global.read_only,
         ascii: context.global.ascii,
         color: context.style.color,

@@ -7,12 +7,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 
 use loudou_api::{BucketNames, BucketState, BucketView, Events, MAX_READ, MAX_TOP, TopBy};
 use loudou_limiter::Nanos;
 
 use self::hunt::{Bound, Found, Hunt};
+use super::Outbox;
 use super::trap::panic_if_asked;
 use crate::app::effects::{PollRequest, Wanted};
 use crate::app::msg::{Failure, Msg, Snapshot};
@@ -49,16 +50,13 @@ pub(super) fn run(
     client: &Client,
     clock: Clock,
     requests: &Receiver<PollRequest>,
-    answers: &SyncSender<Msg>,
+    answers: &Outbox,
 ) {
     let mut poller = Poller::new(client, clock);
     for request in requests {
         panic_if_asked("poller");
         let snapshot = poller.poll(&request).map(Box::new);
-        if answers
-            .send(Msg::Polled(snapshot.map_err(Failure::from)))
-            .is_err()
-        {
+        if !answers.send(Msg::Polled(snapshot.map_err(Failure::from))) {
             return;
         }
     }

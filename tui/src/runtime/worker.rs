@@ -1,7 +1,8 @@
 //! The worker's thread: changes and single reads, in the order of the requests.
 
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 
+use super::Outbox;
 use crate::app::effects::Effect;
 use crate::app::msg::{Failure, Msg};
 use crate::client::{Client, ClientError};
@@ -9,12 +10,12 @@ use crate::live::Item;
 use crate::live::apply::{Done, Target};
 
 /// Carries out jobs until there are no more senders.
-pub(super) fn run(client: &Client, jobs: &Receiver<Effect>, answers: &SyncSender<Msg>) {
+pub(super) fn run(client: &Client, jobs: &Receiver<Effect>, answers: &Outbox) {
     for job in jobs {
         let Some(msg) = work(client, job) else {
             continue;
         };
-        if answers.send(msg).is_err() {
+        if !answers.send(msg) {
             return;
         }
     }

@@ -27,8 +27,10 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         theme.name,
     );
     let (text, style) = connection(pen, state);
+    let several = state.peers.len() > 1;
     let tabs: Vec<_> = SCREENS
         .iter()
+        .filter(|view| several || view.about().screen != Screen::Targets)
         .map(|view| (tab(view.about()), view.about().screen))
         .collect();
     let wide: u16 = tabs
@@ -46,6 +48,12 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         x = pen.text(x.saturating_add(1), 0, &format!(" {name} "), tab);
     }
     let room = pen.width().saturating_sub(x).saturating_sub(2);
+    let text = if several {
+        let number = state.number.saturating_add(1);
+        format!("{number}/{} {text}", state.peers.len())
+    } else {
+        text
+    };
     let with_url = format!("{text} {}", state.settings.url);
     let text = if width(&with_url) <= room {
         with_url

@@ -35,6 +35,7 @@ pub(super) const ACT: &[Binding] = &[
     bind((C::Undo, &[c('u')], BROWSE, 7, "undo", "undo your last change")),
     bind((C::Again, &[c('a')], BROWSE, 0, "again", "reapply changes lost in a restart")),
     bind((C::Poll, &[c('r')], BROWSE, 10, "refresh", "poll now")),
+    bind((C::NextTarget, &[c('t')], BROWSE, 0, "target", "show the next of the Envoys that are watched")),
     bind((C::Copy, &[c('y')], A_RULE, 0, "copy", "copy the key or the rule to the clipboard (OSC 52)")),
     bind((C::Back, &[k(Esc)], BUCKETS, 11, "all", "clear the filter")),
 ];

@@ -195,7 +195,8 @@ fn report_restart(
     let mut text = Vec::new();
     json(&mut text, Format::Jsonl, &document)?;
     let text = String::from_utf8_lossy(&text);
-    let url = escape(&context.global.connect.url);
+    let url = context.global.connect.url.join(",");
+    let url = escape(&url);
     let line = lost.line();
     context.note(&format!(
         "{line}\nto apply them again, run:\n\nloudou --url {url} import - <<'END'\n{text}END\n"

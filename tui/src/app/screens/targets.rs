@@ -1,0 +1,143 @@
+//! The Targets screen: all Envoys that are watched, with their sums.
+
+use super::view::{About, View};
+use crate::app::command::Command as C;
+use crate::app::command::{Binding, bind, c, k, tab};
+use crate::app::history::Rates;
+use crate::app::press::Code::Enter;
+use crate::app::screen::{Places, Screen};
+use crate::app::state::{Peer, State};
+use crate::draw::pen::Pen;
+use crate::draw::words::rate;
+use crate::meaning::refusals;
+use crate::num::cells;
+use crate::text::humanise;
+
+const HERE: Places = Screen::Targets.place();
+
+static ABOUT: About = About {
+    screen: Screen::Targets,
+    title: "Targets",
+    tab: tab(
+        Screen::Targets,
+        &[c('7')],
+        15,
+        "targets",
+        "show all Envoys that are watched",
+    ),
+    keys: KEYS,
+    takes_turns: false,
+    moves: false,
+};
+
+#[rustfmt::skip]
+const KEYS: &[Binding] = &[
+    bind((C::Drill, &[k(Enter)], HERE, 1, "watch", "show the selected Envoy")),
+];
+
+/// All Envoys that are watched.
+pub(super) struct Targets;
+
+impl View for Targets {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn draw(&self, pen: &mut Pen<'_>, state: &State) {
+        draw(pen, state);
+    }
+
+    fn lines(&self, state: &State) -> usize {
+        state.peers.len()
+    }
+
+    fn closed(&self, state: &State) -> Option<String> {
+        let is_alone = state.peers.len() < 2;
+        is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
+    }
+
+    fn run(&self, state: &mut State, command: C) {
+        if command == C::Drill {
+            state.wants = Some(self.at(state));
+            state.screen = Screen::HOME;
+        }
+    }
+}
+
+/// The columns behind the address.
+const TITLES: [&str; 6] = [
+    "admitted/s",
+    "refused/s",
+    "generation",
+    "version",
+    "up",
+    "warnings",
+];
+const EACH: u16 = 11;
+
+fn draw(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    pen.style_line(0, theme.head);
+    pen.text(1, 0, "envoy", theme.head);
+    let wide = cells(TITLES.len()).saturating_mul(EACH);
+    let url = pen.width().saturating_sub(wide).max(24);
+    for (title, x) in TITLES.iter().zip((url..).step_by(usize::from(EACH))) {
+        pen.right(x, 0, EACH - 1, title, theme.head);
+    }
+    let selected = state.selected(Screen::Targets);
+    let mut sum = Rates::default();
+    for ((number, peer), y) in state.peers.iter().enumerate().zip(1..pen.height()) {
+        sum = sum.plus(peer.rates.unwrap_or_default());
+        line(pen, y, url, (peer, number == state.number));
+        if number == selected {
+            pen.select_line(y);
+        }
+    }
+    let y = cells(state.peers.len()).saturating_add(1);
+    pen.text(3, y, "all", theme.strong);
+    numbers(pen, y, url, Some(sum));
+}
+
+fn line(pen: &mut Pen<'_>, y: u16, url: u16, (peer, is_shown): (&Peer, bool)) {
+    let theme = pen.theme;
+    let (mark, style) = match peer.up {
+        Some(true) if !peer.is_stale => (theme.pick('●', '*'), theme.good),
+        Some(true) | None => (theme.pick('●', '*'), theme.warn),
+        Some(false) => (theme.pick('○', 'o'), theme.bad),
+    };
+    pen.cell(1, i32::from(y), mark, style);
+    let name = if is_shown { theme.name } else { theme.plain };
+    pen.within(3, y, url.saturating_sub(4), &peer.url, name);
+    if peer.up == Some(false) {
+        let error = peer.error.as_deref().unwrap_or("unreachable");
+        pen.text(url, y, error.lines().next().unwrap_or_default(), theme.bad);
+        return;
+    }
+    numbers(pen, y, url, peer.rates);
+    let up = humanise(peer.uptime_ns / 1_000_000_000 * 1_000_000_000);
+    let texts = [
+        peer.generation.to_string(),
+        peer.version.clone(),
+        up,
+        peer.warnings.to_string(),
+    ];
+    let first = url.saturating_add(EACH).saturating_add(EACH);
+    for (text, x) in texts.iter().zip((first..).step_by(usize::from(EACH))) {
+        pen.right(x, y, EACH - 1, text, theme.plain);
+    }
+}
+
+fn numbers(pen: &mut Pen<'_>, y: u16, x: u16, rates: Option<Rates>) {
+    let theme = pen.theme;
+    pen.right(x, y, EACH - 1, &rate(rates.map(|r| r.admitted)), theme.good);
+    let refused = rates.map(|rates| rates.refused);
+    let would = rates.filter(|rates| rates.shadow > 0.0);
+    let would = would.map(|rates| refusals(rate(Some(rates.shadow)), true));
+    let style = if refused.unwrap_or(0.0) > 0.0 {
+        theme.bad
+    } else {
+        theme.dim
+    };
+    let text = format!("{}{}", rate(refused), would.unwrap_or_default());
+    pen.right(x.saturating_add(EACH), y, EACH - 1, &text, style);
+}

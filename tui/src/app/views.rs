@@ -1,0 +1,121 @@
+//! The states of all Envoys that are watched, of which one is shown.
+
+use loudou_limiter::Nanos;
+
+use super::effects::Effect;
+use super::findings::{Weight, findings};
+use super::msg::Msg;
+use super::state::{Exit, Peer, State};
+use super::update::{tick_after, update};
+
+/// The states.
+#[derive(Debug)]
+pub(crate) struct Views {
+    states: Vec<State>,
+    at: usize,
+}
+
+impl Views {
+    /// The first of these is shown; without any there is an empty one.
+    pub(crate) fn new(mut states: Vec<State>) -> Self {
+        if states.is_empty() {
+            states.push(State::default());
+        }
+        let mut views = Self { states, at: 0 };
+        views.show(0);
+        views
+    }
+
+    /// The state that is shown.
+    pub(crate) fn shown(&self) -> &State {
+        static NONE: std::sync::LazyLock<State> = std::sync::LazyLock::new(State::default);
+        self.states.get(self.at).unwrap_or(&NONE)
+    }
+
+    /// Applies a message about an Envoy, or about the one that is shown, at the time `now`. The effects carry the number
+    /// of their Envoy.
+    pub(crate) fn update(
+        &mut self,
+        about: Option<usize>,
+        msg: Msg,
+        now: Nanos,
+    ) -> Vec<(usize, Effect)> {
+        let number = about.unwrap_or(self.at);
+        let mut effects = Vec::new();
+        // Every state follows the time and the size.
+        let is_shared = matches!(msg, Msg::Tick | Msg::Resize(..));
+        for (other, state) in self.states.iter_mut().enumerate() {
+            let msg = match &msg {
+                msg if other == number || is_shared => msg.clone(),
+                _ => continue,
+            };
+            let of_one = update(state, msg, now);
+            effects.extend(of_one.into_iter().map(|effect| (other, effect)));
+        }
+        let wanted = self
+            .states
+            .get_mut(self.at)
+            .and_then(|state| state.wants.take());
+        if let Some(wanted) = wanted.filter(|wanted| *wanted < self.states.len()) {
+            self.show(wanted);
+        }
+        self.note_peers();
+        effects
+    }
+
+    /// Shows another Envoy, on the same screen.
+    fn show(&mut self, at: usize) {
+        let screen = self.shown().screen;
+        for (number, state) in self.states.iter_mut().enumerate() {
+            state.is_hidden = number != at;
+            if number == at {
+                state.screen = screen;
+                let now = state.now;
+                state.link.hurry(now);
+            }
+        }
+        self.at = at;
+        self.note_peers();
+    }
+
+    fn note_peers(&mut self) {
+        if self.states.len() < 2 {
+            return;
+        }
+        let peers: Vec<Peer> = self.states.iter().map(peer).collect();
+        let at = self.at;
+        if let Some(state) = self.states.get_mut(at) {
+            (state.peers, state.number) = (peers, at);
+        }
+    }
+
+    /// The time until the next [`Msg::Tick`].
+    pub(crate) fn tick_after(&self) -> Nanos {
+        let ticks = self.states.iter().map(tick_after);
+        ticks.min().unwrap_or(Nanos::from_millis(250))
+    }
+
+    /// How the app ends, if it does.
+    pub(crate) fn exit(&mut self) -> Option<Exit> {
+        self.states.iter_mut().find_map(|state| state.exit.take())
+    }
+}
+
+/// An Envoy in a line.
+fn peer(state: &State) -> Peer {
+    let found = findings(state).into_iter();
+    let status = state.data.as_ref().map(|data| &data.status);
+    Peer {
+        url: state.settings.url.clone(),
+        up: state.link.up,
+        is_stale: state.is_stale(),
+        error: state.link.error.clone(),
+        rates: state.total_rates(),
+        generation: status.map_or(0, |status| status.generation),
+        version: status.map_or_else(String::new, |status| status.version.clone()),
+        uptime_ns: status.map_or(0, |status| status.uptime_ns),
+        warnings: found
+            .filter(|finding| finding.weight == Weight::Warning)
+            .count(),
+    }
+}
