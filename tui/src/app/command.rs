@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Choose,
     Send,
     Yes,
+    /// Yes, for all Envoys that are watched.
+    YesAll,
     No,
 }
 

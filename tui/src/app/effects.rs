@@ -15,6 +15,8 @@ pub(crate) enum Effect {
     ReadRule(String),
     /// Send a change.
     Change(Box<Sending>),
+    /// Send a change to all Envoys that are watched.
+    ChangeAll(Box<Sending>),
     /// Apply again the changes lost in a restart.
     Again(Vec<Item>),
     /// Copy a text to the terminal's clipboard.
@@ -30,7 +32,7 @@ impl Effect {
     pub(crate) fn goal(&self) -> Goal {
         match self {
             Self::Poll(_) => Goal::Poll,
-            Self::Change(sending) => Goal::Change(sending.clone()),
+            Self::Change(sending) | Self::ChangeAll(sending) => Goal::Change(sending.clone()),
             Self::ReadRule(_) | Self::Again(_) | Self::Copy(_) | Self::Suspend | Self::Resume => {
                 Goal::Other
             }

@@ -71,7 +71,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .or_else(no_bucket)
             .or_else(|| start.needs_name().then(|| lost_name(state)).flatten())
             .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten()),
-        Command::NextTarget => {
+        Command::NextTarget | Command::YesAll => {
             let is_alone = state.peers.len() < 2;
             is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
         }

@@ -173,6 +173,17 @@ fn confirm(
     effects: &mut Vec<Effect>,
 ) {
     match command {
+        Some(Command::YesAll) if state.peers.len() < 2 => state.mode = Mode::Confirm(pending),
+        Some(Command::YesAll) => match pending.action {
+            Action::Change(sending) => {
+                state.toast(false, SENDING);
+                effects.push(Effect::ChangeAll(sending));
+            }
+            // Each Envoy lost its own.
+            action @ Action::Again(_) => {
+                state.mode = Mode::Confirm(Box::new(Pending { action, ..*pending }));
+            }
+        },
         Some(Command::Yes) => match pending.action {
             Action::Change(sending) => {
                 state.toast(false, SENDING);
@@ -227,6 +238,13 @@ fn form_key(
         (Stage::Editing, Some(Command::Send)) => ask_to_send(state, &mut form),
         (Stage::Editing, _) => {
             form.press(press);
+        }
+        (Stage::Confirm, Some(Command::YesAll)) if state.peers.len() > 1 => {
+            form.stage = Stage::Sending;
+            effects.push(Effect::ChangeAll(Box::new(Sending {
+                change: Change::Edit(form.edit()),
+                is_undo: false,
+            })));
         }
         (Stage::Confirm, Some(Command::Yes)) => {
             form.stage = Stage::Sending;

@@ -13,6 +13,7 @@ use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
+use super::outcome::Outcome;
 use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
@@ -208,6 +209,8 @@ pub(crate) struct State {
     pub(crate) exit: Option<Exit>,
     /// All Envoys that are watched, if there are several.
     pub(crate) peers: Vec<Peer>,
+    /// The last change for all of them, and its result at each.
+    pub(crate) spread: Option<(String, Vec<Outcome>)>,
     /// The number of this one.
     pub(crate) number: usize,
     /// The number of the Envoy that the user wants to see.

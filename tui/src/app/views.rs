@@ -2,9 +2,10 @@
 
 use loudou_limiter::Nanos;
 
-use super::effects::Effect;
+use super::effects::{Effect, Sending};
 use super::findings::{Weight, findings};
 use super::msg::Msg;
+use super::spread::Spread;
 use super::state::{Exit, Peer, State};
 use super::update::{tick_after, update};
 
@@ -13,6 +14,8 @@ use super::update::{tick_after, update};
 pub(crate) struct Views {
     states: Vec<State>,
     at: usize,
+    /// The last change for all.
+    spread: Option<Spread>,
 }
 
 impl Views {
@@ -21,7 +24,11 @@ impl Views {
         if states.is_empty() {
             states.push(State::default());
         }
-        let mut views = Self { states, at: 0 };
+        let mut views = Self {
+            states,
+            at: 0,
+            spread: None,
+        };
         views.show(0);
         views
     }
@@ -42,16 +49,28 @@ impl Views {
     ) -> Vec<(usize, Effect)> {
         let number = about.unwrap_or(self.at);
         let mut effects = Vec::new();
+        self.note_answer(number, &msg, now);
+        let is_answer = matches!(msg, Msg::Polled(Ok(_)));
         // Every state follows the time and the size.
         let is_shared = matches!(msg, Msg::Tick | Msg::Resize(..));
         for (other, state) in self.states.iter_mut().enumerate() {
-            let msg = match &msg {
-                msg if other == number || is_shared => msg.clone(),
-                _ => continue,
-            };
-            let of_one = update(state, msg, now);
+            if other != number && !is_shared {
+                continue;
+            }
+            let of_one = update(state, msg.clone(), now);
             effects.extend(of_one.into_iter().map(|effect| (other, effect)));
         }
+        let mut effects: Vec<(usize, Effect)> = effects
+            .into_iter()
+            .flat_map(|(other, effect)| match effect {
+                Effect::ChangeAll(sending) => self.spread(other, *sending, now),
+                effect => vec![(other, effect)],
+            })
+            .collect();
+        let back = self.states.get(number).filter(|_| is_answer);
+        let again = self.spread.as_mut().zip(back);
+        let again = again.and_then(|(spread, state)| spread.is_back(number, state));
+        effects.extend(again.map(change));
         let wanted = self
             .states
             .get_mut(self.at)
@@ -61,6 +80,30 @@ impl Views {
         }
         self.note_peers();
         effects
+    }
+
+    /// Sends a change of one Envoy to all.
+    fn spread(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
+        let (spread, sent) = Spread::new(sending, at, &self.states, now);
+        self.spread = Some(spread);
+        sent.into_iter().map(change).collect()
+    }
+
+    /// Notes the answer to a change for all, and reports when the last one is in.
+    fn note_answer(&mut self, number: usize, msg: &Msg, now: Nanos) {
+        let Some(spread) = &mut self.spread else {
+            return;
+        };
+        let is_over = match msg {
+            Msg::Changed(sending, result) => spread.answered(number, sending, result),
+            _ => spread.expire(now),
+        };
+        if is_over {
+            let (text, is_bad) = spread.summary();
+            if let Some(state) = self.states.get_mut(self.at) {
+                state.toast(is_bad, text);
+            }
+        }
     }
 
     /// Shows another Envoy, on the same screen.
@@ -86,6 +129,7 @@ impl Views {
         let at = self.at;
         if let Some(state) = self.states.get_mut(at) {
             (state.peers, state.number) = (peers, at);
+            state.spread = self.spread.as_ref().map(Spread::lines);
         }
     }
 
@@ -99,6 +143,11 @@ impl Views {
     pub(crate) fn exit(&mut self) -> Option<Exit> {
         self.states.iter_mut().find_map(|state| state.exit.take())
     }
+}
+
+/// The effect that sends a change.
+fn change((number, sending): (usize, Sending)) -> (usize, Effect) {
+    (number, Effect::Change(Box::new(sending)))
 }
 
 /// An Envoy in a line.

@@ -32,7 +32,12 @@ fn work(client: &Client, job: Effect) -> Option<Msg> {
             Some(Msg::Changed(sending, result.map_err(Failure::from)))
         }
         Effect::Again(items) => Some(Msg::Again(again(client, items).map_err(Failure::from))),
-        Effect::Poll(_) | Effect::Copy(_) | Effect::Suspend | Effect::Resume => None,
+        // Not for this thread.
+        Effect::Poll(_)
+        | Effect::ChangeAll(_)
+        | Effect::Copy(_)
+        | Effect::Suspend
+        | Effect::Resume => None,
     }
 }
 

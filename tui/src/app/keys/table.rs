@@ -68,6 +68,7 @@ pub(super) const REST: &[Binding] = &[
     bind((C::Up, &[k(Up), ctrl('p')], PALETTE, 0, "up", "move up")),
     bind((C::No, &[k(Esc)], PALETTE, 2, "close", "close the palette")),
     bind((C::Yes, &[k(Enter), c('y')], CONFIRM, 1, "yes", "confirm")),
+    bind((C::YesAll, &[c('a')], CONFIRM | FORM_CONFIRM, 3, "all", "the same at all Envoys that are watched")),
     bind((C::No, &[k(Esc), c('n'), c('q')], CONFIRM, 2, "no", "cancel")),
     bind((C::Send, &[k(Enter), ctrl('s')], FORM, 1, "send", "review the changes, then send")),
     bind((C::NextField, &[k(Tab), k(Down)], FORM, 2, "next", "go to the next field")),

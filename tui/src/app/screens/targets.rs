@@ -4,6 +4,7 @@ use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
 use crate::app::history::Rates;
+use crate::app::outcome::Outcome;
 use crate::app::press::Code::Enter;
 use crate::app::screen::{Places, Screen};
 use crate::app::state::{Peer, State};
@@ -96,6 +97,34 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let y = cells(state.peers.len()).saturating_add(1);
     pen.text(3, y, "all", theme.strong);
     numbers(pen, y, url, Some(sum));
+    if let Some((title, results)) = &state.spread {
+        let results = results.iter().zip(&state.peers);
+        spread(pen, y.saturating_add(2), title, results);
+    }
+}
+
+/// The last change for all Envoys, with its result at each.
+fn spread<'a>(
+    pen: &mut Pen<'_>,
+    y: u16,
+    title: &str,
+    results: impl Iterator<Item = (&'a Outcome, &'a Peer)>,
+) {
+    let theme = pen.theme;
+    pen.style_line(y, theme.head);
+    pen.text(1, y, &format!("last change for all: {title}"), theme.head);
+    for ((result, peer), y) in results.zip(y.saturating_add(1)..pen.height()) {
+        let style = match result {
+            Outcome::Sending => theme.plain,
+            Outcome::Waits(_) => theme.warn,
+            Outcome::Done(_) => theme.good,
+            Outcome::Failed(_) => theme.bad,
+        };
+        let x = pen.within(3, y, pen.width() / 2, &peer.url, theme.plain);
+        let words = result.words();
+        let line = words.lines().next().unwrap_or_default();
+        pen.text(x.saturating_add(2), y, line, style);
+    }
 }
 
 fn line(pen: &mut Pen<'_>, y: u16, url: u16, (peer, is_shown): (&Peer, bool)) {

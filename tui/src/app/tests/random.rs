@@ -77,7 +77,9 @@ fn respond(state: &mut State, effects: Vec<Effect>, luck: u8) {
                 Msg::Again(Ok(done.collect()))
             }
             Effect::Again(_) => Msg::Again(Err(failure())),
-            Effect::Suspend | Effect::Resume | Effect::Copy(_) => Msg::Resumed,
+            Effect::ChangeAll(_) | Effect::Suspend | Effect::Resume | Effect::Copy(_) => {
+                Msg::Resumed
+            }
         };
         send(state, msg);
     }

@@ -112,3 +112,102 @@ fn the_sums_are_of_all() {
     assert_eq!(views.shown().settings.url, "http://127.0.0.1:2");
     assert_eq!(views.shown().screen, Screen::Buckets);
 }
+
+fn failed(text: &str) -> Failure {
+    Failure {
+        text: text.to_owned(),
+        ..Failure::default()
+    }
+}
+
+/// The changes among effects, with their Envoys.
+fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
+    let changes = effects
+        .into_iter()
+        .filter_map(|(number, effect)| match effect {
+            Effect::Change(sending) => Some((number, sending)),
+            _ => None,
+        });
+    changes.collect()
+}
+
+fn results(views: &Views) -> Vec<String> {
+    let (_, results) = views.shown().spread.clone().expect("a change for all");
+    results.iter().map(|result| result.words()).collect()
+}
+
+/// One Envoy leaves while a change is on its way to both: it is sent again when it is back, and the result is shown
+/// for each.
+#[test]
+fn a_change_for_all_waits_for_who_is_away() {
+    let mut views = views();
+    for number in [0, 1] {
+        for at in 0..3 {
+            poll(&mut views, number, at);
+        }
+    }
+    let sent = changes(press(&mut views, "o<ret>a"));
+    assert_eq!(
+        sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(),
+        [0, 1]
+    );
+    let now = views.shown().now;
+    let mut sent = sent.into_iter();
+    let (_, first) = sent.next().expect("two");
+    let answer = Answer::Edit(Box::default());
+    views.update(Some(0), Msg::Changed(first, Ok(answer.clone())), now);
+    let (_, second) = sent.next().expect("two");
+    views.update(
+        Some(1),
+        Msg::Changed(second, Err(failed("cannot reach it"))),
+        now,
+    );
+    assert_eq!(results(&views)[1], "waits: cannot reach it");
+    let again = changes({
+        let msg = Msg::Polled(Ok(Box::new(snapshot(4))));
+        views.update(Some(1), msg, Nanos::from_secs(4))
+    });
+    let [(1, sending)] = &again[..] else {
+        panic!("{again:?}")
+    };
+    views.update(Some(1), Msg::Changed(sending.clone(), Ok(answer)), now);
+    assert!(
+        results(&views)
+            .iter()
+            .all(|result| result.starts_with("done"))
+    );
+    let toasts: Vec<&str> = views
+        .shown()
+        .toasts
+        .iter()
+        .map(|toast| toast.text.as_str())
+        .collect();
+    assert!(
+        toasts.contains(&"done at 2 of 2 Envoys; 7 shows each"),
+        "{toasts:?}"
+    );
+}
+
+/// It does not wait for ever, and where there is no such rule, it fails.
+#[test]
+fn a_change_for_all_ends() {
+    let mut views = views();
+    for at in 0..3 {
+        poll(&mut views, 0, at);
+    }
+    let sent = changes(press(&mut views, "b<ret>a"));
+    assert_eq!(sent.len(), 1, "the other has not answered yet");
+    assert_eq!(results(&views), ["sending", "waits: not connected"]);
+    let mut without = snapshot(3);
+    if let Some(rules) = &mut without.rules {
+        rules.rules.clear();
+    }
+    views.update(None, Msg::Tick, Nanos::from_secs(700));
+    assert_eq!(results(&views)[1], "FAILED: away for 10m: not connected");
+    let msg = Msg::Polled(Ok(Box::new(without)));
+    assert!(changes(views.update(Some(1), msg, Nanos::from_secs(701))).is_empty());
+    // With one Envoy, there is no all.
+    let mut alone = state(SIZE, 3);
+    type_keys(&mut alone, "b<ret>a");
+    assert!(matches!(alone.mode, Mode::Confirm(_)));
+}

@@ -1,0 +1,23 @@
+//! The result of a change for all Envoys at one of them.
+
+/// How a change fares at one Envoy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Sending,
+    /// The Envoy is away: it is sent again as soon as it answers.
+    Waits(String),
+    Done(String),
+    Failed(String),
+}
+
+impl Outcome {
+    /// In words.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Sending => "sending".to_owned(),
+            Self::Waits(why) => format!("waits: {why}"),
+            Self::Done(text) => format!("done: {text}"),
+            Self::Failed(why) => format!("FAILED: {why}"),
+        }
+    }
+}
