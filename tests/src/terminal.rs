@@ -50,11 +50,7 @@ impl Terminal {
         token: &str,
         more: &[(&str, &str)],
     ) -> Result<Self> {
-        let mut command = CommandBuilder::new(program);
-        for (name, value) in more {
-            command.env(name, value);
-        }
-        Self::on(envoy, token, command)
+        Self::on(envoy, token, CommandBuilder::new(program), more)
     }
 
     /// Opens a shell with job control, whose prompt is `ready>`.
@@ -63,12 +59,20 @@ impl Terminal {
         command.args(["--norc", "--noprofile", "-i"]);
         command.env("PS1", "ready>");
         command.env("LOUDOU", loudou_bin()?);
-        Self::on(envoy, token, command)
+        Self::on(envoy, token, command, &[])
     }
 
-    fn on(envoy: &Envoy, token: &str, mut command: CommandBuilder) -> Result<Self> {
+    fn on(
+        envoy: &Envoy,
+        token: &str,
+        mut command: CommandBuilder,
+        more: &[(&str, &str)],
+    ) -> Result<Self> {
         command.env("LOUDOU_URL", envoy.admin_url());
         command.env("LOUDOU_TOKEN", token);
+        for (name, value) in more {
+            command.env(name, value);
+        }
         Self::run(command)
     }
 

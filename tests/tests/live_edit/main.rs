@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 mod demo;
 mod restarts;
+mod several;
 mod suspending;
 mod watching;
 

@@ -134,24 +134,17 @@ impl Spread {
         (self.title.clone(), self.results.clone())
     }
 
-    /// The numbers of results in a line, and whether something failed.
+    /// The result of all in a line, and whether something failed.
     pub(crate) fn summary(&self) -> (String, bool) {
         let count = |is: fn(&Outcome) -> bool| self.results.iter().filter(|one| is(one)).count();
         let done = count(|one| matches!(one, Outcome::Done(_)));
         let failed = count(|one| matches!(one, Outcome::Failed(_)));
-        let waits = self
-            .results
-            .len()
-            .saturating_sub(done)
-            .saturating_sub(failed);
         let of = self.results.len();
-        let mut text = format!("done at {done} of {of} Envoys");
-        if failed > 0 {
-            text.push_str(&format!(", failed at {failed}"));
-        }
-        if waits > 0 {
-            text.push_str(&format!(", {waits} waited for"));
-        }
-        (format!("{text}; 7 shows each"), failed > 0)
+        let failures = match failed {
+            0 => String::new(),
+            failed => format!(", failed at {failed}"),
+        };
+        let text = format!("done at {done} of {of} Envoys{failures}; 7 shows each");
+        (text, failed > 0)
     }
 }

@@ -52,13 +52,21 @@ impl Views {
         self.note_answer(number, &msg, now);
         let is_answer = matches!(msg, Msg::Polled(Ok(_)));
         // Every state follows the time and the size.
-        let is_shared = matches!(msg, Msg::Tick | Msg::Resize(..));
+        let shared = match &msg {
+            Msg::Tick => Some(Msg::Tick),
+            Msg::Resize(columns, rows) => Some(Msg::Resize(*columns, *rows)),
+            _ => None,
+        };
+        let mut own = Some(msg);
         for (other, state) in self.states.iter_mut().enumerate() {
-            if other != number && !is_shared {
-                continue;
-            }
-            let of_one = update(state, msg.clone(), now);
-            effects.extend(of_one.into_iter().map(|effect| (other, effect)));
+            let msg = match &shared {
+                Some(shared) => Some(shared.clone()),
+                None if other == number => own.take(),
+                None => None,
+            };
+            let of_one = msg.map(|msg| update(state, msg, now));
+            let of_one = of_one.into_iter().flatten();
+            effects.extend(of_one.map(|effect| (other, effect)));
         }
         let mut effects: Vec<(usize, Effect)> = effects
             .into_iter()

@@ -1,0 +1,76 @@
+//! Two Envoys on one screen: one leaves while a change for both is on its way.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use loudou_tests::{Config, EDIT_TOKEN, Envoy, Operator, Request, Terminal};
+use serde_json::json;
+
+fn config() -> Config {
+    Config::new(json!([{
+        "name": "per-user",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "1/d" }],
+    }]))
+}
+
+fn signal(envoy: &Envoy, name: &str) -> Result<()> {
+    let pid = envoy.pid().to_string();
+    let done = Command::new("kill").args([name, &pid]).status()?;
+    ensure!(done.success(), "kill {name} {pid}");
+    Ok(())
+}
+
+fn is_banned(envoy: &Envoy) -> Result<bool> {
+    let bucket = Operator::editor(envoy).bucket("per-user", "mallory")?;
+    Ok(bucket.is_some_and(|bucket| bucket.get("ban").is_some_and(|ban| !ban.is_null())))
+}
+
+#[test]
+fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
+    let (first, second) = (Envoy::start(&config())?, Envoy::start(&config())?);
+    for envoy in [&first, &second] {
+        for _ in 0..3 {
+            envoy
+                .data()
+                .send(&Request::get("/").header("x-user-id", "mallory"))?;
+        }
+    }
+    let urls = format!("{},{}", first.admin_url(), second.admin_url());
+    let mut terminal = Terminal::open(&first, EDIT_TOKEN, &[("LOUDOU_URL", &urls)])?;
+    terminal.shows("mallory")?;
+    terminal.press("7")?;
+    terminal.until("both Envoys", |screen| {
+        let listed = screen
+            .lines()
+            .filter(|line| line.contains("http://") && line.contains('●'));
+        listed.count() >= 2
+    })?;
+    // It does not answer, but it is not dead.
+    signal(&second, "-STOP")?;
+    terminal.press("1")?;
+    terminal.shows("mallory")?;
+    terminal.press("b")?;
+    terminal.shows("for ")?;
+    terminal.press("\r")?;
+    terminal.shows("Ban mallory")?;
+    terminal.press("a")?;
+    terminal.press("7")?;
+    terminal.until("one done, one waiting", |screen| {
+        screen.contains("done: ") && screen.contains("waits: ")
+    })?;
+    ensure!(is_banned(&first)?, "the first Envoy bans");
+    signal(&second, "-CONT")?;
+    terminal.until("both done", |screen| screen.matches("done: ").count() == 2)?;
+    ensure!(is_banned(&second)?, "the second Envoy bans, too");
+    // The other one has a screen of its own.
+    terminal.press("1t")?;
+    terminal.until("the other Envoy", |screen| {
+        screen.contains("2/2") && screen.contains("mallory")
+    })?;
+    terminal.press("q")?;
+    let (code, _) = terminal.ended()?;
+    ensure!(code == 0, "exit code {code}");
+    first.stop()?;
+    second.stop()
+}
