@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::fixture::snapshot;
+use crate::app::outcome::Outcome;
 use crate::app::press::{Press, keys};
 use crate::app::state::Settings;
 use crate::app::views::Views;
@@ -133,7 +134,7 @@ fn changes(effects: Vec<(usize, Effect)>) -> Vec<(usize, Box<Sending>)> {
 
 fn results(views: &Views) -> Vec<String> {
     let (_, results) = views.shown().spread.clone().expect("a change for all");
-    results.iter().map(|result| result.words()).collect()
+    results.iter().map(Outcome::words).collect()
 }
 
 /// One Envoy leaves while a change is on its way to both: it is sent again when it is back, and the result is shown
