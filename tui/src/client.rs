@@ -32,7 +32,7 @@ mod ways;
 pub use connect::Tls;
 pub(crate) use connect::is_in_the_clear;
 pub use error::{ClientError, problem_line};
-pub(crate) use pace::Pace;
+pub(crate) use pace::{Pace, too_early};
 pub use request::{ActRequest, BucketsQuery, DropRequest, EditRequest, OverrideRequest, TopQuery};
 
 use connect::{Connection, connection, tls_cause, tls_error};

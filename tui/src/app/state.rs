@@ -172,6 +172,8 @@ pub(crate) struct Peer {
     pub(crate) version: String,
     pub(crate) uptime_ns: u64,
     pub(crate) warnings: usize,
+    /// The banner of a restart.
+    pub(crate) banner: Option<String>,
 }
 
 /// The state.

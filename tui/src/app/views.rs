@@ -2,6 +2,7 @@
 
 use loudou_limiter::Nanos;
 
+use super::again;
 use super::effects::{Effect, Sending};
 use super::findings::{Weight, findings};
 use super::msg::Msg;
@@ -171,6 +172,7 @@ fn peer(state: &State) -> Peer {
         generation: status.map_or(0, |status| status.generation),
         version: status.map_or_else(String::new, |status| status.version.clone()),
         uptime_ns: status.map_or(0, |status| status.uptime_ns),
+        banner: again::banner(state),
         warnings: found
             .filter(|finding| finding.weight == Weight::Warning)
             .count(),

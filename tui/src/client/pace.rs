@@ -42,7 +42,7 @@ impl Pace {
 }
 
 /// How long to wait before a call is made again that came too early.
-fn too_early(error: &ClientError) -> Option<Nanos> {
+pub(crate) fn too_early(error: &ClientError) -> Option<Nanos> {
     let problem = error
         .problem()
         .filter(|_| error.status() == Some(TOO_EARLY))?;

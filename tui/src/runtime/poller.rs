@@ -12,13 +12,13 @@ use std::sync::mpsc::Receiver;
 use loudou_api::{BucketNames, BucketState, BucketView, Events, MAX_READ, MAX_TOP, TopBy};
 use loudou_limiter::Nanos;
 
-use self::hunt::{Bound, Found, Hunt};
+use self::hunt::{Bound, Found, Hunt, Searcher};
 use super::Outbox;
 use super::trap::panic_if_asked;
 use crate::app::effects::{PollRequest, Wanted};
 use crate::app::msg::{Failure, Msg, Snapshot};
 use crate::app::rows::BucketName;
-use crate::client::{Client, ClientError, Pace, TopQuery};
+use crate::client::{Client, ClientError, TopQuery};
 use crate::clock::Clock;
 use crate::live::is_lost;
 
@@ -66,7 +66,7 @@ pub(super) fn run(
 struct Poller<'a> {
     client: &'a Client,
     clock: Clock,
-    pace: Pace,
+    searcher: Searcher<'a>,
     /// The process that all of the following is about.
     instance: String,
     /// The keys with the most refusals and admissions.
@@ -101,7 +101,7 @@ impl<'a> Poller<'a> {
         Self {
             client,
             clock,
-            pace: Pace::default(),
+            searcher: Searcher::new(client, clock),
             instance: String::new(),
             top: BTreeMap::new(),
             any: Hunt::new(Wanted::default(), MOST_ANY),
@@ -289,18 +289,13 @@ impl<'a> Poller<'a> {
             instance: &self.instance,
             buckets: Vec::new(),
         };
-        let at = (self.client, &mut self.pace);
         let until = now.saturating_add(BUSY_TIME);
+        let busy = Bound {
+            calls: BUSY_CALLS,
+            until,
+        };
         for hunt in &mut self.wanted {
-            hunt.step(
-                (at.0, at.1),
-                self.clock,
-                Bound {
-                    calls: BUSY_CALLS,
-                    until,
-                },
-                &mut found,
-            )?;
+            hunt.step(&mut self.searcher, busy, &mut found)?;
         }
         let is_calm = self.searched_at.is_some_and(|at| now.since(at) < CALM);
         if is_calm {
@@ -310,15 +305,13 @@ impl<'a> Poller<'a> {
         self.searched_at = Some(now);
         let mut is_whole = false;
         if request.lists {
-            let before = found.buckets.len();
-            is_whole = self
-                .any
-                .step((at.0, at.1), self.clock, self.any.bound(now), &mut found)?
-                && before == 0;
+            let is_alone = found.buckets.is_empty();
+            let bound = self.any.bound(now);
+            is_whole = self.any.step(&mut self.searcher, bound, &mut found)? && is_alone;
         }
         if !is_first {
-            self.banned
-                .step((at.0, at.1), self.clock, self.banned.bound(now), &mut found)?;
+            let bound = self.banned.bound(now);
+            self.banned.step(&mut self.searcher, bound, &mut found)?;
         }
         Ok((found.buckets, is_whole))
     }

@@ -143,6 +143,11 @@ fn line(pen: &mut Pen<'_>, y: u16, url: u16, (peer, is_shown): (&Peer, bool)) {
         return;
     }
     numbers(pen, y, url, peer.rates);
+    if let Some(banner) = &peer.banner {
+        let x = url.saturating_add(EACH).saturating_add(EACH);
+        pen.text(x.saturating_add(1), y, banner, theme.alarm);
+        return;
+    }
     let up = humanise(peer.uptime_ns / 1_000_000_000 * 1_000_000_000);
     let texts = [
         peer.generation.to_string(),

@@ -1,14 +1,18 @@
 //! Searches for buckets that go on from poll to poll: a few pages at a time, at the pace that the filter asks for.
 
-use loudou_api::{BucketView, MAX_PAGE};
+use loudou_api::{BucketView, BucketsPage, MAX_PAGE};
 use loudou_limiter::Nanos;
 
 use crate::app::effects::Wanted;
-use crate::client::{BucketsQuery, Client, ClientError, Pace};
-use crate::clock::Clock;
+use crate::client::{BucketsQuery, Client, ClientError, too_early};
+use crate::clock::{Clock, pause};
 
 /// The time between the end of a search and its next beginning.
 const REST: Nanos = Nanos::from_secs(30);
+/// The longest pause within a poll: the rest of the poll waits for it.
+const LONGEST_PAUSE: Nanos = Nanos::from_millis(50);
+/// The longest pause between polls, whatever a server asks for.
+const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
 /// The calls and the time of one poll until the first end, and later.
 const FIRST: (usize, Nanos) = (24, Nanos::from_millis(100));
 const CALM: (usize, Nanos) = (2, Nanos::from_millis(100));
@@ -20,6 +24,48 @@ pub(super) struct Bound {
     pub(super) calls: usize,
     /// When no further call begins.
     pub(super) until: Nanos,
+}
+
+/// Who makes the calls of all searches, at the pace that the filter asks for.
+pub(super) struct Searcher<'a> {
+    pub(super) client: &'a Client,
+    pub(super) clock: Clock,
+    /// Before this, no call is made.
+    not_before: Nanos,
+}
+
+impl<'a> Searcher<'a> {
+    pub(super) const fn new(client: &'a Client, clock: Clock) -> Self {
+        Self {
+            client,
+            clock,
+            not_before: Nanos::ZERO,
+        }
+    }
+
+    /// A page; `None` if the filter wants a pause that is too long for this poll.
+    fn page(&mut self, query: &BucketsQuery) -> Result<Option<BucketsPage>, ClientError> {
+        let wait = self.not_before.since(self.clock.now());
+        if wait > LONGEST_PAUSE {
+            return Ok(None);
+        }
+        pause(wait);
+        match self.client.buckets(query) {
+            Ok(page) => {
+                self.wait(Nanos::new(page.wait_ns));
+                Ok(Some(page))
+            }
+            Err(error) => {
+                self.wait(too_early(&error).ok_or(error)?);
+                Ok(None)
+            }
+        }
+    }
+
+    fn wait(&mut self, span: Nanos) {
+        let wait = span.min(LONGEST_WAIT);
+        self.not_before = self.clock.now().saturating_add(wait);
+    }
 }
 
 /// One search.
@@ -75,11 +121,11 @@ impl Hunt {
     /// Reads the next pages, and adds what they have. True if that is everything that it looks for.
     pub(super) fn step(
         &mut self,
-        (client, reader): (&Client, &mut Pace),
-        clock: Clock,
+        searcher: &mut Searcher<'_>,
         bound: Bound,
         out: &mut Found<'_>,
     ) -> Result<bool, ClientError> {
+        let clock = searcher.clock;
         if clock.now() < self.rests_until {
             return Ok(false);
         }
@@ -90,9 +136,11 @@ impl Hunt {
             }
             let room = self.most.saturating_sub(self.found);
             self.query.limit = Some(room.clamp(1, MAX_PAGE));
-            let page = reader.buckets(client, &self.query)?;
+            let Some(page) = searcher.page(&self.query)? else {
+                return Ok(false);
+            };
             if page.instance != out.instance {
-                return Err(client.restarted());
+                return Err(searcher.client.restarted());
             }
             self.found = self.found.saturating_add(page.buckets.len());
             let done = u64::from(page.pages_done).saturating_mul(100);

@@ -304,3 +304,28 @@ fn names_fit_into_a_header() {
     assert!(fits >= 8 && text < 8 * 1024, "{fits} {text}");
     assert_eq!(fitting(&[BucketName::new("r", &"k".repeat(9_000))]), 1);
 }
+
+/// A server that many search asks for long pauses: the rest of a poll does not wait for them, and none fails.
+#[test]
+fn a_poll_does_not_wait_for_searches() {
+    for is_busy in [false, true] {
+        let mut world = World::new(10_000);
+        world.page = 1;
+        world.wait_ns = 60_000_000_000;
+        world.is_busy = is_busy;
+        let request = PollRequest {
+            shown: names(0..3),
+            ..lists()
+        };
+        let steps: Vec<Step> = (0..3)
+            .map(|_| -> Step { (request.clone(), |_| {}) })
+            .collect();
+        let polled = polls(world, steps);
+        let searches = polled.iter().flat_map(|(_, calls)| calls);
+        let searches = searches.filter(|call| call.starts_with("GET buckets"));
+        assert_eq!(searches.count(), 1, "the next one is not due");
+        for (snapshot, _) in &polled {
+            assert!(keys(snapshot.as_ref().expect("answered")).len() >= 3);
+        }
+    }
+}

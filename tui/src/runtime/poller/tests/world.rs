@@ -21,6 +21,10 @@ pub(super) struct World {
     pub(super) page: usize,
     /// How many names one call reads.
     pub(super) reads: Option<usize>,
+    /// How long the server asks to wait between two pages of a search.
+    pub(super) wait_ns: u64,
+    /// Whether it refuses searches, for so long.
+    pub(super) is_busy: bool,
     /// Whether there is a call that reads several buckets.
     pub(super) is_old: bool,
     /// The refused keys with their counts.
@@ -70,6 +74,14 @@ impl World {
             "/v1/buckets" if line.starts_with("POST") => {
                 let names = serde_json::from_str(body.unwrap_or("")).expect("names");
                 Answer::json("200 OK", &self.read(&names))
+            }
+            "/v1/buckets" if self.is_busy => {
+                let busy: ProblemAnswer = ProblemAnswer {
+                    status: 429,
+                    retry_after_ns: Some(self.wait_ns),
+                    ..ProblemAnswer::default()
+                };
+                Answer::json("429 Too Many Requests", &busy)
             }
             "/v1/buckets" => Answer::json("200 OK", &self.search(&path)),
             one => match self.bucket(one.rsplit('/').next().unwrap_or("")) {
@@ -148,6 +160,7 @@ impl World {
         BucketsPage {
             buckets: found.filter_map(|key| self.bucket(&key)).collect(),
             next_cursor: (end < self.buckets).then(|| end.to_string()),
+            wait_ns: self.wait_ns,
             pages: 100,
             pages_done: u32::try_from(end * 100 / self.buckets.max(1)).unwrap_or(0),
             ..self.page()
