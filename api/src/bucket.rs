@@ -95,7 +95,7 @@ pub struct BucketView {
     /// When the last of these was refused, at a quarter of a second before it at most; absent if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_at_ns: Option<u64>,
-    /// Whether its rule is in shadow mode, so that the requests that it counts as refused passed.
+    /// Whether its rule is in shadow mode or off, so that the requests that it counts as refused passed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shadow: bool,
     /// When it was last touched.

@@ -38,7 +38,7 @@ pub struct TopEntry {
     pub count: u64,
     /// The largest error of `count`: it was counted at least `count - error` times.
     pub error: u64,
-    /// Whether its rule is in shadow mode, so that what is counted as refused passed.
+    /// Whether its rule is in shadow mode or off, so that what is counted as refused passed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
 }

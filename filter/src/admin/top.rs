@@ -31,7 +31,7 @@ impl AdminPlane {
             .rules
             .iter()
             .map(|rule| {
-                let is_shadow = rule.effective().mode == Mode::Shadow;
+                let is_shadow = rule.effective().mode != Mode::Enforce;
                 (rule.base.tag(), rule.base.name.as_str(), is_shadow)
             })
             .collect();

@@ -82,6 +82,8 @@ pub(crate) fn copy(state: &mut State, text: Option<String>, effects: &mut Vec<Ef
 fn freeze(state: &mut State) {
     if state.frozen.is_some() {
         ingest::thaw(state);
+        // The snapshot that waited is as old as the interval of a frozen screen.
+        state.link.hurry(state.now);
     } else {
         state.frozen = Some(Frozen {
             since: state.now,

@@ -69,7 +69,12 @@ fn shown(state: &State) -> Vec<BucketName> {
         Screen::Buckets => {
             let lines = state.table.lines(table_height(state.size)).into_iter();
             let rows = lines.filter_map(|index| state.row(index));
-            rows.map(|row| row.id.clone()).collect()
+            let missing = state
+                .table
+                .pinned
+                .clone()
+                .filter(|_| state.table.is_missing);
+            rows.map(|row| row.id.clone()).chain(missing).collect()
         }
         Screen::Bucket => state.open.iter().cloned().collect(),
         _ => Vec::new(),

@@ -1,6 +1,6 @@
 //! Applying a poll: rates since the previous poll, sorted rows, the selection kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loudou_api::{Event, RuleView, Rules};
 use loudou_limiter::Nanos;
@@ -68,6 +68,7 @@ fn apply(state: &mut State, mut snapshot: Snapshot, read_at: Nanos) {
         data.rows.clear();
     }
     note_rules(&mut state.history.rules, &snapshot);
+    mark_shadow(&mut snapshot);
     let (open, pinned) = (state.open.clone(), state.table.pinned.clone());
     let keeps = |id: &BucketName| Some(id) == open.as_ref() || Some(id) == pinned.as_ref();
     let now_ns = snapshot.status.now_ns;
@@ -145,6 +146,18 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
     for rule in &snapshot.status.rules {
         let track = note(old.remove(&rule.name), Counts::of_rule(rule), now_ns);
         tracks.insert(rule.name.clone(), track);
+    }
+}
+
+/// Marks the buckets of rules in shadow mode. A filter that knows the mark has done so.
+fn mark_shadow(snapshot: &mut Snapshot) {
+    let rules = snapshot.status.rules.iter();
+    let shadow: BTreeSet<&str> = rules
+        .filter(|rule| rule.mode == "shadow")
+        .map(|rule| rule.name.as_str())
+        .collect();
+    for (_, bucket) in &mut snapshot.buckets {
+        bucket.shadow |= shadow.contains(bucket.rule.as_str());
     }
 }
 
@@ -246,12 +259,8 @@ pub(crate) fn arrange(state: &mut State) {
         (Some(_), Some(at)) => at,
         (Some(_), None) => table.at.min(last),
     };
-    // If the selected bucket is gone, the bucket in its place is selected.
-    if table.pinned.is_some()
-        && let Some((_, row)) = shown.get(table.at)
-    {
-        table.pinned = Some(row.id.clone());
-    }
+    // Another bucket in its place would be banned by a key that was meant for this one.
+    table.is_missing = table.pinned.is_some() && found.is_none();
     table.visible = shown.into_iter().map(|(index, _)| index).collect();
     stay(state);
 }

@@ -9,6 +9,7 @@ use super::screen::{
 };
 use super::screens::{self, SCREENS};
 use super::state::{Mode, State};
+use crate::change::Start;
 use crate::live::is_lost;
 
 mod table;
@@ -70,7 +71,8 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
         Command::Start(start) => locked
             .or_else(no_bucket)
             .or_else(|| start.needs_name().then(|| lost_name(state)).flatten())
-            .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten()),
+            .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten())
+            .or_else(|| (start == Start::Override).then(|| prefix(state)).flatten()),
         Command::NextTarget | Command::YesAll => {
             let is_alone = state.peers.len() < 2;
             is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
@@ -100,6 +102,17 @@ fn unread_rule(state: &State) -> Option<String> {
         }
         Some(_) => None,
     }
+}
+
+/// The reason why the current key cannot get an override: that would be one for all keys that begin alike. Clients may
+/// choose such a key.
+fn prefix(state: &State) -> Option<String> {
+    let id = screens::target(state)?;
+    let start = id.key.strip_suffix('*')?;
+    Some(format!(
+        "an override of {} would be one of all keys that begin with {start:?}; b bans this key alone",
+        id.key
+    ))
 }
 
 /// The reason why the current rate-limit key cannot be changed, if its name is unknown.

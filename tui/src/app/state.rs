@@ -106,6 +106,8 @@ pub(crate) struct Table {
     pub(crate) pinned: Option<BucketName>,
     /// The index of the selection in `visible`.
     pub(crate) at: usize,
+    /// Whether the pinned bucket is not among the visible rows: then none is selected.
+    pub(crate) is_missing: bool,
     /// The first row on screen. Only the user moves it: rows that are sorted anew do not.
     pub(crate) offset: usize,
 }
@@ -116,7 +118,9 @@ impl Table {
     pub(crate) fn lines(&self, height: usize) -> Vec<usize> {
         let end = self.offset.saturating_add(height);
         let mut lines: Vec<usize> = (self.offset..end.min(self.visible.len())).collect();
-        let edge = if self.at < self.offset {
+        let edge = if self.is_missing {
+            None
+        } else if self.at < self.offset {
             lines.first_mut()
         } else if self.at >= end {
             lines.last_mut()
@@ -321,7 +325,7 @@ impl State {
 
     /// The selected row of the Buckets screen.
     pub(crate) fn selected_row(&self) -> Option<&Row> {
-        self.row(self.table.at)
+        self.row(self.table.at).filter(|_| !self.table.is_missing)
     }
 
     /// The selected line of a screen that is a plain list.

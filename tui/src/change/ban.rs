@@ -63,7 +63,7 @@ impl Verb for Ban {
         };
         let line = Line::new(verb).word(&self.rule).word(&self.key);
         let line = if self.replaces {
-            line.word("--replace")
+            line.flag("--replace")
         } else {
             line
         };

@@ -7,18 +7,31 @@ use serde_json::{Map, Value};
 use crate::limit_edit::text;
 
 /// A command line in the making.
-pub(super) struct Line(String);
+pub(super) struct Line {
+    verb: &'static str,
+    words: Vec<String>,
+    options: Vec<String>,
+}
 
 impl Line {
     /// `loudou VERB`.
-    pub(super) fn new(verb: &str) -> Self {
-        Self(format!("loudou {verb}"))
+    pub(super) const fn new(verb: &'static str) -> Self {
+        Self {
+            verb,
+            words: Vec::new(),
+            options: Vec::new(),
+        }
     }
 
-    /// One more word, quoted for a shell.
+    /// One more argument.
     pub(super) fn word(mut self, word: &str) -> Self {
-        self.0.push(' ');
-        self.0.push_str(&quoted(word));
+        self.words.push(word.to_owned());
+        self
+    }
+
+    /// An option without a value.
+    pub(super) fn flag(mut self, name: &str) -> Self {
+        self.options.push(name.to_owned());
         self
     }
 
@@ -28,9 +41,9 @@ impl Line {
             return self;
         }
         let mut line = self;
-        line.0.push(' ');
-        line.0.push_str(name);
-        line.word(value)
+        let joint = if value.starts_with('-') { "=" } else { " " };
+        line.options.push(format!("{name}{joint}{}", quoted(value)));
+        line
     }
 
     /// `--for`, if there is a time.
@@ -50,9 +63,18 @@ impl Line {
         self.option("--carry", if is_default { "" } else { carry.name() })
     }
 
-    /// The text.
+    /// The text. Arguments that look like options come last.
     pub(super) fn text(self) -> String {
-        self.0
+        let looks_like_option = self.words.iter().any(|word| word.starts_with('-'));
+        let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
+        let begin = ["loudou".to_owned(), self.verb.to_owned()];
+        let line = if looks_like_option {
+            let rest = std::iter::once("--".to_owned()).chain(words);
+            [begin.to_vec(), self.options, rest.collect()]
+        } else {
+            [begin.to_vec(), words, self.options]
+        };
+        line.concat().join(" ")
     }
 }
 

@@ -63,7 +63,7 @@ impl Verb for Override {
     fn command(&self) -> Option<String> {
         let line = Line::new("override").word(&self.rule).word(&self.key);
         let line = match &self.gives {
-            None => line.word("--remove"),
+            None => line.flag("--remove"),
             Some(Value::String(word)) => line.word(word),
             Some(gives) => line.word(&format!("scale={}", scale_text(gives.get("scale")?))),
         };

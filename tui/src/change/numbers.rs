@@ -2,19 +2,20 @@
 
 use loudou_limiter::Limits;
 
-/// A line for each limit that is in both.
+/// A line for each limit after the change.
 pub(super) fn compared(before: &Limits, after: &Limits) -> Vec<String> {
-    let lines = after.iter().filter_map(|after| {
-        let before = before.iter().find(|before| before.name() == after.name())?;
-        let (old, new) = (before.algorithm(), after.algorithm());
+    let lines = after.iter().map(|after| {
+        let new = after.algorithm();
+        let mut earlier = before.iter();
+        let Some(old) = earlier.find(|before| before.name() == after.name()) else {
+            let (name, capacity) = (after.name(), new.capacity());
+            return format!("{name}: {capacity} at once, comes into force as well");
+        };
+        let old = old.algorithm();
         let capacity = format!("{} at once", step(&old.capacity(), &new.capacity()));
         let rate = old.rate().zip(new.rate());
         let rate = rate.map(|(old, new)| format!(", {}", step(&old, &new)));
-        Some(format!(
-            "{}: {capacity}{}",
-            after.name(),
-            rate.unwrap_or_default()
-        ))
+        format!("{}: {capacity}{}", after.name(), rate.unwrap_or_default())
     });
     lines.collect()
 }

@@ -226,12 +226,12 @@ fn every_change_has_a_command_line() {
         ),
         (
             edit_to(&[15, 100], other, carry),
-            "loudou set per-user --limit daily capacity=9 --mode shadow --for 30m --reason 'launch day'",
+            "loudou set per-user capacity=9 --limit daily --mode shadow --for 30m --reason 'launch day'",
         ),
         (
             edit_to(&[15, 100], both, carry),
-            "loudou set per-user --limit burst capacity=1 --for 30m --reason 'launch day' && \
-             loudou set per-user --limit daily capacity=2 --for 30m --reason 'launch day'",
+            "loudou set per-user capacity=1 --limit burst --for 30m --reason 'launch day' && \
+             loudou set per-user capacity=2 --limit daily --for 30m --reason 'launch day'",
         ),
         (
             ban_of_team(BanTo::Banned(Some(Nanos::from_secs(600))), true),
@@ -245,4 +245,14 @@ fn every_change_has_a_command_line() {
     for (change, line) in cases {
         assert_eq!(change.verb().command().as_deref(), Some(line));
     }
+    // A client may call itself like an option.
+    let Change::Ban(mut ban) = ban_of_team(BanTo::Banned(Some(Nanos::from_secs(600))), true) else {
+        panic!("a ban")
+    };
+    "--help".clone_into(&mut ban.key);
+    "-x".clone_into(&mut ban.reason);
+    assert_eq!(
+        Change::Ban(ban).verb().command().as_deref(),
+        Some("loudou ban --replace --for 10m --reason=-x -- per-user --help")
+    );
 }

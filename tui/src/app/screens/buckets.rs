@@ -67,6 +67,7 @@ impl View for Buckets {
     /// Selects a row; the selection then follows its bucket.
     fn select(&self, state: &mut State, at: usize) {
         state.table.at = at;
+        state.table.is_missing = false;
         if let Some(row) = state.selected_row() {
             state.table.pinned = Some(row.id.clone());
         }
@@ -217,7 +218,18 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         let none = if state.table.filter.is_empty() {
             "no buckets yet: no request has matched a rule"
         } else {
-            "no bucket matches the filter; Esc clears it"
+            match state
+                .data
+                .as_ref()
+                .map(|data| (data.truncated, data.searching))
+            {
+                Some((_, Some(_))) => "searching",
+                // The server's search distinguishes capitals, and knows only keys, rules and states.
+                Some((true, _)) => {
+                    "none of the buckets read matches; write keys with their capitals"
+                }
+                _ => "no bucket matches the filter; Esc clears it",
+            }
         };
         pen.middle(pen.height() / 2, none, theme.dim);
     }
@@ -233,15 +245,42 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
         for placed in &columns {
             cell(pen, state, row, *placed, y, changed);
         }
-        if index == state.table.at {
+        if index == state.table.at && !state.table.is_missing {
             pen.select_line(y);
             out_of_view(pen, y, state, lines.len());
         }
     }
+    missing(pen, state);
     let thumb = (state.table.offset, lines.len(), state.table.visible.len());
     let x = pen.width().saturating_sub(SCROLL_BAR);
     let height = pen.height().saturating_sub(1);
     bars::scroll(&mut pen.part(x, 1, SCROLL_BAR, height), thumb);
+}
+
+/// Names the selected bucket on the last line if it is not among the rows.
+fn missing(pen: &mut Pen<'_>, state: &State) {
+    let theme = pen.theme;
+    let Some(id) = state
+        .table
+        .pinned
+        .as_ref()
+        .filter(|_| state.table.is_missing)
+    else {
+        return;
+    };
+    let is_known = state
+        .data
+        .as_ref()
+        .is_some_and(|data| data.rows.iter().any(|row| row.id == *id));
+    let why = if is_known {
+        "is not in this list any more"
+    } else {
+        "has no bucket any more"
+    };
+    let y = pen.height().saturating_sub(1);
+    let text = format!(" {} of {} {why}; none is selected ", id.key, id.rule);
+    pen.style_line(y, theme.banner);
+    pen.text(0, y, &text, theme.banner);
 }
 
 /// Marks the selection where it stands on the first or the last line because it is out of view.

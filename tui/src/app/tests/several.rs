@@ -4,8 +4,10 @@ use super::*;
 use crate::app::fixture::snapshot;
 use crate::app::outcome::Outcome;
 use crate::app::press::{Press, keys};
+use crate::app::spread::Spread;
 use crate::app::state::Settings;
 use crate::app::views::Views;
+use crate::change::ban::{Ban, BanTo};
 
 fn views() -> Views {
     let state = |port: u16| {
@@ -211,4 +213,28 @@ fn a_change_for_all_ends() {
     let mut alone = state(SIZE, 3);
     type_keys(&mut alone, "b<ret>a");
     assert!(matches!(alone.mode, Mode::Confirm(_)));
+}
+
+/// A ban is decided on the ban that was seen at one Envoy, which says nothing about the others.
+#[test]
+fn the_ban_of_one_envoy_is_no_condition_at_another() {
+    let states = [state(SIZE, 3), state(SIZE, 3)];
+    let ban = Ban {
+        rule: "reply-per-user".to_owned(),
+        key: "mallory".to_owned(),
+        to: BanTo::Free(None),
+        replaces: false,
+        if_match: Some("\"ban-penalty-5\"".to_owned()),
+        reason: String::new(),
+    };
+    let sending = Sending {
+        change: Change::Ban(ban),
+        is_undo: false,
+    };
+    let (_, sent) = Spread::new(sending, 0, &states, Nanos::ZERO);
+    let conditions: Vec<bool> = sent
+        .iter()
+        .map(|(_, sending)| matches!(&sending.change, Change::Ban(ban) if ban.if_match.is_some()))
+        .collect();
+    assert_eq!(conditions, [true, false]);
 }

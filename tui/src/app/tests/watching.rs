@@ -258,3 +258,76 @@ fn findings_have_causes() {
         ]
     );
 }
+
+/// Mallory is selected and leaves the list: nobody else is in her place when `b` is pressed.
+#[test]
+fn a_selection_never_moves_to_another_customer() {
+    for (filter, poll) in [("/state = refusing<ret>", true), ("", false)] {
+        let mut state = state(SIZE, 3);
+        type_keys(&mut state, filter);
+        type_keys(&mut state, "gj<up>");
+        assert_eq!(selected(&state), "mallory");
+        if poll {
+            some(&mut state, 4, &["mallory", "bob"], |bucket| {
+                let is_bob = bucket.key == "bob";
+                bucket.state = if is_bob {
+                    BucketState::Refusing
+                } else {
+                    BucketState::Busy
+                };
+            });
+        } else {
+            let mut snapshot = snapshot(4);
+            snapshot.truncated = true;
+            snapshot.gone = vec![BucketName::new("reply-per-user", "mallory")];
+            snapshot
+                .buckets
+                .retain(|(_, bucket)| bucket.key != "mallory");
+            update(
+                &mut state,
+                Msg::Polled(Ok(Box::new(snapshot))),
+                Nanos::from_secs(4),
+            );
+        }
+        assert_eq!(selected(&state), "");
+        for key in ["b", "x", "o", "y"] {
+            type_keys(&mut state, key);
+            assert!(matches!(state.mode, Mode::Browse), "{key}");
+        }
+        let screen = crate::ui::tests::text(&state, SIZE);
+        assert!(screen.contains("mallory of reply-per-user"), "{screen}");
+        let shown = crate::app::feed::request(&state).shown;
+        assert!(shown.iter().any(|name| name.key == "mallory"));
+        // She is selected again if she comes back, and another one if the user moves.
+        feed(&mut state, 5);
+        let back = if poll { "" } else { "mallory" };
+        assert!(selected(&state) == back || selected(&state) == "mallory");
+        type_keys(&mut state, "<esc><esc>j");
+        assert_ne!(selected(&state), "");
+    }
+}
+
+/// A key that a client chose must not become a pattern for others.
+#[test]
+fn a_key_with_an_asterisk_gets_no_override() {
+    let mut state = state(SIZE, 3);
+    some(&mut state, 3, &["mallory"], |bucket| {
+        bucket.key = "tea*".to_owned();
+        bucket.refused = 9_000;
+    });
+    some(&mut state, 4, &["mallory"], |bucket| {
+        bucket.key = "tea*".to_owned();
+        bucket.refused = 18_000;
+    });
+    assert_eq!(selected(&state), "tea*");
+    type_keys(&mut state, "o");
+    assert!(matches!(state.mode, Mode::Browse));
+    assert!(
+        state
+            .toasts
+            .iter()
+            .any(|toast| toast.text.contains("begin with"))
+    );
+    type_keys(&mut state, "b");
+    assert!(matches!(state.mode, Mode::OfKey(_)));
+}
