@@ -6,9 +6,18 @@ use super::again;
 use super::effects::{Effect, Sending};
 use super::findings::{Weight, findings};
 use super::msg::Msg;
+use super::screen::Screen;
 use super::spread::Spread;
 use super::state::{Exit, Peer, State};
 use super::update::{tick_after, update};
+
+/// What a message changes of the lines about all Envoys.
+#[derive(Clone, Copy, Debug)]
+enum Changed {
+    Nothing,
+    One,
+    Time,
+}
 
 /// The states.
 #[derive(Debug)]
@@ -52,6 +61,11 @@ impl Views {
         let mut effects = Vec::new();
         self.note_answer(number, &msg, now);
         let is_answer = matches!(msg, Msg::Polled(Ok(_)));
+        let changed = match &msg {
+            Msg::Polled(_) => Changed::One,
+            Msg::Tick => Changed::Time,
+            _ => Changed::Nothing,
+        };
         // Every state follows the time and the size.
         let shared = match &msg {
             Msg::Tick => Some(Msg::Tick),
@@ -87,7 +101,13 @@ impl Views {
         if let Some(wanted) = wanted.filter(|wanted| *wanted < self.states.len()) {
             self.show(wanted);
         }
-        self.note_peers();
+        match changed {
+            Changed::One => self.note_peer(number),
+            // Ages are shown only there.
+            Changed::Time if self.shown().screen == Screen::Targets => self.note_peers(),
+            Changed::Time | Changed::Nothing => {}
+        }
+        self.note_spread();
         effects
     }
 
@@ -138,7 +158,26 @@ impl Views {
         let at = self.at;
         if let Some(state) = self.states.get_mut(at) {
             (state.peers, state.number) = (peers, at);
-            state.spread = self.spread.as_ref().map(Spread::lines);
+        }
+        self.note_spread();
+    }
+
+    /// Notes one of the Envoys alone: with many of them, all take a while.
+    fn note_peer(&mut self, number: usize) {
+        let is_complete = self.shown().peers.len() == self.states.len();
+        let Some(peer) = self.states.get(number).map(peer).filter(|_| is_complete) else {
+            return self.note_peers();
+        };
+        let shown = self.states.get_mut(self.at);
+        if let Some(place) = shown.and_then(|state| state.peers.get_mut(number)) {
+            *place = peer;
+        }
+    }
+
+    fn note_spread(&mut self) {
+        let lines = self.spread.as_ref().map(Spread::lines);
+        if let Some(state) = self.states.get_mut(self.at) {
+            state.spread = lines;
         }
     }
 

@@ -114,7 +114,10 @@ impl Line {
         let url = std::env::var("LOUDOU_URL").ok();
         Self {
             words,
-            url: url.unwrap_or_else(|| URL.to_owned()),
+            // Of several, the first.
+            url: url
+                .and_then(|urls| urls.split(',').next().map(str::to_owned))
+                .unwrap_or_else(|| URL.to_owned()),
             env: Env::read(),
         }
     }
