@@ -199,6 +199,16 @@ fn a_change_without_the_engine_travels_afterwards() -> Result<()> {
         anyhow::bail!("two Envoys");
     };
     Operator::editor(one).edit("per-user", "", &edit(8))?;
+    // Of two changes in one millisecond, neither is the later one.
+    let unix_ms = || -> Result<u64> {
+        let status = Operator::viewer(two).get("/v1/status")?;
+        let now = status.get("unix_ms").and_then(Value::as_u64);
+        now.context("a time")
+    };
+    let edited = unix_ms()?;
+    eventually(PATIENCE, "the next millisecond", || {
+        Ok((unix_ms()? > edited).then_some(()))
+    })?;
     Operator::editor(two).edit("per-user", "", &edit(9))?;
     ensure!((capacity(one)?, capacity(two)?) == (8, 9));
     ensure!(changes(one, "unsent")? == 1);
