@@ -136,8 +136,16 @@ impl Hunt {
             }
             let room = self.most.saturating_sub(self.found);
             self.query.limit = Some(room.clamp(1, MAX_PAGE));
-            let Some(page) = searcher.page(&self.query)? else {
-                return Ok(false);
+            let page = match searcher.page(&self.query) {
+                Ok(Some(page)) => page,
+                Ok(None) => return Ok(false),
+                // Its rule was removed, or the filter is older than the state: nothing is found, and the poll goes on.
+                Err(error) if error.status().is_some_and(is_no_search) => {
+                    self.has_ended = true;
+                    self.begin_after(clock.now().saturating_add(REST));
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             };
             if page.instance != out.instance {
                 return Err(searcher.client.restarted());
@@ -164,6 +172,11 @@ impl Hunt {
         self.query.cursor = None;
         self.found = 0;
     }
+}
+
+/// Whether the filter cannot search for this.
+const fn is_no_search(status: u16) -> bool {
+    matches!(status, 400 | 404)
 }
 
 /// The buckets that the searches of a poll find, all in one process.

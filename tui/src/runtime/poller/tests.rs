@@ -329,3 +329,18 @@ fn a_poll_does_not_wait_for_searches() {
         }
     }
 }
+
+/// A configuration removes the rule that the filter names. The poll must bring the new rules, and not fail for ever.
+#[test]
+fn a_filter_by_a_rule_that_is_gone_finds_nothing() {
+    let request = PollRequest {
+        wanted: vec![Wanted {
+            rule: Some("gone".to_owned()),
+            ..Wanted::default()
+        }],
+        ..lists()
+    };
+    let (snapshot, _) = one(World::new(10), request);
+    assert!(snapshot.rules.is_some());
+    assert_eq!((snapshot.searching, snapshot.buckets.len()), (None, 10));
+}

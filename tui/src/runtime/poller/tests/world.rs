@@ -83,6 +83,7 @@ impl World {
                 };
                 Answer::json("429 Too Many Requests", &busy)
             }
+            "/v1/buckets" if !Self::knows(&path) => problem("404 Not Found", 404),
             "/v1/buckets" => Answer::json("200 OK", &self.search(&path)),
             one => match self.bucket(one.rsplit('/').next().unwrap_or("")) {
                 Some(bucket) => Answer::json("200 OK", &bucket),
@@ -140,6 +141,11 @@ impl World {
             next_cursor: (most < names.buckets.len()).then(|| most.to_string()),
             ..self.page()
         }
+    }
+
+    /// Whether a search is for a rule that there is not.
+    fn knows(path: &str) -> bool {
+        !path.contains("rule=") || path.contains("rule=r&") || path.ends_with("rule=r")
     }
 
     fn search(&self, path: &str) -> BucketsPage {
