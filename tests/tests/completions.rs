@@ -72,7 +72,7 @@ fn path() -> Result<OsString> {
     )?)
 }
 
-/// What bash offers for the last word of a line.
+/// The words that bash offers for the last word of a line.
 fn offered(url: &str, line: &str) -> Result<Vec<String>> {
     let output = Command::new("bash")
         .args(["--norc", "--noprofile", "-c", TAB, "bash"])

@@ -53,7 +53,7 @@ pub struct Target {
     pub url: String,
     /// The bearer token, if the listener needs one.
     pub token: Option<String>,
-    /// What TLS needs.
+    /// The settings of TLS.
     pub tls: Tls,
     /// The address of the proxy for `https://`, if there is one.
     pub proxy: Option<String>,

@@ -10,7 +10,7 @@ use loudou_store::{CAS_OVERWRITE, GaveUp, SharedData, Table, Why, Written};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{SHARE, World, clock, page_key, per_day, rule, take};
+use super::{SHARE, World, clock, page_key, rule, take};
 
 const MAX_U40: u64 = (1 << 40) - 1;
 /// The number of states that began in [`raw_page`].
@@ -387,18 +387,4 @@ fn a_page_has_bounds() {
     assert!(Page::decode(&raw_page(&[with(5)])).is_ok());
     assert!(Page::decode(&raw_page(&[with(4)])).is_err());
     assert!(Page::decode(&raw_page(&[with(0)])).is_err());
-}
-
-#[test]
-fn a_funnel_takes_57_to_65_bytes() {
-    let mut world = World::new(16);
-    // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
-    let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
-    let (even, uneven) = (per_day(1), rule(&uneven));
-    let mut bytes = Vec::new();
-    for (key, limits, size) in [("a", &even, 8 + 57), ("b", &uneven, 8 + 57 + 65)] {
-        assert!(world.admits(limits, key, 0));
-        world.store.get(&page_key(0), &mut bytes).expect("works");
-        assert_eq!(bytes.len(), size);
-    }
 }

@@ -4,6 +4,7 @@ use loudou_limiter::algorithm::Algorithm;
 use loudou_limiter::bounds::MAX_AMOUNT;
 use loudou_limiter::{Ask, Bucket, Carry, Clock, Limits, MAX_BUCKET_WORDS, Nanos, convert};
 use loudou_rules::config::parse_limits;
+use loudou_store::SharedData as _;
 use loudou_store::page::{Page, Slot};
 use serde_json::{Value, json};
 
@@ -257,4 +258,21 @@ fn counters_saturate() {
     assert_eq!(world.slot("k").map(|slot| slot.admitted), Some(MAX_U40));
     assert!(!world.admits(&limits, "k", 0));
     assert_eq!(world.slot("k").map(|slot| slot.refused), Some(MAX_U40));
+}
+
+#[test]
+fn a_funnel_takes_57_to_65_bytes() {
+    let mut world = World::new(16);
+    // A day and 1 ns for three: the arrival time has a rest below a nanosecond.
+    let uneven = json!([{ "algorithm": "funnel", "capacity": 3, "rate": "3/86400000000001ns" }]);
+    let (even, uneven) = (super::per_day(1), super::rule(&uneven));
+    let mut bytes = Vec::new();
+    for (key, limits, size) in [("a", &even, 8 + 57), ("b", &uneven, 8 + 57 + 65)] {
+        assert!(world.admits(limits, key, 0));
+        world
+            .store
+            .get(&super::page_key(0), &mut bytes)
+            .expect("works");
+        assert_eq!(bytes.len(), size);
+    }
 }

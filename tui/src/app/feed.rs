@@ -1,4 +1,4 @@
-//! What the next poll reads: only what is on screen, so that watching costs the proxy little.
+//! The request for the next poll: only what is on screen, so that watching costs the proxy little.
 
 use loudou_limiter::Nanos;
 

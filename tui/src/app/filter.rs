@@ -81,7 +81,7 @@ struct Term {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
-    /// What the server can look for.
+    /// The part of it that the server can look for.
     wanted: Option<Wanted>,
 }
 
@@ -145,7 +145,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     pieces.filter(|term| !term.is_empty())
 }
 
-/// What the server can look for; `None` if it cannot narrow the search.
+/// The part of a filter that the server can look for; `None` if it cannot narrow the search.
 fn wanted(terms: &[Term], text: &str) -> Option<Wanted> {
     let mut wanted = Wanted::default();
     for (term, typed) in terms.iter().zip(pieces(text)) {

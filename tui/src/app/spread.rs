@@ -57,7 +57,7 @@ impl Spread {
         }
     }
 
-    /// What to send to an Envoy, as its rule is there.
+    /// The change for one Envoy, as its rule is there.
     fn send(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
         let name = self.sending.change.verb().rule().to_owned();
         let Some(rule) = state.rule_named(&name) else {

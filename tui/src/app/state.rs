@@ -163,7 +163,7 @@ pub(crate) enum Exit {
     Fatal(String),
 }
 
-/// What all other screens show of an Envoy.
+/// A summary of one Envoy, for the screens of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Peer {
     pub(crate) url: String,

@@ -11,7 +11,7 @@ use super::spread::Spread;
 use super::state::{Exit, Peer, State};
 use super::update::{tick_after, update};
 
-/// What a message changes of the lines about all Envoys.
+/// The part of the summaries that a message changes.
 #[derive(Clone, Copy, Debug)]
 enum Changed {
     Nothing,

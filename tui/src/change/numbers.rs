@@ -1,4 +1,4 @@
-//! What a change does to limits, in numbers: `burst: 40 → 400 at once, 10/s → 100/s`.
+//! The numbers of limits before and after a change: `burst: 40 → 400 at once, 10/s → 100/s`.
 
 use loudou_limiter::Limits;
 

@@ -80,7 +80,7 @@ pub(super) fn run(
     }
 }
 
-/// What a round printed.
+/// The output of a round.
 #[derive(Default)]
 struct Round {
     text: String,

@@ -19,7 +19,7 @@ use super::{ClientError, Target};
 /// The scheme of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
-/// What an `https://` address needs beside the address.
+/// The settings of an `https://` address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// PEM: the certificates that the server's may be signed by, instead of those of the system.

@@ -62,7 +62,7 @@ pub(super) fn run(
     }
 }
 
-/// What is kept from poll to poll.
+/// The poller, with the state that it keeps from poll to poll.
 struct Poller<'a> {
     client: &'a Client,
     clock: Clock,

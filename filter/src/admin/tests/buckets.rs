@@ -51,18 +51,20 @@ fn pages_meet_in_no_gap() {
     assert_eq!(keys.len(), 300);
 }
 
+/// A bench whose rule has this limit.
+fn bench_of(limit: &Value) -> Bench {
+    let rules = json!([{
+        "name": "per-user",
+        "key": [{ "header": "x-user-id" }],
+        "limits": [limit],
+    }]);
+    Bench::with(FakeHost::default(), 64, &rules)
+}
+
 /// A refusal shows for ten seconds, although the next request would be admitted at once.
 #[test]
 fn a_bucket_refuses_for_ten_seconds() {
-    let mut bench = Bench::with(
-        FakeHost::default(),
-        64,
-        &json!([{
-            "name": "per-user",
-            "key": [{ "header": "x-user-id" }],
-            "limits": [{ "algorithm": "funnel", "capacity": 1, "rate": "100/s" }],
-        }]),
-    );
+    let mut bench = bench_of(&json!({ "algorithm": "funnel", "capacity": 1, "rate": "100/s" }));
     bench.host.pass(Nanos::from_secs(100));
     assert!(bench.passes("alice") && !bench.passes("alice") && bench.passes("bob"));
     let at = bench.host.now.get();
@@ -90,15 +92,7 @@ fn a_bucket_refuses_for_ten_seconds() {
 
 #[test]
 fn a_bucket_whose_requests_wait_is_held() {
-    let mut bench = Bench::with(
-        FakeHost::default(),
-        64,
-        &json!([{
-            "name": "per-user",
-            "key": [{ "header": "x-user-id" }],
-            "limits": [{ "algorithm": "leaky_queue", "capacity": 2, "rate": "1/s" }],
-        }]),
-    );
+    let mut bench = bench_of(&json!({ "algorithm": "leaky_queue", "capacity": 2, "rate": "1/s" }));
     // The third waits behind the second, and the fourth finds no place.
     for expected in ["busy", "held", "held", "refusing"] {
         bench.passes("alice");

@@ -125,7 +125,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// What a rule refused or, in shadow mode, would have refused.
+/// The requests that a rule refused or, in shadow mode, would have refused.
 fn refused_in_mode(totals: &RuleTotals) -> u64 {
     if totals.mode == SHADOW {
         totals.shadow_refused

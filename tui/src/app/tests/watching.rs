@@ -71,7 +71,7 @@ fn another_order_begins_at_the_top() {
     assert_eq!(state.table.offset, 0);
 }
 
-/// What rules in shadow mode would refuse is neither in the total nor in a row's refusals.
+/// The refusals of rules in shadow mode are neither in the total nor in a row's refusals.
 #[test]
 fn refusals_in_shadow_mode_are_counted_apart() {
     let mut state = state(SIZE, 1);

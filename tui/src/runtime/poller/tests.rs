@@ -1,4 +1,4 @@
-//! What a poll reads of many buckets, from a server that has some.
+//! The calls of a poll, and the buckets that it reads from a server that has many.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

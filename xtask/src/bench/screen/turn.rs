@@ -115,7 +115,7 @@ impl Shares {
         })
     }
 
-    /// What Envoy and the screen have spent since.
+    /// The processor time of Envoy and the screen since.
     fn since(self) -> Result<(f64, Option<f64>)> {
         let elapsed = self.from.elapsed().as_secs_f64();
         let share = |(process, before): (u32, Duration)| {
@@ -126,7 +126,7 @@ impl Shares {
     }
 }
 
-/// What the screen spends while a user moves down and up the list.
+/// The processor time of the screen while a user moves down and up the list.
 fn scroll(envoy: &Envoy, terminal: &mut Terminal, part: Duration) -> Result<f64> {
     let shares = Shares::of(envoy, Some(terminal))?;
     let begun = now();

@@ -104,7 +104,7 @@ fn leased(pen: &mut Pen<'_>, at: Placed, y: u16, row: &Row) {
     pen.right(at.x, y, at.width, &text, style);
 }
 
-/// What a rule in shadow mode would refuse, in parentheses: it passed.
+/// The rate of requests that a rule in shadow mode would refuse, in parentheses: they passed.
 fn would_refuse(pen: &mut Pen<'_>, at: Placed, y: u16, row: &Row) {
     let theme = pen.theme;
     let value = row.rates.map(|rates| rates.shadow);
