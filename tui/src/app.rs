@@ -11,9 +11,11 @@
 
 pub(crate) mod again;
 pub(crate) mod answers;
+pub(crate) mod broadcast;
 pub(crate) mod browse;
 pub(crate) mod columns;
 pub(crate) mod command;
+pub(crate) mod delivery;
 pub(crate) mod effects;
 pub(crate) mod feed;
 pub(crate) mod filter;
@@ -28,17 +30,15 @@ pub(crate) mod link;
 pub(crate) mod modal;
 pub(crate) mod msg;
 pub(crate) mod of_key;
-pub(crate) mod outcome;
 pub(crate) mod palette;
 pub(crate) mod press;
 pub(crate) mod question;
 pub(crate) mod rows;
 pub(crate) mod screen;
 pub(crate) mod screens;
-pub(crate) mod spread;
 pub(crate) mod state;
 pub(crate) mod update;
-pub(crate) mod views;
+pub(crate) mod watched;
 
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -31,7 +31,7 @@ use signal_hook::iterator::Signals;
 use crate::app::effects::{Effect, PollRequest};
 use crate::app::msg::Msg;
 use crate::app::state::{Exit, Settings, State};
-use crate::app::views::Views;
+use crate::app::watched::Watched;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::term::{self, Terminal};
@@ -107,7 +107,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     spawn_input(&messages)?;
     let theme = Theme::new(color, ascii);
     let mut screen = Screen {
-        views: Views::new(states),
+        watched: Watched::new(states),
         clock,
         hands,
         inbox,
@@ -124,7 +124,7 @@ fn nanos(duration: Duration) -> Nanos {
 
 /// The screen's thread.
 struct Screen {
-    views: Views,
+    watched: Watched,
     clock: Clock,
     hands: Vec<Hands>,
     inbox: Receiver<Tagged>,
@@ -156,14 +156,14 @@ impl Screen {
             let now = self.clock.now();
             let frame_due = drawn.map_or(now, |drawn| drawn.saturating_add(FRAME));
             if dirty && now >= frame_due {
-                let state = self.views.shown();
+                let state = self.watched.shown();
                 terminal
                     .draw(|frame| view(state, theme, frame))
                     .context("cannot draw")?;
                 (drawn, dirty) = (Some(now), false);
                 panic_if_asked("screen");
             }
-            let tick = self.views.tick_after();
+            let tick = self.watched.tick_after();
             let wait = if dirty {
                 frame_due.since(now).min(tick)
             } else {
@@ -184,7 +184,7 @@ impl Screen {
                 self.step(msg, terminal)?;
             }
             dirty = true;
-            if let Some(exit) = self.views.exit() {
+            if let Some(exit) = self.watched.exit() {
                 return Ok(exit);
             }
         }
@@ -192,7 +192,7 @@ impl Screen {
 
     /// Applies one message and starts its effects.
     fn step(&mut self, (about, msg): Tagged, terminal: &mut Terminal) -> anyhow::Result<()> {
-        for (number, effect) in self.views.update(about, msg, self.clock.now()) {
+        for (number, effect) in self.watched.update(about, msg, self.clock.now()) {
             match effect {
                 Effect::Suspend => terminal.suspend().context("cannot suspend")?,
                 Effect::Copy(text) => terminal
@@ -211,7 +211,7 @@ impl Screen {
         if !hands.is_some_and(|hands| hands.start_effect(effect)) {
             // `Busy` requests no effects of its own, so this does not recurse.
             let effects = self
-                .views
+                .watched
                 .update(Some(number), Msg::Busy(goal), self.clock.now());
             drop(effects);
         }

@@ -49,7 +49,7 @@ fn apply(state: &mut State, command: Command, effects: &mut Vec<Effect>) {
         }
         Command::NextTarget => {
             let next = state.number.saturating_add(1);
-            state.wants = next.checked_rem(state.peers.len());
+            state.wants = next.checked_rem(state.targets.len());
         }
         Command::Copy => copy(state, screens::shown(state).copied(state), effects),
         Command::Edit => edit(state, effects),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loudou_api::{Event, RuleView, Rules};
 use loudou_limiter::Nanos;
+use loudou_rules::rule::Mode;
 use serde_json::Value;
 
 use super::again;
@@ -153,7 +154,7 @@ fn note_rules(tracks: &mut BTreeMap<String, Track>, snapshot: &Snapshot) {
 fn mark_shadow(snapshot: &mut Snapshot) {
     let rules = snapshot.status.rules.iter();
     let shadow: BTreeSet<&str> = rules
-        .filter(|rule| rule.mode == "shadow")
+        .filter(|rule| rule.mode == Mode::Shadow.name())
         .map(|rule| rule.name.as_str())
         .collect();
     for (_, bucket) in &mut snapshot.buckets {

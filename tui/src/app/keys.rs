@@ -74,7 +74,7 @@ pub(crate) fn obstacle(state: &State, command: Command) -> Option<String> {
             .or_else(|| start.needs_rule().then(|| unread_rule(state)).flatten())
             .or_else(|| (start == Start::Override).then(|| prefix(state)).flatten()),
         Command::NextTarget | Command::YesAll => {
-            let is_alone = state.peers.len() < 2;
+            let is_alone = state.targets.len() < 2;
             is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
         }
         Command::Edit => locked.or_else(|| unread_rule(state)),

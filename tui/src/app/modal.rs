@@ -173,7 +173,7 @@ fn confirm(
     effects: &mut Vec<Effect>,
 ) {
     match command {
-        Some(Command::YesAll) if state.peers.len() < 2 => state.mode = Mode::Confirm(pending),
+        Some(Command::YesAll) if state.targets.len() < 2 => state.mode = Mode::Confirm(pending),
         Some(Command::YesAll) => match pending.action {
             Action::Change(sending) => {
                 state.toast(false, SENDING);
@@ -239,7 +239,7 @@ fn form_key(
         (Stage::Editing, _) => {
             form.press(press);
         }
-        (Stage::Confirm, Some(Command::YesAll)) if state.peers.len() > 1 => {
+        (Stage::Confirm, Some(Command::YesAll)) if state.targets.len() > 1 => {
             form.stage = Stage::Sending;
             effects.push(Effect::ChangeAll(Box::new(Sending {
                 change: Change::Edit(form.edit()),

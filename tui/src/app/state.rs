@@ -6,6 +6,7 @@ use loudou_api::{Access, BucketView, Event, RuleView, Rules, Status};
 use loudou_limiter::Nanos;
 
 use super::columns::Sort;
+use super::delivery::Delivery;
 use super::filter::Filter;
 use super::form::Form;
 use super::history::{Rates, Track};
@@ -13,7 +14,6 @@ use super::line::Line;
 use super::link::Link;
 use super::msg::Snapshot;
 use super::of_key::KeyForm;
-use super::outcome::Outcome;
 use super::question::Pending;
 use super::rows::{BucketName, Row};
 use super::screen::Screen;
@@ -165,7 +165,7 @@ pub(crate) enum Exit {
 
 /// A summary of one Envoy, for the screens of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Peer {
+pub(crate) struct TargetSummary {
     pub(crate) url: String,
     /// Whether the last poll succeeded; `None` before the end of the first.
     pub(crate) up: Option<bool>,
@@ -214,9 +214,9 @@ pub(crate) struct State {
     pub(crate) restarted_at: Option<Nanos>,
     pub(crate) exit: Option<Exit>,
     /// All Envoys that are watched, if there are several.
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) targets: Vec<TargetSummary>,
     /// The last change for all of them, and its result at each.
-    pub(crate) spread: Option<(String, Vec<Outcome>)>,
+    pub(crate) broadcast: Option<(String, Vec<Delivery>)>,
     /// The number of this one.
     pub(crate) number: usize,
     /// The number of the Envoy that the user wants to see.

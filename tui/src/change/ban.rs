@@ -3,7 +3,7 @@
 use loudou_api::{BanAnswer, BanBy, BanView};
 use loudou_limiter::Nanos;
 
-use super::command::Line;
+use super::command_line::CommandLine;
 use super::form::{Asked, KeyPlace, Prompt, Typed};
 use super::verb::{Answer, OutcomeText, Question, Verb, details, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
@@ -61,7 +61,7 @@ impl Verb for Ban {
             BanTo::Banned(span) => ("ban", span),
             BanTo::Free(_) => ("unban", None),
         };
-        let line = Line::new(verb).word(&self.rule).word(&self.key);
+        let line = CommandLine::new(verb).word(&self.rule).word(&self.key);
         let line = if self.replaces {
             line.flag("--replace")
         } else {

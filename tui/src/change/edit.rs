@@ -4,7 +4,7 @@ use loudou_api::{EditAnswer, EditView, RuleView};
 use loudou_limiter::{Carry, Nanos};
 use serde_json::{Map, Value};
 
-use super::command::{self, Line};
+use super::command_line::{self, CommandLine};
 use super::verb::{Answer, OutcomeText, Question, Verb, difference, undo_reason};
 use crate::client::{Client, ClientError, DropRequest, EditRequest};
 use crate::text::escape;
@@ -59,14 +59,16 @@ impl Verb for Edit {
             expires_after,
         } = &self.to
         else {
-            let line = Line::new("unset").word(&self.rule).carrying(self.carry);
+            let line = CommandLine::new("unset")
+                .word(&self.rule)
+                .carrying(self.carry);
             return Some(line.because(&self.reason).text());
         };
         let mode = body.get("mode").and_then(Value::as_str);
         let mode =
             mode.filter(|mode| self.seen.rule.get("mode").and_then(Value::as_str) != Some(mode));
         let limits = match body.get("limits") {
-            Some(_) => command::fields(&self.seen.rule, body)?,
+            Some(_) => command_line::fields(&self.seen.rule, body)?,
             None => Vec::new(),
         };
         let several = self.seen.rule.get("limits").and_then(Value::as_array);
@@ -76,7 +78,7 @@ impl Verb for Edit {
         let rest = limits.into_iter().skip(1);
         let calls = std::iter::once((first, mode)).chain(rest.map(|limit| (limit, None)));
         let lines = calls.map(|((limit, fields), mode)| {
-            let line = Line::new("set").word(&self.rule);
+            let line = CommandLine::new("set").word(&self.rule);
             let line = line.option("--limit", if several { &limit } else { "" });
             let line = fields.iter().fold(line, |line, field| line.word(field));
             let line = line.option("--mode", mode.unwrap_or_default());

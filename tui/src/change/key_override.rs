@@ -5,7 +5,7 @@ use loudou_limiter::{Decimal, Limits, Nanos};
 use loudou_rules::config::{parse_limits, parse_override, scaled};
 use serde_json::{Value, json};
 
-use super::command::Line;
+use super::command_line::CommandLine;
 use super::form::{Asked, KeyPlace, Prompt, Typed, Wrong};
 use super::numbers::compared;
 use super::verb::{Answer, OutcomeText, Question, Verb, details, difference, undo_reason};
@@ -61,7 +61,9 @@ impl Verb for Override {
     }
 
     fn command(&self) -> Option<String> {
-        let line = Line::new("override").word(&self.rule).word(&self.key);
+        let line = CommandLine::new("override")
+            .word(&self.rule)
+            .word(&self.key);
         let line = match &self.gives {
             None => line.flag("--remove"),
             Some(Value::String(word)) => line.word(word),

@@ -1,6 +1,6 @@
 //! Resets of buckets. They cannot be undone.
 
-use super::command::Line;
+use super::command_line::CommandLine;
 use super::form::KeyPlace;
 use super::verb::{Answer, OutcomeText, Question, Verb, key_of_rule};
 use crate::client::{ActRequest, Client, ClientError};
@@ -37,7 +37,7 @@ impl Verb for Reset {
     }
 
     fn command(&self) -> Option<String> {
-        let line = Line::new("reset").word(&self.rule).word(&self.key);
+        let line = CommandLine::new("reset").word(&self.rule).word(&self.key);
         Some(line.because(&self.reason).text())
     }
 

@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver;
 use loudou_api::{BucketNames, BucketState, BucketView, Events, MAX_READ, MAX_TOP, TopBy};
 use loudou_limiter::Nanos;
 
-use self::hunt::{Bound, Found, Hunt, Searcher};
+use self::search::{Bound, Found, Search, Searcher};
 use super::Outbox;
 use super::trap::panic_if_asked;
 use crate::app::effects::{PollRequest, Wanted};
@@ -22,7 +22,7 @@ use crate::client::{Client, ClientError, TopQuery};
 use crate::clock::Clock;
 use crate::live::is_lost;
 
-mod hunt;
+mod search;
 
 /// The buckets that a poll reads by name, if fewer are on screen.
 const READS: usize = 2 * MAX_READ;
@@ -71,9 +71,9 @@ struct Poller<'a> {
     instance: String,
     /// The keys with the most refusals and admissions.
     top: BTreeMap<BucketName, Heavy>,
-    any: Hunt,
-    banned: Hunt,
-    wanted: Vec<Hunt>,
+    any: Search,
+    banned: Search,
+    wanted: Vec<Search>,
     searched_at: Option<Nanos>,
     /// Whether the filter reads several buckets in one call.
     reads_several: bool,
@@ -104,8 +104,8 @@ impl<'a> Poller<'a> {
             searcher: Searcher::new(client, clock),
             instance: String::new(),
             top: BTreeMap::new(),
-            any: Hunt::new(Wanted::default(), MOST_ANY),
-            banned: Hunt::new(banned, MOST_WANTED),
+            any: Search::new(Wanted::default(), MOST_ANY),
+            banned: Search::new(banned, MOST_WANTED),
             wanted: Vec::new(),
             searched_at: None,
             reads_several: true,
@@ -278,10 +278,10 @@ impl<'a> Poller<'a> {
         request: &PollRequest,
     ) -> Result<(Vec<(u64, BucketView)>, bool), ClientError> {
         self.wanted
-            .retain(|hunt| request.wanted.iter().any(|wanted| hunt.is_for(wanted)));
+            .retain(|search| request.wanted.iter().any(|wanted| search.is_for(wanted)));
         for wanted in &request.wanted {
-            if !self.wanted.iter().any(|hunt| hunt.is_for(wanted)) {
-                self.wanted.push(Hunt::new(wanted.clone(), MOST_WANTED));
+            if !self.wanted.iter().any(|search| search.is_for(wanted)) {
+                self.wanted.push(Search::new(wanted.clone(), MOST_WANTED));
             }
         }
         let now = self.clock.now();
@@ -294,8 +294,8 @@ impl<'a> Poller<'a> {
             calls: BUSY_CALLS,
             until,
         };
-        for hunt in &mut self.wanted {
-            hunt.step(&mut self.searcher, busy, &mut found)?;
+        for search in &mut self.wanted {
+            search.step(&mut self.searcher, busy, &mut found)?;
         }
         let is_calm = self.searched_at.is_some_and(|at| now.since(at) < CALM);
         if is_calm {
@@ -318,8 +318,8 @@ impl<'a> Poller<'a> {
 
     /// How much of the store the searches of the filter have seen, in percent.
     fn searching(&self) -> Option<u64> {
-        let going_on = self.wanted.iter().filter(|hunt| !hunt.has_ended);
-        going_on.map(|hunt| hunt.seen).min()
+        let going_on = self.wanted.iter().filter(|search| !search.has_ended);
+        going_on.map(|search| search.seen).min()
     }
 }
 

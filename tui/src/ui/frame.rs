@@ -27,7 +27,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
         theme.name,
     );
     let (text, style) = connection(pen, state);
-    let several = state.peers.len() > 1;
+    let several = state.targets.len() > 1;
     let tabs: Vec<_> = SCREENS
         .iter()
         .filter(|view| several || view.about().screen != Screen::Targets)
@@ -50,7 +50,7 @@ pub(crate) fn header(pen: &mut Pen<'_>, state: &State) {
     let room = pen.width().saturating_sub(x).saturating_sub(2);
     let text = if several {
         let number = state.number.saturating_add(1);
-        format!("{number}/{} {text}", state.peers.len())
+        format!("{number}/{} {text}", state.targets.len())
     } else {
         text
     };

@@ -1,6 +1,7 @@
 //! The Rules screen: each rule with its limits and totals.
 
 use loudou_api::{RuleTotals, RuleView};
+use loudou_rules::rule::Mode;
 use ratatui::style::Style;
 use serde_json::Value;
 
@@ -77,8 +78,6 @@ impl View for Rules {
 const OVERRIDES: usize = 6;
 /// The most upstreams listed for the selected rule.
 const MAX_UPSTREAMS: usize = 3;
-/// The mode in which a rule refuses nobody.
-const SHADOW: &str = "shadow";
 
 /// Draws the rules, and the selected one in words.
 fn draw(pen: &mut Pen<'_>, state: &State) {
@@ -127,7 +126,7 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
 
 /// The requests that a rule refused or, in shadow mode, would have refused.
 fn refused_in_mode(totals: &RuleTotals) -> u64 {
-    if totals.mode == SHADOW {
+    if totals.mode == Mode::Shadow.name() {
         totals.shadow_refused
     } else {
         totals.refused
@@ -262,7 +261,7 @@ impl Columns {
         };
         pen.within(self.mode, y, 7, &totals.mode, mode);
         let rates = track.and_then(Track::rates);
-        let is_shadow = totals.mode == SHADOW;
+        let is_shadow = totals.mode == Mode::Shadow.name();
         let refused = refused_in_mode(totals);
         let share = percent(share_refused(totals));
         let of_mode = |rates: Rates| {

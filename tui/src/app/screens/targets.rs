@@ -3,11 +3,11 @@
 use super::view::{About, View};
 use crate::app::command::Command as C;
 use crate::app::command::{Binding, bind, c, k, tab};
+use crate::app::delivery::Delivery;
 use crate::app::history::Rates;
-use crate::app::outcome::Outcome;
 use crate::app::press::Code::Enter;
 use crate::app::screen::{Places, Screen};
-use crate::app::state::{Peer, State};
+use crate::app::state::{State, TargetSummary};
 use crate::draw::pen::Pen;
 use crate::draw::words::rate;
 use crate::meaning::refusals;
@@ -49,11 +49,11 @@ impl View for Targets {
     }
 
     fn lines(&self, state: &State) -> usize {
-        state.peers.len()
+        state.targets.len()
     }
 
     fn closed(&self, state: &State) -> Option<String> {
-        let is_alone = state.peers.len() < 2;
+        let is_alone = state.targets.len() < 2;
         is_alone.then(|| "one Envoy is watched; repeat --url to watch more".to_owned())
     }
 
@@ -87,73 +87,73 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     }
     let selected = state.selected(Screen::Targets);
     let mut sum = Rates::default();
-    for ((number, peer), y) in state.peers.iter().enumerate().zip(1..pen.height()) {
-        sum = sum.plus(peer.rates.unwrap_or_default());
-        line(pen, y, url, (peer, number == state.number));
+    for ((number, target), y) in state.targets.iter().enumerate().zip(1..pen.height()) {
+        sum = sum.plus(target.rates.unwrap_or_default());
+        line(pen, y, url, (target, number == state.number));
         if number == selected {
             pen.select_line(y);
         }
     }
-    let y = cells(state.peers.len()).saturating_add(1);
+    let y = cells(state.targets.len()).saturating_add(1);
     pen.text(3, y, "all", theme.strong);
     numbers(pen, y, url, Some(sum));
-    if let Some((title, results)) = &state.spread {
-        let results = results.iter().zip(&state.peers);
-        spread(pen, y.saturating_add(2), title, results);
+    if let Some((title, results)) = &state.broadcast {
+        let results = results.iter().zip(&state.targets);
+        broadcast(pen, y.saturating_add(2), title, results);
     }
 }
 
 /// The last change for all Envoys, with its result at each.
-fn spread<'a>(
+fn broadcast<'a>(
     pen: &mut Pen<'_>,
     y: u16,
     title: &str,
-    results: impl Iterator<Item = (&'a Outcome, &'a Peer)>,
+    results: impl Iterator<Item = (&'a Delivery, &'a TargetSummary)>,
 ) {
     let theme = pen.theme;
     pen.style_line(y, theme.head);
     pen.text(1, y, &format!("last change for all: {title}"), theme.head);
-    for ((result, peer), y) in results.zip(y.saturating_add(1)..pen.height()) {
+    for ((result, target), y) in results.zip(y.saturating_add(1)..pen.height()) {
         let style = match result {
-            Outcome::Sending => theme.plain,
-            Outcome::Waits(_) => theme.warn,
-            Outcome::Done(_) => theme.good,
-            Outcome::Failed(_) => theme.bad,
+            Delivery::Sending => theme.plain,
+            Delivery::Waits(_) => theme.warn,
+            Delivery::Done(_) => theme.good,
+            Delivery::Failed(_) => theme.bad,
         };
-        let x = pen.within(3, y, pen.width() / 2, &peer.url, theme.plain);
+        let x = pen.within(3, y, pen.width() / 2, &target.url, theme.plain);
         let words = result.words();
         let line = words.lines().next().unwrap_or_default();
         pen.text(x.saturating_add(2), y, line, style);
     }
 }
 
-fn line(pen: &mut Pen<'_>, y: u16, url: u16, (peer, is_shown): (&Peer, bool)) {
+fn line(pen: &mut Pen<'_>, y: u16, url: u16, (target, is_shown): (&TargetSummary, bool)) {
     let theme = pen.theme;
-    let (mark, style) = match peer.up {
-        Some(true) if !peer.is_stale => (theme.pick('●', '*'), theme.good),
+    let (mark, style) = match target.up {
+        Some(true) if !target.is_stale => (theme.pick('●', '*'), theme.good),
         Some(true) | None => (theme.pick('●', '*'), theme.warn),
         Some(false) => (theme.pick('○', 'o'), theme.bad),
     };
     pen.cell(1, i32::from(y), mark, style);
     let name = if is_shown { theme.name } else { theme.plain };
-    pen.within(3, y, url.saturating_sub(4), &peer.url, name);
-    if peer.up == Some(false) {
-        let error = peer.error.as_deref().unwrap_or("unreachable");
+    pen.within(3, y, url.saturating_sub(4), &target.url, name);
+    if target.up == Some(false) {
+        let error = target.error.as_deref().unwrap_or("unreachable");
         pen.text(url, y, error.lines().next().unwrap_or_default(), theme.bad);
         return;
     }
-    numbers(pen, y, url, peer.rates);
-    if let Some(banner) = &peer.banner {
+    numbers(pen, y, url, target.rates);
+    if let Some(banner) = &target.banner {
         let x = url.saturating_add(EACH).saturating_add(EACH);
         pen.text(x.saturating_add(1), y, banner, theme.alarm);
         return;
     }
-    let up = humanise(peer.uptime_ns / 1_000_000_000 * 1_000_000_000);
+    let up = humanise(target.uptime_ns / 1_000_000_000 * 1_000_000_000);
     let texts = [
-        peer.generation.to_string(),
-        peer.version.clone(),
+        target.generation.to_string(),
+        target.version.clone(),
         up,
-        peer.warnings.to_string(),
+        target.warnings.to_string(),
     ];
     let first = url.saturating_add(EACH).saturating_add(EACH);
     for (text, x) in texts.iter().zip((first..).step_by(usize::from(EACH))) {

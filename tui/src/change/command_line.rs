@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::limit_edit::text;
 
 /// A command line in the making.
-pub(super) struct Line {
+pub(super) struct CommandLine {
     verb: &'static str,
     words: Vec<String>,
     options: Vec<String>,
 }
 
-impl Line {
+impl CommandLine {
     /// `loudou VERB`.
     pub(super) const fn new(verb: &'static str) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 /// How a change fares at one Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Delivery {
     Sending,
     /// The Envoy is away: it is sent again as soon as it answers.
     Waits(String),
@@ -10,7 +10,7 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-impl Outcome {
+impl Delivery {
     /// In words.
     pub(crate) fn words(&self) -> String {
         match self {

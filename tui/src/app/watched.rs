@@ -3,12 +3,12 @@
 use loudou_limiter::Nanos;
 
 use super::again;
+use super::broadcast::Broadcast;
 use super::effects::{Effect, Sending};
 use super::findings::{Weight, findings};
 use super::msg::Msg;
 use super::screen::Screen;
-use super::spread::Spread;
-use super::state::{Exit, Peer, State};
+use super::state::{Exit, State, TargetSummary};
 use super::update::{tick_after, update};
 
 /// The part of the summaries that a message changes.
@@ -21,26 +21,26 @@ enum Changed {
 
 /// The states.
 #[derive(Debug)]
-pub(crate) struct Views {
+pub(crate) struct Watched {
     states: Vec<State>,
     at: usize,
     /// The last change for all.
-    spread: Option<Spread>,
+    broadcast: Option<Broadcast>,
 }
 
-impl Views {
+impl Watched {
     /// The first of these is shown; without any there is an empty one.
     pub(crate) fn new(mut states: Vec<State>) -> Self {
         if states.is_empty() {
             states.push(State::default());
         }
-        let mut views = Self {
+        let mut watched = Self {
             states,
             at: 0,
-            spread: None,
+            broadcast: None,
         };
-        views.show(0);
-        views
+        watched.show(0);
+        watched
     }
 
     /// The state that is shown.
@@ -86,13 +86,13 @@ impl Views {
         let mut effects: Vec<(usize, Effect)> = effects
             .into_iter()
             .flat_map(|(other, effect)| match effect {
-                Effect::ChangeAll(sending) => self.spread(other, *sending, now),
+                Effect::ChangeAll(sending) => self.broadcast(other, *sending, now),
                 effect => vec![(other, effect)],
             })
             .collect();
         let back = self.states.get(number).filter(|_| is_answer);
-        let again = self.spread.as_mut().zip(back);
-        let again = again.and_then(|(spread, state)| spread.is_back(number, state));
+        let again = self.broadcast.as_mut().zip(back);
+        let again = again.and_then(|(broadcast, state)| broadcast.is_back(number, state));
         effects.extend(again.map(change));
         let wanted = self
             .states
@@ -102,33 +102,33 @@ impl Views {
             self.show(wanted);
         }
         match changed {
-            Changed::One => self.note_peer(number),
+            Changed::One => self.note_target(number),
             // Ages are shown only there.
-            Changed::Time if self.shown().screen == Screen::Targets => self.note_peers(),
+            Changed::Time if self.shown().screen == Screen::Targets => self.note_targets(),
             Changed::Time | Changed::Nothing => {}
         }
-        self.note_spread();
+        self.note_broadcast();
         effects
     }
 
     /// Sends a change of one Envoy to all.
-    fn spread(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
-        let (spread, sent) = Spread::new(sending, at, &self.states, now);
-        self.spread = Some(spread);
+    fn broadcast(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
+        let (broadcast, sent) = Broadcast::new(sending, at, &self.states, now);
+        self.broadcast = Some(broadcast);
         sent.into_iter().map(change).collect()
     }
 
     /// Notes the answer to a change for all, and reports when the last one is in.
     fn note_answer(&mut self, number: usize, msg: &Msg, now: Nanos) {
-        let Some(spread) = &mut self.spread else {
+        let Some(broadcast) = &mut self.broadcast else {
             return;
         };
         let is_over = match msg {
-            Msg::Changed(sending, result) => spread.answered(number, sending, result),
-            _ => spread.expire(now),
+            Msg::Changed(sending, result) => broadcast.answered(number, sending, result),
+            _ => broadcast.expire(now),
         };
         if is_over {
-            let (text, is_bad) = spread.summary();
+            let (text, is_bad) = broadcast.summary();
             if let Some(state) = self.states.get_mut(self.at) {
                 state.toast(is_bad, text);
             }
@@ -147,37 +147,37 @@ impl Views {
             }
         }
         self.at = at;
-        self.note_peers();
+        self.note_targets();
     }
 
-    fn note_peers(&mut self) {
+    fn note_targets(&mut self) {
         if self.states.len() < 2 {
             return;
         }
-        let peers: Vec<Peer> = self.states.iter().map(peer).collect();
+        let targets: Vec<TargetSummary> = self.states.iter().map(target).collect();
         let at = self.at;
         if let Some(state) = self.states.get_mut(at) {
-            (state.peers, state.number) = (peers, at);
+            (state.targets, state.number) = (targets, at);
         }
-        self.note_spread();
+        self.note_broadcast();
     }
 
     /// Notes one of the Envoys alone: with many of them, all take a while.
-    fn note_peer(&mut self, number: usize) {
-        let is_complete = self.shown().peers.len() == self.states.len();
-        let Some(peer) = self.states.get(number).map(peer).filter(|_| is_complete) else {
-            return self.note_peers();
+    fn note_target(&mut self, number: usize) {
+        let is_complete = self.shown().targets.len() == self.states.len();
+        let Some(target) = self.states.get(number).map(target).filter(|_| is_complete) else {
+            return self.note_targets();
         };
         let shown = self.states.get_mut(self.at);
-        if let Some(place) = shown.and_then(|state| state.peers.get_mut(number)) {
-            *place = peer;
+        if let Some(place) = shown.and_then(|state| state.targets.get_mut(number)) {
+            *place = target;
         }
     }
 
-    fn note_spread(&mut self) {
-        let lines = self.spread.as_ref().map(Spread::lines);
+    fn note_broadcast(&mut self) {
+        let lines = self.broadcast.as_ref().map(Broadcast::lines);
         if let Some(state) = self.states.get_mut(self.at) {
-            state.spread = lines;
+            state.broadcast = lines;
         }
     }
 
@@ -199,10 +199,10 @@ fn change((number, sending): (usize, Sending)) -> (usize, Effect) {
 }
 
 /// An Envoy in a line.
-fn peer(state: &State) -> Peer {
+fn target(state: &State) -> TargetSummary {
     let found = findings(state).into_iter();
     let status = state.data.as_ref().map(|data| &data.status);
-    Peer {
+    TargetSummary {
         url: state.settings.url.clone(),
         up: state.link.up,
         is_stale: state.is_stale(),

@@ -2,9 +2,9 @@
 
 use loudou_limiter::Nanos;
 
+use super::delivery::Delivery;
 use super::effects::Sending;
 use super::msg::Failure;
-use super::outcome::Outcome;
 use super::state::State;
 use crate::change::Change;
 use crate::change::verb::Answer;
@@ -14,17 +14,17 @@ const PATIENCE: Nanos = Nanos::from_secs(600);
 
 /// A change on its way to all.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Spread {
+pub(crate) struct Broadcast {
     sending: Sending,
     /// The change in a line.
     title: String,
     /// Until when it is sent again.
     until: Nanos,
     /// The result at each Envoy, by its number.
-    results: Vec<Outcome>,
+    results: Vec<Delivery>,
 }
 
-impl Spread {
+impl Broadcast {
     /// The change of the Envoy `at`, for all of these; with what to send to which.
     pub(crate) fn new(
         sending: Sending,
@@ -33,8 +33,8 @@ impl Spread {
         now: Nanos,
     ) -> (Self, Vec<(usize, Sending)>) {
         let title = sending.change.verb().question().title;
-        let mut spread = Self {
-            results: vec![Outcome::Waits("not connected".to_owned()); states.len()],
+        let mut broadcast = Self {
+            results: vec![Delivery::Waits("not connected".to_owned()); states.len()],
             title,
             until: now.saturating_add(PATIENCE),
             sending,
@@ -42,16 +42,16 @@ impl Spread {
         let mut sent = Vec::new();
         for (number, state) in states.iter().enumerate() {
             if number == at {
-                spread.set(number, Outcome::Sending);
-                sent.push((number, spread.sending.clone()));
+                broadcast.set(number, Delivery::Sending);
+                sent.push((number, broadcast.sending.clone()));
             } else if state.link.up == Some(true) {
-                sent.extend(spread.send(number, state));
+                sent.extend(broadcast.send(number, state));
             }
         }
-        (spread, sent)
+        (broadcast, sent)
     }
 
-    fn set(&mut self, number: usize, outcome: Outcome) {
+    fn set(&mut self, number: usize, outcome: Delivery) {
         if let Some(place) = self.results.get_mut(number) {
             *place = outcome;
         }
@@ -61,7 +61,7 @@ impl Spread {
     fn send(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
         let name = self.sending.change.verb().rule().to_owned();
         let Some(rule) = state.rule_named(&name) else {
-            self.set(number, Outcome::Failed(format!("there is no rule {name}")));
+            self.set(number, Delivery::Failed(format!("there is no rule {name}")));
             return None;
         };
         let mut sending = self.sending.clone();
@@ -70,13 +70,13 @@ impl Spread {
             Change::Ban(ban) => ban.if_match = None,
             change => change.see(rule.clone()),
         }
-        self.set(number, Outcome::Sending);
+        self.set(number, Delivery::Sending);
         Some((number, sending))
     }
 
     /// An Envoy answered a poll: what waits for it is sent again.
     pub(crate) fn is_back(&mut self, number: usize, state: &State) -> Option<(usize, Sending)> {
-        let waits = matches!(self.results.get(number), Some(Outcome::Waits(_)));
+        let waits = matches!(self.results.get(number), Some(Delivery::Waits(_)));
         waits.then(|| self.send(number, state)).flatten()
     }
 
@@ -89,16 +89,16 @@ impl Spread {
     ) -> bool {
         let (own, other) = (self.sending.change.verb(), sending.change.verb());
         let is_it = own.rule() == other.rule() && own.key() == other.key();
-        if !is_it || self.results.get(number) != Some(&Outcome::Sending) {
+        if !is_it || self.results.get(number) != Some(&Delivery::Sending) {
             return false;
         }
         let outcome = match result {
-            Ok(answer) => Outcome::Done(other.outcome(answer).toast),
+            Ok(answer) => Delivery::Done(other.outcome(answer).toast),
             // It is away, or its answer was lost. The same change twice is as good as once, but for a reset.
             Err(failure) if failure.problem.is_none() && !self.is_lost(failure) => {
-                Outcome::Waits(failure.text.clone())
+                Delivery::Waits(failure.text.clone())
             }
-            Err(failure) => Outcome::Failed(failure.text.clone()),
+            Err(failure) => Delivery::Failed(failure.text.clone()),
         };
         self.set(number, outcome);
         self.is_over()
@@ -116,9 +116,9 @@ impl Spread {
         }
         let mut has_ended = false;
         for result in &mut self.results {
-            if let Outcome::Waits(why) = result {
+            if let Delivery::Waits(why) = result {
                 has_ended = true;
-                *result = Outcome::Failed(format!("away for {PATIENCE}: {why}"));
+                *result = Delivery::Failed(format!("away for {PATIENCE}: {why}"));
             }
         }
         has_ended && self.is_over()
@@ -126,19 +126,19 @@ impl Spread {
 
     fn is_over(&self) -> bool {
         let mut results = self.results.iter();
-        results.all(|result| matches!(result, Outcome::Done(_) | Outcome::Failed(_)))
+        results.all(|result| matches!(result, Delivery::Done(_) | Delivery::Failed(_)))
     }
 
     /// The change, and the result at each Envoy.
-    pub(crate) fn lines(&self) -> (String, Vec<Outcome>) {
+    pub(crate) fn lines(&self) -> (String, Vec<Delivery>) {
         (self.title.clone(), self.results.clone())
     }
 
     /// The result of all in a line, and whether something failed.
     pub(crate) fn summary(&self) -> (String, bool) {
-        let count = |is: fn(&Outcome) -> bool| self.results.iter().filter(|one| is(one)).count();
-        let done = count(|one| matches!(one, Outcome::Done(_)));
-        let failed = count(|one| matches!(one, Outcome::Failed(_)));
+        let count = |is: fn(&Delivery) -> bool| self.results.iter().filter(|one| is(one)).count();
+        let done = count(|one| matches!(one, Delivery::Done(_)));
+        let failed = count(|one| matches!(one, Delivery::Failed(_)));
         let of = self.results.len();
         let failures = match failed {
             0 => String::new(),

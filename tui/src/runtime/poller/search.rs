@@ -70,7 +70,7 @@ impl<'a> Searcher<'a> {
 
 /// One search.
 #[derive(Debug)]
-pub(super) struct Hunt {
+pub(super) struct Search {
     query: BucketsQuery,
     /// The most buckets that it is for.
     most: usize,
@@ -83,7 +83,7 @@ pub(super) struct Hunt {
     rests_until: Nanos,
 }
 
-impl Hunt {
+impl Search {
     /// A search for at most so many buckets.
     pub(super) fn new(wanted: Wanted, most: usize) -> Self {
         let Wanted { rule, key, state } = wanted;
