@@ -77,8 +77,8 @@ pub struct Clients {
 }
 
 /// Runs the screen until the user quits. The terminal is restored before this returns, also with an
-/// error.
-pub fn run(options: Options) -> anyhow::Result<()> {
+/// error. Returns in words which changes for all Envoys are not known to be in force everywhere.
+pub fn run(options: Options) -> anyhow::Result<Vec<String>> {
     let Options {
         targets,
         read_only,
@@ -113,8 +113,12 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         inbox,
     };
     match screen.run(&mut terminal, &theme)? {
-        Exit::Quit => Ok(()),
-        Exit::Fatal(text) => Err(anyhow!(text)),
+        Exit::Quit => Ok(screen.watched.unfinished()),
+        Exit::Fatal(text) => {
+            let unfinished = screen.watched.unfinished().into_iter();
+            let lines: Vec<String> = std::iter::once(text).chain(unfinished).collect();
+            Err(anyhow!(lines.join("\n")))
+        }
     }
 }
 

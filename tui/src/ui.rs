@@ -68,7 +68,7 @@ fn overlay(pen: &mut Pen<'_>, state: &State) {
         Mode::Sort(at) => palette::sort_menu(pen, state, *at),
         Mode::Help(top) => help::draw(pen, state, *top),
         Mode::Palette(line, at) => palette::draw(pen, state, line, *at),
-        Mode::Confirm(pending) => question::draw(pen, pending),
+        Mode::Confirm(pending) => question::draw(pen, state, pending),
         Mode::Edit(form) => form::draw(pen, state, form),
         Mode::OfKey(form) => of_key::draw(pen, form),
     }

@@ -68,9 +68,24 @@ fn one_of_two_envoys_leaves_during_a_change_for_both() -> Result<()> {
     terminal.until("the other Envoy", |screen| {
         screen.contains("2/2") && screen.contains("mallory")
     })?;
+    // The user leaves while a change still waits: it is not lost silently.
+    signal(&first, "-STOP")?;
+    terminal.press("1")?;
+    terminal.shows("mallory")?;
+    terminal.press("b")?;
+    terminal.shows("yes, at all 2")?;
+    terminal.press("a7")?;
+    terminal.until("one done, one waiting", |screen| {
+        screen.contains("done: ") && screen.contains("waits: ")
+    })?;
     terminal.press("q")?;
-    let (code, _) = terminal.ended()?;
+    let (code, end) = terminal.ended()?;
     ensure!(code == 0, "exit code {code}");
+    let said = format!("was not sent: ");
+    let end: String = end.lines().collect();
+    ensure!(end.contains("was not sent: "), "{end}");
+    ensure!(end.contains(&first.admin_url()), "{end}");
+    signal(&first, "-CONT")?;
     first.stop()?;
     second.stop()
 }

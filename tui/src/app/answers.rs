@@ -105,7 +105,11 @@ fn forget(state: &mut State, change: &Change, answer: &Answer) {
 /// Handles a conflict: the rule changed since it was read, so the user decides again.
 fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &Failure) {
     replace_rule(state, current.clone());
-    let Sending { change, is_undo } = sending;
+    let Sending {
+        change,
+        is_undo,
+        broadcast,
+    } = sending;
     let edit = match change {
         Change::Edit(edit) => edit,
         Change::Override(change) if is_undo => {
@@ -123,7 +127,14 @@ fn conflicted(state: &mut State, sending: Sending, current: RuleView, failure: &
             state.mode = Mode::Confirm(Box::new(Pending::undo(question, again)));
             return;
         }
-        change => return refused(state, &Sending { change, is_undo }, failure),
+        change => {
+            let sending = Sending {
+                change,
+                is_undo,
+                broadcast,
+            };
+            return refused(state, &sending, failure);
+        }
     };
     if is_undo {
         let by = match &current.edit {

@@ -8,14 +8,21 @@ use super::msg::Failure;
 use super::state::State;
 use crate::change::Change;
 use crate::change::verb::Answer;
+use crate::text::escape;
 
 /// How long a change waits for an Envoy that is away: what was meant for now is not meant for later.
 const PATIENCE: Nanos = Nanos::from_secs(600);
+/// Why nothing more is sent of a change that another one took the place of.
+const REPLACED: &str = "a later change of the same took its place";
 
 /// A change on its way to all.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Broadcast {
+    /// Its number, which is in each of its parts.
+    number: u64,
     sending: Sending,
+    /// Whether a later change of the same takes its place: then nothing of it is sent any more.
+    is_replaced: bool,
     /// The change in a line.
     title: String,
     /// Until when it is sent again.
@@ -27,13 +34,17 @@ pub(crate) struct Broadcast {
 impl Broadcast {
     /// The change of the Envoy `at`, for all of these; with what to send to which.
     pub(crate) fn new(
-        sending: Sending,
+        number: u64,
+        mut sending: Sending,
         at: usize,
         states: &[State],
         now: Nanos,
     ) -> (Self, Vec<(usize, Sending)>) {
         let title = sending.change.verb().question().title;
+        sending.broadcast = Some(number);
         let mut broadcast = Self {
+            number,
+            is_replaced: false,
             results: vec![Delivery::Waits("not connected".to_owned()); states.len()],
             title,
             until: now.saturating_add(PATIENCE),
@@ -80,6 +91,32 @@ impl Broadcast {
         waits.then(|| self.send(number, state)).flatten()
     }
 
+    /// Whether another change for all is about the same: it takes the place of this one.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let kind = |broadcast: &Self| std::mem::discriminant(&broadcast.sending.change);
+        let (own, theirs) = (self.sending.change.verb(), other.sending.change.verb());
+        kind(self) == kind(other) && own.rule() == theirs.rule() && own.key() == theirs.key()
+    }
+
+    /// A later change of the same takes its place: sent after that one, this one would undo it.
+    pub(crate) fn replace(&mut self) {
+        self.is_replaced = true;
+        for result in &mut self.results {
+            if matches!(result, Delivery::Waits(_)) {
+                *result = Delivery::Failed(REPLACED.to_owned());
+            }
+        }
+    }
+
+    /// There was no room for its part for an Envoy: that waits for the next poll. True if that ends it.
+    pub(crate) fn has_no_room(&mut self, number: usize, sending: &Sending) -> bool {
+        let failure = Failure {
+            text: "earlier requests are still in progress".to_owned(),
+            ..Failure::default()
+        };
+        self.answered(number, sending, &Err(failure))
+    }
+
     /// An Envoy answered a change. True if that ends it.
     pub(crate) fn answered(
         &mut self,
@@ -87,16 +124,19 @@ impl Broadcast {
         sending: &Sending,
         result: &Result<Answer, Failure>,
     ) -> bool {
-        let (own, other) = (self.sending.change.verb(), sending.change.verb());
-        let is_it = own.rule() == other.rule() && own.key() == other.key();
+        let is_it = sending.broadcast == Some(self.number);
         if !is_it || self.results.get(number) != Some(&Delivery::Sending) {
             return false;
         }
         let outcome = match result {
-            Ok(answer) => Delivery::Done(other.outcome(answer).toast),
+            Ok(answer) => Delivery::Done(sending.change.verb().outcome(answer).toast),
             // It is away, or its answer was lost. The same change twice is as good as once, but for a reset.
             Err(failure) if failure.problem.is_none() && !self.is_lost(failure) => {
-                Delivery::Waits(failure.text.clone())
+                if self.is_replaced {
+                    Delivery::Failed(REPLACED.to_owned())
+                } else {
+                    Delivery::Waits(failure.text.clone())
+                }
             }
             Err(failure) => Delivery::Failed(failure.text.clone()),
         };
@@ -124,7 +164,8 @@ impl Broadcast {
         has_ended && self.is_over()
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether all results are in.
+    pub(crate) fn is_over(&self) -> bool {
         let mut results = self.results.iter();
         results.all(|result| matches!(result, Delivery::Done(_) | Delivery::Failed(_)))
     }
@@ -132,6 +173,21 @@ impl Broadcast {
     /// The change, and the result at each Envoy.
     pub(crate) fn lines(&self) -> (String, Vec<Delivery>) {
         (self.title.clone(), self.results.clone())
+    }
+
+    /// Where it is not known to be in force, in words, if the app ends now.
+    pub(crate) fn unfinished(&self, states: &[State]) -> Vec<String> {
+        let results = self.results.iter().zip(states);
+        let open = results.filter_map(|(result, state)| {
+            let fate = match result {
+                Delivery::Waits(why) => format!("was not sent: {why}"),
+                Delivery::Sending => "was sent, but not answered".to_owned(),
+                Delivery::Done(_) | Delivery::Failed(_) => return None,
+            };
+            let (title, url) = (escape(&self.title), escape(&state.settings.url));
+            Some(format!("{title} {fate}, at {url}"))
+        });
+        open.collect()
     }
 
     /// The result of all in a line, and whether something failed.

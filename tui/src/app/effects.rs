@@ -84,4 +84,6 @@ pub(crate) struct Sending {
     pub(crate) change: Change,
     /// Whether this undoes one of the user's changes.
     pub(crate) is_undo: bool,
+    /// The number of the broadcast that it is part of, if it is for all Envoys.
+    pub(crate) broadcast: Option<u64>,
 }

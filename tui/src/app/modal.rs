@@ -244,6 +244,7 @@ fn form_key(
             effects.push(Effect::ChangeAll(Box::new(Sending {
                 change: Change::Edit(form.edit()),
                 is_undo: false,
+                broadcast: None,
             })));
         }
         (Stage::Confirm, Some(Command::Yes)) => {
@@ -251,6 +252,7 @@ fn form_key(
             effects.push(Effect::Change(Box::new(Sending {
                 change: Change::Edit(form.edit()),
                 is_undo: false,
+                broadcast: None,
             })));
         }
         (Stage::Confirm | Stage::Conflict(_), Some(Command::No)) => form.stage = Stage::Editing,

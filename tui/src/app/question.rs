@@ -40,7 +40,11 @@ impl Pending {
             question: question.title,
             detail: question.detail,
             command: change.verb().command(),
-            action: Action::Change(Box::new(Sending { change, is_undo })),
+            action: Action::Change(Box::new(Sending {
+                change,
+                is_undo,
+                broadcast: None,
+            })),
         }
     }
 }

@@ -215,8 +215,8 @@ pub(crate) struct State {
     pub(crate) exit: Option<Exit>,
     /// All Envoys that are watched, if there are several.
     pub(crate) targets: Vec<TargetSummary>,
-    /// The last change for all of them, and its result at each.
-    pub(crate) broadcast: Option<(String, Vec<Delivery>)>,
+    /// The last changes for all of them, each with its result at each; the newest first.
+    pub(crate) broadcasts: Vec<(String, Vec<Delivery>)>,
     /// The number of this one.
     pub(crate) number: usize,
     /// The number of the Envoy that the user wants to see.

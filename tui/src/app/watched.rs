@@ -4,7 +4,7 @@ use loudou_limiter::Nanos;
 
 use super::again;
 use super::broadcast::Broadcast;
-use super::effects::{Effect, Sending};
+use super::effects::{Effect, Goal, Sending};
 use super::findings::{Weight, findings};
 use super::msg::Msg;
 use super::screen::Screen;
@@ -19,13 +19,18 @@ enum Changed {
     Time,
 }
 
+/// The most changes for all that are followed: a further one is not sent while none of them is over.
+const MOST_BROADCASTS: usize = 8;
+
 /// The states.
 #[derive(Debug)]
 pub(crate) struct Watched {
     states: Vec<State>,
     at: usize,
-    /// The last change for all.
-    broadcast: Option<Broadcast>,
+    /// The changes for all, the last one at the end.
+    broadcasts: Vec<Broadcast>,
+    /// How many there were.
+    sent: u64,
 }
 
 impl Watched {
@@ -37,7 +42,8 @@ impl Watched {
         let mut watched = Self {
             states,
             at: 0,
-            broadcast: None,
+            broadcasts: Vec::new(),
+            sent: 0,
         };
         watched.show(0);
         watched
@@ -90,10 +96,11 @@ impl Watched {
                 effect => vec![(other, effect)],
             })
             .collect();
-        let back = self.states.get(number).filter(|_| is_answer);
-        let again = self.broadcast.as_mut().zip(back);
-        let again = again.and_then(|(broadcast, state)| broadcast.is_back(number, state));
-        effects.extend(again.map(change));
+        if let Some(state) = self.states.get(number).filter(|_| is_answer) {
+            let broadcasts = self.broadcasts.iter_mut();
+            let again = broadcasts.filter_map(|broadcast| broadcast.is_back(number, state));
+            effects.extend(again.map(change));
+        }
         let wanted = self
             .states
             .get_mut(self.at)
@@ -107,32 +114,53 @@ impl Watched {
             Changed::Time if self.shown().screen == Screen::Targets => self.note_targets(),
             Changed::Time | Changed::Nothing => {}
         }
-        self.note_broadcast();
+        self.note_broadcasts();
         effects
     }
 
     /// Sends a change of one Envoy to all.
     fn broadcast(&mut self, at: usize, sending: Sending, now: Nanos) -> Vec<(usize, Effect)> {
-        let (broadcast, sent) = Broadcast::new(sending, at, &self.states, now);
-        self.broadcast = Some(broadcast);
+        if self.broadcasts.len() >= MOST_BROADCASTS {
+            let Some(over) = self.broadcasts.iter().position(Broadcast::is_over) else {
+                let busy = Msg::Busy(Goal::Change(Box::new(sending)));
+                let state = self.states.get_mut(at);
+                let effects = state.map(|state| update(state, busy, now));
+                let effects = effects.into_iter().flatten();
+                return effects.map(|effect| (at, effect)).collect();
+            };
+            self.broadcasts.remove(over);
+        }
+        self.sent = self.sent.saturating_add(1);
+        let (broadcast, sent) = Broadcast::new(self.sent, sending, at, &self.states, now);
+        let same = self.broadcasts.iter_mut();
+        for older in same.filter(|older| older.is_like(&broadcast)) {
+            older.replace();
+        }
+        self.broadcasts.push(broadcast);
         sent.into_iter().map(change).collect()
     }
 
     /// Notes the answer to a change for all, and reports when the last one is in.
     fn note_answer(&mut self, number: usize, msg: &Msg, now: Nanos) {
-        let Some(broadcast) = &mut self.broadcast else {
-            return;
-        };
-        let is_over = match msg {
-            Msg::Changed(sending, result) => broadcast.answered(number, sending, result),
-            _ => broadcast.expire(now),
-        };
-        if is_over {
-            let (text, is_bad) = broadcast.summary();
-            if let Some(state) = self.states.get_mut(self.at) {
+        for broadcast in &mut self.broadcasts {
+            let is_over = match msg {
+                Msg::Changed(sending, result) => broadcast.answered(number, sending, result),
+                Msg::Busy(Goal::Change(sending)) => broadcast.has_no_room(number, sending),
+                _ => broadcast.expire(now),
+            };
+            if let Some(state) = self.states.get_mut(self.at).filter(|_| is_over) {
+                let (text, is_bad) = broadcast.summary();
                 state.toast(is_bad, text);
             }
         }
+    }
+
+    /// Which changes for all are not known to be in force everywhere, and where, if the app ends now.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let broadcasts = self.broadcasts.iter();
+        broadcasts
+            .flat_map(|broadcast| broadcast.unfinished(&self.states))
+            .collect()
     }
 
     /// Shows another Envoy, on the same screen.
@@ -159,7 +187,7 @@ impl Watched {
         if let Some(state) = self.states.get_mut(at) {
             (state.targets, state.number) = (targets, at);
         }
-        self.note_broadcast();
+        self.note_broadcasts();
     }
 
     /// Notes one of the Envoys alone: with many of them, all take a while.
@@ -174,10 +202,10 @@ impl Watched {
         }
     }
 
-    fn note_broadcast(&mut self) {
-        let lines = self.broadcast.as_ref().map(Broadcast::lines);
+    fn note_broadcasts(&mut self) {
+        let lines = self.broadcasts.iter().rev().map(Broadcast::lines);
         if let Some(state) = self.states.get_mut(self.at) {
-            state.broadcast = lines;
+            state.broadcasts = lines.collect();
         }
     }
 

@@ -112,13 +112,17 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: Option<&TopArgs>) -> Resu
             changing: context.client_at(&url, TIMEOUT)?,
         });
     }
-    runtime::run(runtime::Options {
+    let unfinished = runtime::run(runtime::Options {
         targets,
         read_only: context.global.read_only,
         ascii: context.global.ascii,
         color: context.style.color,
         interval: duration(interval),
-    })
+    })?;
+    for line in unfinished {
+        context.note(&line)?;
+    }
+    Ok(())
 }
 
 fn list(context: &mut Context<'_, '_>, query: &TopQuery) -> Result<()> {

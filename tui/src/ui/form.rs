@@ -4,10 +4,11 @@ use loudou_api::RuleView;
 use loudou_rules::config;
 use ratatui::style::Style;
 
-use super::question::command_lines;
+use super::question::{command_lines, one_is_enough, to_all};
 use crate::app::form::{Field, Form, Input, Kind, Stage};
 use crate::app::line::Line;
 use crate::app::state::State;
+use crate::change::Change;
 use crate::change::form::Prompt;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
@@ -22,7 +23,7 @@ const VALUE: u16 = 20;
 pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, form: &Form) {
     match &form.stage {
         Stage::Editing => editing(pen, state, form),
-        Stage::Confirm | Stage::Sending => confirm(pen, form),
+        Stage::Confirm | Stage::Sending => confirm(pen, state, form),
         Stage::Conflict(theirs) => conflict(pen, form, theirs),
     }
 }
@@ -256,7 +257,7 @@ fn change_lines(form: &Form, arrow: &str) -> Vec<String> {
         .collect()
 }
 
-fn confirm(pen: &mut Pen<'_>, form: &Form) {
+fn confirm(pen: &mut Pen<'_>, state: &State, form: &Form) {
     let theme = pen.theme;
     let arrow = theme.pick_text("→", "->");
     let mut lines: Vec<(String, Style)> = change_lines(form, arrow)
@@ -288,6 +289,9 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
         };
         lines.push((text, theme.plain));
     }
+    if let Some(fleet) = one_is_enough(state, &Change::Edit(form.edit())) {
+        lines.push((fleet, theme.plain));
+    }
     let most = pen.width().saturating_sub(6).min(70);
     let command = command_lines(form.command().as_deref(), most).into_iter();
     lines.extend(command.map(|line| (line, theme.dim)));
@@ -305,14 +309,19 @@ fn confirm(pen: &mut Pen<'_>, form: &Form) {
     if form.stage == Stage::Sending {
         pen.text(1, last, "sending", theme.warn);
     } else {
-        let keys = [
-            ("Enter", theme.key),
-            (" send, ", theme.plain),
-            ("Esc", theme.key),
-            (" back", theme.plain),
-        ];
-        pen.spans(1, last, &keys);
+        confirm_keys(&mut pen, last, state);
     }
+}
+
+fn confirm_keys(pen: &mut Pen<'_>, y: u16, state: &State) {
+    let theme = pen.theme;
+    let all = to_all(state);
+    let mut keys = vec![("Enter", theme.key), (" send, ", theme.plain)];
+    if let Some(all) = &all {
+        keys.extend([("a ", theme.key), (all, theme.plain), (", ", theme.plain)]);
+    }
+    keys.extend([("Esc", theme.key), (" back", theme.plain)]);
+    pen.spans(1, y, &keys);
 }
 
 /// Draws four columns: the field, when read, theirs, yours.

@@ -1,13 +1,16 @@
 //! The question before an action that is hard to undo.
 
-use crate::app::question::Pending;
+use crate::app::question::{Action, Pending};
+use crate::app::state::State;
+use crate::change::Change;
 use crate::draw::panel;
 use crate::draw::pen::Pen;
 use crate::draw::words::wrap;
+use crate::meaning::leased;
 use crate::num::cells;
 
 /// Draws the question.
-pub(crate) fn draw(pen: &mut Pen<'_>, pending: &Pending) {
+pub(crate) fn draw(pen: &mut Pen<'_>, state: &State, pending: &Pending) {
     let theme = pen.theme;
     let width = pen.width().saturating_sub(4).min(64);
     let inside = width.saturating_sub(4);
@@ -19,6 +22,13 @@ pub(crate) fn draw(pen: &mut Pen<'_>, pending: &Pending) {
         .flat_map(|line| wrap(&line.replace('→', arrow), inside))
         .collect();
     let mut command = command_lines(pending.command.as_deref(), inside);
+    let change = match &pending.action {
+        Action::Change(sending) => Some(&sending.change),
+        Action::Again(_) => None,
+    };
+    let fleet = change.and_then(|change| one_is_enough(state, change));
+    let fleet = fleet.map_or_else(Vec::new, |text| wrap(&text, inside));
+    let detail = [detail, fleet].concat();
     let above = cells(question.len().saturating_add(detail.len()));
     // The question and its keys come first.
     if above.saturating_add(cells(command.len())).saturating_add(4) > pen.height() {
@@ -38,13 +48,29 @@ pub(crate) fn draw(pen: &mut Pen<'_>, pending: &Pending) {
         y = y.max(pen_line(&mut pen, y, line, theme.dim));
     }
     let y = y.saturating_add(1).min(pen.height().saturating_sub(1));
-    let keys = [
-        (" Enter ", theme.key),
-        ("yes   ", theme.plain),
-        ("Esc ", theme.key),
-    ];
-    let x = pen.spans(0, y, &keys);
-    pen.text(x, y, "no", theme.plain);
+    let all = change.and_then(|_| to_all(state));
+    let mut keys = vec![(" Enter ", theme.key), ("yes   ", theme.plain)];
+    if let Some(all) = &all {
+        keys.extend([("a ", theme.key), (all, theme.plain), ("   ", theme.plain)]);
+    }
+    keys.extend([("Esc ", theme.key), ("no", theme.plain)]);
+    pen.spans(0, y, &keys);
+}
+
+/// The answer that sends a change to all Envoys that are watched: `yes, at all 2`; `None` for one.
+pub(super) fn to_all(state: &State) -> Option<String> {
+    let count = state.targets.len();
+    (count > 1).then(|| format!("yes, at all {count}"))
+}
+
+/// That a fleet carries a change to its other Envoys, if it does.
+pub(super) fn one_is_enough(state: &State, change: &Change) -> Option<String> {
+    let fleet = state.data.as_ref()?.status.fleet.as_ref()?;
+    let is_shared = !matches!(change, Change::Reset(_));
+    is_shared.then(|| {
+        let envoys = leased::envoys(fleet);
+        format!("It travels to the fleet ({envoys}) from one of them.")
+    })
 }
 
 /// A command line below an empty line, cut to the width; nothing without one.

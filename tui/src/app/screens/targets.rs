@@ -97,22 +97,27 @@ fn draw(pen: &mut Pen<'_>, state: &State) {
     let y = cells(state.targets.len()).saturating_add(1);
     pen.text(3, y, "all", theme.strong);
     numbers(pen, y, url, Some(sum));
-    if let Some((title, results)) = &state.broadcast {
+    let mut y = y.saturating_add(2);
+    for (title, results) in &state.broadcasts {
         let results = results.iter().zip(&state.targets);
-        broadcast(pen, y.saturating_add(2), title, results);
+        y = broadcast(pen, y, title, results).saturating_add(1);
     }
 }
 
-/// The last change for all Envoys, with its result at each.
+/// A change for all Envoys, with its result at each; returns the line below.
 fn broadcast<'a>(
     pen: &mut Pen<'_>,
     y: u16,
     title: &str,
-    results: impl Iterator<Item = (&'a Delivery, &'a TargetSummary)>,
-) {
+    results: impl ExactSizeIterator<Item = (&'a Delivery, &'a TargetSummary)>,
+) -> u16 {
     let theme = pen.theme;
+    let below = y.saturating_add(1).saturating_add(cells(results.len()));
+    if y >= pen.height() {
+        return below;
+    }
     pen.style_line(y, theme.head);
-    pen.text(1, y, &format!("last change for all: {title}"), theme.head);
+    pen.text(1, y, &format!("change for all: {title}"), theme.head);
     for ((result, target), y) in results.zip(y.saturating_add(1)..pen.height()) {
         let style = match result {
             Delivery::Sending => theme.plain,
@@ -125,6 +130,7 @@ fn broadcast<'a>(
         let line = words.lines().next().unwrap_or_default();
         pen.text(x.saturating_add(2), y, line, style);
     }
+    below
 }
 
 fn line(pen: &mut Pen<'_>, y: u16, url: u16, (target, is_shown): (&TargetSummary, bool)) {
